@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -164,7 +163,7 @@ func TestRecorded(t *testing.T) {
 	w := newWorking(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
 	revision := "7"
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.FullSnapshotLeaseName("main")}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-full-snap"}}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &revision, &metav1.MicroTime{Time: time.Unix(1, 0)}
 	w.Expect(w.api.Create(t.Context(), lease)).To(Succeed())
 	apitest.EachRequestFails(t, w.api, func(api client.WithWatch) error {

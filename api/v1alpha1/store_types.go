@@ -4,6 +4,8 @@
 
 package v1alpha1
 
+import "cmp"
+
 // StorageProvider is the kind of a store. Each has the name of the infrastructure and that of the service.
 // +kubebuilder:validation:MaxLength=32
 // +kubebuilder:validation:XValidation:rule="self in ['aws', 'S3', 's3', 'stackit', 'dell', 'ECS', 'ecs', 'openshift', 'OCS', 'ocs', 'openstack', 'Swift', 'swift', 'alicloud', 'OSS', 'oss', 'gcp', 'GCS', 'gcs', 'azure', 'ABS', 'abs', 'Local', 'local']",message="provider must be aws or S3, one of the S3-compatible stackit, dell (ECS), openshift (OCS), openstack (Swift) and alicloud (OSS), gcp or GCS, azure or ABS, or Local"
@@ -76,3 +78,21 @@ type StoreSpec struct {
 
 // HasBackupStore reports whether a backup store is configured.
 func (e *Etcd) HasBackupStore() bool { return e.Spec.Backup != nil && e.Spec.Backup.Store != nil }
+
+// BackupStore returns the backup store with its defaults; nil if none is configured.
+func (e *Etcd) BackupStore() *StoreSpec {
+	if !e.HasBackupStore() {
+		return nil
+	}
+	store := e.Spec.Backup.Store.DeepCopy()
+	store.Prefix = cmp.Or(store.Prefix, e.Namespace+"/"+e.Name)
+	return store
+}
+
+// Signing returns how snapshots are signed; nil if they are not, or if there is no store.
+func (e *Etcd) Signing() *SigningSpec {
+	if !e.HasBackupStore() {
+		return nil
+	}
+	return e.Spec.Backup.Signing
+}

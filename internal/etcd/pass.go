@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
 	corev1 "k8s.io/api/core/v1"
@@ -201,7 +201,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	p.found.Open = p.open
 	p.found.Failures, p.found.Now = reported, metav1.NewTime(now)
 	p.found.LostFor = p.status.lostFor(p.etcd, p.found.Snapshot == nil || p.found.Snapshot.Quorate(), now)
-	_, p.found.ScheduleErr = upkeep.DefragmentationSchedule(p.etcd)
+	_, p.found.ScheduleErr = component.DefragmentationSchedule(p.etcd)
 	p.found.Foreign, p.found.OwnersChecked = p.session.Foreign(), p.session.Checked()
 	if p.found.TLS != nil {
 		p.found.Foreign = slices.Concat(p.found.Foreign, p.found.TLS.Managed.Foreign)

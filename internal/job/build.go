@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -79,7 +79,7 @@ type Spec struct {
 	Image     string
 	// Args of the agent, starting with the verb. Build adds the flags of the Stores.
 	Args   []string
-	Stores []component.StoreAccess
+	Stores []storeaccess.Access
 	// Claim is the name of a PersistentVolumeClaim that the agent may read in the folder ClaimDir; empty for none.
 	Claim, ClaimDir string
 	// WorkDir gives the agent a folder to write to, and the flag --work-dir.
@@ -201,7 +201,7 @@ func (s Spec) objectMeta() metav1.ObjectMeta {
 }
 
 // plain converts the volume and the mount of a store from apply configurations.
-func plain(store component.StoreAccess) (volume corev1.Volume, mount corev1.VolumeMount, err error) {
+func plain(store storeaccess.Access) (volume corev1.Volume, mount corev1.VolumeMount, err error) {
 	if store.Volume == nil {
 		return volume, mount, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -93,9 +93,9 @@ func TestBuild(t *testing.T) {
 	g := NewWithT(t)
 	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a-very-long-name-of-a-task-that-is-longer-than-a-name-of-a-pod-may-be", UID: "1"}}
 	task.Spec.OwnerEtcdReference.Name = "main"
-	access, err := component.Store(v1alpha1.StoreSpec{Provider: "aws", Container: "bucket", Prefix: "p", SecretRef: &v1alpha1.SecretReference{Name: "s"}}, "ns", component.StoreMain)
+	access, err := storeaccess.Of(v1alpha1.StoreSpec{Provider: "aws", Container: "bucket", Prefix: "p", SecretRef: &v1alpha1.SecretReference{Name: "s"}}, "ns", storeaccess.Main)
 	g.Expect(err).NotTo(HaveOccurred())
-	j, err := Build(Spec{Owner: OfTask(task), Component: "c", Image: "x/agent", Args: []string{"compact"}, Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: time.Minute})
+	j, err := Build(Spec{Owner: OfTask(task), Component: "c", Image: "x/agent", Args: []string{"compact"}, Stores: []storeaccess.Access{access}, WorkDir: true, Timeout: time.Minute})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(j.Name)).To(BeNumerically("<=", 63))
 	g.Expect(*j.Spec.ActiveDeadlineSeconds).To(Equal(int64(60)))

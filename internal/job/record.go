@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +23,7 @@ import (
 // refuses a store of signed snapshots that ends before it.
 func RecordArgs(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd) ([]string, error) {
 	var record backup.Record
-	for _, name := range []string{component.FullSnapshotLeaseName(etcd.Name), component.DeltaSnapshotLeaseName(etcd.Name)} {
+	for _, name := range []string{etcd.FullSnapshotLeaseName(), etcd.DeltaSnapshotLeaseName()} {
 		lease := &coordinationv1.Lease{}
 		key := types.NamespacedName{Namespace: etcd.Namespace, Name: name}
 		if err := live.Get(ctx, key, lease); err != nil {

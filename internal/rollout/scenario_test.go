@@ -391,7 +391,7 @@ func (s *scenario) pod(a *actor) *cluster.Pod {
 		p.EtcdStarted = a.started
 	}
 	if a.whole != nil {
-		p.Updating = inplace.MarkOf(a.whole) != nil
+		p.Updating = cluster.MarkOf(a.whole) != nil
 	}
 	if a.refusal != "" {
 		p.Refusal = &cluster.Refusal{Reason: a.refusal}

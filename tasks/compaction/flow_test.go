@@ -42,7 +42,7 @@ func newRunning(t *testing.T) *running {
 	}}
 	object := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "compact", UID: "task"}}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: component.FullSnapshotLeaseName("main"), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+		Namespace: "ns", Name: "main-full-snap", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
 	}}
 	r := &running{WithT: NewWithT(t), t: t, api: apitest.API(etcd, object, lease), lease: lease}
 	r.handler = r.with(r.api)

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,11 +79,11 @@ func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { retu
 
 // Admit implements tasks.Handler: there has to be a store that the agent has a driver for.
 func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
-	store := component.BackupStore(task.Etcd)
+	store := task.Etcd.BackupStore()
 	if store == nil {
 		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
 	}
-	if err := component.ValidateStore(*store, task.Etcd.Namespace); err != nil {
+	if err := storeaccess.Validate(*store, task.Etcd.Namespace); err != nil {
 		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: "spec.backup: " + err.Error()}, nil
 	}
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured"}, nil
@@ -106,16 +107,16 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 }
 
 func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
-	store := component.BackupStore(task.Etcd)
+	store := task.Etcd.BackupStore()
 	if store == nil {
 		return nil, fmt.Errorf("reading the store of Etcd %s: it has no spec.backup.store any more", task.Etcd.Name)
 	}
-	access, err := component.Store(*store, task.Etcd.Namespace, component.StoreMain)
+	access, err := storeaccess.Of(*store, task.Etcd.Namespace, storeaccess.Main)
 	if err != nil {
 		return nil, err
 	}
-	args, stores := []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)}, []component.StoreAccess{access}
-	keys, err := component.SigningKeys(task.Etcd, component.StoreMain)
+	args, stores := []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)}, []storeaccess.Access{access}
+	keys, err := storeaccess.SigningKeys(task.Etcd, storeaccess.Main)
 	if err != nil {
 		return nil, err
 	}

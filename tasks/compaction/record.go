@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +67,7 @@ func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdic
 		return done, nil
 	}
 	lease := &coordinationv1.Lease{}
-	key := types.NamespacedName{Namespace: task.Etcd.Namespace, Name: component.FullSnapshotLeaseName(task.Etcd.Name)}
+	key := types.NamespacedName{Namespace: task.Etcd.Namespace, Name: task.Etcd.FullSnapshotLeaseName()}
 	err := h.Live.Get(ctx, key, lease)
 	switch {
 	case client.IgnoreNotFound(err) != nil:

@@ -15,10 +15,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,15 +163,15 @@ func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error
 
 // signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if
 // snapshots of the Etcd are not signed.
-func (h *Handler) signing(ctx context.Context, etcd *v1alpha1.Etcd, c Config) (access []component.StoreAccess, args []string, err error) {
-	keys, err := component.SigningKeys(etcd, component.StoreMain, component.StoreSource)
+func (h *Handler) signing(ctx context.Context, etcd *v1alpha1.Etcd, c Config) (access []storeaccess.Access, args []string, err error) {
+	keys, err := storeaccess.SigningKeys(etcd, storeaccess.Main, storeaccess.Source)
 	if err != nil || keys == nil {
 		return nil, nil, err
 	}
-	if own := component.BackupStore(etcd); own.Provider.Canonical() == c.SourceStore.Provider.Canonical() && own.Container == c.SourceStore.Container && own.Prefix == c.SourceStore.Prefix {
+	if own := etcd.BackupStore(); own.Provider.Canonical() == c.SourceStore.Provider.Canonical() && own.Container == c.SourceStore.Container && own.Prefix == c.SourceStore.Prefix {
 		if args, err = h.Recorded(ctx, etcd); err != nil {
 			return nil, nil, err
 		}
 	}
-	return []component.StoreAccess{*keys}, args, nil
+	return []storeaccess.Access{*keys}, args, nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -81,7 +80,7 @@ func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Share
 	if err := h.Live.Get(ctx, client.ObjectKeyFromObject(etcd), set); client.IgnoreNotFound(err) != nil {
 		return member.Shared{}, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	key, config := client.ObjectKey{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, ownership.Manager(etcd, set))}, &corev1.ConfigMap{}
+	key, config := client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ConfigMapName(ownership.Manager(etcd, set))}, &corev1.ConfigMap{}
 	if err := h.Live.Get(ctx, key, config); err != nil {
 		return member.Shared{}, fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
@@ -97,7 +96,7 @@ func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Share
 
 // newestBackup describes the newest backup that the agents have recorded. Without a full snapshot there is none.
 func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup, error) {
-	if component.BackupStore(etcd) == nil {
+	if !etcd.HasBackupStore() {
 		return Backup{}, nil
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)

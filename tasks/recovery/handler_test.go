@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -165,7 +164,7 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 	r.witness.says = newInput(hold()).Snapshot
 	r.witness.says.StatefulSet.HeldAtZeroBy = r.task.Object.UID
 	for i := range int32(5) {
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.ClaimName(live, i), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: live.Name}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: live.ClaimName(i), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: live.Name}}}
 		r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
 	}
 	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
@@ -185,7 +184,7 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 func (r *trial) lease(owner types.UID, revision string) {
 	r.t.Helper()
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.FullSnapshotLeaseName("main")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-full-snap"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &revision, RenewTime: &metav1.MicroTime{Time: epoch}},
 	}
 	if owner != "" {
@@ -215,7 +214,7 @@ func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
 	r.restart()
 	r.witness.says = newInput(hold()).Snapshot
 	r.witness.says.StatefulSet.HeldAtZeroBy, r.witness.says.StatefulSet.Generation = r.task.Object.UID, 7
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.ClaimName(r.task.Etcd, 0), UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: r.task.Etcd.Name}}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: r.task.Etcd.ClaimName(0), UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: r.task.Etcd.Name}}}
 	r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
 	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
 	execute := func() tasks.Verdict {

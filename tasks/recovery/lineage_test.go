@@ -32,7 +32,7 @@ func (r *trial) surveying() {
 // claim makes the claim of an ordinal, with the Job that has surveyed it.
 func (r *trial) claim(ordinal int32, found member.Survey) {
 	r.t.Helper()
-	name := component.ClaimName(r.task.Etcd, ordinal)
+	name := r.task.Etcd.ClaimName(ordinal)
 	r.Expect(r.api.Create(r.t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
 	}})).To(Succeed())

@@ -22,7 +22,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -115,7 +114,7 @@ func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { retu
 
 // Admit implements tasks.Handler: backups are configured, and there is a quorum (DEP-05).
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	if component.BackupStore(task.Etcd) == nil {
+	if !task.Etcd.HasBackupStore() {
 		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)

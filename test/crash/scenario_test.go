@@ -17,7 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	appsv1 "k8s.io/api/apps/v1"
@@ -161,7 +160,7 @@ func (r *run) build(ctx context.Context, etcd *v1alpha1.Etcd) {
 	for i := range etcd.Spec.Replicas {
 		template := set.Spec.VolumeClaimTemplates[0]
 		must(r.t, r.world.Create(ctx, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: component.ClaimName(etcd, i), Labels: set.Spec.Selector.MatchLabels},
+			ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: etcd.ClaimName(i), Labels: set.Spec.Selector.MatchLabels},
 			Spec:       template.Spec,
 			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
 		}))
@@ -254,7 +253,7 @@ func (r *run) step(ctx context.Context) {
 // rebuild has the members do what the operator tells them: start again, as another cluster.
 func (r *run) rebuild(ctx context.Context) {
 	config := &corev1.ConfigMap{}
-	if !r.scenario.lost || r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: component.ConfigMapName(inmemory.Name, "")}, config) != nil || config.Data[member.KeyRecovery] == "" {
+	if !r.scenario.lost || r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil || config.Data[member.KeyRecovery] == "" {
 		return
 	}
 	r.rebuilt, r.world.Crashing = true, map[string]bool{}
@@ -394,7 +393,7 @@ func (r *run) stateOfEtcd(ctx context.Context) (lines []string) {
 	}
 	e, config := &v1alpha1.Etcd{}, &corev1.ConfigMap{}
 	must(r.t, r.world.Get(ctx, mainKey, e))
-	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: component.ConfigMapName(inmemory.Name, "")}, config))
+	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config))
 	for _, c := range e.Status.Conditions {
 		lines = append(lines, fmt.Sprintf("Etcd %s=%s", c.Type, c.Status))
 	}

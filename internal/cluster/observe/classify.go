@@ -14,7 +14,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,7 +154,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		UID:                pod.UID,
 		ResourceVersion:    pod.ResourceVersion,
 		Revision:           pod.Labels[appsv1.StatefulSetRevisionLabel],
-		Updating:           inplace.MarkOf(pod) != nil,
+		Updating:           cluster.MarkOf(pod) != nil,
 		Created:            pod.CreationTimestamp.Time,
 		GracePeriod:        time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
 		Ready:              isReady(pod, etcd),

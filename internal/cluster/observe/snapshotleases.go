@@ -10,7 +10,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -22,7 +21,7 @@ type SnapshotLeases struct{ Full, Delta *coordinationv1.Lease }
 func ReadSnapshotLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (SnapshotLeases, error) {
 	var leases SnapshotLeases
 	for name, into := range map[string]**coordinationv1.Lease{
-		component.FullSnapshotLeaseName(etcd.Name): &leases.Full, component.DeltaSnapshotLeaseName(etcd.Name): &leases.Delta,
+		etcd.FullSnapshotLeaseName(): &leases.Full, etcd.DeltaSnapshotLeaseName(): &leases.Delta,
 	} {
 		lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: etcd.Namespace, Name: name}
 		err := reader.Get(ctx, key, lease)

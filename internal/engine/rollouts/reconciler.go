@@ -15,8 +15,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,7 +113,7 @@ func hasOutdatedPod(ctx context.Context, reader client.Reader, set *appsv1.State
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if metav1.IsControlledBy(pod, set) && pod.DeletionTimestamp == nil && (pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision || inplace.MarkOf(pod) != nil) {
+		if metav1.IsControlledBy(pod, set) && pod.DeletionTimestamp == nil && (pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision || cluster.MarkOf(pod) != nil) {
 			return true, nil
 		}
 	}

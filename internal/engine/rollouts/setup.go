@@ -10,7 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,7 +67,7 @@ var revisions = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 		return before.Labels[appsv1.StatefulSetRevisionLabel] != after.Labels[appsv1.StatefulSetRevisionLabel] ||
-			(inplace.MarkOf(before) == nil) != (inplace.MarkOf(after) == nil)
+			(cluster.MarkOf(before) == nil) != (cluster.MarkOf(after) == nil)
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }

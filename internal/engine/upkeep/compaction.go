@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
@@ -66,7 +65,7 @@ func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v
 
 // compacts reports whether the operator is to compact snapshots of an Etcd by itself.
 func compacts(etcd *v1alpha1.Etcd) bool {
-	return etcd.Spec.Backup != nil && etcd.Spec.Backup.SnapshotCompaction != nil && component.BackupStore(etcd) != nil &&
+	return etcd.Spec.Backup != nil && etcd.Spec.Backup.SnapshotCompaction != nil && etcd.HasBackupStore() &&
 		etcd.Spec.Replicas > 0 && !etcd.SpecSuspended()
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
 	"github.com/robfig/cron/v3"
 )
 
@@ -30,20 +29,6 @@ type turn struct {
 	// at is what the schedule says, begin when it is this Etcd's turn, and next the following time of the schedule,
 	// which is zero when there is none.
 	at, begin, next time.Time
-}
-
-// DefragmentationSchedule is nil where there is none. Of what the API server takes for one, little is none: a range whose
-// end is before its beginning.
-func DefragmentationSchedule(etcd *v1alpha1.Etcd) (cron.Schedule, error) {
-	text := etcd.Spec.Etcd.DefragmentationSchedule
-	if text == nil {
-		return nil, nil
-	}
-	parsed, err := schedule.Parse(*text)
-	if err != nil {
-		return nil, fmt.Errorf("reading spec.etcd.defragmentationSchedule: %w", err)
-	}
-	return parsed, nil
 }
 
 // turns are the last turn of an Etcd that has begun, unless that is so long ago that it does not count any more, and the

@@ -6,11 +6,11 @@ package upkeep
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
 	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +27,7 @@ func scheduled() *v1alpha1.Etcd {
 }
 
 func dueAt(etcd *v1alpha1.Etcd, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*due, turn) {
-	schedule, _ := DefragmentationSchedule(etcd)
+	schedule, _ := component.DefragmentationSchedule(etcd)
 	last, next := turns(schedule, etcd, now)
 	return defragmentationDue(etcd, last, made, tasks, now), next
 }
@@ -118,7 +118,7 @@ func TestEveryTurnComesOnce(t *testing.T) {
 					continue
 				}
 				// A user deletes each task at once.
-				schedule, _ := DefragmentationSchedule(etcd)
+				schedule, _ := component.DefragmentationSchedule(etcd)
 				last, _ := turns(schedule, etcd, now)
 				g.Expect(last.at).To(BeTemporally(">", made))
 				made = last.at
@@ -154,13 +154,5 @@ func TestKept(t *testing.T) {
 		if due := defragmentationDue(etcd, next, time.Time{}, nil, next.begin); due == nil || due.kept != want {
 			t.Errorf("%s: %+v", schedule, due)
 		}
-	}
-}
-
-func TestScheduleThatNeverComes(t *testing.T) {
-	etcd := scheduled()
-	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("0 0 30 2 *")
-	if _, err := DefragmentationSchedule(etcd); err == nil || !strings.Contains(err.Error(), "never comes") {
-		t.Errorf("error %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -93,7 +94,7 @@ func (r *Reconciler) publish(etcd types.NamespacedName, events *int64) {
 // defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns after how long to
 // reconcile again; 0 when only an event can change anything.
 func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (time.Duration, error) {
-	schedule, err := DefragmentationSchedule(etcd)
+	schedule, err := component.DefragmentationSchedule(etcd)
 	if schedule == nil || err != nil {
 		// The status of the Etcd shows the error.
 		return 0, nil

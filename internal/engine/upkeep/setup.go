@@ -10,9 +10,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,11 +46,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 // etcdOfSnapshotLease returns the Etcd whose snapshots a lease is about. Member leases, which are renewed all the time, are of no
 // interest.
 func etcdOfSnapshotLease(_ context.Context, lease client.Object) []reconcile.Request {
-	etcd := lease.GetLabels()[v1alpha1.LabelPartOf]
-	if name := lease.GetName(); etcd == "" || name != component.FullSnapshotLeaseName(etcd) && name != component.DeltaSnapshotLeaseName(etcd) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: lease.GetNamespace(), Name: lease.GetLabels()[v1alpha1.LabelPartOf]}}
+	if name := lease.GetName(); etcd.Name == "" || name != etcd.FullSnapshotLeaseName() && name != etcd.DeltaSnapshotLeaseName() {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: lease.GetNamespace(), Name: etcd}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(etcd)}}
 }
 
 // readinessChanged passes changes of the conditions that a task waits for.

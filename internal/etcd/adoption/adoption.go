@@ -283,7 +283,7 @@ func (a Adopter) read(ctx context.Context, f *facts) ([]client.Object, error) {
 		}
 	}
 	for i := range members {
-		key := component.Key{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), Name: component.ClaimName(f.etcd, i)}
+		key := component.Key{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), Name: f.etcd.ClaimName(i)}
 		claim, err := a.get(ctx, f.etcd, key)
 		if err != nil {
 			return nil, err

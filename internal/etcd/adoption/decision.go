@@ -15,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,11 +126,11 @@ func layout(f facts) string {
 	switch {
 	case spec.Selector == nil || len(spec.Selector.MatchExpressions) > 0 || !maps.Equal(spec.Selector.MatchLabels, selector):
 		differs = "selector"
-	case spec.ServiceName != component.PeerServiceName(f.etcd.Name):
+	case spec.ServiceName != f.etcd.PeerServiceName():
 		differs = "serviceName"
 	case spec.PodManagementPolicy != appsv1.ParallelPodManagement:
 		differs = "podManagementPolicy"
-	case len(spec.VolumeClaimTemplates) != 1 || spec.VolumeClaimTemplates[0].Name+"-"+f.etcd.Name+"-0" != component.ClaimName(f.etcd, 0):
+	case len(spec.VolumeClaimTemplates) != 1 || spec.VolumeClaimTemplates[0].Name+"-"+f.etcd.Name+"-0" != f.etcd.ClaimName(0):
 		differs = "volumeClaimTemplates"
 	}
 	if differs == "" {

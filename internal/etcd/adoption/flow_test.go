@@ -15,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -53,7 +52,7 @@ func newDruids(t *testing.T, operation string) *druids {
 		o.SetOwnerReferences(apitest.ControlledBy(f.etcd))
 		return o
 	}
-	objects := []client.Object{f.etcd, f.set, mark(&corev1.ServiceAccount{}, "etcd-main"), mark(&rbacv1.Role{}, component.RoleName("etcd-main")), mark(&corev1.Service{}, "etcd-main-client")}
+	objects := []client.Object{f.etcd, f.set, mark(&corev1.ServiceAccount{}, "etcd-main"), mark(&rbacv1.Role{}, "druid.gardener.cloud:etcd:etcd-main"), mark(&corev1.Service{}, "etcd-main-client")}
 	for i := range 3 {
 		objects = append(objects, claim(i))
 	}
@@ -121,7 +120,7 @@ func (d *druids) update(change func(*v1alpha1.Etcd)) {
 
 // adopted are the names of the objects that are adopted.
 func (d *druids) adopted() (names []string) {
-	for name, o := range map[string]client.Object{"etcd-main": &appsv1.StatefulSet{}, "etcd-main-client": &corev1.Service{}, component.RoleName("etcd-main"): &rbacv1.Role{}} {
+	for name, o := range map[string]client.Object{"etcd-main": &appsv1.StatefulSet{}, "etcd-main-client": &corev1.Service{}, "druid.gardener.cloud:etcd:etcd-main": &rbacv1.Role{}} {
 		if d.get(o, name).GetAnnotations()[v1alpha1.AnnotationAdoptedBy] == "uid" {
 			names = append(names, fmt.Sprintf("%T", o))
 		}

@@ -76,7 +76,7 @@ func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) 
 		}
 	}
 	for i := runs; i < members; i++ {
-		if err := w.proveClaim(ctx, etcd, p, component.ClaimName(etcd, i)); err != nil {
+		if err := w.proveClaim(ctx, etcd, p, etcd.ClaimName(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +110,7 @@ func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) 
 		p.Manager = ownership.Manager(etcd, set)
 		return component.Key{}, nil
 	}
-	read = component.Key{Kind: corev1.SchemeGroupVersion.WithKind("Service"), Name: component.PeerServiceName(etcd.Name)}
+	read = component.Key{Kind: corev1.SchemeGroupVersion.WithKind("Service"), Name: etcd.PeerServiceName()}
 	if err := w.proveOne(ctx, etcd, p, read); err != nil {
 		return read, err
 	}
@@ -122,7 +122,7 @@ func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) 
 
 // ManagerOfServices returns the operator from which an Etcd without a StatefulSet was adopted; empty if from none.
 func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (string, error) {
-	service, key := &corev1.Service{}, types.NamespacedName{Namespace: etcd.Namespace, Name: component.PeerServiceName(etcd.Name)}
+	service, key := &corev1.Service{}, types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.PeerServiceName()}
 	if err := reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {
@@ -134,7 +134,7 @@ func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1
 // follows reports whether an object that was not adopted goes with those that were. The operator cannot annotate the Role of
 // etcd-druid, nor its binding: it has not got all the rights in it, and so may only replace it by one with fewer.
 func (p *Proof) follows(etcd *v1alpha1.Etcd, key component.Key, object client.Object) bool {
-	return component.IsAdopted(p.Manager) && key.Kind.Group == rbacv1.GroupName && ownership.Adoptable(etcd, object)
+	return v1alpha1.IsAdopted(p.Manager) && key.Kind.Group == rbacv1.GroupName && ownership.Adoptable(etcd, object)
 }
 
 func (w Writer) proveClaim(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, name string) error {

@@ -13,15 +13,6 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 )
 
-// RoleName returns the name of the agents' Role and of its binding.
-func RoleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
-
-// FullSnapshotLeaseName returns the name of the Lease that reports the newest full snapshot.
-func FullSnapshotLeaseName(etcd string) string { return etcd + "-full-snap" }
-
-// DeltaSnapshotLeaseName returns the name of the Lease that reports the newest delta snapshot.
-func DeltaSnapshotLeaseName(etcd string) string { return etcd + "-delta-snap" }
-
 // serviceAccount builds the ServiceAccount of the agents. Its token is mounted only into their container.
 func serviceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 	name := in.Etcd.Name
@@ -35,11 +26,11 @@ func serviceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 // mean all leases of the namespace.
 func role(in Input) *rbacv1ac.RoleApplyConfiguration {
 	name := in.Etcd.Name
-	leases := []string{FullSnapshotLeaseName(name), DeltaSnapshotLeaseName(name)}
+	leases := []string{in.Etcd.FullSnapshotLeaseName(), in.Etcd.DeltaSnapshotLeaseName()}
 	for i := range max(in.Replicas, in.Etcd.Spec.Replicas) {
-		leases = append(leases, in.Etcd.MemberName(PodName(name, i)))
+		leases = append(leases, in.Etcd.MemberName(in.Etcd.PodName(i)))
 	}
-	return rbacv1ac.Role(RoleName(name), in.Etcd.Namespace).
+	return rbacv1ac.Role(in.Etcd.RoleName(), in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentRole, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithRules(rbacv1ac.PolicyRule().
@@ -52,10 +43,10 @@ func role(in Input) *rbacv1ac.RoleApplyConfiguration {
 // roleBinding binds the Role to the ServiceAccount.
 func roleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 	name := in.Etcd.Name
-	return rbacv1ac.RoleBinding(RoleName(name), in.Etcd.Namespace).
+	return rbacv1ac.RoleBinding(in.Etcd.RoleName(), in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentRoleBinding, name)).
 		WithOwnerReferences(owner(in.Etcd)).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(RoleName(name))).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(in.Etcd.RoleName())).
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
 }
 
@@ -63,12 +54,12 @@ func roleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 func leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
 	var leases []*coordinationv1ac.LeaseApplyConfiguration
 	for i := range in.Replicas {
-		leases = append(leases, lease(in, in.Etcd.MemberName(PodName(in.Etcd.Name, i)), v1alpha1.ComponentMemberLease))
+		leases = append(leases, lease(in, in.Etcd.MemberName(in.Etcd.PodName(i)), v1alpha1.ComponentMemberLease))
 	}
-	if BackupStore(in.Etcd) != nil {
+	if in.Etcd.HasBackupStore() {
 		leases = append(leases,
-			lease(in, FullSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease),
-			lease(in, DeltaSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease))
+			lease(in, in.Etcd.FullSnapshotLeaseName(), v1alpha1.ComponentSnapshotLease),
+			lease(in, in.Etcd.DeltaSnapshotLeaseName(), v1alpha1.ComponentSnapshotLease))
 	}
 	return leases
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -25,7 +26,7 @@ const tokenLifetime = 3607
 
 // agentContainer runs the agent. It has no probes: a pod is ready if its member participates, and the kubelet restarts an
 // agent that ends.
-func agentContainer(in Input, store, keys *StoreAccess) (*corev1ac.ContainerApplyConfiguration, error) {
+func agentContainer(in Input, store, keys *storeaccess.Access) (*corev1ac.ContainerApplyConfiguration, error) {
 	resources := corev1ac.ResourceRequirements()
 	if err := convert(agentResources(in.Etcd), resources); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func agentContainer(in Input, store, keys *StoreAccess) (*corev1ac.ContainerAppl
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir).WithReadOnly(true),
-			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir),
+			corev1ac.VolumeMount().WithName(in.Etcd.ClaimTemplateName()).WithMountPath(member.VolumeDir),
 			corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true)).
 		WithVolumeMounts(mounts(agentCertificates(in))...).
 		WithCommand(apiTLSArgs(in.Etcd)...).
@@ -55,7 +56,7 @@ func agentContainer(in Input, store, keys *StoreAccess) (*corev1ac.ContainerAppl
 		}
 		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
 			WithCommand(snapshotLeases(in.Etcd)...).
-			WithVolumeMounts(store.mounts()...)
+			WithVolumeMounts(store.Mounts()...)
 	}
 	if keys != nil {
 		c.WithCommand(keys.Args...).WithVolumeMounts(keys.Mount)
@@ -65,7 +66,7 @@ func agentContainer(in Input, store, keys *StoreAccess) (*corev1ac.ContainerAppl
 
 // snapshotLeases returns the agent's flags for the leases that record the newest snapshots.
 func snapshotLeases(etcd *v1alpha1.Etcd) []string {
-	return []string{"--full-snapshot-lease=" + FullSnapshotLeaseName(etcd.Name), "--delta-snapshot-lease=" + DeltaSnapshotLeaseName(etcd.Name)}
+	return []string{"--full-snapshot-lease=" + etcd.FullSnapshotLeaseName(), "--delta-snapshot-lease=" + etcd.DeltaSnapshotLeaseName()}
 }
 
 // agentResources are requests only. Snapshots are streamed.

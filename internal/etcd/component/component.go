@@ -8,7 +8,6 @@ package component
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
@@ -72,7 +71,7 @@ func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 
 // Annotations returns what each object of the Etcd is annotated with.
 func (in Input) Annotations() map[string]string {
-	if !IsAdopted(in.Manager) {
+	if !v1alpha1.IsAdopted(in.Manager) {
 		return nil
 	}
 	return map[string]string{v1alpha1.AnnotationAdoptedBy: string(in.Etcd.UID)}
@@ -82,27 +81,6 @@ func (in Input) Annotations() map[string]string {
 func (in Input) Containers() map[string]string {
 	return map[string]string{v1alpha1.ContainerEtcd: etcdImage(in), v1alpha1.ContainerBackupRestore: agentImage(in)}
 }
-
-// IsAdopted reports whether objects with this value of the label managed-by were adopted from another operator.
-func IsAdopted(manager string) bool { return manager != "" && manager != v1alpha1.ManagedBy }
-
-// ConfigMapName returns the name of the ConfigMap that the members of an Etcd share. That of etcd-druid, which would have the
-// same name, stays for the pods that use it.
-func ConfigMapName(etcd, manager string) string {
-	if IsAdopted(manager) {
-		return etcd + "-config-" + v1alpha1.ManagedBy
-	}
-	return etcd + "-config"
-}
-
-// clientServiceName returns the name of the Service for clients.
-func clientServiceName(etcd string) string { return etcd + "-client" }
-
-// PeerServiceName returns the name of the headless Service that gives each member its host name.
-func PeerServiceName(etcd string) string { return etcd + "-peer" }
-
-// PodName returns the name of the pod of an ordinal.
-func PodName(etcd string, ordinal int32) string { return fmt.Sprintf("%s-%d", etcd, ordinal) }
 
 // labels of an object of an Etcd.
 func (in Input) labels(component, name string) map[string]string {

@@ -242,7 +242,7 @@ func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	shared, err := member.ParseShared(config.Data)
 	g.Expect(err).NotTo(HaveOccurred())
-	id, err := shared.Identify("blue-" + PodName("etcd-main", 4))
+	id, err := shared.Identify("blue-etcd-main-4")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(id.PeerURL).To(Equal("http://etcd-main-4.etcd-main-peer.shoot-a.svc:12380"))
 	g.Expect(id.ClientURL).To(Equal("http://etcd-main-4.etcd-main-peer.shoot-a.svc:12379"))

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -33,7 +34,7 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := ConfigMapName(in.Etcd.Name, in.Manager)
+	name := in.Etcd.ConfigMapName(in.Manager)
 	object := corev1ac.ConfigMap(name, in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentConfigMap, name)).
 		WithOwnerReferences(owner(in.Etcd)).
@@ -103,7 +104,7 @@ func BootstrappedID(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) string 
 func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any {
 	var entries []string
 	for i := range members {
-		pod := PodName(etcd.Name, i)
+		pod := etcd.PodName(i)
 		entries = append(entries, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(peerTLS), etcd.MemberHost(pod), peerPort(etcd)))
 	}
 	return map[string]any{"initial-cluster": strings.Join(entries, ","), "initial-cluster-token": string(etcd.UID)}
@@ -131,4 +132,14 @@ func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
 func checksum(config string) string {
 	sum := sha256.Sum256([]byte(config))
 	return hex.EncodeToString(sum[:8])
+}
+
+// acceptance returns what a restore may use although it is not verified, for the ConfigMap of the members.
+func acceptance(etcd *v1alpha1.Etcd) (string, error) {
+	spec := ptr.Deref(etcd.Signing(), v1alpha1.SigningSpec{})
+	accept := member.Acceptance{Revision: ptr.Deref(spec.AcceptRevision, 0)}
+	if spec.AcceptUnsignedUntil != nil {
+		accept.UnsignedUntil = spec.AcceptUnsignedUntil.UTC().Format(time.RFC3339)
+	}
+	return accept.Encode()
 }

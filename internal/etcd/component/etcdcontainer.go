@@ -34,7 +34,7 @@ func etcdContainer(in Input) (*corev1ac.ContainerApplyConfiguration, error) {
 		WithResources(resources).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir).WithReadOnly(true),
-			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)).
+			corev1ac.VolumeMount().WithName(in.Etcd.ClaimTemplateName()).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(etcdCertificates(in))...), nil
 }
 

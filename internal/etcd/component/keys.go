@@ -26,16 +26,16 @@ func Keys(etcd *v1alpha1.Etcd, members int32, manager string) []Key {
 	name := etcd.Name
 	keys := []Key{
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), name},
-		{rbacv1.SchemeGroupVersion.WithKind("Role"), RoleName(name)},
-		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), RoleName(name)},
+		{rbacv1.SchemeGroupVersion.WithKind("Role"), etcd.RoleName()},
+		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), etcd.RoleName()},
 	}
 	for _, lease := range leaseNames(etcd, members) {
 		keys = append(keys, Key{coordinationv1.SchemeGroupVersion.WithKind("Lease"), lease})
 	}
 	return append(keys,
-		Key{corev1.SchemeGroupVersion.WithKind("ConfigMap"), ConfigMapName(name, manager)},
-		Key{corev1.SchemeGroupVersion.WithKind("Service"), clientServiceName(name)},
-		Key{corev1.SchemeGroupVersion.WithKind("Service"), PeerServiceName(name)},
+		Key{corev1.SchemeGroupVersion.WithKind("ConfigMap"), etcd.ConfigMapName(manager)},
+		Key{corev1.SchemeGroupVersion.WithKind("Service"), etcd.ClientServiceName()},
+		Key{corev1.SchemeGroupVersion.WithKind("Service"), etcd.PeerServiceName()},
 		Key{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name},
 		StatefulSetKey(etcd))
 }
@@ -48,10 +48,10 @@ func StatefulSetKey(etcd *v1alpha1.Etcd) Key {
 // leaseNames returns the names of the leases of an Etcd with a number of members.
 func leaseNames(etcd *v1alpha1.Etcd, members int32) (names []string) {
 	for i := range members {
-		names = append(names, etcd.MemberName(PodName(etcd.Name, i)))
+		names = append(names, etcd.MemberName(etcd.PodName(i)))
 	}
-	if BackupStore(etcd) != nil {
-		names = append(names, FullSnapshotLeaseName(etcd.Name), DeltaSnapshotLeaseName(etcd.Name))
+	if etcd.HasBackupStore() {
+		names = append(names, etcd.FullSnapshotLeaseName(), etcd.DeltaSnapshotLeaseName())
 	}
 	return names
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -45,7 +46,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
-	keys, err := SigningKeys(in.Etcd, StoreMain)
+	keys, err := storeaccess.SigningKeys(in.Etcd, storeaccess.Main)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 func podSpec(in Input) *corev1ac.PodSpecApplyConfiguration {
 	return corev1ac.PodSpec().
 		WithVolumes(
-			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(in.Etcd.Name, in.Manager))),
+			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(in.Etcd.ConfigMapName(in.Manager))),
 			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
 			access()).
 		WithVolumes(certificateVolumes(in)...).
@@ -115,7 +116,7 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, in Input) error {
 
 // prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the volume only to
 // replace or restore the member.
-func prepareContainer(in Input, store, keys *StoreAccess) *corev1ac.ContainerApplyConfiguration {
+func prepareContainer(in Input, store, keys *storeaccess.Access) *corev1ac.ContainerApplyConfiguration {
 	c := container(v1alpha1.InitContainerPrepare, agentImage(in)).
 		WithCommand("/etcd-agent", "prepare").
 		WithCommand(memberName(in.Etcd)...).
@@ -127,10 +128,10 @@ func prepareContainer(in Input, store, keys *StoreAccess) *corev1ac.ContainerApp
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
-			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)).
+			corev1ac.VolumeMount().WithName(in.Etcd.ClaimTemplateName()).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
 	if store != nil {
-		c.WithCommand(store.Args...).WithVolumeMounts(store.mounts()...)
+		c.WithCommand(store.Args...).WithVolumeMounts(store.Mounts()...)
 	}
 	if keys != nil {
 		// A restore compares the store with the leases, which record the newest snapshots.
@@ -177,4 +178,17 @@ func convert(from, into any) error {
 		return fmt.Errorf("converting a %T: %w", from, err)
 	}
 	return nil
+}
+
+// storeAccess returns how the pods of an Etcd use its store; nil if it has none.
+func storeAccess(etcd *v1alpha1.Etcd) (*storeaccess.Access, error) {
+	store := etcd.BackupStore()
+	if store == nil {
+		return nil, nil
+	}
+	access, err := storeaccess.Of(*store, etcd.Namespace, storeaccess.Main)
+	if err != nil {
+		return nil, fmt.Errorf("spec.backup: %w", err)
+	}
+	return &access, nil
 }

@@ -15,7 +15,7 @@ import (
 // clientService routes clients to ready members and their agents. It has the port for peers too, although no member uses it
 // here: network policies are made from the ports of a Service, and allow the traffic to all pods that it selects.
 func clientService(in Input) *corev1ac.ServiceApplyConfiguration {
-	s := service(in, clientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
+	s := service(in, in.Etcd.ClientServiceName(), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
@@ -34,7 +34,7 @@ func clientService(in Input) *corev1ac.ServiceApplyConfiguration {
 // peerService gives each member its host name. It publishes members that are not ready, because members must find each other
 // to become ready.
 func peerService(in Input) *corev1ac.ServiceApplyConfiguration {
-	return service(in, PeerServiceName(in.Etcd.Name), v1alpha1.ComponentPeerService,
+	return service(in, in.Etcd.PeerServiceName(), v1alpha1.ComponentPeerService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithClusterIP(corev1.ClusterIPNone).

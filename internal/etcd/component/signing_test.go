@@ -7,35 +7,19 @@ package component
 import (
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
 )
 
-// The Secret with the keys is one of the Etcd's namespace, whatever the API server has admitted; without a store there is nothing
-// to sign.
-func TestSigningKeys(t *testing.T) {
+// A Secret of another namespace is refused, and without a store there is nothing to accept.
+func TestSigning(t *testing.T) {
 	g := NewWithT(t)
-	etcd := withBackup().Etcd
-	keys, err := SigningKeys(etcd, StoreMain, StoreSource)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(keys.Args).To(Equal([]string{"--store-signing-keys=/var/etcd/store/signing-keys", "--source-store-signing-keys=/var/etcd/store/signing-keys"}))
-	etcd.Spec.Backup.Signing.SecretRef.Namespace = etcd.Namespace
-	_, err = SigningKeys(etcd)
-	g.Expect(err).NotTo(HaveOccurred())
-	etcd.Spec.Backup.Signing.SecretRef.Namespace = "kube-system"
-	_, err = SigningKeys(etcd)
-	g.Expect(err).To(MatchError(ContainSubstring("only Secrets of namespace shoot-a may be used")))
 	in := withBackup()
-	in.Etcd = etcd
-	_, err = Objects(in)
-	g.Expect(err).To(HaveOccurred())
-	etcd.Spec.Backup.Signing.SecretRef = v1alpha1.SecretReference{}
-	_, err = SigningKeys(etcd)
-	g.Expect(err).To(HaveOccurred(), "a Secret without a name")
-	etcd.Spec.Backup.Store = nil
-	g.Expect(SigningKeys(etcd)).To(BeNil())
-	g.Expect(acceptance(etcd)).To(BeEmpty())
+	in.Etcd.Spec.Backup.Signing.SecretRef.Namespace = "kube-system"
+	_, err := Objects(in)
+	g.Expect(err).To(MatchError(ContainSubstring("only Secrets of namespace shoot-a may be used")))
+	in.Etcd.Spec.Backup.Store = nil
+	g.Expect(acceptance(in.Etcd)).To(BeEmpty())
 }
 
 // What a restore may use reaches the members as they read it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,11 @@ func TestScheduleThatNeverComes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	etcd.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "Local", Container: "claim"}
-	if _, err := agentContainer(Input{Etcd: etcd}, &StoreAccess{}, nil); err == nil {
+	if _, err := agentContainer(Input{Etcd: etcd}, &storeaccess.Access{}, nil); err == nil {
 		t.Error("it was taken")
+	}
+	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("0 0 30 2 *")
+	if _, err := DefragmentationSchedule(etcd); err == nil || !strings.Contains(err.Error(), "never comes") {
+		t.Errorf("%v", err)
 	}
 }

@@ -24,7 +24,7 @@ func statefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 		WithOwnerReferences(owner(in.Etcd)).
 		WithSpec(appsv1ac.StatefulSetSpec().
 			WithReplicas(in.Replicas).
-			WithServiceName(PeerServiceName(name)).
+			WithServiceName(in.Etcd.PeerServiceName()).
 			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithUpdateStrategy(updateStrategy(in.Strategy)).
 			WithPersistentVolumeClaimRetentionPolicy(retention(in.Retention)).

@@ -5,8 +5,6 @@
 package component
 
 import (
-	"cmp"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +12,6 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 )
-
-// ClaimName returns the name of the claim that the StatefulSet controller makes for an ordinal.
-func ClaimName(etcd *v1alpha1.Etcd, ordinal int32) string {
-	return claimName(etcd) + "-" + PodName(etcd.Name, ordinal)
-}
 
 func volumeClaim(in Input) *corev1ac.PersistentVolumeClaimApplyConfiguration {
 	spec := corev1ac.PersistentVolumeClaimSpec().
@@ -28,11 +21,7 @@ func volumeClaim(in Input) *corev1ac.PersistentVolumeClaimApplyConfiguration {
 		spec.WithStorageClassName(class)
 	}
 	claim := &corev1ac.PersistentVolumeClaimApplyConfiguration{}
-	return claim.WithName(claimName(in.Etcd)).WithSpec(spec)
-}
-
-func claimName(etcd *v1alpha1.Etcd) string {
-	return cmp.Or(ptr.Deref(etcd.Spec.VolumeClaimTemplate, ""), etcd.Name)
+	return claim.WithName(in.Etcd.ClaimTemplateName()).WithSpec(spec)
 }
 
 // retention sets the policy explicitly, so that removing a part of it is noticed and reverted.

@@ -104,7 +104,7 @@ func round(set *appsv1.StatefulSet) string {
 // is none of them.
 func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (found []corev1.PersistentVolumeClaim, err error) {
 	for i := range int32(survey.MaxMembers) {
-		c, key := corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: etcd.Namespace, Name: component.ClaimName(etcd, i)}
+		c, key := corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)}
 		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
@@ -122,7 +122,7 @@ func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha
 func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State) (adopts bool, left []string, err error) {
 	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.Manager))
 	for i := range int32(survey.MaxMembers) {
-		p, key := &corev1.Pod{}, client.ObjectKey{Namespace: st.Etcd.Namespace, Name: component.PodName(st.Etcd.Name, i)}
+		p, key := &corev1.Pod{}, client.ObjectKey{Namespace: st.Etcd.Namespace, Name: st.Etcd.PodName(i)}
 		if err := reader.Get(ctx, key, p); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
@@ -94,7 +93,7 @@ func (s Starter) bootstrapping(ctx context.Context, reader client.Reader, etcd *
 // renewed reports whether a member has renewed its lease: then it has known a leader.
 func (s Starter) renewed(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinal int32) (bool, error) {
 	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.MemberName(component.PodName(etcd.Name, ordinal))}
+	key := client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.MemberName(etcd.PodName(ordinal))}
 	if err := reader.Get(ctx, key, lease); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -37,11 +37,11 @@ func BlockedForNow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 
 // storeMissing returns why there is no store that a final snapshot could go into; empty when there is one.
 func storeMissing(etcd *v1alpha1.Etcd) string {
-	store := component.BackupStore(etcd)
+	store := etcd.BackupStore()
 	if store == nil {
 		return "there is no backup to wake up from: set spec.backup.store"
 	}
-	if err := component.ValidateStore(*store, etcd.Namespace); err != nil {
+	if err := storeaccess.Validate(*store, etcd.Namespace); err != nil {
 		return "there is no backup to wake up from: spec.backup: " + err.Error()
 	}
 	return ""

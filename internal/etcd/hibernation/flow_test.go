@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
@@ -225,7 +224,7 @@ func TestNightWithoutVolumes(t *testing.T) {
 	recovery := n.state().Etcd.Status.Recovery
 	n.Expect(*recovery).To(Equal(v1alpha1.ClusterRecovery{TaskUID: view.Record.ID, Member: "main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 40}))
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: component.ConfigMapName("main", ""), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(n.state().Etcd),
+		Namespace: "ns", Name: "main-config", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(n.state().Etcd),
 	}}
 	n.Expect(n.api.Create(t.Context(), config)).To(Succeed())
 	n.Expect(n.wakeUp().Why).To(Equal("waiting until the members are instructed to restore the snapshot"))

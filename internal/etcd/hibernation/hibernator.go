@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -129,7 +130,7 @@ func membersOf(etcd *v1alpha1.Etcd) int32 {
 	members := etcd.Status.ClusterSize
 	if record := etcd.Status.Hibernation; record != nil {
 		for i := range int32(survey.MaxMembers) {
-			if slices.ContainsFunc(record.Claims, func(c v1alpha1.HibernatedClaim) bool { return c.Name == component.ClaimName(etcd, i) }) {
+			if slices.ContainsFunc(record.Claims, func(c v1alpha1.HibernatedClaim) bool { return c.Name == etcd.ClaimName(i) }) {
 				members = max(members, i+1)
 			}
 		}
@@ -209,12 +210,12 @@ func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f facts, 
 }
 
 func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f facts, source survey.Volume) error {
-	access, err := component.Store(*component.BackupStore(etcd), etcd.Namespace, component.StoreMain)
+	access, err := storeaccess.Of(*etcd.BackupStore(), etcd.Namespace, storeaccess.Main)
 	if err != nil {
 		return err
 	}
-	stores := []component.StoreAccess{access}
-	keys, err := component.SigningKeys(etcd, component.StoreMain)
+	stores := []storeaccess.Access{access}
+	keys, err := storeaccess.SigningKeys(etcd, storeaccess.Main)
 	if err != nil {
 		return err
 	}

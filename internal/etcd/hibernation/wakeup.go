@@ -11,7 +11,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +68,7 @@ func Restores(recorded *v1alpha1.ClusterRecovery, record *v1alpha1.Hibernation) 
 // the others join it as learners.
 func Restore(etcd *v1alpha1.Etcd, record *v1alpha1.Hibernation) *v1alpha1.ClusterRecovery {
 	return &v1alpha1.ClusterRecovery{
-		TaskUID: record.ID, Member: etcd.MemberName(component.PodName(etcd.Name, 0)), Source: v1alpha1.RecoverFromBackup,
+		TaskUID: record.ID, Member: etcd.MemberName(etcd.PodName(0)), Source: v1alpha1.RecoverFromBackup,
 		PreviousClusterID: record.ClusterID, Revision: record.Revision,
 	}
 }

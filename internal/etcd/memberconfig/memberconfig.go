@@ -126,7 +126,7 @@ func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, ma
 
 // ConfigMap returns the ConfigMap that the members of an Etcd read; nil when there is none. It need not be the Etcd's own.
 func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, manager string) (*corev1.ConfigMap, error) {
-	key, config := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, manager)}, &corev1.ConfigMap{}
+	key, config := types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.ConfigMapName(manager)}, &corev1.ConfigMap{}
 	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {

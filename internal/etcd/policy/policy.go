@@ -14,7 +14,6 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"k8s.io/utils/ptr"
 )
 
@@ -55,7 +54,7 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 			return fmt.Errorf("%s %q is not allowed by the operator's configuration (images.allowed): use one of %s, or remove the field for the operator's default", field, image, strings.Join(r.Images, ", "))
 		}
 	}
-	if store := component.BackupStore(etcd); store != nil {
+	if store := etcd.BackupStore(); store != nil {
 		if err := r.store("spec.backup.store", *store, etcd.Namespace); err != nil {
 			return err
 		}
@@ -129,7 +128,7 @@ func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) e
 // Copy returns why a copy for an Etcd is refused; nil if it is allowed. Neighbors are the Etcds whose live backups must not
 // be a target, with or without the Etcd itself.
 func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, target v1alpha1.StoreSpec) error {
-	own := component.BackupStore(etcd)
+	own := etcd.BackupStore()
 	if own == nil {
 		return fmt.Errorf("Etcd %s has no spec.backup.store, and one side of a copy must be the Etcd's own store", etcd.Name)
 	}
@@ -170,7 +169,7 @@ func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, 
 // spares returns an error if a target overlaps the live backups of an Etcd.
 func spares(etcds []v1alpha1.Etcd, target v1alpha1.StoreSpec) error {
 	for _, e := range etcds {
-		if live := component.BackupStore(&e); live != nil && sameBucket(target, *live) && overlap(target.Prefix, live.Prefix) {
+		if live := e.BackupStore(); live != nil && sameBucket(target, *live) && overlap(target.Prefix, live.Prefix) {
 			return fmt.Errorf("targetStore overlaps the live backups of Etcd %s (prefix %q): choose another prefix", e.Name, live.Prefix)
 		}
 	}

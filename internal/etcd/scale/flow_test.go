@@ -15,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -50,7 +49,7 @@ func newScaled(t *testing.T, have int32) *scaled {
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
 	set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(have)}}
 	config := &corev1.ConfigMap{ObjectMeta: *meta.DeepCopy()}
-	config.Name, config.UID = component.ConfigMapName("main", ""), "config"
+	config.Name, config.UID = "main-config", "config"
 	return &scaled{
 		WithT: NewWithT(t), t: t, api: apitest.API(etcd, set, config), clock: clocktesting.NewFakePassiveClock(noon), locks: &lock.Locks{}, snapshot: clustertest.Healthy(int(have)),
 	}
@@ -137,7 +136,7 @@ func TestHold(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(held).To(BeTrue(), "it is held")
 	config := &corev1.ConfigMap{}
-	s.Expect(s.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: component.ConfigMapName("main", "")}, config)).To(Succeed())
+	s.Expect(s.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
 	s.Expect(config.Data).To(BeEmpty())
 
 	s.Expect(s.api.Delete(t.Context(), s.task())).To(Succeed())

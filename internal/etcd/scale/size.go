@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
@@ -132,7 +131,7 @@ func sizeOf(etcd *v1alpha1.Etcd) int32 {
 	size := etcd.Status.ClusterSize
 	if r := etcd.Status.Recovery; r != nil && size > 0 {
 		for i := size; i < survey.MaxMembers; i++ {
-			if etcd.MemberName(component.PodName(etcd.Name, i)) == r.Member {
+			if etcd.MemberName(etcd.PodName(i)) == r.Member {
 				return i + 1
 			}
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,7 +80,7 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	if s.Tasks, err = etcdtasks.List(ctx, a.Client, etcd); err != nil {
 		return nil, err
 	}
-	if component.BackupStore(etcd) != nil {
+	if etcd.HasBackupStore() {
 		leases, err := observe.ReadSnapshotLeases(ctx, a.Client, etcd)
 		if err != nil {
 			return nil, err
@@ -163,7 +162,7 @@ func Members(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 func Claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) ([]corev1.PersistentVolumeClaim, error) {
 	var claims []corev1.PersistentVolumeClaim
 	for i := range members {
-		key := client.ObjectKey{Namespace: etcd.Namespace, Name: component.ClaimName(etcd, i)}
+		key := client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)}
 		c := corev1.PersistentVolumeClaim{}
 		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
 			continue

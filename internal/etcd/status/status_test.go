@@ -20,7 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/upkeep"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -344,7 +344,7 @@ func TestBadSchedule(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("5-2 * * * *")
-	_, err := upkeep.DefragmentationSchedule(etcd)
+	_, err := component.DefragmentationSchedule(etcd)
 	g.Expect(err).To(HaveOccurred())
 	o := observed(etcd, clustertest.Healthy(3), noon)
 	o.ScheduleErr = err

@@ -132,7 +132,7 @@ func (m *Mover) station(ctx context.Context, s *state.State) (component.PeerTLS,
 		return component.PeerTLS(observe.PeerTLS(s.StatefulSet.Spec.Template.ObjectMeta, s.StatefulSet.Spec.Template.Spec)), nil
 	}
 	config := &corev1.ConfigMap{}
-	key := types.NamespacedName{Namespace: s.Etcd.Namespace, Name: component.ConfigMapName(s.Etcd.Name, s.Manager)}
+	key := types.NamespacedName{Namespace: s.Etcd.Namespace, Name: s.Etcd.ConfigMapName(s.Manager)}
 	if err := m.Client.Get(ctx, key, config); apierrors.IsNotFound(err) || err == nil && s.Etcd.Status.ClusterID == "" {
 		return component.PeerTLSOn, nil
 	} else if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	batchv1 "k8s.io/api/batch/v1"
 )
 
@@ -50,7 +50,7 @@ func (c Copy) Validate() error {
 // ValidateStores returns an error if the agent has no driver for a store, or its Secret is not in the namespace.
 func (c Copy) ValidateStores(namespace string) error {
 	for _, side := range c.sides() {
-		if err := component.ValidateStore(side.store, namespace); err != nil {
+		if err := storeaccess.Validate(side.store, namespace); err != nil {
 			return fmt.Errorf("%s: %w", side.field, err)
 		}
 	}
@@ -67,11 +67,11 @@ func (c Copy) sides() []side { return []side{{"sourceStore", c.Source}, {"target
 // Build makes the Job of a copy: it adds the stores and the flags of the agent to a spec.
 func (c Copy) Build(spec job.Spec) (*batchv1.Job, error) {
 	namespace := spec.Owner.Object.GetNamespace()
-	target, err := component.Store(c.Target, namespace, component.StoreMain)
+	target, err := storeaccess.Of(c.Target, namespace, storeaccess.Main)
 	if err != nil {
 		return nil, fmt.Errorf("targetStore: %w", err)
 	}
-	source, err := component.Store(c.Source, namespace, component.StoreSource)
+	source, err := storeaccess.Of(c.Source, namespace, storeaccess.Source)
 	if err != nil {
 		return nil, fmt.Errorf("sourceStore: %w", err)
 	}
@@ -87,6 +87,6 @@ func (c Copy) Build(spec job.Spec) (*batchv1.Job, error) {
 	}
 	spec.Component = v1alpha1.ComponentCopyJob
 	spec.Args = append(args, spec.Args...)
-	spec.Stores = append([]component.StoreAccess{target, source}, spec.Stores...)
+	spec.Stores = append([]storeaccess.Access{target, source}, spec.Stores...)
 	return job.Build(spec)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +75,7 @@ func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 
 // ofOrdinal returns the volume of an ordinal.
 func (s Surveyor) ofOrdinal(ctx context.Context, o Order, ordinal int32) (Volume, error) {
-	v := Volume{Ordinal: ordinal, Member: o.Etcd.MemberName(component.PodName(o.Etcd.Name, ordinal)), Claim: component.ClaimName(o.Etcd, ordinal)}
+	v := Volume{Ordinal: ordinal, Member: o.Etcd.MemberName(o.Etcd.PodName(ordinal)), Claim: o.Etcd.ClaimName(ordinal)}
 	claim := &corev1.PersistentVolumeClaim{}
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: o.namespace(), Name: v.Claim}, claim)
 	switch {

@@ -99,10 +99,10 @@ func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put pu
 	if is := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonHeldAtZero {
 		put(heldAtZero, 1, etcd.Name, etcd.Namespace)
 	}
-	if component.BackupStore(etcd) == nil {
+	if !etcd.HasBackupStore() {
 		return
 	}
-	full := c.renewed(ctx, etcd.Namespace, component.FullSnapshotLeaseName(etcd.Name))
+	full := c.renewed(ctx, etcd.Namespace, etcd.FullSnapshotLeaseName())
 	if !full.IsZero() {
 		put(snapshotTime, seconds(full), etcd.Name, etcd.Namespace, "full")
 		// Nothing is due of a hibernated cluster, and of one whose schedule is invalid the status says so.
@@ -110,7 +110,7 @@ func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put pu
 			put(snapshotDue, seconds(s.Next(full.UTC())), etcd.Name, etcd.Namespace)
 		}
 	}
-	if delta := c.renewed(ctx, etcd.Namespace, component.DeltaSnapshotLeaseName(etcd.Name)); !delta.IsZero() {
+	if delta := c.renewed(ctx, etcd.Namespace, etcd.DeltaSnapshotLeaseName()); !delta.IsZero() {
 		put(snapshotTime, seconds(delta), etcd.Name, etcd.Namespace, "delta")
 	}
 }

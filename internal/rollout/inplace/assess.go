@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -113,11 +114,14 @@ func (w Write) Unasked(resized *corev1.Pod) string {
 // Revisions are the names of the ControllerRevisions that the assessment of a pod rests on.
 func Revisions(pod *corev1.Pod, target string) []string {
 	names := []string{pod.Labels[appsv1.StatefulSetRevisionLabel], target}
-	if m := MarkOf(pod); m != nil {
-		names = append(names, m.to(target).Earlier...)
+	if m := cluster.MarkOf(pod); m != nil {
+		names = append(names, m.To(target).Earlier...)
 	}
 	return names[:min(len(names), maxEarlier+2)]
 }
+
+// maxEarlier bounds a mark.
+const maxEarlier = 10
 
 // Input is a pod that does not follow its target yet.
 type Input struct {
@@ -141,7 +145,7 @@ func Assess(in Input) Assessment {
 }
 
 func assess(in Input) Assessment {
-	w := work{Input: in, mark: MarkOf(in.Pod), source: in.Pod.Labels[appsv1.StatefulSetRevisionLabel]}
+	w := work{Input: in, mark: cluster.MarkOf(in.Pod), source: in.Pod.Labels[appsv1.StatefulSetRevisionLabel]}
 	a := Assessment{ResourceVersion: in.Pod.ResourceVersion, AtRisk: w.restartsSoon()}
 	if w.mark != nil && w.mark.Failed != "" && w.mark.Target == in.TargetName {
 		return w.revert(a)
@@ -161,7 +165,7 @@ func assess(in Input) Assessment {
 // work is an assessment in progress.
 type work struct {
 	Input
-	mark   *Mark
+	mark   *cluster.Mark
 	source string
 	// leaves that differ between the revisions concerned, and their values.
 	leaves           []leaf
@@ -190,7 +194,7 @@ func (w *work) prepare() string {
 	w.from, w.goal = from.leaves(), to.leaves()
 	w.live = leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
 	if w.mark != nil {
-		earlier := w.mark.to(w.TargetName).Earlier
+		earlier := w.mark.To(w.TargetName).Earlier
 		if len(earlier) > maxEarlier {
 			return fmt.Sprintf("its template has changed more than %d times while it was being updated", maxEarlier)
 		}
@@ -265,14 +269,14 @@ func (w *work) writes() []Write {
 }
 
 // nextMark is the mark that the pod needs before the writes that are left.
-func (w *work) nextMark(resources, images []leaf) Mark {
-	m := Mark{UID: w.Pod.UID, Source: w.source, Target: w.TargetName}
+func (w *work) nextMark(resources, images []leaf) cluster.Mark {
+	m := cluster.Mark{UID: w.Pod.UID, Source: w.source, Target: w.TargetName}
 	if w.mark != nil {
-		m = w.mark.to(w.TargetName)
+		m = w.mark.To(w.TargetName)
 	}
 	for _, l := range slices.Concat(resources, images) {
 		if !l.init && w.restarts(l) {
-			m.restart(l.container, containerID(w.Pod, l.container))
+			m.Restart(l.container, containerID(w.Pod, l.container))
 		}
 	}
 	return m
@@ -293,7 +297,7 @@ func (w *work) restarts(l leaf) bool {
 	return false
 }
 
-func (w *work) begin(mark Mark, metadata []leaf) Write {
+func (w *work) begin(mark cluster.Mark, metadata []leaf) Write {
 	patch := metadataPatch(metadata, w.goal)
 	set(patch, mark.String(), "metadata", "annotations", v1alpha1.AnnotationInPlaceUpdate)
 	what := "mark the pod as being updated"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -215,7 +216,7 @@ func TestWrites(t *testing.T) {
 				settle = max(settle, a.Settle)
 				apply(t, p, a.Writes[0])
 				if i == 0 && len(c.want) > 1 {
-					g.Expect(MarkOf(p)).NotTo(BeNil(), "it is marked before its spec changes")
+					g.Expect(cluster.MarkOf(p)).NotTo(BeNil(), "it is marked before its spec changes")
 					g.Expect(p.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal("a"))
 				}
 				carryOutRestarts(p, c.to)
@@ -454,13 +455,13 @@ func TestReasonsForANewPod(t *testing.T) {
 		"a webhook that mirrors images":  {to: []change{etcdImage}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mirror/etcd:1" }, want: "something else has changed"},
 		"an annotation of somebody else": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations["note"] = "c" }, want: "something else has changed"},
 		"the mark of another revision": {to: []change{etcdImage}, live: func(p *corev1.Pod) {
-			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: p.UID, Source: "z", Target: "b"}.String()
+			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = cluster.Mark{UID: p.UID, Source: "z", Target: "b"}.String()
 		}, want: "an update in place from revision z has begun"},
 		"the mark of another pod": {to: []change{note("b")}, live: func(p *corev1.Pod) {
-			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: "other", Source: "z", Target: "b"}.String()
+			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = cluster.Mark{UID: "other", Source: "z", Target: "b"}.String()
 		}},
 		"an annotation that is changed back": {to: []change{note("b"), etcdImage}, live: func(p *corev1.Pod) {
-			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: p.UID, Source: "a", Target: "b"}.String()
+			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = cluster.Mark{UID: p.UID, Source: "a", Target: "b"}.String()
 		}, want: "something else has changed annotation note since this update set it"},
 		"no mark": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = "{" }},
 		"an init container that stays": {both: []change{func(t *corev1.PodTemplateSpec) {
@@ -514,7 +515,7 @@ func TestATemplateThatChangesHalfWayConverges(t *testing.T) {
 							carryOut(p)
 						}
 					}
-					if MarkOf(p) == nil && name == "a" {
+					if cluster.MarkOf(p) == nil && name == "a" {
 						return
 					}
 					for range 12 {
@@ -530,7 +531,7 @@ func TestATemplateThatChangesHalfWayConverges(t *testing.T) {
 						}
 					}
 					g.Expect(p.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal(name))
-					g.Expect(MarkOf(p)).To(BeNil())
+					g.Expect(cluster.MarkOf(p)).To(BeNil())
 					want := podOf(last, name)
 					g.Expect(changed(leavesOf(p.Labels, p.Annotations, &p.Spec), leavesOf(want.Labels, want.Annotations, &want.Spec))).To(BeEmpty())
 					g.Expect(p.Status.ContainerStatuses[1].Image).To(Equal(agent(last).Image), "the container that runs has the image")

@@ -40,7 +40,7 @@ func (w *work) wait(a *Assessment) {
 		a.Phase = strings.Join([]string{w.TargetName, "resize", w.runs()}, "|")
 	case first.Final && slices.ContainsFunc(w.leaves, w.lowered):
 		a.Settle = settleAfterLowering
-	case first.Final && w.mark.restartsOthers():
+	case first.Final && w.mark.RestartsOthers():
 		a.Settle = settleAfterRestart
 	}
 	a.AtRisk = a.AtRisk || first.Final && slices.ContainsFunc(w.leaves, w.lowered)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -167,12 +168,12 @@ func TestWordsOfWrites(t *testing.T) {
 	a, b := leaf{kind: PatchMetadata, bound: label, key: "a"}, leaf{kind: PatchMetadata, bound: label, key: "b"}
 	cpu, image := leaf{kind: ResizePod, container: "etcd", bound: limits, key: "cpu"}, leaf{kind: UpdateContainer, container: "backup-restore"}
 	w := &work{Input: Input{Pod: &corev1.Pod{}, TargetName: "new"}, live: values{image: "agent:1"}, goal: values{a: "1", b: "2", cpu: "2", image: "agent:2"}}
-	g.Expect(w.begin(Mark{}, nil).What).To(Equal("mark the pod as being updated"))
-	g.Expect(w.begin(Mark{}, []leaf{a}).What).To(Equal("mark the pod as being updated and set label a"))
+	g.Expect(w.begin(cluster.Mark{}, nil).What).To(Equal("mark the pod as being updated"))
+	g.Expect(w.begin(cluster.Mark{}, []leaf{a}).What).To(Equal("mark the pod as being updated and set label a"))
 	g.Expect(w.final(nil).What).To(Equal("set its revision"))
 	g.Expect(w.final([]leaf{a, b}).What).To(Equal("set label a, label b and its revision"))
 	g.Expect(w.final([]leaf{a}).What).To(Equal("set label a and its revision"))
-	w.mark, w.from, w.leaves = &Mark{}, values{image: "agent:1"}, []leaf{image}
+	w.mark, w.from, w.leaves = &cluster.Mark{}, values{image: "agent:1"}, []leaf{image}
 	g.Expect(w.final(nil).What).To(Equal("set its revision, now that the image of container backup-restore has changed"))
 	w.leaves = []leaf{cpu, image}
 	g.Expect(w.final(nil).What).To(Equal("set its revision, now that limits.cpu of container etcd and the image of container backup-restore have changed"))
@@ -186,7 +187,7 @@ func TestWordsOfWrites(t *testing.T) {
 func TestReasonsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	p := podOf(base(), "a")
-	p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: p.UID, Source: "a", Target: "b", Failed: "\x1b[2J" + strings.Repeat("x", 200_000)}.String()
+	p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = cluster.Mark{UID: p.UID, Source: "a", Target: "b", Failed: "\x1b[2J" + strings.Repeat("x", 200_000)}.String()
 	a := Assess(caseOf(t, p, "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(note("b"))}))
 	g.Expect(len(a.Replace)).To(And(BeNumerically(">", 100), BeNumerically("<=", maxReason)))
 	g.Expect(a.Replace).NotTo(ContainSubstring("\x1b"))

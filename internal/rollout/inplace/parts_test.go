@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,24 +67,24 @@ func TestRevisions(t *testing.T) {
 	g := NewWithT(t)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid", Labels: map[string]string{appsv1.StatefulSetRevisionLabel: "a"}}}
 	g.Expect(Revisions(p, "b")).To(Equal([]string{"a", "b"}))
-	mark := func(m Mark) {
+	mark := func(m cluster.Mark) {
 		m.UID = "uid"
 		p.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: m.String()}
 	}
-	mark(Mark{Source: "a", Target: "c", Earlier: []string{"e", "d"}})
+	mark(cluster.Mark{Source: "a", Target: "c", Earlier: []string{"e", "d"}})
 	g.Expect(Revisions(p, "b")).To(Equal([]string{"a", "b", "c", "d", "e"}))
-	mark(Mark{Source: "a", Target: "b", Earlier: []string{"d"}})
+	mark(cluster.Mark{Source: "a", Target: "b", Earlier: []string{"d"}})
 	g.Expect(Revisions(p, "b")).To(Equal([]string{"a", "b", "d"}))
-	mark(Mark{Target: "c", Earlier: strings.Split("defghijklmnopqrst", "")})
+	mark(cluster.Mark{Target: "c", Earlier: strings.Split("defghijklmnopqrst", "")})
 	g.Expect(Revisions(p, "b")).To(HaveLen(maxEarlier + 2))
 }
 
 // Another target forgets why the one before failed, and remembers that there was one.
 func TestAnotherTarget(t *testing.T) {
 	g := NewWithT(t)
-	m := Mark{Target: "b", Failed: "why", Earlier: []string{"d", "b", "c"}}
-	g.Expect(m.to("b")).To(Equal(m))
-	g.Expect(m.to("c")).To(Equal(Mark{Target: "c", Earlier: []string{"b", "d"}}))
+	m := cluster.Mark{Target: "b", Failed: "why", Earlier: []string{"d", "b", "c"}}
+	g.Expect(m.To("b")).To(Equal(m))
+	g.Expect(m.To("c")).To(Equal(cluster.Mark{Target: "c", Earlier: []string{"b", "d"}}))
 }
 
 func TestNamesOfLeaves(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -42,7 +41,7 @@ func (w *world) state() string {
 		lines = append(lines, "Job "+j.Labels[v1alpha1.LabelComponent])
 	}
 	lease := &coordinationv1.Lease{}
-	w.get(lease, component.FullSnapshotLeaseName(name))
+	w.get(lease, name+"-full-snap")
 	lines = append(lines, "recorded "+ptr.Deref(lease.Spec.HolderIdentity, "nothing"))
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -69,7 +68,7 @@ func (w *world) stateOfEtcd() []string {
 	w.t.Helper()
 	e, config := &v1alpha1.Etcd{}, &corev1.ConfigMap{}
 	w.get(e, name)
-	w.get(config, component.ConfigMapName(name, ""))
+	w.get(config, name+"-config")
 	var conditions []string
 	for _, c := range e.Status.Conditions {
 		if c.Type == v1alpha1.ConditionBackupReady {

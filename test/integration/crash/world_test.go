@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/crash/proxy"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -371,7 +370,7 @@ func (w *world) run(j *batchv1.Job) error {
 func (w *world) rebuild() {
 	w.t.Helper()
 	config := &corev1.ConfigMap{}
-	if w.rebuilt || !w.get(config, component.ConfigMapName(name, "")) || config.Data[member.KeyRecovery] == "" {
+	if w.rebuilt || !w.get(config, name+"-config") || config.Data[member.KeyRecovery] == "" {
 		return
 	}
 	w.rebuilt = true

@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -124,7 +123,7 @@ func (c *cluster) hibernate(replicas int32) {
 func (c *cluster) instructions() string {
 	c.t.Helper()
 	config := &corev1.ConfigMap{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(component.ConfigMapName(name, "")), config)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(name+"-config"), config)).To(Succeed())
 	return config.Data[member.KeyRecovery]
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	clusterstate "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,7 +86,7 @@ func (c *cluster) updated() {
 		g.Expect(c.set.Status.UpdatedReplicas).To(Equal(c.set.Status.Replicas))
 		for i := range c.fake.Names {
 			p := c.read(g, i)
-			g.Expect(inplace.MarkOf(p)).To(BeNil())
+			g.Expect(clusterstate.MarkOf(p)).To(BeNil())
 			g.Expect(p.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal(c.set.Status.UpdateRevision))
 		}
 	}).Should(Succeed())
@@ -352,14 +352,14 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 				t.Helper()
 				c.Consistently(func() []types.UID { return []types.UID{c.read(c, 0).UID, c.read(c, 1).UID} }).WithTimeout(2 * time.Second).Should(Equal(before[:2]))
 				for i := range 2 {
-					c.Expect(inplace.MarkOf(c.read(c, i))).To(BeNil(), "one pod at a time")
+					c.Expect(clusterstate.MarkOf(c.read(c, i))).To(BeNil(), "one pod at a time")
 				}
 			}
 			c.kubelet.Set("main-2", env.Lost)
 			c.template(change)
 			c.held()
 			half := c.read(c, 2)
-			c.Expect(inplace.MarkOf(half)).NotTo(BeNil())
+			c.Expect(clusterstate.MarkOf(half)).NotTo(BeNil())
 			half.Status.ContainerStatuses[0].Ready = false
 			half.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}}
 			c.Expect(testEnv.Client.Status().Update(t.Context(), half)).To(Succeed())
@@ -420,7 +420,7 @@ func TestLateWritesAreRefused(t *testing.T) {
 func TestForgedMarks(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	before := c.uids()
-	forge := func(i int, m inplace.Mark) {
+	forge := func(i int, m clusterstate.Mark) {
 		p := c.read(c, i)
 		patch := client.MergeFrom(p.DeepCopy())
 		m.UID = p.UID
@@ -428,8 +428,8 @@ func TestForgedMarks(t *testing.T) {
 		c.Expect(testEnv.Client.Patch(t.Context(), p, patch)).To(Succeed())
 	}
 	current := c.read(c, 0).Labels[appsv1.StatefulSetRevisionLabel]
-	forge(0, inplace.Mark{Source: current, Target: current, Failed: "forged"})
-	forge(1, inplace.Mark{Source: "another", Target: current})
+	forge(0, clusterstate.Mark{Source: current, Target: current, Failed: "forged"})
+	forge(1, clusterstate.Mark{Source: "another", Target: current})
 	c.start(nil)
 	done := c.finalRollout(1)
 	c.updated()

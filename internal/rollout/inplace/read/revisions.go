@@ -46,7 +46,7 @@ func (r *Reader) Assess(ctx context.Context, namespace string, set cluster.State
 	for i := range r.pods {
 		pod := &r.pods[i]
 		of := metav1.GetControllerOf(pod)
-		if of == nil || of.UID != set.UID || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] == target && inplace.MarkOf(pod) == nil {
+		if of == nil || of.UID != set.UID || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] == target && cluster.MarkOf(pod) == nil {
 			continue
 		}
 		for _, name := range inplace.Revisions(pod, target) {

@@ -87,7 +87,7 @@ func TestAssess(t *testing.T) {
 	stray := pod("stray", "old", "set")
 	stray.OwnerReferences = nil
 	begun := pod("begun", "new", "set")
-	begun.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: inplace.Mark{UID: "begun", Source: "old", Target: "new"}.String()}
+	begun.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: cluster.Mark{UID: "begun", Source: "old", Target: "new"}.String()}
 	r, asked := asking(t, nil, revision(t, "old", "set", template("etcd:old")), revision(t, "new", "set", template("etcd:new")),
 		pod("a", "old", "set"), pod("b", "old", "set"), pod("current", "new", "set"), pod("foreign", "old", "another"), leaving, stray, begun)
 	assessed, err := assess(t, r, "")

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package component
+// Package storeaccess says how a pod, of a member or of a Job, uses a store and the keys that sign its snapshots. It is pure.
+package storeaccess
 
 import (
 	"cmp"
@@ -17,9 +18,9 @@ import (
 // storeDir is where stores and their credentials are mounted.
 const storeDir = "/var/etcd/store"
 
-// StoreAccess is what a pod needs to use a store. Credentials are only in files of a mounted Secret, not in arguments or
+// Access is what a pod needs to use a store. Credentials are only in files of a mounted Secret, not in arguments or
 // variables, and a changed Secret takes effect without a new pod.
-type StoreAccess struct {
+type Access struct {
 	// Volume of the pod; nil if the pod uses the identity that the cloud gives it.
 	Volume *corev1ac.VolumeApplyConfiguration
 	// Mount of the volume in the agent's container; nil without a volume.
@@ -28,33 +29,34 @@ type StoreAccess struct {
 	Args []string
 }
 
-func (a StoreAccess) mounts() []*corev1ac.VolumeMountApplyConfiguration {
+// Mounts returns the mount, if there is one.
+func (a Access) Mounts() []*corev1ac.VolumeMountApplyConfiguration {
 	if a.Mount == nil {
 		return nil
 	}
 	return []*corev1ac.VolumeMountApplyConfiguration{a.Mount}
 }
 
-// StoreRole distinguishes the stores of one pod. It is the prefix of the agent's flags.
-type StoreRole string
+// Role distinguishes the stores of one pod. It is the prefix of the agent's flags.
+type Role string
 
 // The roles.
 const (
-	// StoreMain is the only store of a pod, or the target of a copy.
-	StoreMain StoreRole = ""
-	// StoreSource is the source of a copy.
-	StoreSource StoreRole = "source-"
+	// Main is the only store of a pod, or the target of a copy.
+	Main Role = ""
+	// Source is the source of a copy.
+	Source Role = "source-"
 )
 
-// Store returns how a pod in a namespace uses a store. It returns an error for a store that ValidateStore refuses.
-func Store(store v1alpha1.StoreSpec, namespace string, role StoreRole) (StoreAccess, error) {
-	if err := ValidateStore(store, namespace); err != nil {
-		return StoreAccess{}, err
+// Of returns how a pod in a namespace uses a store. It returns an error for a store that Validate refuses.
+func Of(store v1alpha1.StoreSpec, namespace string, role Role) (Access, error) {
+	if err := Validate(store, namespace); err != nil {
+		return Access{}, err
 	}
 	name := string(role) + "store"
 	dir := path.Join(storeDir, cmp.Or(string(role), "main-")+"store")
 	provider := store.Provider.Canonical()
-	access := StoreAccess{
+	access := Access{
 		Args: []string{
 			fmt.Sprintf("--%s-provider=%s", name, provider),
 			fmt.Sprintf("--%s-prefix=%s", name, store.Prefix),
@@ -79,9 +81,9 @@ func Store(store v1alpha1.StoreSpec, namespace string, role StoreRole) (StoreAcc
 	return access, nil
 }
 
-// ValidateStore returns an error if a store cannot be used by an object in a namespace. The API server may have admitted a
+// Validate returns an error if a store cannot be used by an object in a namespace. The API server may have admitted a
 // provider without a driver, or a Secret of another namespace.
-func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
+func Validate(store v1alpha1.StoreSpec, namespace string) error {
 	provider := store.Provider.Canonical()
 	switch {
 	case provider == "":
@@ -102,27 +104,4 @@ func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 		return fmt.Errorf("store: secretRef is in namespace %s; only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
 	}
 	return nil
-}
-
-// BackupStore returns the store of an Etcd with its defaults; nil if it has none.
-func BackupStore(etcd *v1alpha1.Etcd) *v1alpha1.StoreSpec {
-	if !etcd.HasBackupStore() {
-		return nil
-	}
-	store := etcd.Spec.Backup.Store.DeepCopy()
-	store.Prefix = cmp.Or(store.Prefix, etcd.Namespace+"/"+etcd.Name)
-	return store
-}
-
-// storeAccess returns how the pods of an Etcd use its store; nil if it has none.
-func storeAccess(etcd *v1alpha1.Etcd) (*StoreAccess, error) {
-	store := BackupStore(etcd)
-	if store == nil {
-		return nil, nil
-	}
-	access, err := Store(*store, etcd.Namespace, StoreMain)
-	if err != nil {
-		return nil, fmt.Errorf("spec.backup: %w", err)
-	}
-	return &access, nil
 }

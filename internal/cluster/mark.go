@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package inplace
+package cluster
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -31,23 +31,20 @@ type Mark struct {
 }
 
 // MarkOf returns the mark of a pod; nil if it has none.
-func MarkOf(pod *corev1.Pod) *Mark {
-	text, found := pod.Annotations[v1alpha1.AnnotationInPlaceUpdate]
+func MarkOf(pod metav1.Object) *Mark {
+	text, found := pod.GetAnnotations()[v1alpha1.AnnotationInPlaceUpdate]
 	if !found {
 		return nil
 	}
 	m := &Mark{}
-	if err := json.Unmarshal([]byte(text), m); err != nil || m.UID != pod.UID {
+	if err := json.Unmarshal([]byte(text), m); err != nil || m.UID != pod.GetUID() {
 		return nil
 	}
 	return m
 }
 
-// maxEarlier bounds a mark.
-const maxEarlier = 10
-
-// to is the mark of the same update with another target. A failure was that of the target before.
-func (m Mark) to(target string) Mark {
+// To is the mark of the same update with another target. A failure was that of the target before.
+func (m Mark) To(target string) Mark {
 	next := m
 	next.Containers, next.Originals = maps.Clone(m.Containers), maps.Clone(m.Originals)
 	if m.Target != target {
@@ -59,8 +56,8 @@ func (m Mark) to(target string) Mark {
 	return next
 }
 
-// restart records that a container is about to be restarted.
-func (m *Mark) restart(container, id string) {
+// Restart records that a container is about to be restarted.
+func (m *Mark) Restart(container, id string) {
 	if m.Containers == nil {
 		m.Containers, m.Originals = map[string]string{}, map[string]string{}
 	}
@@ -70,8 +67,8 @@ func (m *Mark) restart(container, id string) {
 	}
 }
 
-// restartsOthers reports whether the update restarts a container other than etcd.
-func (m *Mark) restartsOthers() bool {
+// RestartsOthers reports whether the update restarts a container other than etcd.
+func (m *Mark) RestartsOthers() bool {
 	for name := range m.Containers {
 		if name != v1alpha1.ContainerEtcd {
 			return true

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package component
+package storeaccess
 
 import (
 	"strings"
@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestStore(t *testing.T) {
+func TestOf(t *testing.T) {
 	secret := &v1alpha1.SecretReference{Name: "backup"}
 	for _, tc := range []struct {
 		name  string
 		store v1alpha1.StoreSpec
-		role  StoreRole
+		role  Role
 		args  string
 		has   string // in the volume
 		err   string
@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 		},
 		{
 			name:  "source of a copy",
-			store: v1alpha1.StoreSpec{Provider: "GCS", Container: "bucket", Prefix: "a", SecretRef: secret}, role: StoreSource,
+			store: v1alpha1.StoreSpec{Provider: "GCS", Container: "bucket", Prefix: "a", SecretRef: secret}, role: Source,
 			args: "--source-store-provider=GCS --source-store-prefix=a --source-store-container=bucket --source-store-credentials=/var/etcd/store/source-store",
 			has:  "name: source-store",
 		},
@@ -71,7 +71,7 @@ func TestStore(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			access, err := Store(tc.store, "shoot-a", tc.role)
+			access, err := Of(tc.store, "shoot-a", tc.role)
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 				return
@@ -89,15 +89,4 @@ func TestStore(t *testing.T) {
 			g.Expect(*access.Mount.Name).To(Equal(*access.Volume.Name))
 		})
 	}
-}
-
-func TestBackupStore(t *testing.T) {
-	g := NewWithT(t)
-	etcd := input(3).Etcd
-	g.Expect(BackupStore(etcd)).To(BeNil())
-	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "c"}}
-	g.Expect(BackupStore(etcd).Prefix).To(Equal("shoot-a/etcd-main"), "no two clusters share a prefix by default")
-	g.Expect(etcd.Spec.Backup.Store.Prefix).To(BeEmpty(), "the Etcd was changed")
-	etcd.Spec.Backup.Store.Prefix = "mine"
-	g.Expect(BackupStore(etcd).Prefix).To(Equal("mine"))
 }
