@@ -219,7 +219,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		// For how long a member has been away is known only if it is observed.
 		after = min(after, pollTroubled)
 	}
-	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Why != "" {
+	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Refused {
 		after = min(after, apply.RecheckForeign)
 	}
 	return after, err

@@ -20,7 +20,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
@@ -66,6 +65,8 @@ type Reconciler struct {
 	QuorumAwareUpdates bool
 	// AdoptFromDruid is the feature gate AdoptFromDruid.
 	AdoptFromDruid bool
+	// Adopter returns what adopts the objects of Etcds.
+	Adopter func(*Reconciler, state.Access) state.Adopter
 
 	once  sync.Once
 	parts *parts
@@ -74,7 +75,7 @@ type Reconciler struct {
 // parts are what the Reconciler is made of.
 type parts struct {
 	state.Access
-	adopter    adoption.Adopter
+	adopter    state.Adopter
 	objects    *apply.Objects
 	strategy   *strategy.Keeper
 	tls        *tls.Mover
@@ -94,7 +95,7 @@ func (r *Reconciler) build() *parts {
 	instructor := memberconfig.Writer{Access: access, AgentTrust: r.AgentTrust}
 	return &parts{
 		Access:     access,
-		adopter:    adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid},
+		adopter:    r.Adopter(r, access),
 		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.APIReader}, Clock: r.Clock},
 		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
 		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
@@ -35,8 +34,8 @@ func (p *pass) adopt(ctx context.Context) (err error) {
 // checkOwners begins the work on the objects. While etcd-druid writes to an Etcd that was adopted from it, none is written.
 func (p *pass) checkOwners(ctx context.Context) (err error) {
 	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet, p.found.Manager)
-	if err == nil && p.found.Adoption.Phase == adoption.Contested {
-		p.session.Obstruct(adoption.Active(p.etcd))
+	if err == nil && p.found.Adoption.Contested != nil {
+		p.session.Obstruct(*p.found.Adoption.Contested)
 	}
 	return err
 }
@@ -64,7 +63,7 @@ func (p *pass) checkPolicy(context.Context) error {
 }
 
 func (p *pass) planTLS(ctx context.Context) error {
-	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen() || p.refused || len(p.session.Foreign()) > 0
+	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen || p.refused || len(p.session.Foreign()) > 0
 	plan, err := p.tls.Plan(ctx, p.found.State, frozen)
 	p.status.reportManagedTLS(p.etcd, plan.Managed.Events)
 	if err != nil {
@@ -88,7 +87,7 @@ func (p *pass) wakeUp(ctx context.Context) error {
 
 // lookFirst looks at the volumes before the first start of the members.
 func (p *pass) lookFirst(ctx context.Context) (err error) {
-	if p.specFailed || p.held || p.etcd.SpecSuspended() || p.found.Adoption.Frozen() {
+	if p.specFailed || p.held || p.etcd.SpecSuspended() || p.found.Adoption.Frozen {
 		return nil
 	}
 	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Station, p.session)
@@ -116,7 +115,7 @@ func (p *pass) applySpec(ctx context.Context) error {
 }
 
 func (p *pass) apply(ctx context.Context) error {
-	if p.etcd.SpecSuspended() || p.found.Adoption.Frozen() {
+	if p.etcd.SpecSuspended() || p.found.Adoption.Frozen {
 		p.found.Size = &scale.Size{}
 		return nil
 	}
@@ -130,7 +129,7 @@ func (p *pass) apply(ctx context.Context) error {
 	in := component.Input{
 		Etcd: p.etcd, Images: p.reconciler.Images, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
 		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
-		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Phase == adoption.Converting,
+		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
 	}
 	if set != nil {
 		// They are changed by their own stages alone.
@@ -154,7 +153,7 @@ func (p *pass) apply(ctx context.Context) error {
 
 // creates reports whether a StatefulSet that is missing is created.
 func (p *pass) creates() bool {
-	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen()
+	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen
 }
 
 // unadopted reports whether the StatefulSet of a cluster that has served is missing, or so new that its controller has not seen
@@ -177,14 +176,14 @@ func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.Persistent
 }
 
 func (p *pass) growVolumes(ctx context.Context) (err error) {
-	may := volumes.Permission{Grow: !p.refused && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen(), Replace: p.found.TLS != nil && p.creates()}
+	may := volumes.Permission{Grow: !p.refused && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen, Replace: p.found.TLS != nil && p.creates()}
 	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
 	p.specFailed = p.specFailed || err != nil
 	return err
 }
 
 func (p *pass) hibernate(ctx context.Context) (err error) {
-	if p.found.Adoption.Frozen() {
+	if p.found.Adoption.Frozen {
 		return errSkipped
 	}
 	p.found.Hibernation, err = p.hibernator.Hibernate(ctx, p.found.State, p.held, p.found.Settled, p.session)
@@ -192,7 +191,7 @@ func (p *pass) hibernate(ctx context.Context) (err error) {
 }
 
 func (p *pass) listPeerURLs(ctx context.Context) error {
-	if p.specFailed || p.found.Adoption.Frozen() {
+	if p.specFailed || p.found.Adoption.Frozen {
 		return errSkipped
 	}
 	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +48,8 @@ type beside struct {
 	// tasks and backlog publish metrics. The backlog may be nil.
 	tasks   []engine.TaskMetrics
 	backlog func(etcd types.NamespacedName, events *int64)
+	// adopter returns what adopts the objects of Etcds.
+	adopter func(*etcd.Reconciler, state.Access) state.Adopter
 	// parts are further controllers.
 	parts func(*composition) []part
 }
@@ -75,6 +78,7 @@ func (c *composition) etcds() *etcd.Reconciler {
 		Client: c.Client, APIReader: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock,
 		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, Allowed: c.rules.Etcd,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
+		Adopter: c.beside.adopter,
 	}
 	if c.SigningKey != nil {
 		r.AgentTrust = c.agents.trust

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servedcrd"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/copybackups"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/currentrevision"
@@ -20,6 +21,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/opstask"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/view"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,7 +64,7 @@ func connectDruid(config *configv1alpha1.OperatorConfiguration, kubeconfig *rest
 // besideDruid returns what etcd-druid changes in a mode of the operator.
 func besideDruid(mode configv1alpha1.Mode, registerer prometheus.Registerer) (beside, error) {
 	b := beside{
-		rule: replacer.Operator{}, live: func(r client.Reader) client.Reader { return r }, parts: taskTypes,
+		rule: replacer.Operator{}, live: func(r client.Reader) client.Reader { return r }, parts: taskTypes, adopter: adopter,
 		tasks: []engine.TaskMetrics{compactionmetrics.New(registerer)}, backlog: compactionmetrics.NewEvents(registerer).Publish,
 	}
 	if mode == configv1alpha1.ModeExecutor {
@@ -69,6 +72,11 @@ func besideDruid(mode configv1alpha1.Mode, registerer prometheus.Registerer) (be
 		b.live = func(r client.Reader) client.Reader { return view.Reader{Reader: r} }
 	}
 	return b, nil
+}
+
+// adopter adopts the objects of Etcds from etcd-druid, and hands them back.
+func adopter(r *etcd.Reconciler, access state.Access) state.Adopter {
+	return adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid}
 }
 
 // currentRevisions is the controller that only executor mode has.

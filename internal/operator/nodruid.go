@@ -11,6 +11,8 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,6 +31,7 @@ func besideDruid(mode configv1alpha1.Mode, _ prometheus.Registerer) (beside, err
 	}
 	return beside{
 		rule: replacer.Operator{}, live: func(r client.Reader) client.Reader { return r },
-		parts: func(*composition) []part { return nil },
+		parts:   func(*composition) []part { return nil },
+		adopter: func(*etcd.Reconciler, state.Access) state.Adopter { return state.NoAdopter{} },
 	}, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -26,8 +25,8 @@ const confirmLoss = 2 * time.Second
 // conditionsOf returns the conditions that follow from an observation. Those that are not among them stay as they are.
 func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 	all := memberConditions(next, o)
-	if o.Adoption != (adoption.View{}) {
-		all = append(all, o.Adoption.Condition(o.Etcd))
+	if c := o.Adoption.Condition; c != nil {
+		all = append(all, *c)
 	}
 	if o.TLS != nil && tls.Wanted(o.Etcd) {
 		all = append(all, o.TLS.Condition(o.Etcd, o.Snapshot))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
 )
 
 // ownConditions are those that no other operator writes, so nobody would correct them.
@@ -36,10 +35,10 @@ func elsewhere(o Observation, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
 	next := *o.Etcd.Status.DeepCopy()
 	report(o.Etcd, &next, findings(o), o.Now)
 	set(&next, objectsOwned(o.Foreign, nil), o.Now)
-	if o.Adoption == (adoption.View{}) {
-		next.Conditions.Remove(v1alpha1.ConditionAdopted)
+	if c := o.Adoption.Condition; c != nil {
+		set(&next, *c, o.Now)
 	} else {
-		set(&next, o.Adoption.Condition(o.Etcd), o.Now)
+		next.Conditions.Remove(v1alpha1.ConditionAdopted)
 	}
 	for _, c := range ownConditions {
 		next.Conditions.Remove(c)

@@ -66,7 +66,7 @@ func TestManagedElsewhere(t *testing.T) {
 		g.Expect(next.Conditions.Find(c)).To(BeNil(), c)
 	}
 
-	o.Adoption.Reason, o.Adoption.Why = v1alpha1.ReasonAdoptionRefused, "etcd-druid is running"
+	o.Adoption.Condition = &metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAdoptionRefused}
 	g.Expect(Next(o).Conditions).To(ContainElement(HaveField("Reason", v1alpha1.ReasonAdoptionRefused)))
 }
 

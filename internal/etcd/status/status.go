@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
@@ -29,7 +28,7 @@ import (
 type Observation struct {
 	*state.State
 	// Adoption of the objects from etcd-druid.
-	Adoption adoption.View
+	Adoption state.Adoption
 	// TLS of the members.
 	TLS *tls.Plan
 	// Size of the StatefulSet now.
@@ -143,7 +142,7 @@ func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
 	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
 		next.Conditions.Remove(v1alpha1.ConditionHibernated)
 	}
-	if o.Adoption == (adoption.View{}) {
+	if o.Adoption.Condition == nil {
 		next.Conditions.Remove(v1alpha1.ConditionAdopted)
 	}
 	if !tls.Wanted(o.Etcd) {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Active says that etcd-druid is back.
-func Active(etcd *v1alpha1.Etcd) ownership.Foreign {
+// contender says that etcd-druid is back.
+func contender(etcd *v1alpha1.Etcd) ownership.Foreign {
 	return ownership.Foreign{
 		Kind: v1alpha1.KindEtcd, Name: etcd.Namespace + "/" + etcd.Name, Reason: v1alpha1.ReasonDruidActive,
 		Whose: fmt.Sprintf("was adopted from etcd-druid, which has put its finalizer %s back", v1alpha1.FinalizerDruid),
@@ -23,21 +23,21 @@ func Active(etcd *v1alpha1.Etcd) ownership.Foreign {
 	}
 }
 
-// Condition returns the condition Adopted.
-func (v View) Condition(etcd *v1alpha1.Etcd) metav1.Condition {
+// condition returns the condition Adopted.
+func (v progress) condition(etcd *v1alpha1.Etcd) metav1.Condition {
 	t := v1alpha1.ConditionAdopted
-	switch refused := v.Reason != "" && v.Why != ""; {
-	case v.Phase == Contested:
-		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", Active(etcd))
-	case refused && v.Reason == v1alpha1.ReasonConversionRefused:
-		return conditions.True(t, v.Reason, "The pods are etcd-druid's, and stay for now: %s.", v.Why)
-	case refused && v.Reason == v1alpha1.ReasonReturnRefused:
-		return conditions.False(t, v.Reason, "Nothing was handed back: %s.", v.Why)
+	switch refused := v.reason != "" && v.why != ""; {
+	case v.phase == contested:
+		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", contender(etcd))
+	case refused && v.reason == v1alpha1.ReasonConversionRefused:
+		return conditions.True(t, v.reason, "The pods are etcd-druid's, and stay for now: %s.", v.why)
+	case refused && v.reason == v1alpha1.ReasonReturnRefused:
+		return conditions.False(t, v.reason, "Nothing was handed back: %s.", v.why)
 	case refused:
-		return conditions.False(t, v.Reason, "Nothing was adopted: %s.", v.Why)
-	case v.Phase == Converting:
+		return conditions.False(t, v.reason, "Nothing was adopted: %s.", v.why)
+	case v.phase == converting:
 		return conditions.True(t, v1alpha1.ReasonConverting, "The pods of etcd-druid are being replaced.")
-	case v.Phase == Converted:
+	case v.phase == converted:
 		return conditions.True(t, v1alpha1.ReasonConverted, "No pod of etcd-druid is left.")
 	}
 	return conditions.True(t, v1alpha1.ReasonConversionPending, "The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n %s annotate etcd %s %s=%s.",

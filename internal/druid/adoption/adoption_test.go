@@ -75,7 +75,7 @@ func TestAdoptionRestsOnFreshReads(t *testing.T) {
 				Images:      configv1alpha1.Images{Etcd: "etcd:v3.6.16", EtcdAgent: "agent:v1"},
 				QuorumAware: true, Enabled: true,
 			}
-			_, err := a.Reconcile(t.Context(), &state.State{Etcd: f.etcd, StatefulSet: f.set})
+			_, err := a.reconcile(t.Context(), &state.State{Etcd: f.etcd, StatefulSet: f.set})
 			g.Expect(err).To(MatchError(state.ErrBehind))
 			g.Expect(locked).To(HaveExactElements(true), "the wait for the lock counts, too")
 			live := &appsv1.StatefulSet{}

@@ -92,9 +92,9 @@ func (d *druids) state() *state.State {
 	return s
 }
 
-func (d *druids) reconcile() (View, error) {
+func (d *druids) reconcile() (progress, error) {
 	d.t.Helper()
-	return d.with(d.api).Reconcile(d.t.Context(), d.state())
+	return d.with(d.api).reconcile(d.t.Context(), d.state())
 }
 
 // each reconciles with each of the requests failing.
@@ -102,7 +102,7 @@ func (d *druids) each() {
 	d.t.Helper()
 	s := d.state()
 	apitest.EachRequestFails(d.t, d.api, func(api client.WithWatch) error {
-		_, err := d.with(api).Reconcile(d.t.Context(), s)
+		_, err := d.with(api).reconcile(d.t.Context(), s)
 		return err
 	})
 }
@@ -235,8 +235,8 @@ func TestWhatIsRefused(t *testing.T) {
 			before := d.state().StatefulSet
 			view, err := d.reconcile()
 			d.Expect(err).NotTo(HaveOccurred())
-			d.Expect(view.Reason).To(Equal(tc.reason))
-			d.Expect(view.Why).To(ContainSubstring(tc.says))
+			d.Expect(view.reason).To(Equal(tc.reason))
+			d.Expect(view.why).To(ContainSubstring(tc.says))
 			d.Expect(d.state().StatefulSet).To(Equal(before))
 			d.Expect(d.state().Etcd.Annotations).To(HaveKey(v1alpha1.AnnotationOperation))
 		})
@@ -256,7 +256,7 @@ func TestWhatIsNoLongerAskedFor(t *testing.T) {
 		d := newDruids(t, operation)
 		cached, set := d.state(), d.state().StatefulSet
 		d.update(func(e *v1alpha1.Etcd) { e.Annotations = nil })
-		_, err := d.with(d.api).Reconcile(t.Context(), cached)
+		_, err := d.with(d.api).reconcile(t.Context(), cached)
 		d.Expect(err).To(MatchError(state.ErrBehind))
 		d.Expect(d.state().StatefulSet).To(Equal(set))
 	}
@@ -274,25 +274,25 @@ func TestView(t *testing.T) {
 	gone.Ordinals[0].Pod = nil
 	for name, tc := range map[string]struct {
 		state  state.State
-		want   Phase
+		want   phase
 		frozen bool
 	}{
-		"not adopted":                         {state.State{Etcd: &v1alpha1.Etcd{}}, None, false},
-		"nothing is applied yet":              {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}, Snapshot: ofDruid}, Pending, true},
-		"etcd-druid is back":                  {state.State{Etcd: back, Manager: "etcd-druid", StatefulSet: applied}, Contested, true},
-		"it is back, and asked to be adopted": {state.State{Etcd: asksAgain, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}}, Pending, true},
-		"asked again, and nothing is left":    {state.State{Etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Annotations: asked}}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: clusterOf(false)}, Converted, false},
-		"a pod of etcd-druid is left":         {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: ofDruid}, Converting, false},
-		"a pod is missing":                    {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: gone}, Converted, false},
-		"the members are not known":           {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied}, Converting, false},
-		"no pod is left":                      {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: clusterOf(false)}, Converted, false},
-		"no StatefulSet":                      {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid"}, Converted, false},
+		"not adopted":                         {state.State{Etcd: &v1alpha1.Etcd{}}, notAdopted, false},
+		"nothing is applied yet":              {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}, Snapshot: ofDruid}, pending, true},
+		"etcd-druid is back":                  {state.State{Etcd: back, Manager: "etcd-druid", StatefulSet: applied}, contested, true},
+		"it is back, and asked to be adopted": {state.State{Etcd: asksAgain, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}}, pending, true},
+		"asked again, and nothing is left":    {state.State{Etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Annotations: asked}}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: clusterOf(false)}, converted, false},
+		"a pod of etcd-druid is left":         {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: ofDruid}, converting, false},
+		"a pod is missing":                    {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: gone}, converted, false},
+		"the members are not known":           {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied}, converting, false},
+		"no pod is left":                      {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: clusterOf(false)}, converted, false},
+		"no StatefulSet":                      {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid"}, converted, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			view := Adopter{}.view(&tc.state)
-			g.Expect(view.Phase).To(Equal(tc.want))
-			g.Expect(view.Frozen()).To(Equal(tc.frozen))
+			g.Expect(view.phase).To(Equal(tc.want))
+			g.Expect(view.frozen()).To(Equal(tc.frozen))
 		})
 	}
 }
@@ -316,16 +316,16 @@ func TestConversion(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cached, live func(d *druids)
 		says         string // empty: it is applied
-		phase        Phase
+		phase        phase
 	}{
-		"nobody asks":               {cached: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Annotations = nil }) }, phase: Pending},
-		"somebody asks":             {phase: Converting},
-		"the strategy is not ready": {cached: set(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType }), says: "the update strategy is not OnDelete yet", phase: Pending},
-		"a member is away":          {cached: func(d *druids) { d.snapshot.Ordinals[1].Class = v1alpha1.ClassUnready }, says: "etcd-main-1 is", phase: Pending},
-		"etcd-druid is back":        {live: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} }) }, says: "etcd-druid has put its finalizer back", phase: Pending},
-		"another StatefulSet":       {live: set(func(s *appsv1.StatefulSet) { s.UID = "another" }), says: "not the adopted one any more", phase: Pending},
-		"it was handed back":        {live: set(func(s *appsv1.StatefulSet) { delete(s.Annotations, v1alpha1.AnnotationAdoptedBy) }), says: "not the adopted one any more", phase: Pending},
-		"it is gone":                {live: func(d *druids) { d.Expect(d.api.Delete(d.t.Context(), d.state().StatefulSet)).To(Succeed()) }, says: "not the adopted one any more", phase: Pending},
+		"nobody asks":               {cached: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Annotations = nil }) }, phase: pending},
+		"somebody asks":             {phase: converting},
+		"the strategy is not ready": {cached: set(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType }), says: "the update strategy is not OnDelete yet", phase: pending},
+		"a member is away":          {cached: func(d *druids) { d.snapshot.Ordinals[1].Class = v1alpha1.ClassUnready }, says: "etcd-main-1 is", phase: pending},
+		"etcd-druid is back":        {live: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} }) }, says: "etcd-druid has put its finalizer back", phase: pending},
+		"another StatefulSet":       {live: set(func(s *appsv1.StatefulSet) { s.UID = "another" }), says: "not the adopted one any more", phase: pending},
+		"it was handed back":        {live: set(func(s *appsv1.StatefulSet) { delete(s.Annotations, v1alpha1.AnnotationAdoptedBy) }), says: "not the adopted one any more", phase: pending},
+		"it is gone":                {live: func(d *druids) { d.Expect(d.api.Delete(d.t.Context(), d.state().StatefulSet)).To(Succeed()) }, says: "not the adopted one any more", phase: pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDruids(t, v1alpha1.OperationReconcile)
@@ -343,14 +343,14 @@ func TestConversion(t *testing.T) {
 			if tc.live != nil {
 				tc.live(d)
 			}
-			view, err := d.with(d.api).Reconcile(t.Context(), s)
+			view, err := d.with(d.api).reconcile(t.Context(), s)
 			d.Expect(err).NotTo(HaveOccurred())
-			d.Expect(view.Phase).To(Equal(tc.phase))
+			d.Expect(view.phase).To(Equal(tc.phase))
 			if tc.says == "" {
-				d.Expect(view.Why).To(BeEmpty())
+				d.Expect(view.why).To(BeEmpty())
 			} else {
-				d.Expect(view.Reason).To(Equal(v1alpha1.ReasonConversionRefused))
-				d.Expect(view.Why).To(ContainSubstring(tc.says))
+				d.Expect(view.reason).To(Equal(v1alpha1.ReasonConversionRefused))
+				d.Expect(view.why).To(ContainSubstring(tc.says))
 			}
 		})
 	}
@@ -398,16 +398,16 @@ func TestClaimsMadeSince(t *testing.T) {
 func TestCondition(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "etcd-main"}}
-	for want, view := range map[string]View{
-		"False " + v1alpha1.ReasonDruidActive + " Etcd shoot/etcd-main was adopted from etcd-druid, which has put its finalizer druid.gardener.cloud/etcd-druid back: scale etcd-druid to 0, and run kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=adopt.": {Phase: Contested, Reason: "x", Why: "y"},
-		"True ConversionRefused The pods are etcd-druid's, and stay for now: why.": {Phase: Pending, Reason: v1alpha1.ReasonConversionRefused, Why: "why"},
-		"False ReturnRefused Nothing was handed back: why.":                        {Phase: Converted, Reason: v1alpha1.ReasonReturnRefused, Why: "why"},
-		"False AdoptionRefused Nothing was adopted: why.":                          {Reason: v1alpha1.ReasonAdoptionRefused, Why: "why"},
-		"True Converting The pods of etcd-druid are being replaced.":               {Phase: Converting, Reason: v1alpha1.ReasonConversionRefused},
-		"True Converted No pod of etcd-druid is left.":                             {Phase: Converted},
-		"True ConversionPending The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=reconcile.": {Phase: Pending, Why: "no reason"},
+	for want, view := range map[string]progress{
+		"False " + v1alpha1.ReasonDruidActive + " Etcd shoot/etcd-main was adopted from etcd-druid, which has put its finalizer druid.gardener.cloud/etcd-druid back: scale etcd-druid to 0, and run kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=adopt.": {phase: contested, reason: "x", why: "y"},
+		"True ConversionRefused The pods are etcd-druid's, and stay for now: why.": {phase: pending, reason: v1alpha1.ReasonConversionRefused, why: "why"},
+		"False ReturnRefused Nothing was handed back: why.":                        {phase: converted, reason: v1alpha1.ReasonReturnRefused, why: "why"},
+		"False AdoptionRefused Nothing was adopted: why.":                          {reason: v1alpha1.ReasonAdoptionRefused, why: "why"},
+		"True Converting The pods of etcd-druid are being replaced.":               {phase: converting, reason: v1alpha1.ReasonConversionRefused},
+		"True Converted No pod of etcd-druid is left.":                             {phase: converted},
+		"True ConversionPending The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=reconcile.": {phase: pending, why: "no reason"},
 	} {
-		c := view.Condition(etcd)
+		c := view.condition(etcd)
 		g.Expect(fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)).To(Equal(want))
 	}
 }

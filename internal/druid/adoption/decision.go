@@ -221,8 +221,8 @@ func etcdVersions(f facts) string {
 	return ""
 }
 
-// contested reports whether etcd-druid has come back to an Etcd that was adopted from it: adoption has removed its finalizer.
-func contested(etcd metav1.Object) bool {
+// isBack reports whether etcd-druid has come back to an Etcd that was adopted from it: adoption has removed its finalizer.
+func isBack(etcd metav1.Object) bool {
 	return slices.Contains(etcd.GetFinalizers(), v1alpha1.FinalizerDruid)
 }
 

@@ -35,32 +35,46 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Phase of an adoption.
-type Phase int
+// phase of an adoption.
+type phase int
 
 // The phases.
 const (
-	// None: nothing was adopted.
-	None Phase = iota
-	// Pending: the objects are adopted, and the pods are etcd-druid's. Nothing is applied.
-	Pending
-	// Converting: a rollout replaces the pods of etcd-druid, or is about to.
-	Converting
-	// Converted: no pod of etcd-druid is left.
-	Converted
-	// Contested: etcd-druid is back. Nothing is written.
-	Contested
+	// notAdopted: nothing was adopted.
+	notAdopted phase = iota
+	// pending: the objects are adopted, and the pods are etcd-druid's. Nothing is applied.
+	pending
+	// converting: a rollout replaces the pods of etcd-druid, or is about to.
+	converting
+	// converted: no pod of etcd-druid is left.
+	converted
+	// contested: etcd-druid is back. Nothing is written.
+	contested
 )
 
-// View is what is known of the adoption of an Etcd.
-type View struct {
-	Phase Phase
-	// Reason and Why what was asked for is refused; empty if it is not.
-	Reason, Why string
+// progress is what is known of the adoption of an Etcd.
+type progress struct {
+	phase phase
+	// reason and why what was asked for is refused; empty if it is not.
+	reason, why string
 }
 
-// Frozen reports whether nothing is applied.
-func (v View) Frozen() bool { return v.Phase == Pending || v.Phase == Contested }
+// adoption returns what the other parts of the controller need to know.
+func (v progress) adoption(etcd *v1alpha1.Etcd) state.Adoption {
+	if v == (progress{}) {
+		return state.Adoption{}
+	}
+	condition := v.condition(etcd)
+	a := state.Adoption{Condition: &condition, Frozen: v.frozen(), Converting: v.phase == converting, Refused: v.why != ""}
+	if v.phase == contested {
+		by := contender(etcd)
+		a.Contested = &by
+	}
+	return a
+}
+
+// frozen reports whether nothing is applied.
+func (v progress) frozen() bool { return v.phase == pending || v.phase == contested }
 
 // Adopter adopts objects, and hands them back.
 type Adopter struct {
@@ -73,33 +87,37 @@ type Adopter struct {
 	Enabled bool
 }
 
-// Reconcile does what the annotation of an Etcd asks for, or else says how far its adoption is. It returns state.ErrBehind when it
-// has changed something.
-func (a Adopter) Reconcile(ctx context.Context, s *state.State) (View, error) {
+// Reconcile implements state.Adopter.
+func (a Adopter) Reconcile(ctx context.Context, s *state.State) (state.Adoption, error) {
+	v, err := a.reconcile(ctx, s)
+	return v.adoption(s.Etcd), err
+}
+
+func (a Adopter) reconcile(ctx context.Context, s *state.State) (progress, error) {
 	view := a.view(s)
 	var err error
 	switch s.Etcd.Annotations[v1alpha1.AnnotationOperation] {
 	case v1alpha1.OperationAdopt:
-		view.Reason = v1alpha1.ReasonAdoptionRefused
-		view.Why, err = a.adopt(ctx, s.Etcd)
+		view.reason = v1alpha1.ReasonAdoptionRefused
+		view.why, err = a.adopt(ctx, s.Etcd)
 		return view, err
 	case v1alpha1.OperationHandBack:
-		view.Reason = v1alpha1.ReasonReturnRefused
-		view.Why, err = a.handBack(ctx, s.Etcd)
+		view.reason = v1alpha1.ReasonReturnRefused
+		view.why, err = a.handBack(ctx, s.Etcd)
 		return view, err
 	}
-	if err := a.adoptClaims(ctx, s, view.Phase); err != nil {
+	if err := a.adoptClaims(ctx, s, view.phase); err != nil {
 		return view, err
 	}
-	if view.Phase != Pending || !state.OperationRequested(s.Etcd) {
+	if view.phase != pending || !state.OperationRequested(s.Etcd) {
 		return view, nil
 	}
 	f, err := a.gather(ctx, s.Etcd)
 	if err != nil {
 		return view, err
 	}
-	if view.Reason, view.Why = v1alpha1.ReasonConversionRefused, a.convertible(s, f); view.Why == "" {
-		return View{Phase: Converting}, nil
+	if view.reason, view.why = v1alpha1.ReasonConversionRefused, a.convertible(s, f); view.why == "" {
+		return progress{phase: converting}, nil
 	}
 	return view, nil
 }
@@ -109,7 +127,7 @@ func (a Adopter) convertible(s *state.State, f facts) string {
 	switch {
 	case f.set == nil || f.set.UID != s.StatefulSet.UID || ownership.Manager(f.etcd, f.set) == "":
 		return "the StatefulSet is not the adopted one any more"
-	case contested(f.etcd):
+	case isBack(f.etcd):
 		return "etcd-druid has put its finalizer back"
 	case f.set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
 		return "the update strategy is not OnDelete yet"
@@ -118,21 +136,21 @@ func (a Adopter) convertible(s *state.State, f facts) string {
 }
 
 // view says how far the adoption of an Etcd is.
-func (a Adopter) view(s *state.State) View {
+func (a Adopter) view(s *state.State) progress {
 	ofDruid := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.OfDruid }
 	switch {
 	case s.Manager == "":
-		return View{}
-	case contested(s.Etcd) && s.Etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt:
-		return View{Phase: Contested}
+		return progress{}
+	case isBack(s.Etcd) && s.Etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt:
+		return progress{phase: contested}
 	case s.StatefulSet == nil:
-		return View{Phase: Converted}
+		return progress{phase: converted}
 	case s.StatefulSet.Annotations[v1alpha1.AnnotationAppliedChecksum] == "":
-		return View{Phase: Pending}
+		return progress{phase: pending}
 	case s.Snapshot == nil || slices.ContainsFunc(s.Snapshot.Ordinals, ofDruid):
-		return View{Phase: Converting}
+		return progress{phase: converting}
 	}
-	return View{Phase: Converted}
+	return progress{phase: converted}
 }
 
 // adopt adopts the objects of an Etcd, or returns why not. The StatefulSet comes last: until it is adopted, the others change
@@ -302,8 +320,8 @@ func (a Adopter) read(ctx context.Context, f *facts) ([]client.Object, error) {
 }
 
 // adoptClaims adopts the claims that the StatefulSet controller has made since the adoption, such as when the cluster grew.
-func (a Adopter) adoptClaims(ctx context.Context, s *state.State, phase Phase) error {
-	if s.StatefulSet == nil || phase == None || phase == Contested {
+func (a Adopter) adoptClaims(ctx context.Context, s *state.State, phase phase) error {
+	if s.StatefulSet == nil || phase == notAdopted || phase == contested {
 		return nil
 	}
 	for i := range s.Claims {
@@ -346,7 +364,7 @@ func (a Adopter) get(ctx context.Context, etcd *v1alpha1.Etcd, key component.Key
 
 // withoutDruid is a patch that removes the finalizer of etcd-druid.
 func withoutDruid(object client.Object) map[string]any {
-	if !contested(object) {
+	if !isBack(object) {
 		return map[string]any{}
 	}
 	kept := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == v1alpha1.FinalizerDruid })

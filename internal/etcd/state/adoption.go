@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Adopter adopts the objects of Etcds from another operator.
+type Adopter interface {
+	// Reconcile does what the annotation of an Etcd asks for, or else says how far its adoption is. It returns ErrBehind when it has
+	// changed something.
+	Reconcile(ctx context.Context, s *State) (Adoption, error)
+}
+
+// Adoption of the objects of an Etcd, as far as the parts of the controller need to know.
+type Adoption struct {
+	// Condition Adopted; nil if nothing was adopted, nor refused.
+	Condition *metav1.Condition
+	// Frozen: nothing is applied.
+	Frozen bool
+	// Converting: the pods of the other operator are being replaced.
+	Converting bool
+	// Contested is the Etcd to which the other operator is back; nil if it is not. Nothing is written.
+	Contested *ownership.Foreign
+	// Refused: what was asked for is refused, for a reason that may pass without an event.
+	Refused bool
+}
+
+// NoAdopter is the Adopter of an operator that is built without adoption. What was adopted earlier is left as it is: whether that would
+// replace pods of the other operator, and whether that one is back, is not known.
+type NoAdopter struct{}
+
+// Reconcile implements Adopter.
+func (NoAdopter) Reconcile(_ context.Context, s *State) (Adoption, error) {
+	if s.Manager == "" {
+		return Adoption{}, nil
+	}
+	c := conditions.False(v1alpha1.ConditionAdopted, v1alpha1.ReasonConversionRefused,
+		"Nothing is applied: the objects were adopted from %s, and this operator is built without adoption.", s.Manager)
+	return Adoption{Condition: &c, Frozen: true}, nil
+}
