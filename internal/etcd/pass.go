@@ -27,7 +27,7 @@ type pass struct {
 	reconciler *Reconciler
 	etcd       *v1alpha1.Etcd
 	// found becomes the status.
-	found   status.Observation
+	found   status.Input
 	session *apply.Session
 	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
 	held bool

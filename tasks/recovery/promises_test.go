@@ -67,7 +67,7 @@ func everyWorld(yield func(world) bool) {
 
 // starts returns how a member starts by what it decides itself, with a recovery that makes a cluster, and no other member that answers.
 func (w world) starts(v survey.Volume, r *member.Recovery, made string) member.Decision {
-	f := member.Facts{Member: v.Member, DataDir: "/data", ClusterID: w.Lineage[0], Recovery: r, NewClusterID: made}
+	f := member.Input{Member: v.Member, DataDir: "/data", ClusterID: w.Lineage[0], Recovery: r, NewClusterID: made}
 	f.Data = member.Data{ClusterID: v.Survey.ClusterID}
 	switch {
 	case v.Survey.State == member.SurveyDamaged:

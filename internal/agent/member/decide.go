@@ -87,8 +87,8 @@ const (
 	Refuse Action = "Refuse"
 )
 
-// Facts are the input of the decision.
-type Facts struct {
+// Input of the decision.
+type Input struct {
 	// Member is the name of the member.
 	Member string
 	// DataDir is where its data should be.
@@ -134,7 +134,7 @@ type Decision struct {
 // The recorded cluster ID may lag behind until the operator has recorded it and the kubelet has updated the mount. It is used
 // only if no quorum answers, and then etcd has a last check: before it bootstraps, it asks the peers once more, without a
 // quorum, and refuses if one of them has seen it.
-func Decide(f Facts) Decision {
+func Decide(f Input) Decision {
 	switch {
 	case f.Recovery != nil:
 		return decideRecovery(f)
@@ -153,12 +153,12 @@ func Decide(f Facts) Decision {
 }
 
 // isCurrent reports whether data of a cluster is that of the recorded one, or of the one that a restore has made of it.
-func (f Facts) isCurrent(clusterID string) bool {
+func (f Input) isCurrent(clusterID string) bool {
 	return clusterID == f.ClusterID || f.Single && slices.Contains(f.Successors, clusterID)
 }
 
 // decideByOthers: a quorum serves without the member.
-func decideByOthers(f Facts) Decision {
+func decideByOthers(f Input) Decision {
 	switch {
 	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
 		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster %s, but this is cluster %s: start them with the volumes of this cluster", f.OthersClusterID, f.ClusterID)
@@ -172,7 +172,7 @@ func decideByOthers(f Facts) Decision {
 
 // decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data:
 // an Etcd that is created again beside them knows nothing of it. Only the operator can look at all of them.
-func decideFirstStart(f Facts) Decision {
+func decideFirstStart(f Input) Decision {
 	switch {
 	case !f.MayBegin:
 		return wait(v1alpha1.ReasonFirstStartBlocked, "member %s has no data in %s, no cluster ID is recorded, and the operator has not permitted a first start, because other volumes may hold data. If this persists, set spec.replicas of the Etcd to 0, wait until its pods are gone, and set it back: the operator then surveys the volumes", f.Member, f.DataDir)
@@ -187,7 +187,7 @@ func decideFirstStart(f Facts) Decision {
 }
 
 // decideAlone: the only member of a cluster that has served has no usable data.
-func decideAlone(f Facts) Decision {
+func decideAlone(f Input) Decision {
 	switch f.Backup {
 	case BackupHolds:
 		return Decision{Action: Restore, Why: loss(f) + ", it is the only member, and the store holds a backup"}
@@ -197,18 +197,18 @@ func decideAlone(f Facts) Decision {
 	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and its claim, and create it again. Starting empty would hide the loss", loss(f))
 }
 
-func refuseForeign(f Facts, clusterID string) Decision {
+func refuseForeign(f Input, clusterID string) Decision {
 	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, but this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
 }
 
-func loss(f Facts) string {
+func loss(f Input) string {
 	if f.Data.State == DataDamaged {
 		return fmt.Sprintf("the data of member %s in %s is damaged (%s)", f.Member, f.DataDir, f.Data.Damage)
 	}
 	return fmt.Sprintf("member %s has no data in %s", f.Member, f.DataDir)
 }
 
-func reasonOf(f Facts) string {
+func reasonOf(f Input) string {
 	if f.Data.State == DataDamaged {
 		return v1alpha1.ReasonDataDamaged
 	}

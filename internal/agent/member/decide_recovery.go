@@ -17,7 +17,7 @@ import (
 // The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
 // bootstrapped again: with the same ID, it would be taken for the running one. A single member, whose data no other has, restores
 // it again if it is damaged before the new cluster is recorded; then the recovery is over to it (Shared.Settled).
-func decideRecovery(f Facts) Decision {
+func decideRecovery(f Input) Decision {
 	served := f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID
 	switch {
 	case f.Data.State == DataPresent && f.Data.ClusterID == f.NewClusterID:
@@ -39,7 +39,7 @@ func decideRecovery(f Facts) Decision {
 }
 
 // joinRecovered: the recovered cluster serves.
-func joinRecovered(f Facts) Decision {
+func joinRecovered(f Input) Decision {
 	if f.Others == AnswerNeverStarted && f.Data.State == DataNone {
 		return Decision{Action: Join, Why: "the recovered cluster serves, lists the member and has never seen it run"}
 	}
@@ -47,7 +47,7 @@ func joinRecovered(f Facts) Decision {
 }
 
 // recoverFromData: the cluster is recovered from the data of this member.
-func recoverFromData(f Facts) Decision {
+func recoverFromData(f Input) Decision {
 	if f.Rebuilt || f.Data.State == DataPresent && f.Data.ClusterID == f.Recovery.PreviousClusterID {
 		return Decision{Action: Rebuild, Why: "the cluster has lost quorum and is recovered from the data of this member"}
 	}
@@ -58,7 +58,7 @@ func recoverFromData(f Facts) Decision {
 }
 
 // recoverFromBackup: this member restores the backup that the cluster is recovered from.
-func recoverFromBackup(f Facts) Decision {
+func recoverFromBackup(f Input) Decision {
 	switch {
 	case f.Backup == BackupHolds:
 		return Decision{Action: Restore, Why: f.Recovery.what() + " from the newest backup"}
@@ -103,7 +103,7 @@ func (r Recovery) from() string {
 }
 
 // reasonOfStanding returns the reason of a member that waits for the recovered cluster.
-func reasonOfStanding(f Facts) string {
+func reasonOfStanding(f Input) string {
 	if f.Data.State == DataPresent {
 		return f.Recovery.reason()
 	}
@@ -111,7 +111,7 @@ func reasonOfStanding(f Facts) string {
 }
 
 // standing describes what a member has instead of data of the recovered cluster.
-func standing(f Facts) string {
+func standing(f Input) string {
 	if f.Data.State == DataPresent {
 		return fmt.Sprintf("member %s has data of cluster %s from before the recovery", f.Member, f.Data.ClusterID)
 	}

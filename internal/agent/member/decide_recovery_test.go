@@ -22,54 +22,54 @@ func TestDecideRecovery(t *testing.T) {
 		name   string
 		member string
 		source RecoverySource
-		facts  Facts
+		in     Input
 		want   Action
 		reason string
 		why    string
 	}{
-		{"the chosen one, data", chosen, RecoverFromData, Facts{Data: old, ClusterID: before}, Rebuild, "", "from the data of this member"},
-		{"the chosen one, nothing recorded", chosen, RecoverFromData, Facts{Data: old}, Rebuild, "", "from the data of this member"},
-		{"interrupted before the renames", chosen, RecoverFromData, Facts{Data: old, ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
-		{"interrupted between the renames", chosen, RecoverFromData, Facts{ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
-		{"the chosen one, rebuilt", chosen, RecoverFromData, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
-		{"the chosen one, rebuilt and recorded", chosen, RecoverFromData, Facts{Data: recovered, ClusterID: newID}, Start, "", "of the recovered cluster"},
-		{"the chosen one has lost its data", chosen, RecoverFromData, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonDataLost, "delete task t"},
-		{"the chosen one has damaged data", chosen, RecoverFromData, Facts{Data: damaged, ClusterID: before}, Refuse, v1alpha1.ReasonDataDamaged, "delete task t"},
-		{"the chosen one has lost the rebuilt data, but the others serve", chosen, RecoverFromData, Facts{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
-		{"the chosen one has old data, but the others serve", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
-		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
-		{"the chosen one has lost the rebuilt data, and no other answers", chosen, RecoverFromData, Facts{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
-		{"rebuilt data is damaged", chosen, RecoverFromData, Facts{Data: damagedNew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
-		{"the previous cluster answers", chosen, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
+		{"the chosen one, data", chosen, RecoverFromData, Input{Data: old, ClusterID: before}, Rebuild, "", "from the data of this member"},
+		{"the chosen one, nothing recorded", chosen, RecoverFromData, Input{Data: old}, Rebuild, "", "from the data of this member"},
+		{"interrupted before the renames", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
+		{"interrupted between the renames", chosen, RecoverFromData, Input{ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
+		{"the chosen one, rebuilt", chosen, RecoverFromData, Input{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"the chosen one, rebuilt and recorded", chosen, RecoverFromData, Input{Data: recovered, ClusterID: newID}, Start, "", "of the recovered cluster"},
+		{"the chosen one has lost its data", chosen, RecoverFromData, Input{ClusterID: before}, Refuse, v1alpha1.ReasonDataLost, "delete task t"},
+		{"the chosen one has damaged data", chosen, RecoverFromData, Input{Data: damaged, ClusterID: before}, Refuse, v1alpha1.ReasonDataDamaged, "delete task t"},
+		{"the chosen one has lost the rebuilt data, but the others serve", chosen, RecoverFromData, Input{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the chosen one has old data, but the others serve", chosen, RecoverFromData, Input{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Input{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
+		{"the chosen one has lost the rebuilt data, and no other answers", chosen, RecoverFromData, Input{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
+		{"rebuilt data is damaged", chosen, RecoverFromData, Input{Data: damagedNew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
+		{"the previous cluster answers", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
 
-		{"backup, no data", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
-		{"backup, good data", chosen, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
-		{"backup, damaged data", chosen, RecoverFromBackup, Facts{Data: damaged, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
-		{"backup, store unreachable", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
-		{"backup, none", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
-		{"backup, no store", chosen, RecoverFromBackup, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
-		{"backup, restored", chosen, RecoverFromBackup, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
-		{"backup, restored and lost", chosen, RecoverFromBackup, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
+		{"backup, no data", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
+		{"backup, good data", chosen, RecoverFromBackup, Input{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
+		{"backup, damaged data", chosen, RecoverFromBackup, Input{Data: damaged, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
+		{"backup, store unreachable", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"backup, none", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
+		{"backup, no store", chosen, RecoverFromBackup, Input{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
+		{"backup, restored", chosen, RecoverFromBackup, Input{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"backup, restored and lost", chosen, RecoverFromBackup, Input{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 
-		{"old data waits", other, RecoverFromData, Facts{Data: old, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "is being recovered from the data of member main-2: main-0 joins it as a learner"},
-		{"old data waits for the restore", other, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonRecovering, "the newest backup, by member main-2"},
-		{"no data waits", other, RecoverFromData, Facts{ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
-		{"damaged data waits", other, RecoverFromData, Facts{Data: damaged}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
-		{"illegible data waits", other, RecoverFromData, Facts{Data: illegible}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
-		{"old data, the cluster serves", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "from before the recovery"},
-		{"old data, replaced half", other, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Replace, "", "from before the recovery"},
-		{"no data, added already", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Join, "", "never seen it run"},
-		{"no data, the cluster serves", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
-		{"new data", other, RecoverFromData, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
-		{"old data, its cluster answers", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
-		{"data of an earlier cluster waits", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
-		{"data of an earlier cluster, the cluster serves", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "data of cluster ace from before the recovery"},
-		{"the chosen one has data of an earlier cluster", chosen, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "must be recovered from data of cluster cafe"},
-		{"data of a third cluster", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "beef"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster f00d"},
+		{"old data waits", other, RecoverFromData, Input{Data: old, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "is being recovered from the data of member main-2: main-0 joins it as a learner"},
+		{"old data waits for the restore", other, RecoverFromBackup, Input{Data: old, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonRecovering, "the newest backup, by member main-2"},
+		{"no data waits", other, RecoverFromData, Input{ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"damaged data waits", other, RecoverFromData, Input{Data: damaged}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"illegible data waits", other, RecoverFromData, Input{Data: illegible}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"old data, the cluster serves", other, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "from before the recovery"},
+		{"old data, replaced half", other, RecoverFromData, Input{Data: old, ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Replace, "", "from before the recovery"},
+		{"no data, added already", other, RecoverFromData, Input{ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Join, "", "never seen it run"},
+		{"no data, the cluster serves", other, RecoverFromData, Input{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"new data", other, RecoverFromData, Input{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"old data, its cluster answers", other, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
+		{"data of an earlier cluster waits", other, RecoverFromData, Input{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"data of an earlier cluster, the cluster serves", other, RecoverFromData, Input{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "data of cluster ace from before the recovery"},
+		{"the chosen one has data of an earlier cluster", chosen, RecoverFromData, Input{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "must be recovered from data of cluster cafe"},
+		{"data of a third cluster", other, RecoverFromData, Input{Data: Data{State: DataPresent, ClusterID: "beef"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster f00d"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			f := tc.facts
+			f := tc.in
 			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
 			f.Recovery = &Recovery{Task: "9a7e", TaskName: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}}
 			got := Decide(f)
@@ -85,27 +85,27 @@ func TestDecideWakingUp(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		member string
-		facts  Facts
+		in     Input
 		want   Action
 		reason string
 		why    string
 	}{
-		{"the first one", chosen, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "the cluster wakes up from the newest backup"},
-		{"a single one", chosen, Facts{ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
-		{"restored", chosen, Facts{Data: Data{State: DataPresent, ClusterID: newID}, ClusterID: before}, Start, "", ""},
-		{"the store is unreachable", chosen, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
-		{"the store is empty", chosen, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "its final snapshot, at revision 42, which is missing"},
-		{"there is no store", chosen, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "which is missing"},
-		{"another member runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was hibernated and is waking up"},
-		{"it has served, and lost its data", chosen, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
-		{"a single one, restored and damaged", chosen, Facts{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
-		{"restored and damaged", chosen, Facts{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataDamaged, "Restore the other members"},
-		{"another waits", other, Facts{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
-		{"another joins", other, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the first one", chosen, Input{ClusterID: before, Backup: BackupHolds}, Restore, "", "the cluster wakes up from the newest backup"},
+		{"a single one", chosen, Input{ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
+		{"restored", chosen, Input{Data: Data{State: DataPresent, ClusterID: newID}, ClusterID: before}, Start, "", ""},
+		{"the store is unreachable", chosen, Input{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"the store is empty", chosen, Input{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "its final snapshot, at revision 42, which is missing"},
+		{"there is no store", chosen, Input{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "which is missing"},
+		{"another member runs with the old data", chosen, Input{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was hibernated and is waking up"},
+		{"it has served, and lost its data", chosen, Input{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
+		{"a single one, restored and damaged", chosen, Input{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
+		{"restored and damaged", chosen, Input{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataDamaged, "Restore the other members"},
+		{"another waits", other, Input{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
+		{"another joins", other, Input{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			f := tc.facts
+			f := tc.in
 			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
 			f.Recovery = &Recovery{Task: "h", Member: chosen, Source: RecoverFromBackup, PreviousClusterID: before, Revision: 42}
 			got := Decide(f)

@@ -19,65 +19,65 @@ func TestDecide(t *testing.T) {
 	damaged := Data{State: DataDamaged, ClusterID: ours, Damage: "the database: it is missing"}
 	restored, successors := Data{State: DataPresent, ClusterID: successorID}, []string{"5ca1e", successorID}
 	for _, tc := range []struct {
-		name  string
-		facts Facts
-		want  Action
+		name string
+		in   Input
+		want Action
 		// reason if the member does not start.
 		reason string
 		why    string // part of it
 	}{
-		{"data, nothing recorded", Facts{Data: good}, Start, "", "has its data"},
-		{"data, known cluster", Facts{Data: good, ClusterID: ours}, Start, "", "has its data"},
-		{"data, only member", Facts{Data: good, ClusterID: ours, Single: true}, Start, "", "has its data"},
+		{"data, nothing recorded", Input{Data: good}, Start, "", "has its data"},
+		{"data, known cluster", Input{Data: good, ClusterID: ours}, Start, "", "has its data"},
+		{"data, only member", Input{Data: good, ClusterID: ours, Single: true}, Start, "", "has its data"},
 
-		{"data of another cluster", Facts{Data: foreign, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster cafe"},
-		{"damaged data of another cluster", Facts{Data: Data{State: DataDamaged, ClusterID: another}, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
-		{"only member, data of another cluster", Facts{Data: foreign, ClusterID: ours, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"data of another cluster", Input{Data: foreign, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster cafe"},
+		{"damaged data of another cluster", Input{Data: Data{State: DataDamaged, ClusterID: another}, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"only member, data of another cluster", Input{Data: foreign, ClusterID: ours, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
-		{"only member, restored, not recorded yet", Facts{Data: restored, ClusterID: ours, Successors: successors, Single: true}, Start, "", "has its data"},
-		{"only member, restored with TLS between peers, not recorded yet", Facts{Data: Data{State: DataPresent, ClusterID: successors[0]}, ClusterID: ours, Successors: successors, Single: true}, Start, "", "has its data"},
-		{"only member, restored and recorded", Facts{Data: restored, ClusterID: successorID, Successors: []string{"d00d"}, Single: true}, Start, "", "has its data"},
-		{"only member, restored and damaged", Facts{Data: Data{State: DataDamaged, ClusterID: successorID}, ClusterID: ours, Successors: successors, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
-		{"only member, the volume from before a recorded restore", Facts{Data: good, ClusterID: successorID, Successors: []string{"d00d"}, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster cafe, but this is cluster babe"},
-		{"only member, restored from another cluster", Facts{Data: foreign, ClusterID: ours, Successors: successors, Single: true}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
-		{"one of several, restored when it was alone", Facts{Data: restored, ClusterID: ours, Successors: successors}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"only member, restored, not recorded yet", Input{Data: restored, ClusterID: ours, Successors: successors, Single: true}, Start, "", "has its data"},
+		{"only member, restored with TLS between peers, not recorded yet", Input{Data: Data{State: DataPresent, ClusterID: successors[0]}, ClusterID: ours, Successors: successors, Single: true}, Start, "", "has its data"},
+		{"only member, restored and recorded", Input{Data: restored, ClusterID: successorID, Successors: []string{"d00d"}, Single: true}, Start, "", "has its data"},
+		{"only member, restored and damaged", Input{Data: Data{State: DataDamaged, ClusterID: successorID}, ClusterID: ours, Successors: successors, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
+		{"only member, the volume from before a recorded restore", Input{Data: good, ClusterID: successorID, Successors: []string{"d00d"}, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster cafe, but this is cluster babe"},
+		{"only member, restored from another cluster", Input{Data: foreign, ClusterID: ours, Successors: successors, Single: true}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"one of several, restored when it was alone", Input{Data: restored, ClusterID: ours, Successors: successors}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
-		{"first start of the first members", Facts{MayBegin: true}, Bootstrap, "", "no recorded cluster"},
-		{"first start of the only member", Facts{MayBegin: true, Single: true}, Bootstrap, "", "no recorded cluster"},
-		{"first start, empty store", Facts{MayBegin: true, Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
-		{"first start of the only member, backup", Facts{MayBegin: true, Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
-		{"first start of several, backup", Facts{MayBegin: true, Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
-		{"first start, store unreachable", Facts{MayBegin: true, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
-		{"first start, not permitted", Facts{}, Wait, v1alpha1.ReasonFirstStartBlocked, "spec.replicas of the Etcd to 0"},
-		{"first start of the only member, backup, not permitted", Facts{Single: true, Backup: BackupHolds}, Wait, v1alpha1.ReasonFirstStartBlocked, "other volumes may hold data"},
-		{"permitted once, and served since", Facts{MayBegin: true, ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
-		{"first start, the others already serve", Facts{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
-		{"first start, late", Facts{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
+		{"first start of the first members", Input{MayBegin: true}, Bootstrap, "", "no recorded cluster"},
+		{"first start of the only member", Input{MayBegin: true, Single: true}, Bootstrap, "", "no recorded cluster"},
+		{"first start, empty store", Input{MayBegin: true, Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
+		{"first start of the only member, backup", Input{MayBegin: true, Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
+		{"first start of several, backup", Input{MayBegin: true, Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
+		{"first start, store unreachable", Input{MayBegin: true, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"first start, not permitted", Input{}, Wait, v1alpha1.ReasonFirstStartBlocked, "spec.replicas of the Etcd to 0"},
+		{"first start of the only member, backup, not permitted", Input{Single: true, Backup: BackupHolds}, Wait, v1alpha1.ReasonFirstStartBlocked, "other volumes may hold data"},
+		{"permitted once, and served since", Input{MayBegin: true, ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
+		{"first start, the others already serve", Input{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
+		{"first start, late", Input{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 
-		{"data lost", Facts{ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "has no data in /data, and the cluster serves"},
-		{"data lost before the ID was recorded", Facts{Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "replaced by a learner"},
-		{"data damaged", Facts{Data: damaged, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "it is missing"},
-		{"data damaged on the first start", Facts{Data: damaged, Others: AnswerNeverStarted, OthersClusterID: ours}, Replace, "", "damaged"},
-		{"data damaged, removed already", Facts{Data: damaged, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "damaged"},
-		{"added by scale-out", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "joins as a learner"},
-		{"others of another cluster", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster beef"},
+		{"data lost", Input{ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "has no data in /data, and the cluster serves"},
+		{"data lost before the ID was recorded", Input{Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "replaced by a learner"},
+		{"data damaged", Input{Data: damaged, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "it is missing"},
+		{"data damaged on the first start", Input{Data: damaged, Others: AnswerNeverStarted, OthersClusterID: ours}, Replace, "", "damaged"},
+		{"data damaged, removed already", Input{Data: damaged, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "damaged"},
+		{"added by scale-out", Input{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "joins as a learner"},
+		{"others of another cluster", Input{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster beef"},
 
-		{"data lost, and the quorum too", Facts{ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
-		{"data lost, and the quorum too, backup", Facts{ClusterID: ours, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
-		{"data damaged, and no quorum", Facts{Data: damaged, ClusterID: ours}, Wait, v1alpha1.ReasonDataDamaged, "beside a living one"},
-		{"data damaged, nothing recorded, no quorum", Facts{Data: damaged}, Wait, v1alpha1.ReasonDataDamaged, "damaged"},
+		{"data lost, and the quorum too", Input{ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
+		{"data lost, and the quorum too, backup", Input{ClusterID: ours, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
+		{"data damaged, and no quorum", Input{Data: damaged, ClusterID: ours}, Wait, v1alpha1.ReasonDataDamaged, "beside a living one"},
+		{"data damaged, nothing recorded, no quorum", Input{Data: damaged}, Wait, v1alpha1.ReasonDataDamaged, "damaged"},
 
-		{"only member, data lost, backup", Facts{ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
-		{"only member, data damaged, backup", Facts{Data: damaged, ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "damaged"},
-		{"only member, data lost, store unreachable", Facts{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
-		{"only member, data lost, no backup yet", Facts{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
-		{"only member, data lost, no store", Facts{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
-		{"only member, data damaged, no store", Facts{Data: damaged, Single: true}, Refuse, v1alpha1.ReasonDataDamaged, "create it again"},
+		{"only member, data lost, backup", Input{ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
+		{"only member, data damaged, backup", Input{Data: damaged, ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "damaged"},
+		{"only member, data lost, store unreachable", Input{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"only member, data lost, no backup yet", Input{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
+		{"only member, data lost, no store", Input{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
+		{"only member, data damaged, no store", Input{Data: damaged, Single: true}, Refuse, v1alpha1.ReasonDataDamaged, "create it again"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			tc.facts.Member, tc.facts.DataDir = "etcd-main-1", "/data"
-			got := Decide(tc.facts)
+			tc.in.Member, tc.in.DataDir = "etcd-main-1", "/data"
+			got := Decide(tc.in)
 			g.Expect(got.Action).To(Equal(tc.want), got.Why)
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Why).To(ContainSubstring(tc.why))
@@ -85,9 +85,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// These promises hold for all facts.
+// These promises hold for every input.
 func TestDecidePromises(t *testing.T) {
-	for f := range everyFacts() {
+	for f := range everyInput() {
 		d := Decide(f)
 		begins := d.Action == Bootstrap || d.Action == Restore || d.Action == Rebuild
 		ours, before, chosen := f.ClusterID, "", false
@@ -131,12 +131,12 @@ func TestDecidePromises(t *testing.T) {
 // newID is the ID of the recovered cluster, and successorID that of the one that a restore makes of cluster cafe.
 const newID, successorID = "f00d", "babe"
 
-// everyFacts iterates over all combinations of facts.
-func everyFacts() func(yield func(Facts) bool) {
-	return func(yield func(Facts) bool) {
+// everyInput iterates over all combinations.
+func everyInput() func(yield func(Input) bool) {
+	return func(yield func(Input) bool) {
 		for i := range 3 * 6 * 2 * 3 * 4 * 3 * 4 * 5 * 2 * 2 {
 			pick := func(n int) int { r := i % n; i /= n; return r }
-			f := Facts{Member: "m", DataDir: "/data"}
+			f := Input{Member: "m", DataDir: "/data"}
 			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID, "ace", successorID}[pick(6)]}
 			f.Single = pick(2) == 1
 			f.ClusterID = []string{"", "cafe", newID}[pick(3)]
@@ -165,7 +165,7 @@ func everyFacts() func(yield func(Facts) bool) {
 
 func TestEveryActionIsReached(t *testing.T) {
 	reached := map[Action]bool{}
-	for f := range everyFacts() {
+	for f := range everyInput() {
 		reached[Decide(f).Action] = true
 	}
 	NewWithT(t).Expect(reached).To(HaveLen(8), fmt.Sprint(reached))

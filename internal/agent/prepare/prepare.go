@@ -109,12 +109,12 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 
 // once observes, decides and acts. It returns what the member waits for; nil if it may start.
 func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
-	facts, known, err := p.look(ctx)
+	in, known, err := p.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	decision := member.Decide(facts)
-	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", facts.ClusterID)
+	decision := member.Decide(in)
+	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", in.ClusterID)
 	switch decision.Action {
 	case member.Refuse:
 		return nil, &Refusal{Reason: decision.Reason, Message: decision.Why}
@@ -122,17 +122,17 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 		return &Refusal{Reason: decision.Reason, Message: decision.Why}, nil
 	case member.Restore:
 		log.Info("Restoring the member from the newest backup")
-		return p.restore(ctx, facts)
+		return p.restore(ctx, in)
 	case member.Rebuild:
 		log.Info("Rebuilding the cluster from the data of the member")
 		return p.rebuild(ctx)
 	case member.Replace:
 		log.Info("Replacing the member with a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
-		if known.members, err = p.replace(ctx, facts, known); err != nil {
+		if known.members, err = p.replace(ctx, in, known); err != nil {
 			return &Refusal{Reason: v1alpha1.ReasonNotReplaced, Message: fmt.Sprintf("%s: %v", decision.Why, err)}, nil
 		}
 	}
-	if err := p.configure(facts, decision.Action, known); err != nil {
+	if err := p.configure(in, decision.Action, known); err != nil {
 		return nil, err
 	}
 	log.Info("The member may start")
@@ -140,15 +140,15 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 }
 
 // configure prepares everything for etcd to start by an action.
-func (p *preparation) configure(facts member.Facts, action member.Action, known knowledge) error {
+func (p *preparation) configure(in member.Input, action member.Action, known knowledge) error {
 	if action != member.Start {
-		if err := p.clear(facts, p.suffix(facts, member.AsideSuffix)); err != nil {
+		if err := p.clear(in, p.suffix(in, member.AsideSuffix)); err != nil {
 			return err
 		}
 	}
 	if p.shared.Recovery != nil {
 		// The leader of the recovered cluster starts with a full snapshot.
-		if err := p.noteRecovered(facts.NewClusterID); err != nil {
+		if err := p.noteRecovered(in.NewClusterID); err != nil {
 			return err
 		}
 	}
@@ -166,40 +166,40 @@ func (p *preparation) configure(facts member.Facts, action member.Action, known 
 	return nil
 }
 
-// look gathers the facts, each only if needed: a member with intact data does not wait.
-func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
-	facts := member.Facts{
+// look gathers the input, each part only if needed: a member with intact data does not wait.
+func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error) {
+	in := member.Input{
 		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil, MayBegin: p.shared.MayBegin(),
 		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery,
 	}
 	if p.data == nil {
-		data, err := datadir.Inspect(facts.DataDir)
+		data, err := datadir.Inspect(in.DataDir)
 		if err != nil {
-			return facts, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", facts.DataDir, p.id.Name, err)
+			return in, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", in.DataDir, p.id.Name, err)
 		}
 		p.data = &data
 	}
-	facts.Data = *p.data
-	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.Data.ClusterID)
-	if facts.Data.State == member.DataPresent && (facts.Recovery == nil || facts.Data.ClusterID == facts.NewClusterID) {
-		return facts, knowledge{}, nil
+	in.Data = *p.data
+	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.Data.ClusterID)
+	if in.Data.State == member.DataPresent && (in.Recovery == nil || in.Data.ClusterID == in.NewClusterID) {
+		return in, knowledge{}, nil
 	}
 	var err error
-	if facts.Recovery != nil {
-		if facts.Rebuilt, err = datadir.Rebuilt(facts.DataDir, facts.Recovery.Task); err != nil {
-			return facts, knowledge{}, err
+	if in.Recovery != nil {
+		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err != nil {
+			return in, knowledge{}, err
 		}
 	}
 	known, err := p.others.ask(ctx, p.id)
 	if err != nil {
 		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
 	}
-	facts.Others, facts.OthersClusterID = known.answer, known.clusterID
-	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.OthersClusterID, facts.Data.ClusterID)
-	if facts.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
-		facts.Backup = p.lookForBackup(ctx)
+	in.Others, in.OthersClusterID = known.answer, known.clusterID
+	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.OthersClusterID, in.Data.ClusterID)
+	if in.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
+		in.Backup = p.lookForBackup(ctx)
 	}
-	return facts, known, nil
+	return in, known, nil
 }
 
 func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
@@ -216,13 +216,13 @@ func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
 
 // replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old
 // member before its data, so that it never sets data aside that a listed member could start with.
-func (p *preparation) replace(ctx context.Context, facts member.Facts, known knowledge) (members []*etcdserverpb.Member, err error) {
+func (p *preparation) replace(ctx context.Context, in member.Input, known knowledge) (members []*etcdserverpb.Member, err error) {
 	if known.answer != member.AnswerNotListed {
 		if err := p.others.remove(ctx, known.memberID); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.clear(facts, p.suffix(facts, member.ReplacedSuffix)); err != nil {
+	if err := p.clear(in, p.suffix(in, member.ReplacedSuffix)); err != nil {
 		return nil, err
 	}
 	// etcd would refuse it, after a write to the cluster's log each time.
@@ -233,12 +233,12 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 }
 
 // restore restores the backup into the data directory of the first member of a cluster.
-func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *Refusal, err error) {
-	if err := p.clear(facts, p.suffix(facts, member.AsideSuffix)); err != nil {
+func (p *preparation) restore(ctx context.Context, in member.Input) (waits *Refusal, err error) {
+	if err := p.clear(in, p.suffix(in, member.AsideSuffix)); err != nil {
 		return nil, err
 	}
 	// Before there is data: the next decision after a crash starts with it, and does not come by here.
-	if err := p.note(member.Restored{FromBackup: true, ClusterID: facts.NewClusterID}); err != nil {
+	if err := p.note(member.Restored{FromBackup: true, ClusterID: in.NewClusterID}); err != nil {
 		return nil, err
 	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
@@ -250,19 +250,19 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 }
 
 // clear sets the data directory aside, even without a log: etcd would open a database that it finds.
-func (p *preparation) clear(facts member.Facts, suffix string) error {
+func (p *preparation) clear(in member.Input, suffix string) error {
 	p.data = nil
-	entries, err := os.ReadDir(facts.DataDir)
+	entries, err := os.ReadDir(in.DataDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading the data directory to set aside: %w", err)
 	}
-	aside := fmt.Sprintf("%s%s%d", facts.DataDir, suffix, p.Clock.Now().Unix())
-	if err := crashsafe.Rename(facts.DataDir, aside); err != nil {
+	aside := fmt.Sprintf("%s%s%d", in.DataDir, suffix, p.Clock.Now().Unix())
+	if err := crashsafe.Rename(in.DataDir, aside); err != nil {
 		return fmt.Errorf("setting the data directory aside: %w", err)
 	}
-	p.log.Info("Set the data directory aside", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	p.log.Info("Set the data directory aside", "member", p.id.Name, "to", aside, "damage", in.Data.Damage)
 	return nil
 }

@@ -35,8 +35,8 @@ func (p *preparation) mayRestore() bool {
 }
 
 // suffix returns the suffix of data that is set aside. Data from before a recovery is kept until the recovery is over.
-func (p *preparation) suffix(facts member.Facts, usual string) string {
-	if r := facts.Recovery; r != nil && facts.Data.ClusterID != facts.NewClusterID {
+func (p *preparation) suffix(in member.Input, usual string) string {
+	if r := in.Recovery; r != nil && in.Data.ClusterID != in.NewClusterID {
 		return member.BeforeSuffix + r.Task + "-"
 	}
 	return usual

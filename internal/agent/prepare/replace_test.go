@@ -72,7 +72,7 @@ func TestReplace(t *testing.T) {
 				Options: Options{Clock: clocktesting.NewFakeClock(time.Unix(1, 0))},
 				id:      member.Identity{Name: "main-1", PeerURL: url}, others: &others{etcd: &clientv3.Client{Cluster: list}},
 			}
-			_, err := p.replace(t.Context(), member.Facts{DataDir: data}, tc.known)
+			_, err := p.replace(t.Context(), member.Input{DataDir: data}, tc.known)
 			g.Expect(changes).To(Equal(tc.changes))
 			if tc.says == "" {
 				g.Expect(err).NotTo(HaveOccurred())

@@ -33,7 +33,7 @@ func TestRestoreIsNotedBeforeThereIsData(t *testing.T) {
 	p := &preparation{shared: sharedIn(dir)}
 	noted := ""
 	p.Backups = dying{func() { noted = noteIn(g, p) }}
-	waits, err := p.restore(t.Context(), member.Facts{DataDir: filepath.Join(dir, "data")})
+	waits, err := p.restore(t.Context(), member.Input{DataDir: filepath.Join(dir, "data")})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(waits.Message).To(ContainSubstring("killed"))
 	g.Expect(noted).To(Equal("restored"))
@@ -58,27 +58,27 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	p := &preparation{shared: sharedIn(dir), Options: Options{ConfigFile: filepath.Join(dir, "etcd.conf.yaml")}}
-	facts := member.Facts{DataDir: p.shared.DataDir()}
+	in := member.Input{DataDir: p.shared.DataDir()}
 	start := func() string {
-		g.Expect(p.configure(facts, member.Start, knowledge{})).To(Succeed())
+		g.Expect(p.configure(in, member.Start, knowledge{})).To(Succeed())
 		return noteIn(g, p)
 	}
 	g.Expect(start()).To(BeEmpty(), "without a recovery")
-	p.shared.Recovery, facts.NewClusterID = &member.Recovery{Task: "1"}, "a1"
+	p.shared.Recovery, in.NewClusterID = &member.Recovery{Task: "1"}, "a1"
 	g.Expect(start()).To(Equal("recovered a1"))
-	p.shared.Recovery, facts.NewClusterID = &member.Recovery{Task: "2"}, "b2"
+	p.shared.Recovery, in.NewClusterID = &member.Recovery{Task: "2"}, "b2"
 	g.Expect(start()).To(Equal("recovered b2"), "by a second recovery")
 	p.Backups = dying{func() {}}
-	_, err := p.restore(t.Context(), facts)
+	_, err := p.restore(t.Context(), in)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(start()).To(Equal("restored b2"))
-	facts.NewClusterID = "c3"
+	in.NewClusterID = "c3"
 	g.Expect(start()).To(Equal("recovered c3"), "by a third one")
 	full := &preparation{shared: sharedIn(filepath.Join(dir, "missing"))}
 	g.Expect(full.noteRecovered("c3")).To(MatchError(ContainSubstring("noting that member")), "on a volume that takes no file")
 	g.Expect(os.Remove(p.shared.RestoredFile())).To(Succeed())
 	g.Expect(os.Mkdir(p.shared.RestoredFile(), 0o700)).To(Succeed())
-	g.Expect(p.configure(facts, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
+	g.Expect(p.configure(in, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
 }
 
 // A member that starts with the data of its own rebuild takes a full snapshot when it leads, as one that was restored does: the deltas in the store
@@ -99,7 +99,7 @@ func TestRebuildIsNoted(t *testing.T) {
 				shared:  sharedIn(dir),
 			}
 			p.shared.Recovery = tc.recovery
-			g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
+			g.Expect(p.configure(member.Input{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
 			_, err := os.Stat(p.shared.RestoredFile())
 			g.Expect(err == nil).To(Equal(tc.noted))
 			g.Expect(p.ConfigFile).To(BeARegularFile())

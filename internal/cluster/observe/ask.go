@@ -21,9 +21,9 @@ import (
 )
 
 // ask asks every member that has an address for its status, the best informed voter for the member list, and
-// then the foreign members, all with deadlines. Members that do not answer are not in the facts. As long as no answer
+// then the foreign members, all with deadlines. Members that do not answer are not in the input. As long as no answer
 // names a leader, every member that runs has askTimeout.
-func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error {
+func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error {
 	endpoints := map[int]target{}
 	for i, ordinal := range f.ordinals {
 		if ordinal.Pod != nil && ordinal.Pod.Endpoint != "" {
@@ -52,7 +52,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 
 // hurried are the members to ask again, with more time, as long as no member of the cluster knows a leader: those that run and
 // were given little. The loss of a quorum is never concluded from answers that were not waited for.
-func (o *Observer) hurried(f *facts, endpoints map[int]target) map[int]target {
+func (o *Observer) hurried(f *input, endpoints map[int]target) map[int]target {
 	again := map[int]target{}
 	if o.afar || f.knowLeader() {
 		return again
@@ -67,7 +67,7 @@ func (o *Observer) hurried(f *facts, endpoints map[int]target) map[int]target {
 }
 
 // knowLeader reports whether a member that answered knows a leader. One of another cluster than that which is recorded says nothing.
-func (f *facts) knowLeader() bool {
+func (f *input) knowLeader() bool {
 	for _, s := range f.answers {
 		if s.Leader != 0 && (f.lineage.recorded == 0 || s.ClusterID == f.lineage.recorded) {
 			return true
@@ -81,7 +81,7 @@ func (f *facts) knowLeader() bool {
 const maxForeign = 7
 
 // foreignVoters are where the voters are asked that are in no ordinal, by member ID.
-func foreignVoters(f *facts) map[uint64]target {
+func foreignVoters(f *input) map[uint64]target {
 	foreign := map[uint64]target{}
 	for _, m := range f.members {
 		if len(foreign) < maxForeign && len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
@@ -105,7 +105,7 @@ func endpoint(scheme, host string, port int32) string {
 }
 
 // recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
-func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *facts) {
+func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *input) {
 	for i, ordinal := range f.ordinals {
 		_, answered := f.answers[i]
 		if !answered && ordinal.Pod != nil && ordinal.Pod.Ready && strings.HasPrefix(ordinal.Pod.Endpoint, "https://") {
@@ -178,7 +178,7 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 }
 
 // memberList asks the voters that answered, the best informed first, until one gives the list.
-func memberList(ctx context.Context, members *members, f *facts, endpoints map[int]target) []etcdclient.Member {
+func memberList(ctx context.Context, members *members, f *input, endpoints map[int]target) []etcdclient.Member {
 	for _, i := range bestInformed(f) {
 		c, err := members.at(ctx, endpoints[i])
 		if err != nil {

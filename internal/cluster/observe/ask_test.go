@@ -77,7 +77,7 @@ func TestSlowIsNotLost(t *testing.T) {
 				g := NewWithT(t)
 				members := &slowly{takes: func(i int) time.Duration { return c.takes[i] }}
 				members.Up = func(i int) bool { return c.takes[i] < hangs }
-				var f facts
+				var f input
 				for i := range 3 {
 					name, endpoint := fmt.Sprintf("m-%d", i), fmt.Sprintf("http://10.0.0.%d:2379", i)
 					members.Names, members.Endpoints = append(members.Names, name), append(members.Endpoints, endpoint)

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// facts are the answers that a Snapshot is made of.
-type facts struct {
+// input is the answers that a Snapshot is made of.
+type input struct {
 	at          time.Time
 	statefulSet cluster.StatefulSet
 	ordinals    []cluster.Ordinal
@@ -38,15 +38,15 @@ type facts struct {
 }
 
 // confirm reports whether a Snapshot was made of the same objects, whatever its members answered.
-func (f facts) confirm(s *cluster.Snapshot) bool {
+func (f input) confirm(s *cluster.Snapshot) bool {
 	return f.statefulSet == s.StatefulSet && f.growing == s.Growing && slices.Equal(f.surplus, s.Surplus) &&
 		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b cluster.Ordinal) bool {
 			return a.Name == b.Name && a.Member == b.Member && reflect.DeepEqual(a.Pod, b.Pod)
 		})
 }
 
-// build makes a Snapshot of facts. It is pure.
-func build(f facts) *cluster.Snapshot {
+// build makes a Snapshot of its input. It is pure.
+func build(f input) *cluster.Snapshot {
 	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
 	s.Cluster.Reachable = len(f.answers) > 0
 	s.Cluster.ID = f.lineage.clusterID(f.answers)
@@ -121,7 +121,7 @@ func role(o *cluster.Ordinal, status etcdclient.Status, leader uint64) v1alpha1.
 
 // leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
 // off reports an older term, and does not serve.
-func leader(f facts, cluster uint64) (id, term uint64) {
+func leader(f input, cluster uint64) (id, term uint64) {
 	consider := func(s etcdclient.Status) {
 		if s.ClusterID == cluster && s.Leader != 0 && s.Term > term {
 			id, term = s.Leader, s.Term
@@ -138,7 +138,7 @@ func leader(f facts, cluster uint64) (id, term uint64) {
 
 // committedIndex is the raft index up to which the cluster has committed: as its leader says or, where that does not
 // answer, the newest that a member of the cluster knows of.
-func committedIndex(f facts, cluster cluster.Cluster) uint64 {
+func committedIndex(f input, cluster cluster.Cluster) uint64 {
 	newest := uint64(0)
 	for _, answers := range []iter.Seq[etcdclient.Status]{maps.Values(f.answers), maps.Values(f.foreign)} {
 		for s := range answers {
@@ -161,7 +161,7 @@ func lag(s etcdclient.Status, committed uint64) uint64 {
 
 // belongs reports whether an answer came from the member of this name: the address of a pod that is gone may
 // have been given to another one.
-func belongs(f facts, name string, status etcdclient.Status) bool {
+func belongs(f input, name string, status etcdclient.Status) bool {
 	for _, m := range f.members {
 		if m.ID == status.MemberID {
 			return m.Name == name || m.Name == ""
@@ -214,7 +214,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 }
 
 // bestInformed orders the voters of the cluster that answered by how much they know: a leader, then term, then log.
-func bestInformed(f *facts) []int {
+func bestInformed(f *input) []int {
 	answers, cluster := f.answers, f.lineage.clusterID(f.answers)
 	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
 	slices.SortStableFunc(voters, func(a, b int) int {

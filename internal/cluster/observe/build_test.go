@@ -18,10 +18,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// answersOf returns the facts of a cluster of ready pods m-0, m-1, … with these answers. Member IDs are the ordinals plus
+// answersOf returns the input of a cluster of ready pods m-0, m-1, … with these answers. Member IDs are the ordinals plus
 // one.
-func answersOf(n int, answers map[int]etcdclient.Status) facts {
-	f := facts{answers: answers}
+func answersOf(n int, answers map[int]etcdclient.Status) input {
+	f := input{answers: answers}
 	for i := range n {
 		name := fmt.Sprintf("m-%d", i)
 		f.ordinals = append(f.ordinals, cluster.Ordinal{Name: name, Member: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &cluster.Pod{Ready: true}})

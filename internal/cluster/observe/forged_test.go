@@ -120,7 +120,7 @@ func TestForgedMembersCostLittle(t *testing.T) {
 			o := New(etcdclient.NewPool(time.Now), clock.RealClock{})
 			var s *cluster.Snapshot
 			took := measure(func() {
-				seen := facts{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: f.endpoint, Ready: true}}}}
+				seen := input{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: f.endpoint, Ready: true}}}}
 				g.Expect(o.ask(t.Context(), &v1alpha1.Etcd{}, &seen)).To(Succeed())
 				s = build(seen)
 			})
@@ -141,7 +141,7 @@ func TestForgedListOfEmptyMembersCostsLittle(t *testing.T) {
 		f.members = append(f.members, &etcdserverpb.Member{})
 	}
 	o := New(etcdclient.NewPool(time.Now), clock.RealClock{})
-	seen := facts{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: f.endpoint, Ready: true}}}}
+	seen := input{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: f.endpoint, Ready: true}}}}
 	took := measure(func() {
 		for range 5 {
 			g.Expect(o.ask(t.Context(), &v1alpha1.Etcd{}, &seen)).To(Succeed())
@@ -158,7 +158,7 @@ func TestForgedNamesAreHarmless(t *testing.T) {
 	f := forge(t, 0)
 	f.members = append(f.members, &etcdserverpb.Member{ID: 2, Name: "m-1\x1b[2J\nall is well"})
 	o := New(etcdclient.NewPool(time.Now), clock.RealClock{})
-	seen := facts{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: f.endpoint, Ready: true}}}}
+	seen := input{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: f.endpoint, Ready: true}}}}
 	g.Expect(o.ask(t.Context(), &v1alpha1.Etcd{}, &seen)).To(Succeed())
 	s := build(seen)
 	g.Expect(s.Cluster.Voters).To(HaveLen(2))

@@ -83,9 +83,9 @@ func (s *source) ordinal(i int) cluster.Ordinal {
 	return o
 }
 
-// facts are any answers of a cluster of up to 7.
-func (s *source) facts() facts {
-	f := facts{answers: map[int]etcdclient.Status{}, foreign: map[uint64]etcdclient.Status{}}
+// input is any answers of a cluster of up to 7.
+func (s *source) input() input {
+	f := input{answers: map[int]etcdclient.Status{}, foreign: map[uint64]etcdclient.Status{}}
 	for i := range s.byte() % 8 {
 		o := s.ordinal(int(i))
 		if f.ordinals = append(f.ordinals, o); o.Pod != nil && s.byte()%4 > 0 {
@@ -119,7 +119,7 @@ func FuzzAnswers(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		seen := (&source{data}).facts()
+		seen := (&source{data}).input()
 		if foreign := foreignVoters(&seen); len(foreign) > maxForeign {
 			t.Errorf("%d foreign voters are asked", len(foreign))
 		}
@@ -148,7 +148,7 @@ func FuzzAnswers(f *testing.F) {
 }
 
 // checkVoters checks that each voter is counted once: a quorum that is made of one member counted twice is none.
-func checkVoters(t *testing.T, seen facts, s *cluster.Snapshot) {
+func checkVoters(t *testing.T, seen input, s *cluster.Snapshot) {
 	t.Helper()
 	counted, ordinals := map[uint64]bool{}, map[int]bool{}
 	for _, v := range s.Cluster.Voters {

@@ -74,7 +74,7 @@ func TestMemberListIsThatOfTheBestInformed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			members := scripted{}
-			var f facts
+			var f input
 			for i, m := range c.members {
 				name, endpoint := fmt.Sprintf("m-%d", i), fmt.Sprintf("http://10.0.0.%d:2379", i)
 				members[endpoint] = m
@@ -129,7 +129,7 @@ func TestAnswersOfAnotherClusterDoNotCount(t *testing.T) {
 // Everything that a Snapshot says about a pod is confirmed. A lost node or volume does not change the pod's UID and
 // resourceVersion.
 func TestConfirmComparesAllOfAPod(t *testing.T) {
-	made := func(change func(*cluster.Pod)) facts {
+	made := func(change func(*cluster.Pod)) input {
 		f := answersOf(3, nil)
 		change(f.ordinals[1].Pod)
 		return f

@@ -125,8 +125,8 @@ func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alph
 	return o.askAndBuild(ctx, live, etcd, f)
 }
 
-// read reads what a reader has of an Etcd: facts without the answers of the members.
-func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (facts, error) {
+// read reads what a reader has of an Etcd: the input without the answers of the members.
+func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (input, error) {
 	statefulSet, pods := &appsv1.StatefulSet{}, &corev1.PodList{}
 	key := client.ObjectKeyFromObject(etcd)
 	var setErr, podsErr error
@@ -138,25 +138,25 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	both.Wait()
 	switch {
 	case apierrors.IsNotFound(setErr):
-		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
+		return input{}, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
 	case setErr != nil:
-		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, setErr)
+		return input{}, fmt.Errorf("reading StatefulSet %s: %w", key, setErr)
 	case podsErr != nil:
-		return facts{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
+		return input{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
 	case !metav1.IsControlledBy(statefulSet, etcd):
-		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
+		return input{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
 	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > MaxReplicas {
-		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
+		return input{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
 	}
-	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
+	f := input{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
 	return f, o.readSurroundings(ctx, reader, key, f.ordinals)
 }
 
-func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*cluster.Snapshot, error) {
+func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f input) (*cluster.Snapshot, error) {
 	if err := o.ask(ctx, etcd, &f); err != nil {
 		return nil, err
 	}

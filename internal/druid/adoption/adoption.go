@@ -123,7 +123,7 @@ func (a Adopter) reconcile(ctx context.Context, s *state.State) (progress, error
 }
 
 // convertible returns why the first change is not applied; empty if it is.
-func (a Adopter) convertible(s *state.State, f facts) string {
+func (a Adopter) convertible(s *state.State, f input) string {
 	switch {
 	case f.set == nil || f.set.UID != s.StatefulSet.UID || ownership.Manager(f.etcd, f.set) == "":
 		return "the StatefulSet is not the adopted one any more"
@@ -244,17 +244,17 @@ func (a Adopter) handBack(ctx context.Context, etcd *v1alpha1.Etcd) (why string,
 }
 
 // gather reads all that a decision rests on from the API server, and asks the members.
-func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (facts, error) {
+func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (input, error) {
 	etcd, err := a.Live().Etcd(ctx, cached)
 	if err != nil {
-		return facts{}, err
+		return input{}, err
 	}
-	f := facts{etcd: etcd, onDelete: a.QuorumAware, enabled: a.Enabled, now: a.Clock.Now(), images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
+	f := input{etcd: etcd, onDelete: a.QuorumAware, enabled: a.Enabled, now: a.Clock.Now(), images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
 	set := &appsv1.StatefulSet{}
 	if err := a.API.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
 		return f, nil
 	} else if err != nil {
-		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
+		return input{}, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
 	f.set = set
 	f.peerTLS = observe.PeerTLS(set.Spec.Template.ObjectMeta, set.Spec.Template.Spec) == v1alpha1.TLSOn
@@ -263,7 +263,7 @@ func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (facts, erro
 		return f, nil
 	}
 	if _, err := a.read(ctx, &f); err != nil {
-		return facts{}, err
+		return input{}, err
 	}
 	if f.snapshot, err = a.Observe(ctx, a.API, etcd); errors.Is(err, observe.ErrTooManyReplicas) {
 		return f, nil
@@ -272,13 +272,13 @@ func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (facts, erro
 }
 
 // objects returns the objects that exist of those that the Etcd needs, the StatefulSet last.
-func (a Adopter) objects(ctx context.Context, f facts) ([]client.Object, error) {
+func (a Adopter) objects(ctx context.Context, f input) ([]client.Object, error) {
 	return a.read(ctx, &f)
 }
 
 // read reads the objects that the Etcd needs, with those of etcd-druid among them, and the claims of its members; the foreign ones
-// it adds to the facts.
-func (a Adopter) read(ctx context.Context, f *facts) ([]client.Object, error) {
+// it adds to the input.
+func (a Adopter) read(ctx context.Context, f *input) ([]client.Object, error) {
 	var all []client.Object
 	f.foreign = nil
 	members := ptr.Deref(f.set.Spec.Replicas, 1)

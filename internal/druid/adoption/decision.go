@@ -28,9 +28,9 @@ const quiet = time.Minute
 // oldestEtcd that the operator's pods run: earlier ones do not serve the probes.
 var oldestEtcd = version.MustParseGeneric("3.5.11")
 
-// facts are what decides whether an Etcd is adopted, and whether the first change of its pods is applied. All come from the API
+// input is what decides whether an Etcd is adopted, and whether the first change of its pods is applied. All come from the API
 // server and from the members.
-type facts struct {
+type input struct {
 	etcd *v1alpha1.Etcd
 	set  *appsv1.StatefulSet
 	// foreign objects have names that the Etcd needs, and are neither its own nor etcd-druid's.
@@ -50,7 +50,7 @@ type facts struct {
 
 // refuseAdoption returns why an Etcd is not adopted, as a sentence without its full stop that says what to do; empty if it may be.
 // It is pure.
-func refuseAdoption(f facts) string {
+func refuseAdoption(f input) string {
 	switch {
 	case !f.enabled:
 		return "the operator's feature gate AdoptFromDruid is off"
@@ -69,12 +69,12 @@ func refuseAdoption(f facts) string {
 }
 
 // refuseConversion returns why the pods of an adopted Etcd are not replaced by the operator's; empty if they may be. It is pure.
-func refuseConversion(f facts) string {
+func refuseConversion(f input) string {
 	return first(f, replicas, members, images, certificates, etcdVersions)
 }
 
 // refuseReturn returns why an adopted Etcd is not handed back; empty if it may be. It is pure.
-func refuseReturn(f facts, tasks []v1alpha1.EtcdOperatorTask) string {
+func refuseReturn(f input, tasks []v1alpha1.EtcdOperatorTask) string {
 	for i := range tasks {
 		if t := &tasks[i]; t.Status.State == v1alpha1.TaskStateInProgress {
 			return fmt.Sprintf("task %s is running: wait until it has ended, or delete it", t.Name)
@@ -84,7 +84,7 @@ func refuseReturn(f facts, tasks []v1alpha1.EtcdOperatorTask) string {
 }
 
 // olderEtcd says that the pods of etcd-druid could not read the data any more.
-func olderEtcd(f facts) string {
+func olderEtcd(f input) string {
 	adopted, err := version.ParseGeneric(f.set.Annotations[v1alpha1.AnnotationAdoptedVersion])
 	if err != nil {
 		return ""
@@ -100,7 +100,7 @@ func olderEtcd(f facts) string {
 }
 
 // first returns what the first of some checks to object says.
-func first(f facts, checks ...func(facts) string) string {
+func first(f input, checks ...func(input) string) string {
 	for _, check := range checks {
 		if why := check(f); why != "" {
 			return why
@@ -110,7 +110,7 @@ func first(f facts, checks ...func(facts) string) string {
 }
 
 // active says that etcd-druid has written a moment ago.
-func active(f facts) string {
+func active(f input) string {
 	for _, fields := range append(f.etcd.ManagedFields[:len(f.etcd.ManagedFields):len(f.etcd.ManagedFields)], f.set.ManagedFields...) {
 		if fields.Manager == v1alpha1.ManagedByDruid && fields.Time != nil && f.now.Sub(fields.Time.Time) < quiet {
 			return fmt.Sprintf("etcd-druid is running: it wrote at %s. Scale its Deployment to 0 and remove its webhooks; the adoption continues %s after its last write", fields.Time.UTC().Format(time.RFC3339), quiet)
@@ -120,7 +120,7 @@ func active(f facts) string {
 }
 
 // layout says what the operator could not change in the StatefulSet, and has in another way.
-func layout(f facts) string {
+func layout(f input) string {
 	spec, differs := f.set.Spec, ""
 	selector := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: f.etcd.Name}
 	switch {
@@ -139,7 +139,7 @@ func layout(f facts) string {
 	return fmt.Sprintf("spec.%s of StatefulSet %s is not what etcd-druid 0.38 writes, and cannot be changed: let that version reconcile the Etcd first", differs, f.set.Name)
 }
 
-func replicas(f facts) string {
+func replicas(f input) string {
 	switch have := ptr.Deref(f.set.Spec.Replicas, 1); {
 	case have == 0:
 		return fmt.Sprintf("StatefulSet %s has no replicas, so its members cannot say which version they run: wake the cluster up with etcd-druid first", f.set.Name)
@@ -151,7 +151,7 @@ func replicas(f facts) string {
 
 // members says that the cluster is not healthy, or that its pods are not at the newest template: then the StatefulSet controller,
 // or etcd-druid, is replacing pods.
-func members(f facts) string {
+func members(f input) string {
 	s := f.snapshot
 	if s == nil || !s.StatefulSet.Observed {
 		return fmt.Sprintf("the members of StatefulSet %s could not be observed", f.set.Name)
@@ -176,7 +176,7 @@ func members(f facts) string {
 }
 
 // images says that the spec names an image of etcd-druid, which has other programs than the operator's pods start.
-func images(f facts) string {
+func images(f input) string {
 	for _, c := range f.set.Spec.Template.Spec.Containers {
 		field := map[string]string{v1alpha1.ContainerEtcd: "spec.etcd.image", v1alpha1.ContainerBackupRestore: "spec.backup.image"}[c.Name]
 		if field != "" && f.images[c.Name] == c.Image {
@@ -187,7 +187,7 @@ func images(f facts) string {
 }
 
 // certificates says that etcd-druid has not finished a change of TLS. The conversion and that change must not meet.
-func certificates(f facts) string {
+func certificates(f input) string {
 	if wanted := f.etcd.PeerTLS() != nil; wanted != f.peerTLS {
 		return fmt.Sprintf("spec.etcd.peerUrlTls and the pods of StatefulSet %s differ: let etcd-druid finish the change first", f.set.Name)
 	}
@@ -200,7 +200,7 @@ func certificates(f facts) string {
 }
 
 // etcdVersions is the version gate.
-func etcdVersions(f facts) string {
+func etcdVersions(f input) string {
 	image := f.images[v1alpha1.ContainerEtcd]
 	target := observe.ImageVersion(image)
 	if !rollout.IsKnownVersion(target) {
@@ -227,7 +227,7 @@ func isBack(etcd metav1.Object) bool {
 }
 
 // newestEtcd returns the newest version of etcd among the members.
-func (f facts) newestEtcd() string {
+func (f input) newestEtcd() string {
 	newest := version.MustParseGeneric("0.0")
 	for _, m := range rollout.VersionsOf(f.snapshot) {
 		if v, err := version.ParseGeneric(m.Versions.Etcd); err == nil && newest.LessThan(v) {

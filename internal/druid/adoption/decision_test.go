@@ -21,9 +21,9 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// adoptable are the facts of an Etcd of three members with etcd 3.5.27, as etcd-druid has left it.
-func adoptable() facts {
-	f := facts{
+// adoptable is the input of an Etcd of three members with etcd 3.5.27, as etcd-druid has left it.
+func adoptable() input {
+	f := input{
 		etcd:     &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "etcd-main", UID: "uid"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}},
 		snapshot: clustertest.Healthy(3), onDelete: true, enabled: true, now: noon,
 		images: map[string]string{v1alpha1.ContainerEtcd: "registry:5000/etcd:v3.6.16@sha256:0", v1alpha1.ContainerBackupRestore: "agent:v1"},
@@ -47,60 +47,60 @@ func wrote(manager string, ago time.Duration) metav1.ManagedFieldsEntry {
 }
 
 func TestRefuseAdoption(t *testing.T) {
-	versionOf := func(f *facts, i int, v string) { f.snapshot.Ordinals[i].Versions.Etcd = v }
+	versionOf := func(f *input, i int, v string) { f.snapshot.Ordinals[i].Versions.Etcd = v }
 	for name, c := range map[string]struct {
-		change func(*facts)
+		change func(*input)
 		says   string
 	}{
-		"as etcd-druid has left it": {func(*facts) {}, ""},
-		"no StatefulSet":            {func(f *facts) { f.set = nil }, "there is nothing to adopt"},
-		"the operator's own":        {func(f *facts) { f.set.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy} }, "the operator's own"},
-		"adoption is off":           {func(f *facts) { f.enabled = false }, "AdoptFromDruid is off"},
-		"the gate is off":           {func(f *facts) { f.onDelete = false }, "QuorumAwareUpdatesWithOnDelete is off"},
-		"a foreign Service": {func(f *facts) {
+		"as etcd-druid has left it": {func(*input) {}, ""},
+		"no StatefulSet":            {func(f *input) { f.set = nil }, "there is nothing to adopt"},
+		"the operator's own":        {func(f *input) { f.set.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy} }, "the operator's own"},
+		"adoption is off":           {func(f *input) { f.enabled = false }, "AdoptFromDruid is off"},
+		"the gate is off":           {func(f *input) { f.onDelete = false }, "QuorumAwareUpdatesWithOnDelete is off"},
+		"a foreign Service": {func(f *input) {
 			f.foreign = []ownership.Foreign{{Kind: "Service", Name: "shoot/etcd-main-client", Whose: "has no controller", Remedy: "delete it"}}
 		}, "Service shoot/etcd-main-client has no controller"},
-		"is being deleted": {func(f *facts) { f.set.DeletionTimestamp = &metav1.Time{Time: noon} }, "is being deleted"},
-		"etcd-druid writes its status": {func(f *facts) {
+		"is being deleted": {func(f *input) { f.set.DeletionTimestamp = &metav1.Time{Time: noon} }, "is being deleted"},
+		"etcd-druid writes its status": {func(f *input) {
 			f.etcd.ManagedFields = append(f.etcd.ManagedFields, wrote("etcd-druid", 20*time.Second))
 		}, "etcd-druid is running: it wrote at 2026-11-23T11:59:40Z. Scale"},
-		"its clock is ahead":        {func(f *facts) { f.set.ManagedFields = append(f.set.ManagedFields, wrote("etcd-druid", -time.Hour)) }, "etcd-druid is running"},
-		"etcd-druid wrote long ago": {func(f *facts) { f.set.ManagedFields = append(f.set.ManagedFields, wrote("etcd-druid", 2*time.Minute)) }, ""},
-		"another writes":            {func(f *facts) { f.etcd.ManagedFields = append(f.etcd.ManagedFields, wrote("gardenlet", time.Second)) }, ""},
-		"another selector": {func(f *facts) {
+		"its clock is ahead":        {func(f *input) { f.set.ManagedFields = append(f.set.ManagedFields, wrote("etcd-druid", -time.Hour)) }, "etcd-druid is running"},
+		"etcd-druid wrote long ago": {func(f *input) { f.set.ManagedFields = append(f.set.ManagedFields, wrote("etcd-druid", 2*time.Minute)) }, ""},
+		"another writes":            {func(f *input) { f.etcd.ManagedFields = append(f.etcd.ManagedFields, wrote("gardenlet", time.Second)) }, ""},
+		"another selector": {func(f *input) {
 			f.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"instance": "etcd-main"}}
 		}, "spec.selector of StatefulSet etcd-main"},
-		"a narrower selector":    {func(f *facts) { f.set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a"}} }, "spec.selector"},
-		"another peer Service":   {func(f *facts) { f.set.Spec.ServiceName = "other" }, "spec.serviceName"},
-		"ordered pods":           {func(f *facts) { f.set.Spec.PodManagementPolicy = appsv1.OrderedReadyPodManagement }, "spec.podManagementPolicy"},
-		"another claim template": {func(f *facts) { f.set.Spec.VolumeClaimTemplates[0].Name = "main-etcd" }, "spec.volumeClaimTemplates"},
-		"its claim template has another name": {func(f *facts) {
+		"a narrower selector":    {func(f *input) { f.set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a"}} }, "spec.selector"},
+		"another peer Service":   {func(f *input) { f.set.Spec.ServiceName = "other" }, "spec.serviceName"},
+		"ordered pods":           {func(f *input) { f.set.Spec.PodManagementPolicy = appsv1.OrderedReadyPodManagement }, "spec.podManagementPolicy"},
+		"another claim template": {func(f *input) { f.set.Spec.VolumeClaimTemplates[0].Name = "main-etcd" }, "spec.volumeClaimTemplates"},
+		"its claim template has another name": {func(f *input) {
 			f.set.Spec.VolumeClaimTemplates[0].Name, f.etcd.Spec.VolumeClaimTemplate = "main-etcd", ptr.To("main-etcd")
 		}, ""},
-		"hibernated":                  {func(f *facts) { f.set.Spec.Replicas, f.etcd.Spec.Replicas = ptr.To(int32(0)), 0 }, "has no replicas"},
-		"another size":                {func(f *facts) { f.etcd.Spec.Replicas = 5 }, "has 3 replicas, and the Etcd asks for 5"},
-		"not observed":                {func(f *facts) { f.snapshot = nil }, "could not be observed"},
-		"a spec that is not seen yet": {func(f *facts) { f.snapshot.StatefulSet.Observed = false }, "could not be observed"},
-		"in the middle of a rollout":  {func(f *facts) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods are not at the newest template"},
-		"a pod is missing":            {func(f *facts) { clustertest.Away(f.snapshot, 1, v1alpha1.ClassMissing, "") }, "1 of 3 pods are not"},
-		"a member is down":            {func(f *facts) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
-		"a foreign voter": {func(f *facts) {
+		"hibernated":                  {func(f *input) { f.set.Spec.Replicas, f.etcd.Spec.Replicas = ptr.To(int32(0)), 0 }, "has no replicas"},
+		"another size":                {func(f *input) { f.etcd.Spec.Replicas = 5 }, "has 3 replicas, and the Etcd asks for 5"},
+		"not observed":                {func(f *input) { f.snapshot = nil }, "could not be observed"},
+		"a spec that is not seen yet": {func(f *input) { f.snapshot.StatefulSet.Observed = false }, "could not be observed"},
+		"in the middle of a rollout":  {func(f *input) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods are not at the newest template"},
+		"a pod is missing":            {func(f *input) { clustertest.Away(f.snapshot, 1, v1alpha1.ClassMissing, "") }, "1 of 3 pods are not"},
+		"a member is down":            {func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
+		"a foreign voter": {func(f *input) {
 			f.snapshot.Cluster.Voters = append(f.snapshot.Cluster.Voters, cluster.Voter{ID: 9, Name: "other", Ordinal: -1, Serving: true})
 		}, "voter other is not a member"},
-		"a learner":                          {func(f *facts) { f.snapshot.Cluster.Voters = f.snapshot.Cluster.Voters[:2] }, "2 of 3 members are voters"},
-		"the spec names etcd-druid's image":  {func(f *facts) { f.images[v1alpha1.ContainerEtcd] = "etcd-wrapper:v0.7.0" }, "spec.etcd.image is the image of etcd-druid"},
-		"the spec names etcdbr's image":      {func(f *facts) { f.images[v1alpha1.ContainerBackupRestore] = "etcdbrctl:v0.40.0" }, "spec.backup.image is the image of etcd-druid"},
-		"peer TLS is being switched on":      {func(f *facts) { f.etcd.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{} }, "spec.etcd.peerUrlTls"},
-		"peer TLS of the pods alone":         {func(f *facts) { f.peerTLS = true }, "spec.etcd.peerUrlTls"},
-		"client TLS of a pod alone":          {func(f *facts) { f.snapshot.Ordinals[1].Pod.Endpoint = "https://10.0.0.1:2379" }, "spec.etcd.clientUrlTls and etcd-main-1"},
-		"etcd 3.4":                           {func(f *facts) { versionOf(f, 1, "3.4.34") }, "etcd-main-1 runs etcd 3.4.34, and the operator runs 3.5.11 and newer: let etcd-druid upgrade it first"},
-		"an early 3.5":                       {func(f *facts) { versionOf(f, 1, "3.5.10"); f.images[v1alpha1.ContainerEtcd] = "etcd:v3.5.27" }, "runs 3.5.11 and newer"},
-		"the earliest 3.5":                   {func(f *facts) { versionOf(f, 1, "3.5.11"); f.images[v1alpha1.ContainerEtcd] = "etcd:v3.5.27" }, ""},
-		"a 3.5 that does not upgrade safely": {func(f *facts) { versionOf(f, 2, "3.5.21") }, "takes at least 3.5.26 before it"},
-		"two minor versions":                 {func(f *facts) { f.images[v1alpha1.ContainerEtcd] = "etcd:v3.7.1" }, "etcd upgrades one minor version at a time"},
-		"an older etcd":                      {func(f *facts) { f.images[v1alpha1.ContainerEtcd] = "etcd:v3.4.34" }, "a member of 3.4 would refuse to start"},
-		"an image without a tag":             {func(f *facts) { f.images[v1alpha1.ContainerEtcd] = "etcd@sha256:0" }, "the version of etcd in image"},
-		"a member does not say its version":  {func(f *facts) { versionOf(f, 0, "") }, "etcd-main-0 does not say"},
+		"a learner":                          {func(f *input) { f.snapshot.Cluster.Voters = f.snapshot.Cluster.Voters[:2] }, "2 of 3 members are voters"},
+		"the spec names etcd-druid's image":  {func(f *input) { f.images[v1alpha1.ContainerEtcd] = "etcd-wrapper:v0.7.0" }, "spec.etcd.image is the image of etcd-druid"},
+		"the spec names etcdbr's image":      {func(f *input) { f.images[v1alpha1.ContainerBackupRestore] = "etcdbrctl:v0.40.0" }, "spec.backup.image is the image of etcd-druid"},
+		"peer TLS is being switched on":      {func(f *input) { f.etcd.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{} }, "spec.etcd.peerUrlTls"},
+		"peer TLS of the pods alone":         {func(f *input) { f.peerTLS = true }, "spec.etcd.peerUrlTls"},
+		"client TLS of a pod alone":          {func(f *input) { f.snapshot.Ordinals[1].Pod.Endpoint = "https://10.0.0.1:2379" }, "spec.etcd.clientUrlTls and etcd-main-1"},
+		"etcd 3.4":                           {func(f *input) { versionOf(f, 1, "3.4.34") }, "etcd-main-1 runs etcd 3.4.34, and the operator runs 3.5.11 and newer: let etcd-druid upgrade it first"},
+		"an early 3.5":                       {func(f *input) { versionOf(f, 1, "3.5.10"); f.images[v1alpha1.ContainerEtcd] = "etcd:v3.5.27" }, "runs 3.5.11 and newer"},
+		"the earliest 3.5":                   {func(f *input) { versionOf(f, 1, "3.5.11"); f.images[v1alpha1.ContainerEtcd] = "etcd:v3.5.27" }, ""},
+		"a 3.5 that does not upgrade safely": {func(f *input) { versionOf(f, 2, "3.5.21") }, "takes at least 3.5.26 before it"},
+		"two minor versions":                 {func(f *input) { f.images[v1alpha1.ContainerEtcd] = "etcd:v3.7.1" }, "etcd upgrades one minor version at a time"},
+		"an older etcd":                      {func(f *input) { f.images[v1alpha1.ContainerEtcd] = "etcd:v3.4.34" }, "a member of 3.4 would refuse to start"},
+		"an image without a tag":             {func(f *input) { f.images[v1alpha1.ContainerEtcd] = "etcd@sha256:0" }, "the version of etcd in image"},
+		"a member does not say its version":  {func(f *input) { versionOf(f, 0, "") }, "etcd-main-0 does not say"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -121,7 +121,7 @@ func TestRefuseReturn(t *testing.T) {
 	for name, c := range map[string]struct {
 		adopted, storage string
 		tasks            []v1alpha1.EtcdOperatorTask
-		change           func(*facts)
+		change           func(*input)
 		says             string
 	}{
 		"the same version":             {"3.5.27", "", nil, nil, ""},
@@ -129,8 +129,8 @@ func TestRefuseReturn(t *testing.T) {
 		"downgraded again":             {"3.5.27", "3.5.0", nil, nil, ""},
 		"etcd-druid ran it":            {"3.6.16", "3.6.0", nil, nil, ""},
 		"a task is running":            {"3.5.27", "", []v1alpha1.EtcdOperatorTask{running}, nil, "task rollout is running"},
-		"in the middle of a rollout":   {"3.5.27", "", nil, func(f *facts) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods"},
-		"a member is down":             {"3.5.27", "", nil, func(f *facts) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
+		"in the middle of a rollout":   {"3.5.27", "", nil, func(f *input) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods"},
+		"a member is down":             {"3.5.27", "", nil, func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
 		"the version was not recorded": {"", "3.6.0", nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

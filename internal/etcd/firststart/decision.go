@@ -14,8 +14,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 )
 
-// facts are what is known of an Etcd that records no cluster, and none of whose members the StatefulSet runs.
-type facts struct {
+// input is what is known of an Etcd that records no cluster, and none of whose members the StatefulSet runs.
+type input struct {
 	// members is how many are to be started.
 	members int
 	// set: there is a StatefulSet. Without one, pods may run that it will adopt.
@@ -41,7 +41,7 @@ type facts struct {
 }
 
 // surveyed reports whether each claim was found empty in this round.
-func (f facts) surveyed() bool {
+func (f input) surveyed() bool {
 	return f.permit != nil && f.recorded == "" && f.permit.Round == f.round &&
 		!slices.ContainsFunc(f.claims, func(uid string) bool { return !slices.Contains(f.permit.Claims, uid) })
 }
@@ -82,7 +82,7 @@ type decision struct {
 }
 
 // decide decides what comes before the first start. It is pure.
-func decide(f facts) decision {
+func decide(f input) decision {
 	switch {
 	case f.adopts:
 		// They run with what they have. Members without data wait for a permission, or for those.
@@ -118,7 +118,7 @@ func decide(f facts) decision {
 }
 
 // judge decides by what is on the volumes, once all of them were seen.
-func (f facts) judge() decision {
+func (f input) judge() decision {
 	var held, usable []survey.Volume
 	var ids []string
 	size := 0
@@ -160,13 +160,13 @@ func (f facts) judge() decision {
 
 // interrupted reports whether the volumes hold nothing but what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
 // goes on by itself.
-func (f facts) interrupted(held, usable []survey.Volume, id string) bool {
+func (f input) interrupted(held, usable []survey.Volume, id string) bool {
 	usable, _ = survey.Sift(usable, id)
 	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
 }
 
 // setAside says which volumes hold data that was set aside, and what to do about it.
-func (f facts) setAside() (say []string) {
+func (f input) setAside() (say []string) {
 	for i, v := range f.volumes {
 		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
 			say = append(say, fmt.Sprintf("claim %s of %s has %s; rename it to new.etcd to use it, or move it away, and delete Job %s to survey the claim again", v.Claim, v.Member, strings.Join(v.Survey.SetAside, ", "), f.jobsOf[i]))
@@ -176,7 +176,7 @@ func (f facts) setAside() (say []string) {
 }
 
 // belongsTo: the Etcd has a cluster, which its status is to record before members are started.
-func (f facts) belongsTo(id string, size int, format string, args ...any) decision {
+func (f input) belongsTo(id string, size int, format string, args ...any) decision {
 	d := surveying(wait, format+"; recording that before members are started", args...)
 	d.found = &Cluster{ID: id, Size: int32(size)}
 	return d
@@ -189,7 +189,7 @@ func acknowledged(v survey.Volume) bool {
 }
 
 // remedies says what each volume holds, and what to do about those that are not wanted.
-func (f facts) remedies(held []survey.Volume) string {
+func (f input) remedies(held []survey.Volume) string {
 	var say, jobs []string
 	for i, v := range f.volumes {
 		if !slices.ContainsFunc(held, func(h survey.Volume) bool { return h.Claim == v.Claim }) {

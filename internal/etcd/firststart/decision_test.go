@@ -21,9 +21,9 @@ const blockedBy, looks = v1alpha1.ReasonFirstStartBlocked, v1alpha1.ReasonSurvey
 // own is the ID of the cluster that the members would bootstrap.
 const own = "0123"
 
-// recreated returns the facts of an Etcd of three members beside three claims, which were surveyed and hold data of cluster cafe.
-func recreated(change ...func(*facts)) facts {
-	f := facts{members: 3, set: true, own: own, round: "r"}
+// recreated returns the input of an Etcd of three members beside three claims, which were surveyed and hold data of cluster cafe.
+func recreated(change ...func(*input)) input {
+	f := input{members: 3, set: true, own: own, round: "r"}
 	for i := range 5 {
 		v := survey.Volume{Member: fmt.Sprintf("m-%d", i), Claim: fmt.Sprintf("c-%d", i)}
 		if i < 3 {
@@ -39,8 +39,8 @@ func recreated(change ...func(*facts)) facts {
 	return f
 }
 
-func volume(i int, change func(*survey.Volume)) func(*facts) {
-	return func(f *facts) { change(&f.volumes[i]) }
+func volume(i int, change func(*survey.Volume)) func(*input) {
+	return func(f *input) { change(&f.volumes[i]) }
 }
 
 func content(s member.Survey) func(*survey.Volume) {
@@ -62,18 +62,18 @@ var (
 	beginning    = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 1, LastIndex: 3})
 	elected      = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 4})
 	onlyVoter    = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "0", Voters: []string{"0"}, LastTerm: 2, LastIndex: 9})
-	empty        = func(f *facts) { volume(0, nothing)(f); volume(1, nothing)(f); volume(2, nothing)(f) }
-	none         = func(f *facts) { f.claims, f.volumes = nil, nil }
-	permitted    = func(f *facts) { f.permit = &member.FirstStart{Etcd: "e", Round: "r", Claims: []string{"0", "1", "2"}} }
-	recordedAs   = func(id string) func(*facts) { return func(f *facts) { f.recorded = id } }
-	onlyTheFirst = func(of func(*survey.Volume)) func(*facts) {
-		return func(f *facts) { volume(0, of)(f); volume(1, gone)(f); volume(2, nothing)(f) }
+	empty        = func(f *input) { volume(0, nothing)(f); volume(1, nothing)(f); volume(2, nothing)(f) }
+	none         = func(f *input) { f.claims, f.volumes = nil, nil }
+	permitted    = func(f *input) { f.permit = &member.FirstStart{Etcd: "e", Round: "r", Claims: []string{"0", "1", "2"}} }
+	recordedAs   = func(id string) func(*input) { return func(f *input) { f.recorded = id } }
+	onlyTheFirst = func(of func(*survey.Volume)) func(*input) {
+		return func(f *input) { volume(0, of)(f); volume(1, gone)(f); volume(2, nothing)(f) }
 	}
 )
 
 func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
-		facts  facts
+		in     input
 		step   step
 		reason string
 		says   string
@@ -81,22 +81,22 @@ func TestDecide(t *testing.T) {
 		found  *Cluster
 	}{
 		"no claims":                                      {recreated(none), wait, "", "", true, nil},
-		"no claims, nor a StatefulSet":                   {recreated(none, func(f *facts) { f.set = false }), wait, "", "", true, nil},
-		"no claims, permitted already":                   {recreated(none, func(f *facts) { f.permit = &member.FirstStart{Etcd: "e"} }), wait, "", "", true, nil},
+		"no claims, nor a StatefulSet":                   {recreated(none, func(f *input) { f.set = false }), wait, "", "", true, nil},
+		"no claims, permitted already":                   {recreated(none, func(f *input) { f.permit = &member.FirstStart{Etcd: "e"} }), wait, "", "", true, nil},
 		"no claims, and the ConfigMap records a cluster": {recreated(none, recordedAs("cafe")), wait, looks, "the ConfigMap records cluster cafe", false, &Cluster{"cafe", 3}},
 
-		"a foreign claim":                        {recreated(func(f *facts) { f.set, f.foreign = false, []string{"claim c-1 is web's"} }), wait, blockedBy, "c-1 is web's", false, nil},
-		"claims, and no StatefulSet":             {recreated(func(f *facts) { f.set = false }), wait, looks, "is created without replicas", false, nil},
-		"pods are left":                          {recreated(func(f *facts) { f.pods = []string{"m-0", "m-1"} }), wait, looks, "pods that are left: m-0, m-1", false, nil},
-		"pods are left, and claims go":           {recreated(none, func(f *facts) { f.pods = []string{"m-0"} }), wait, looks, "m-0", false, nil},
-		"pods that the next one adopts":          {recreated(func(f *facts) { f.adopts, f.set, f.pods = true, false, []string{"m-0"} }), wait, "", "", false, nil},
-		"a permission without a survey":          {recreated(func(f *facts) { f.permit = &member.FirstStart{Etcd: "e"} }), withdraw, looks, "have not been surveyed", false, nil},
-		"a permission of an earlier round":       {recreated(permitted, func(f *facts) { f.round = "s" }), withdraw, looks, "have not been surveyed", false, nil},
-		"a claim that came since":                {recreated(permitted, func(f *facts) { f.claims = append(f.claims, "new") }), withdraw, looks, "have not been surveyed", false, nil},
+		"a foreign claim":                        {recreated(func(f *input) { f.set, f.foreign = false, []string{"claim c-1 is web's"} }), wait, blockedBy, "c-1 is web's", false, nil},
+		"claims, and no StatefulSet":             {recreated(func(f *input) { f.set = false }), wait, looks, "is created without replicas", false, nil},
+		"pods are left":                          {recreated(func(f *input) { f.pods = []string{"m-0", "m-1"} }), wait, looks, "pods that are left: m-0, m-1", false, nil},
+		"pods are left, and claims go":           {recreated(none, func(f *input) { f.pods = []string{"m-0"} }), wait, looks, "m-0", false, nil},
+		"pods that the next one adopts":          {recreated(func(f *input) { f.adopts, f.set, f.pods = true, false, []string{"m-0"} }), wait, "", "", false, nil},
+		"a permission without a survey":          {recreated(func(f *input) { f.permit = &member.FirstStart{Etcd: "e"} }), withdraw, looks, "have not been surveyed", false, nil},
+		"a permission of an earlier round":       {recreated(permitted, func(f *input) { f.round = "s" }), withdraw, looks, "have not been surveyed", false, nil},
+		"a claim that came since":                {recreated(permitted, func(f *input) { f.claims = append(f.claims, "new") }), withdraw, looks, "have not been surveyed", false, nil},
 		"a permission beside a recorded cluster": {recreated(permitted, recordedAs("cafe")), withdraw, looks, "", false, nil},
-		"surveyed, Jobs are left":                {recreated(permitted, func(f *facts) { f.jobs = true }), removeJobs, looks, "removing the Jobs", false, nil},
+		"surveyed, Jobs are left":                {recreated(permitted, func(f *input) { f.jobs = true }), removeJobs, looks, "removing the Jobs", false, nil},
 		"surveyed":                               {recreated(permitted), wait, "", "", true, nil},
-		"surveyed, and a claim was deleted":      {recreated(permitted, func(f *facts) { f.claims = f.claims[1:] }), wait, "", "", true, nil},
+		"surveyed, and a claim was deleted":      {recreated(permitted, func(f *input) { f.claims = f.claims[1:] }), wait, "", "", true, nil},
 
 		"to be surveyed":                    {recreated(volume(1, in(survey.Unseen, "Job j"))), surveyVolumes, looks, "Job j", false, nil},
 		"being surveyed":                    {recreated(volume(1, in(survey.Looking, "claim c-1 of m-1 is being surveyed"))), wait, looks, "claim c-1 of m-1", false, nil},
@@ -113,8 +113,8 @@ func TestDecide(t *testing.T) {
 		"data of a quorum":                          {recreated(volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
 		"data of less":                              {recreated(onlyTheFirst(func(*survey.Volume) {})), wait, looks, "c-0 hold data", false, &Cluster{"cafe", 3}},
 		"data of a single member":                   {recreated(onlyTheFirst(onlyVoter)), wait, looks, "cafe", false, &Cluster{"cafe", 1}},
-		"of more members":                           {recreated(func(f *facts) { f.members = 1 }), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
-		"beyond the replicas":                       {recreated(empty, func(f *facts) { f.members = 1 }, volume(4, onlyVoter)), wait, looks, "c-4", false, &Cluster{"cafe", 5}},
+		"of more members":                           {recreated(func(f *input) { f.members = 1 }), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
+		"beyond the replicas":                       {recreated(empty, func(f *input) { f.members = 1 }, volume(4, onlyVoter)), wait, looks, "c-4", false, &Cluster{"cafe", 5}},
 		"the recorded cluster":                      {recreated(recordedAs("cafe")), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
 		"not the recorded cluster":                  {recreated(recordedAs("dead")), wait, blockedBy, "records cluster dead", false, nil},
 		"of two clusters":                           {recreated(volume(1, another)), wait, blockedBy, "claim c-1 of m-1 holds data of cluster beef", false, nil},
@@ -122,18 +122,18 @@ func TestDecide(t *testing.T) {
 		"of two, one of which nothing was received": {recreated(volume(0, unreceived), volume(1, another), volume(2, gone)), wait, blockedBy, "delete its Job (job-0, job-1)", false, nil},
 		"some is damaged":                           {recreated(volume(1, unnamed)), wait, looks, "c-0, c-1, c-2", false, &Cluster{"cafe", 3}},
 		"all is damaged":                            {recreated(onlyTheFirst(damaged)), wait, looks, "c-0", false, &Cluster{"cafe", 3}},
-		"all of a single member is damaged":         {recreated(onlyTheFirst(damaged), func(f *facts) { f.members = 1 }), wait, looks, "c-0", false, &Cluster{"cafe", 1}},
+		"all of a single member is damaged":         {recreated(onlyTheFirst(damaged), func(f *input) { f.members = 1 }), wait, looks, "c-0", false, &Cluster{"cafe", 1}},
 		"damaged, of no known cluster":              {recreated(onlyTheFirst(unnamed)), wait, blockedBy, "Delete each claim whose data is not wanted", false, nil},
 
 		"interrupted while it began":      {recreated(onlyTheFirst(beginning)), permit, looks, "acknowledged", false, nil},
 		"it may have acknowledged":        {recreated(onlyTheFirst(elected)), wait, looks, "c-0", false, &Cluster{own, 3}},
 		"interrupted, a quorum has begun": {recreated(volume(0, beginning), volume(1, beginning), volume(1, func(v *survey.Volume) { v.Survey.MemberID = "1" }), volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{own, 3}},
-		"another was interrupted":         {recreated(func(f *facts) { f.own = "4567" }, onlyTheFirst(beginning)), wait, looks, "c-0", false, &Cluster{own, 3}},
+		"another was interrupted":         {recreated(func(f *input) { f.own = "4567" }, onlyTheFirst(beginning)), wait, looks, "c-0", false, &Cluster{own, 3}},
 		"interrupted, one is damaged":     {recreated(volume(0, beginning), volume(1, unnamed), volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{own, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := decide(c.facts)
+			d := decide(c.in)
 			g.Expect(d.step).To(Equal(c.step), d.why)
 			g.Expect(d.reason).To(Equal(c.reason), d.why)
 			g.Expect(d.why).To(ContainSubstring(c.says))
@@ -154,7 +154,7 @@ func TestDecidePromises(t *testing.T) {
 	n := 0
 	for i := range len(kinds) * len(kinds) * len(kinds) * len(permits) * 3 * 4 {
 		pick := func(n int) int { r := i % n; i /= n; return r }
-		f := facts{members: 3, own: own, round: "r", permit: permits[pick(len(permits))], recorded: []string{"", "cafe", "dead"}[pick(3)]}
+		f := input{members: 3, own: own, round: "r", permit: permits[pick(len(permits))], recorded: []string{"", "cafe", "dead"}[pick(3)]}
 		switch pick(4) {
 		case 0:
 			f.set = true
@@ -176,7 +176,7 @@ func TestDecidePromises(t *testing.T) {
 	t.Logf("%d worlds", n)
 }
 
-func check(t *testing.T, f facts, d decision) {
+func check(t *testing.T, f input, d decision) {
 	unknown := slices.ContainsFunc(f.volumes, func(v survey.Volume) bool { return v.State != survey.Gone && v.State != survey.Seen })
 	data := slices.ContainsFunc(f.volumes, func(v survey.Volume) bool {
 		return v.State == survey.Seen && (v.Survey.State != member.SurveyNone || len(v.Survey.SetAside) > 0) && (v.Survey.ClusterID != own || v.Survey.LastTerm > 1)

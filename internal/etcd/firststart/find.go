@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// find finds the facts that a decision needs, each only if it is needed, on live reads.
-func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (facts, error) {
+// find finds the input that a decision needs, each only if it is needed, on live reads.
+func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (input, error) {
 	etcd, set := st.Etcd, st.StatefulSet
-	f := facts{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
+	f := input{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
 	if err := upToDate(ctx, reads, st); err != nil {
 		return f, err
 	}

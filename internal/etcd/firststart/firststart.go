@@ -71,7 +71,7 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 }
 
 // carryOut takes the step of a decision.
-func (s Starter) carryOut(ctx context.Context, reads state.Live, st *state.State, f facts, d decision, objects *apply.Session) error {
+func (s Starter) carryOut(ctx context.Context, reads state.Live, st *state.State, f input, d decision, objects *apply.Session) error {
 	if d.step == wait {
 		return nil
 	}

@@ -24,8 +24,8 @@ import (
 // retryFinalSnapshot is the least time between the beginnings of two final snapshots of which the first has failed.
 const retryFinalSnapshot = time.Minute
 
-// facts are what is known of a cluster that is to hibernate.
-type facts struct {
+// input is what is known of a cluster that is to hibernate.
+type input struct {
 	// blocked is why it is kept running; empty when it is not.
 	blocked string
 	// pods are how many are left. stopped: none is, and none can be started, as the API server says.
@@ -95,7 +95,7 @@ type decision struct {
 // Volumes are deleted by a record alone: the names and UIDs of claims, written down when the final snapshot of all that
 // is on them was verified, and never changed. Until then the cluster can be woken with its volumes; from then on it
 // wakes up from that snapshot.
-func decide(f facts, now time.Time) decision {
+func decide(f input, now time.Time) decision {
 	switch {
 	case f.blocked != "":
 		return f.say(wait, v1alpha1.ReasonNoFinalSnapshot, "%s", f.blocked)
@@ -118,7 +118,7 @@ func decide(f facts, now time.Time) decision {
 }
 
 // secure brings all that is on the volumes into the final snapshot, and then makes the record.
-func (f facts) secure(now time.Time) decision {
+func (f input) secure(now time.Time) decision {
 	if waits, act := survey.Pending(f.volumes); len(waits) > 0 {
 		next := wait
 		if act {
@@ -147,12 +147,12 @@ func (f facts) secure(now time.Time) decision {
 
 // hasMember reports whether a volume is one of a member. One beyond the size of the cluster is if it has data of it: the member has
 // joined while no operator watched. Otherwise it may be left over from an earlier Etcd.
-func (f facts) hasMember(v survey.Volume) bool {
+func (f input) hasMember(v survey.Volume) bool {
 	return int(v.Ordinal) < f.size || v.Survey.ClusterID == f.clusterID
 }
 
 // snapshot takes the final snapshot of the most advanced member of a quorum, which has all that was acknowledged.
-func (f facts) snapshot(source survey.Volume, now time.Time) decision {
+func (f input) snapshot(source survey.Volume, now time.Time) decision {
 	final := f.final
 	switch {
 	case final.foreign != "":
@@ -177,12 +177,12 @@ func (f facts) snapshot(source survey.Volume, now time.Time) decision {
 }
 
 // subject returns what the Job that takes the final snapshot is made for: the volume of a member, as it was surveyed.
-func (f facts) subject(source survey.Volume) string {
+func (f input) subject(source survey.Volume) string {
 	return fmt.Sprintf("%s/%s/%d/%d", f.round, source.UID, source.Survey.LastTerm, source.Survey.LastIndex)
 }
 
 // conclude makes the record from what the Job reported of a snapshot that it has read back from the store.
-func (f facts) conclude(source survey.Volume, now time.Time) (*v1alpha1.Hibernation, error) {
+func (f input) conclude(source survey.Volume, now time.Time) (*v1alpha1.Hibernation, error) {
 	if f.final.state.Code != "" {
 		return nil, errors.New(f.final.state.Message)
 	}
@@ -206,7 +206,7 @@ func (f facts) conclude(source survey.Volume, now time.Time) (*v1alpha1.Hibernat
 }
 
 // release deletes the claims of the record.
-func (f facts) release() decision {
+func (f input) release() decision {
 	left, others := leftOver(f.record, f.claims)
 	switch {
 	case len(left) > 0 && !f.stopped:
@@ -243,15 +243,15 @@ func names(claims []v1alpha1.HibernatedClaim) (names []string) {
 	return names
 }
 
-func (f facts) say(next step, reason, format string, args ...any) decision {
+func (f input) say(next step, reason, format string, args ...any) decision {
 	return decision{step: next, record: f.record, condition: conditions.False(v1alpha1.ConditionHibernated, reason, format, args...)}
 }
 
 // keep reports why volumes are kept that are to be deleted by the spec.
-func (f facts) keep(next step, format string, args ...any) decision {
+func (f input) keep(next step, format string, args ...any) decision {
 	return f.say(next, v1alpha1.ReasonNoFinalSnapshot, "No member is running, and the volumes are kept: %s.", fmt.Sprintf(format, args...))
 }
 
-func (f facts) hibernated(format string, args ...any) decision {
+func (f input) hibernated(format string, args ...any) decision {
 	return decision{record: f.record, condition: conditions.True(v1alpha1.ConditionHibernated, v1alpha1.ReasonHibernated, format, args...)}
 }

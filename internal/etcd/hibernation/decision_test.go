@@ -20,9 +20,9 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// stoppedOf returns the facts of a stopped cluster of n members that is to hibernate without its volumes.
-func stoppedOf(n int, change ...func(*facts)) facts {
-	s := facts{stopped: true, deletes: true, clusterID: "cafe", size: n, round: "7"}
+// stoppedOf returns the input of a stopped cluster of n members that is to hibernate without its volumes.
+func stoppedOf(n int, change ...func(*input)) input {
+	s := input{stopped: true, deletes: true, clusterID: "cafe", size: n, round: "7"}
 	var voters []string
 	for i := range n {
 		voters = append(voters, fmt.Sprint(i))
@@ -43,13 +43,13 @@ func stoppedOf(n int, change ...func(*facts)) facts {
 	return s
 }
 
-func volume(i int, change func(*survey.Volume)) func(*facts) {
-	return func(s *facts) { change(&s.volumes[i]) }
+func volume(i int, change func(*survey.Volume)) func(*input) {
+	return func(s *input) { change(&s.volumes[i]) }
 }
 
 // taken adds a Job for the final snapshot of the most advanced of n members.
-func taken(n int, state job.State, age time.Duration) func(*facts) {
-	return func(s *facts) {
+func taken(n int, state job.State, age time.Duration) func(*input) {
+	return func(s *input) {
 		s.final = finalJob{uid: "job", subject: fmt.Sprintf("7/claim-%d/2/%d", n-1, 100+n-1), created: noon.Add(-age), state: state}
 	}
 }
@@ -64,8 +64,8 @@ func recordOfThree() *v1alpha1.Hibernation {
 }
 
 // recorded adds the record of a hibernation without three volumes, with the claims that still exist.
-func recorded(claims ...v1alpha1.HibernatedClaim) func(*facts) {
-	return func(s *facts) { s.record, s.claims, s.volumes = recordOfThree(), claims, nil }
+func recorded(claims ...v1alpha1.HibernatedClaim) func(*input) {
+	return func(s *input) { s.record, s.claims, s.volumes = recordOfThree(), claims, nil }
 }
 
 var whole = job.State{Message: "Job is complete", Result: []byte(`{"snapshot":"p/v2/Full-x","revision":"42"}`)}
@@ -74,24 +74,24 @@ func TestDecide(t *testing.T) {
 	const hibernating, none, done = v1alpha1.ReasonHibernating, v1alpha1.ReasonNoFinalSnapshot, v1alpha1.ReasonHibernated
 	ours := recordOfThree().Claims
 	for name, c := range map[string]struct {
-		facts  facts
+		in     input
 		step   step
 		reason string
 		says   string
 	}{
-		"kept running":     {stoppedOf(3, func(s *facts) { s.blocked, s.pods = "The cluster is kept running.", 3 }), wait, none, "kept running"},
-		"pods are left":    {stoppedOf(3, func(s *facts) { s.pods = 2 }), wait, hibernating, "2 pods are left"},
-		"with its volumes": {stoppedOf(3, func(s *facts) { s.deletes = false }), wait, done, "its volumes are kept"},
-		"with its volumes, after a change of policy": {stoppedOf(3, func(s *facts) { s.deletes, s.jobs = false, true }), removeJobs, hibernating, "removing the Jobs"},
-		"never started":                       {stoppedOf(3, func(s *facts) { s.clusterID, s.obstacle = "", "it has never served" }), wait, done, "has no volumes yet"},
-		"never served":                        {stoppedOf(3, func(s *facts) { s.clusterID, s.obstacle, s.claims = "", "it has never served", ours }), wait, none, "it has never served"},
-		"no store":                            {stoppedOf(3, func(s *facts) { s.obstacle = "there is no backup" }), wait, none, "the volumes are kept: there is no backup"},
-		"newest spec not applied yet":         {stoppedOf(3, func(s *facts) { s.stopped = false }), wait, hibernating, "waiting until the newest spec is applied"},
+		"kept running":     {stoppedOf(3, func(s *input) { s.blocked, s.pods = "The cluster is kept running.", 3 }), wait, none, "kept running"},
+		"pods are left":    {stoppedOf(3, func(s *input) { s.pods = 2 }), wait, hibernating, "2 pods are left"},
+		"with its volumes": {stoppedOf(3, func(s *input) { s.deletes = false }), wait, done, "its volumes are kept"},
+		"with its volumes, after a change of policy": {stoppedOf(3, func(s *input) { s.deletes, s.jobs = false, true }), removeJobs, hibernating, "removing the Jobs"},
+		"never started":                       {stoppedOf(3, func(s *input) { s.clusterID, s.obstacle = "", "it has never served" }), wait, done, "has no volumes yet"},
+		"never served":                        {stoppedOf(3, func(s *input) { s.clusterID, s.obstacle, s.claims = "", "it has never served", ours }), wait, none, "it has never served"},
+		"no store":                            {stoppedOf(3, func(s *input) { s.obstacle = "there is no backup" }), wait, none, "the volumes are kept: there is no backup"},
+		"newest spec not applied yet":         {stoppedOf(3, func(s *input) { s.stopped = false }), wait, hibernating, "waiting until the newest spec is applied"},
 		"a volume is to be surveyed":          {stoppedOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Unseen, "Job j" })), surveyVolumes, hibernating, "Job j"},
 		"a volume is being surveyed":          {stoppedOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Looking, "pod runs" })), wait, hibernating, "pod runs"},
 		"a volume cannot be surveyed":         {stoppedOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Unread, "it is not known" })), wait, none, "it is not known"},
 		"a foreign claim":                     {stoppedOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Foreign, "claim c-1 is web's" }), taken(3, whole, time.Hour)), wait, none, "the volumes are kept: claim c-1 is web's"},
-		"a foreign Job":                       {stoppedOf(3, func(s *facts) { s.final.foreign = "Job j is web's" }), wait, none, "the volumes are kept: Job j is web's"},
+		"a foreign Job":                       {stoppedOf(3, func(s *input) { s.final.foreign = "Job j is web's" }), wait, none, "the volumes are kept: Job j is web's"},
 		"data of another cluster":             {stoppedOf(3, volume(1, func(v *survey.Volume) { v.Survey.ClusterID = "beef" }), taken(3, whole, time.Hour)), wait, none, "claim c-1 has data of another cluster, beef"},
 		"damaged data of another cluster":     {stoppedOf(3, volume(1, func(v *survey.Volume) { v.Survey.ClusterID, v.Survey.State = "beef", member.SurveyDamaged }), taken(3, whole, time.Hour)), wait, none, "claim c-1 has data of another cluster, beef"},
 		"no quorum of the data":               {stoppedOf(3, volume(0, emptied), volume(1, lost), taken(3, whole, time.Hour)), wait, none, "do not have the data of a quorum, so acknowledged writes may be missing: the volume of m-0 is empty; m-1 has no volume"},
@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 		"a snapshot is to be taken":           {stoppedOf(3), takeSnapshot, hibernating, "of m-2, the most advanced"},
 		"a single member":                     {stoppedOf(1), takeSnapshot, hibernating, "of m-0"},
 		"a snapshot is taken":                 {stoppedOf(3, taken(3, job.State{Running: true, Message: "pod p runs"}, 0)), wait, hibernating, "of m-2: pod p runs"},
-		"of another round":                    {stoppedOf(3, taken(3, whole, 0), func(s *facts) { s.round = "8" }), dropSnapshot, hibernating, "earlier"},
+		"of another round":                    {stoppedOf(3, taken(3, whole, 0), func(s *input) { s.round = "8" }), dropSnapshot, hibernating, "earlier"},
 		"of a recreated claim":                {stoppedOf(3, volume(2, func(v *survey.Volume) { v.UID = "new" }), taken(3, whole, 0)), dropSnapshot, hibernating, "earlier"},
 		"of a log that has grown":             {stoppedOf(3, volume(2, func(v *survey.Volume) { v.Survey.LastIndex++ }), taken(3, whole, 0)), dropSnapshot, hibernating, "earlier"},
 		"the store is broken":                 {stoppedOf(3, taken(3, job.State{Code: v1alpha1.ErrJobFailed, Message: "no such bucket"}, 0)), wait, none, "the volumes are kept: the final snapshot failed; retrying: no such bucket"},
@@ -113,24 +113,24 @@ func TestDecide(t *testing.T) {
 		"the snapshot is taken":               {stoppedOf(3, taken(3, whole, time.Hour)), wait, hibernating, "snapshot p/v2/Full-x, at revision 42, has all that is on the volumes"},
 
 		"recorded":                                 {stoppedOf(3, recorded(ours...)), deleteClaims, hibernating, "deleting claims c-0, c-1, c-2."},
-		"recorded, and not stopped":                {stoppedOf(3, recorded(ours...), func(s *facts) { s.stopped = false }), wait, hibernating, "waiting"},
-		"one is left, and not stopped":             {stoppedOf(3, recorded(ours[0]), func(s *facts) { s.stopped = false }), wait, hibernating, "waiting"},
-		"recorded, and the policy changed":         {stoppedOf(3, recorded(ours[1:]...), func(s *facts) { s.deletes = false }), deleteClaims, hibernating, "deleting claims c-1, c-2."},
-		"recorded, and the store is removed":       {stoppedOf(3, recorded(ours[2]), func(s *facts) { s.obstacle = "no store" }), deleteClaims, hibernating, "deleting claims c-2."},
+		"recorded, and not stopped":                {stoppedOf(3, recorded(ours...), func(s *input) { s.stopped = false }), wait, hibernating, "waiting"},
+		"one is left, and not stopped":             {stoppedOf(3, recorded(ours[0]), func(s *input) { s.stopped = false }), wait, hibernating, "waiting"},
+		"recorded, and the policy changed":         {stoppedOf(3, recorded(ours[1:]...), func(s *input) { s.deletes = false }), deleteClaims, hibernating, "deleting claims c-1, c-2."},
+		"recorded, and the store is removed":       {stoppedOf(3, recorded(ours[2]), func(s *input) { s.obstacle = "no store" }), deleteClaims, hibernating, "deleting claims c-2."},
 		"without volumes":                          {stoppedOf(3, recorded()), wait, done, "wakes up from snapshot p/v2/Full-x, at revision 42"},
 		"stopped while waking up":                  {stoppedOf(3, recorded(v1alpha1.HibernatedClaim{Name: "c-0", UID: "new"})), wait, none, "was stopped while it woke up"},
 		"stopped while waking up, old claims left": {stoppedOf(3, recorded(ours[1], v1alpha1.HibernatedClaim{Name: "c-0", UID: "new"})), deleteClaims, hibernating, "deleting claims c-1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := decide(c.facts, noon)
+			d := decide(c.in, noon)
 			g.Expect(d.condition.Message).To(ContainSubstring(c.says))
 			g.Expect(d.condition.Reason).To(Equal(c.reason), d.condition.Message)
 			g.Expect(d.condition.Status == metav1.ConditionTrue).To(Equal(c.reason == done))
 			g.Expect(d.step).To(Equal(c.step), d.condition.Message)
 			switch {
-			case c.facts.record != nil:
-				g.Expect(d.record).To(BeIdenticalTo(c.facts.record), "the record does not change")
+			case c.in.record != nil:
+				g.Expect(d.record).To(BeIdenticalTo(c.in.record), "the record does not change")
 			case name == "the snapshot is taken":
 				want := recordOfThree()
 				want.Since = metav1.NewTime(noon)
@@ -138,7 +138,7 @@ func TestDecide(t *testing.T) {
 			default:
 				g.Expect(d.record).To(BeNil())
 			}
-			g.Expect(d.step == deleteClaims && c.facts.record == nil).To(BeFalse(), "no claim is deleted without a record")
+			g.Expect(d.step == deleteClaims && c.in.record == nil).To(BeFalse(), "no claim is deleted without a record")
 		})
 	}
 }
@@ -158,8 +158,8 @@ func TestRecordHasWhatWasSeen(t *testing.T) {
 
 // A member that joined while no operator watched has a volume beyond the size of the cluster. What an earlier Etcd left there stays.
 func TestVolumesBeyondTheSize(t *testing.T) {
-	beyond := func(clusterID string) func(*facts) {
-		return func(s *facts) {
+	beyond := func(clusterID string) func(*input) {
+		return func(s *input) {
 			for i := range 4 {
 				v := &s.volumes[i]
 				v.State, v.UID = survey.Seen, types.UID(fmt.Sprintf("claim-%d", i))

@@ -60,7 +60,7 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 	if etcd.Spec.Replicas > 0 || s.StatefulSet == nil || held {
 		return nil, nil
 	}
-	f := facts{
+	f := input{
 		blocked: Blocked(etcd, s.StatefulSet), pods: s.StatefulSet.Status.Replicas, deletes: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesDeleted,
 		obstacle: obstacle(etcd), record: etcd.Status.Hibernation,
 		clusterID: etcd.Status.ClusterID, size: int(etcd.Status.ClusterSize), round: strconv.FormatInt(etcd.Generation, 10),
@@ -75,8 +75,8 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 	return &View{Record: d.record, Condition: d.condition}, nil
 }
 
-// find finds the facts that a decision needs. For a cluster that is hibernated as it should be, the API server is not asked.
-func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool, f *facts) (err error) {
+// find finds the input that a decision needs. For a cluster that is hibernated as it should be, the API server is not asked.
+func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool, f *input) (err error) {
 	switch {
 	case f.blocked != "" || f.pods > 0:
 		return nil
@@ -183,7 +183,7 @@ func (h Hibernator) findFinal(ctx context.Context, etcd *v1alpha1.Etcd) (finalJo
 }
 
 // carryOut takes the step of a decision.
-func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f facts, d decision, objects *apply.Session) (err error) {
+func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f input, d decision, objects *apply.Session) (err error) {
 	if d.step == wait {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f facts, 
 	return err
 }
 
-func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f facts, source survey.Volume) error {
+func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f input, source survey.Volume) error {
 	access, err := storeaccess.Of(*etcd.BackupStore(), etcd.Namespace, storeaccess.Main)
 	if err != nil {
 		return err

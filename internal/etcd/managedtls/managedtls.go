@@ -179,15 +179,15 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 		}
 		current := secrets.state(spec)
 		current.Issued = issued
-		situation := pki.Situation{
+		in := pki.Input{
 			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
 			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
 		}
 		if !wrote {
 			// Of what was just written it is not known.
-			situation.Trusted, situation.Loaded = l.lasting(connection, current)
+			in.Trusted, in.Loaded = l.lasting(connection, current)
 		}
-		d := pki.Decide(spec, current, situation)
+		d := pki.Decide(spec, current, in)
 		if d.Step == nil {
 			l.roots[connection] = current.Bundle
 			l.conclude(spec, d)

@@ -68,7 +68,7 @@ type Decision struct {
 // CA and certificates are never replaced at once: a new CA is trusted by every member before it signs, and the old one is
 // trusted until the last certificate that it signed has expired. What somebody removed or changed is added again where that
 // takes nothing away from members and clients, and is otherwise a problem.
-func Decide(spec Spec, state State, now Situation) Decision {
+func Decide(spec Spec, state State, now Input) Decision {
 	d := &decision{spec: spec, state: state, now: now}
 	for _, secret := range d.secrets() {
 		if err := state.Broken[secret]; err != nil {
@@ -91,7 +91,7 @@ type decision struct {
 	Decision
 	spec  Spec
 	state State
-	now   Situation
+	now   Input
 }
 
 func (d *decision) secrets() []string {

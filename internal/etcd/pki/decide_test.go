@@ -33,7 +33,7 @@ var (
 )
 
 // settle takes steps until there are none, and returns their actions.
-func settle(g *WithT, state *State, now Situation) (actions []Action, last Decision) {
+func settle(g *WithT, state *State, now Input) (actions []Action, last Decision) {
 	for range 20 {
 		d := Decide(spec, *state, now)
 		if d.Step == nil {
@@ -54,7 +54,7 @@ func settle(g *WithT, state *State, now Situation) (actions []Action, last Decis
 // fresh returns the state of a new cluster.
 func fresh(g *WithT) State {
 	state := State{}
-	actions, d := settle(g, &state, Situation{Now: start})
+	actions, d := settle(g, &state, Input{Now: start})
 	g.Expect(actions).To(Equal([]Action{MakeCA, Trust, Issue, Issue}))
 	g.Expect(d.Problems).To(BeEmpty())
 	return state
@@ -87,7 +87,7 @@ func TestNewCluster(t *testing.T) {
 	g.Expect(state.Leaves["client"].CAs).To(Equal(state.Bundle))
 	g.Expect(state.Leaves["server"].CAs).To(BeEmpty())
 	g.Expect(state.Authority.Signer.Certificate.NotAfter).To(Equal(start.Add(1000 * day)))
-	_, d := settle(g, &state, Situation{Now: start, InUse: true, Trusted: true, Loaded: true})
+	_, d := settle(g, &state, Input{Now: start, InUse: true, Trusted: true, Loaded: true})
 	g.Expect(d.At).To(Equal(start.Add(60*day)), "nothing is due before the first certificate")
 }
 
@@ -95,7 +95,7 @@ func TestLeafIsRenewed(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)
 	before := state
-	now := Situation{Now: start.Add(60*day - time.Second), InUse: true, Trusted: true}
+	now := Input{Now: start.Add(60*day - time.Second), InUse: true, Trusted: true}
 	actions, _ := settle(g, &state, now)
 	g.Expect(actions).To(BeEmpty())
 	now.Now = start.Add(60 * day)
@@ -114,12 +114,12 @@ func TestLeafFollowsTheSpec(t *testing.T) {
 	other := spec
 	other.Leaves = []Want{spec.Leaves[0], spec.Leaves[1]}
 	other.Leaves[0].Hosts = []string{"*.main-peer.ns.svc", "etcd.example.com"}
-	d := Decide(other, state, Situation{Now: start})
+	d := Decide(other, state, Input{Now: start})
 	g.Expect(d.Step).To(HaveField("Action", Issue))
 	next, err := Perform(other, state, *d.Step, start)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(next.Leaves["server"].Certificate.DNSNames).To(ConsistOf("*.main-peer.ns.svc", "etcd.example.com"))
-	g.Expect(Decide(other, next, Situation{Now: start}).Step).To(BeNil())
+	g.Expect(Decide(other, next, Input{Now: start}).Step).To(BeNil())
 
 	behind, err := Perform(other, state, *d.Step, start.Add(-2*day))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -134,9 +134,9 @@ func TestCAIsRenewed(t *testing.T) {
 			g := NewWithT(t)
 			state := fresh(g)
 			first := state.Bundle
-			now := Situation{Now: start.Add(820 * day), InUse: true, Trusted: true, Loaded: true}
+			now := Input{Now: start.Add(820 * day), InUse: true, Trusted: true, Loaded: true}
 			if asked {
-				now = Situation{Now: start.Add(day), InUse: true, Trusted: true, Loaded: true, RenewCA: true}
+				now = Input{Now: start.Add(day), InUse: true, Trusted: true, Loaded: true, RenewCA: true}
 			}
 			now.Trusted = false
 			actions, d := settle(g, &state, now)
@@ -189,7 +189,7 @@ func TestCAIsRenewed(t *testing.T) {
 func TestPreviousCAIsTrustedWhileThereIsAProblem(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)
-	now := Situation{Now: start.Add(day), InUse: true, Trusted: true, Loaded: true, RenewCA: true}
+	now := Input{Now: start.Add(day), InUse: true, Trusted: true, Loaded: true, RenewCA: true}
 	_, _ = settle(g, &state, now)
 	now.RenewCA, now.Now = false, now.Now.Add(7*day)
 	_, _ = settle(g, &state, now)
@@ -210,10 +210,10 @@ func TestPreviousCAIsTrustedWhileThereIsAProblem(t *testing.T) {
 func TestWhatSomebodyDid(t *testing.T) {
 	g := NewWithT(t)
 	other, another := fresh(g), fresh(g)
-	inUse := Situation{Now: start, InUse: true, Trusted: true, Loaded: true}
+	inUse := Input{Now: start, InUse: true, Trusted: true, Loaded: true}
 	for name, tc := range map[string]struct {
 		change  func(*State)
-		now     Situation
+		now     Input
 		actions []Action
 		secret  string
 		problem string
@@ -225,14 +225,14 @@ func TestWhatSomebodyDid(t *testing.T) {
 		"CA and bundle are gone":   {func(s *State) { s.Authority, s.Bundle = nil, nil }, inUse, nil, "key", "would cut off"},
 		"all is gone while in use": {func(s *State) { *s = State{} }, inUse, nil, "key", "would cut off"},
 		"all is gone, and a new CA is asked for while members run": {func(s *State) { *s = State{} },
-			Situation{Now: start, InUse: true, RenewCA: true}, nil, "key", "would cut off"},
+			Input{Now: start, InUse: true, RenewCA: true}, nil, "key", "would cut off"},
 		"all is gone, and a new CA is asked for while there are no members": {func(s *State) { *s = State{} },
-			Situation{Now: start, InUse: true, RenewCA: true, Stopped: true}, []Action{MakeCA, Trust, Issue, Issue}, "", ""},
+			Input{Now: start, InUse: true, RenewCA: true, Stopped: true}, []Action{MakeCA, Trust, Issue, Issue}, "", ""},
 		"the CA is gone, and a new one is asked for": {func(s *State) { s.Authority = nil },
-			Situation{Now: start, InUse: true, RenewCA: true}, []Action{RenewCA, Trust, CopyCAs}, "", ""},
+			Input{Now: start, InUse: true, RenewCA: true}, []Action{RenewCA, Trust, CopyCAs}, "", ""},
 		"the key of the CA is gone":                         {func(s *State) { s.Authority.Signer.Key = nil }, inUse, nil, "key", "has no private key"},
 		"the key is gone, and a certificate":                {func(s *State) { s.Authority.Signer.Key = nil; delete(s.Leaves, "server") }, inUse, nil, "server", "the CA has no key"},
-		"the key is gone, and another CA is asked for":      {func(s *State) { s.Authority.Signer.Key = nil }, Situation{Now: start, InUse: true, RenewCA: true}, []Action{RenewCA, Trust, CopyCAs}, "", ""},
+		"the key is gone, and another CA is asked for":      {func(s *State) { s.Authority.Signer.Key = nil }, Input{Now: start, InUse: true, RenewCA: true}, []Action{RenewCA, Trust, CopyCAs}, "", ""},
 		"the CA is another one":                             {func(s *State) { s.Authority = other.Authority }, inUse, nil, "key", "another CA than those that members and clients trust"},
 		"the CA is another one, and a certificate is gone":  {func(s *State) { s.Authority = other.Authority; delete(s.Leaves, "server") }, inUse, nil, "key", "another CA than those that members and clients trust"},
 		"a certificate is another one":                      {func(s *State) { s.Leaves["server"] = other.Leaves["server"] }, inUse, nil, "server", "did not sign"},
@@ -241,9 +241,9 @@ func TestWhatSomebodyDid(t *testing.T) {
 		"the copy of the bundle is another one":             {func(s *State) { s.Leaves["client"].CAs = another.Bundle }, inUse, []Action{CopyCAs}, "", ""},
 		"the CA cannot be read":                             {func(s *State) { s.Authority = nil; s.Broken = map[string]error{"key": errors.New("x")} }, inUse, nil, "key", "cannot be used: x"},
 		"a certificate cannot be read":                      {func(s *State) { delete(s.Leaves, "server"); s.Broken = map[string]error{"server": errors.New("x")} }, inUse, nil, "server", "cannot be used: x"},
-		"nothing is there, and the spec is not carried out": {func(s *State) { *s = State{} }, Situation{Now: start, Frozen: true}, nil, "key", "is not created"},
-		"the operator's clock is a day behind":              {func(*State) {}, Situation{Now: start.Add(-day), InUse: true, Trusted: true, Loaded: true}, nil, "", ""},
-		"the operator's clock is years behind":              {func(*State) {}, Situation{Now: start.Add(-1000 * day), InUse: true}, nil, "key", "Check the clock"},
+		"nothing is there, and the spec is not carried out": {func(s *State) { *s = State{} }, Input{Now: start, Frozen: true}, nil, "key", "is not created"},
+		"the operator's clock is a day behind":              {func(*State) {}, Input{Now: start.Add(-day), InUse: true, Trusted: true, Loaded: true}, nil, "", ""},
+		"the operator's clock is years behind":              {func(*State) {}, Input{Now: start.Add(-1000 * day), InUse: true}, nil, "key", "Check the clock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -274,11 +274,11 @@ func TestClockThatIsWrong(t *testing.T) {
 			state := fresh(g)
 			first := state.Bundle
 			now := start.Add(70 * day)
-			situation := Situation{Now: now.Add(skew), InUse: true, Trusted: false, Loaded: true}
-			_, _ = settle(g, &state, situation)
+			in := Input{Now: now.Add(skew), InUse: true, Trusted: false, Loaded: true}
+			_, _ = settle(g, &state, in)
 			verify(g, state, first, now, "a member with the first bundle, and a clock that is right")
-			situation.Trusted = true
-			_, _ = settle(g, &state, situation)
+			in.Trusted = true
+			_, _ = settle(g, &state, in)
 			if skew < 365*day {
 				g.Expect(state.Bundle).To(ContainElements(first))
 			}
@@ -294,7 +294,7 @@ func TestClockThatIsWrong(t *testing.T) {
 func TestFrozen(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)
-	now := Situation{Now: start.Add(900 * day), InUse: true, Trusted: true, Loaded: true, Frozen: true}
+	now := Input{Now: start.Add(900 * day), InUse: true, Trusted: true, Loaded: true, Frozen: true}
 	actions, _ := settle(g, &state, now)
 	g.Expect(actions).To(Equal([]Action{Issue, Issue}))
 }
@@ -303,7 +303,7 @@ func TestFrozen(t *testing.T) {
 func TestLeafEndsWithItsCA(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)
-	now := Situation{Now: start.Add(950 * day), InUse: true}
+	now := Input{Now: start.Add(950 * day), InUse: true}
 	now.Frozen = true
 	actions, _ := settle(g, &state, now)
 	g.Expect(actions).To(HaveLen(2))
@@ -321,7 +321,7 @@ func TestLeafEndsWithItsCA(t *testing.T) {
 func TestCAFromABackup(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)
-	now := Situation{Now: start.Add(day), InUse: true, RenewCA: true}
+	now := Input{Now: start.Add(day), InUse: true, RenewCA: true}
 	_, _ = settle(g, &state, now)
 	backup := *state.Authority
 	now.RenewCA, now.Trusted, now.Now = false, true, now.Now.Add(7*day)
@@ -337,7 +337,7 @@ func TestCAFromABackup(t *testing.T) {
 func TestPreviousCAIsTrustedForWhatIsGone(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)
-	_, _ = settle(g, &state, Situation{Now: start, InUse: true, RenewCA: true})
+	_, _ = settle(g, &state, Input{Now: start, InUse: true, RenewCA: true})
 	delete(state.Leaves, "server")
 	delete(state.Leaves, "client")
 	next, err := Perform(spec, state, Step{Action: Promote}, start)

@@ -45,7 +45,7 @@ func FuzzSecrets(f *testing.F) {
 		next.Leaves["server"].Pair = *pair
 		next.Bundle = append(next.Bundle, pair.Certificate)
 		// Within the life of the CA: after it, another one is due.
-		now := Situation{Now: start.Add(time.Duration(uint64(after) % uint64(spec.CA-spec.CARenewBefore-24*time.Hour)))}
+		now := Input{Now: start.Add(time.Duration(uint64(after) % uint64(spec.CA-spec.CARenewBefore-24*time.Hour)))}
 		settle(g, &next, now)
 		g.Expect(next.Authority.Signer).To(BeIdenticalTo(authority))
 	})

@@ -49,7 +49,7 @@ func (i *issuer) issue(secret string, at time.Time) {
 	}
 }
 
-func (i *issuer) settle(now Situation) (actions []Action, last Decision) {
+func (i *issuer) settle(now Input) (actions []Action, last Decision) {
 	for range 20 {
 		d := Decide(i.spec, i.state, now)
 		if d.Step == nil {
@@ -69,7 +69,7 @@ func running(t *testing.T) *issuer {
 	i := newIssuer(t)
 	i.issue("server", start)
 	i.issue("client", start)
-	actions, d := i.settle(Situation{Now: start})
+	actions, d := i.settle(Input{Now: start})
 	i.g.Expect(actions).To(Equal([]Action{MakeCA, Trust, Issue, Issue}))
 	i.g.Expect(d.Problems).To(BeEmpty())
 	return i
@@ -79,7 +79,7 @@ func TestIssuerOfANewCluster(t *testing.T) {
 	i := newIssuer(t)
 	i.state.Issued["server"] = &Issued{Lacking: "Issuer x does not exist"}
 	i.issue("client", start)
-	actions, d := i.settle(Situation{Now: start})
+	actions, d := i.settle(Input{Now: start})
 	i.g.Expect(actions).To(BeEmpty(), "nothing is written before all is issued")
 	i.g.Expect(d.Problems).To(ConsistOf(HaveField("What", ContainSubstring("Issuer x does not exist"))))
 
@@ -87,7 +87,7 @@ func TestIssuerOfANewCluster(t *testing.T) {
 	verify(i.g, i.state, i.state.Bundle, start, "at once")
 	i.g.Expect(i.state.Authority.Signer.Key).To(BeNil())
 	i.g.Expect(i.state.Leaves["client"].CAs).To(Equal(i.state.Bundle))
-	actions, d = i.settle(Situation{Now: start, InUse: true, Trusted: true, Loaded: true})
+	actions, d = i.settle(Input{Now: start, InUse: true, Trusted: true, Loaded: true})
 	i.g.Expect(actions).To(BeEmpty())
 	i.g.Expect(d.At).To(Equal(start.Add(60*day+settling)), "nothing is due before the issuer renews")
 }
@@ -97,7 +97,7 @@ func TestIssuerRenewsACertificate(t *testing.T) {
 	before := i.state.Bundle
 	at := start.Add(60 * day)
 	i.issue("server", at)
-	actions, _ := i.settle(Situation{Now: at, InUse: true})
+	actions, _ := i.settle(Input{Now: at, InUse: true})
 	i.g.Expect(actions).To(Equal([]Action{Issue}))
 	i.g.Expect(i.state.Bundle).To(Equal(before))
 	verify(i.g, i.state, before, at, "a member that has the first bundle")
@@ -111,10 +111,10 @@ func TestIssuerIssuesSomethingElse(t *testing.T) {
 	i.spec.Leaves[0].Hosts = []string{"elsewhere"}
 	i.issue("server", at)
 	i.spec.Leaves = spec.Leaves
-	actions, d := i.settle(Situation{Now: at, InUse: true})
+	actions, d := i.settle(Input{Now: at, InUse: true})
 	i.g.Expect(actions).To(BeEmpty())
 	i.g.Expect(d.Warnings).To(ConsistOf(HaveField("What", ContainSubstring("is not for host *.main-peer.ns.svc"))))
-	_, d = i.settle(Situation{Now: start.Add(76 * day), InUse: true})
+	_, d = i.settle(Input{Now: start.Add(76 * day), InUse: true})
 	i.g.Expect(d.Problems).To(ContainElement(HaveField("What", ContainSubstring("was not renewed"))))
 }
 
@@ -124,25 +124,25 @@ func TestIssuerChangesItsCA(t *testing.T) {
 	old, at := i.state.Bundle, start.Add(60*day)
 	i.ca = i.newCA()
 	i.issue("server", at)
-	actions, d := i.settle(Situation{Now: at, InUse: true})
+	actions, d := i.settle(Input{Now: at, InUse: true})
 	i.g.Expect(actions).To(Equal([]Action{RenewCA, Trust, CopyCAs}))
 	i.g.Expect(d.Waiting).NotTo(BeEmpty())
 	i.g.Expect(i.state.Bundle).To(HaveLen(2))
 	verify(i.g, i.state, old, at, "a member that has the first bundle")
-	actions, _ = i.settle(Situation{Now: at.Add(time.Hour), InUse: true, Trusted: true})
+	actions, _ = i.settle(Input{Now: at.Add(time.Hour), InUse: true, Trusted: true})
 	i.g.Expect(actions).To(BeEmpty(), "clients have time to load the CA")
-	actions, _ = i.settle(Situation{Now: at.Add(8 * day), InUse: true})
+	actions, _ = i.settle(Input{Now: at.Add(8 * day), InUse: true})
 	i.g.Expect(actions).To(BeEmpty(), "not every member trusts it")
 
 	both := i.state.Bundle
-	actions, _ = i.settle(Situation{Now: at.Add(8 * day), InUse: true, Trusted: true})
+	actions, _ = i.settle(Input{Now: at.Add(8 * day), InUse: true, Trusted: true})
 	i.g.Expect(actions).To(Equal([]Action{Promote, Issue}))
 	verify(i.g, i.state, both, at.Add(8*day), "a member that has both CAs")
 	i.issue("client", at.Add(9*day))
-	actions, d = i.settle(Situation{Now: at.Add(9 * day), InUse: true, Trusted: true, Loaded: true})
+	actions, d = i.settle(Input{Now: at.Add(9 * day), InUse: true, Trusted: true, Loaded: true})
 	i.g.Expect(actions).To(Equal([]Action{Issue}))
 	i.g.Expect(d.Waiting).To(ContainSubstring("the previous CA is trusted"))
-	actions, _ = i.settle(Situation{Now: start.Add(90*day + time.Second), InUse: true, Trusted: true, Loaded: true})
+	actions, _ = i.settle(Input{Now: start.Add(90*day + time.Second), InUse: true, Trusted: true, Loaded: true})
 	i.g.Expect(actions).To(Equal([]Action{Retire, Trust, CopyCAs}))
 	i.g.Expect(i.state.Bundle).To(HaveLen(1))
 	verify(i.g, i.state, i.state.Bundle, start.Add(90*day+time.Second), "a member that has the new CA alone")
@@ -152,7 +152,7 @@ func TestIssuerChangesItsCA(t *testing.T) {
 func TestIssuerGoesBack(t *testing.T) {
 	i := running(t)
 	first, at := i.ca, start.Add(60*day)
-	now := Situation{Now: at, InUse: true}
+	now := Input{Now: at, InUse: true}
 	i.ca = i.newCA()
 	i.issue("server", at)
 	i.settle(now)
@@ -183,12 +183,12 @@ func TestIssuerWithoutTheRecord(t *testing.T) {
 	i.ca = i.newCA()
 	i.issue("server", start)
 	i.state.Authority = nil
-	actions, _ := i.settle(Situation{Now: start, InUse: true})
+	actions, _ := i.settle(Input{Now: start, InUse: true})
 	i.g.Expect(actions).To(Equal([]Action{MakeCA, RenewCA, Trust, CopyCAs}))
 	i.g.Expect(i.state.Authority.Signer.Certificate.Equal(used)).To(BeTrue())
 
 	i.state.Authority, i.state.Bundle = nil, nil
-	actions, d := i.settle(Situation{Now: start, InUse: true})
+	actions, d := i.settle(Input{Now: start, InUse: true})
 	i.g.Expect(actions).To(BeEmpty())
 	i.g.Expect(d.Problems).NotTo(BeEmpty())
 }
@@ -248,7 +248,7 @@ func TestIssuerWithIntermediates(t *testing.T) {
 		i.state.Issued[want.Secret], err = NewIssued(append(certificate, EncodeCertificates(between.Certificate)...), key, EncodeCertificates(root.Certificate))
 		i.g.Expect(err).NotTo(HaveOccurred())
 	}
-	actions, _ := i.settle(Situation{Now: start})
+	actions, _ := i.settle(Input{Now: start})
 	i.g.Expect(actions).To(Equal([]Action{MakeCA, Trust, Issue, Issue}))
 	i.g.Expect(i.state.Bundle).To(HaveLen(1))
 	i.g.Expect(i.state.Bundle[0].Equal(root.Certificate)).To(BeTrue())

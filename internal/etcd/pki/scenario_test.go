@@ -26,16 +26,16 @@ import (
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			s := &scenario{issuer: newIssuer(t), now: Situation{Now: start, InUse: true, Trusted: true, Loaded: true}}
+			s := &scenario{issuer: newIssuer(t), now: Input{Now: start, InUse: true, Trusted: true, Loaded: true}}
 			s.spec.External = d.Cmd == "issuer" || d.HasArg("issuer")
 			switch d.Cmd {
 			case "new":
-				s.now = Situation{Now: start}
+				s.now = Input{Now: start}
 			case "own":
 				s.state = fresh(s.g)
 			case "issuer":
 				s.happens("issued server client")
-				_, _ = s.settle(Situation{Now: start})
+				_, _ = s.settle(Input{Now: start})
 			}
 			for line := range strings.Lines(d.Input) {
 				s.happens(strings.TrimSpace(line))
@@ -48,7 +48,7 @@ func TestScenarios(t *testing.T) {
 // scenario is one connection in the course of time.
 type scenario struct {
 	*issuer
-	now Situation
+	now Input
 	// before are the CAs that the issuer had.
 	before []*Pair
 	backup State

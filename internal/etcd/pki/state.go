@@ -127,8 +127,8 @@ type State struct {
 	Broken map[string]error
 }
 
-// Situation is what is known of the cluster.
-type Situation struct {
+// Input is what is known of the cluster.
+type Input struct {
 	Now time.Time
 	// InUse: the members have served with certificates of this connection.
 	InUse bool

@@ -50,7 +50,7 @@ func TestNoChangeGrowsAndStartsAtOnce(t *testing.T) {
 	for _, set := range sets {
 		for _, wanted := range []int32{0, 1, 3, 5} {
 			etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: wanted}}
-			f := facts{wanted: wanted}
+			f := input{wanted: wanted}
 			if set != nil {
 				f.have = set.Spec.Replicas
 			}

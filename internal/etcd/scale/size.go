@@ -30,8 +30,8 @@ type Size struct {
 	Reason, Why string
 }
 
-// facts are what a Size follows from.
-type facts struct {
+// input is what a Size follows from.
+type input struct {
 	// wanted by the spec.
 	wanted int32
 	// have is what the StatefulSet has; nil when there is none.
@@ -46,7 +46,7 @@ type facts struct {
 
 // decide decides how many replicas the StatefulSet is to have. A cluster that has served is not started with another number of
 // members: it wakes up with those that it has, and grows by one when that is safe. It is pure.
-func decide(f facts) Size {
+func decide(f input) Size {
 	switch {
 	case f.wanted == 0:
 		return Size{}
@@ -78,7 +78,7 @@ func scaleInRefused(have, wanted int32) Size {
 }
 
 // growthBlocked returns why no further member is added now; empty when it may be.
-func growthBlocked(f facts) (reason, why string) {
+func growthBlocked(f input) (reason, why string) {
 	s := f.snapshot
 	held := func(format string, args ...any) (string, string) {
 		return v1alpha1.ReasonScaleOutHeld, fmt.Sprintf(format, args...)
@@ -148,7 +148,7 @@ func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if h := etcd.Status.Hibernation; h != nil && !hibernation.Restores(etcd.Status.Recovery, h) {
 		return 0
 	}
-	return decide(facts{wanted: etcd.Spec.Replicas, size: sizeOf(etcd)}).Replicas
+	return decide(input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd)}).Replicas
 }
 
 // mayGrow reports whether a StatefulSet with replicas has fewer than the spec asks for.
@@ -176,7 +176,7 @@ func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.State
 		}
 		return size, nil
 	}
-	f := facts{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), clusterID: etcd.Status.ClusterID}
+	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), clusterID: etcd.Status.ClusterID}
 	if set != nil {
 		f.have = set.Spec.Replicas
 	}

@@ -32,43 +32,43 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		facts  facts
+		in     input
 		want   int32
 		reason string
 		why    string // part of it
 	}{
-		{"first start", facts{wanted: 3}, 3, "", ""},
-		{"unchanged", facts{wanted: 3, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 3, "", ""},
-		{"hibernate", facts{wanted: 0, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 0, "", ""},
-		{"wake up", facts{wanted: 3, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, "", ""},
-		{"wake up, larger", facts{wanted: 5, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScalingOut, "wakes up with its 3 members"},
-		{"wake up, smaller", facts{wanted: 1, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScaleInRefused, "set spec.replicas to 3"},
-		{"the StatefulSet is gone", facts{wanted: 5, size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScalingOut, "wakes up"},
-		{"smaller", facts{wanted: 1, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScaleInRefused, "scale-in is not supported"},
+		{"first start", input{wanted: 3}, 3, "", ""},
+		{"unchanged", input{wanted: 3, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 3, "", ""},
+		{"hibernate", input{wanted: 0, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 0, "", ""},
+		{"wake up", input{wanted: 3, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, "", ""},
+		{"wake up, larger", input{wanted: 5, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScalingOut, "wakes up with its 3 members"},
+		{"wake up, smaller", input{wanted: 1, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScaleInRefused, "set spec.replicas to 3"},
+		{"the StatefulSet is gone", input{wanted: 5, size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScalingOut, "wakes up"},
+		{"smaller", input{wanted: 1, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScaleInRefused, "scale-in is not supported"},
 
-		{"1 to 3", facts{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe", snapshot: clustertest.Healthy(1)}, 2, v1alpha1.ReasonScalingOut, "the next one is added"},
-		{"2 to 3", facts{wanted: 3, have: ptr.To[int32](2), size: 2, clusterID: "cafe", snapshot: clustertest.Healthy(2)}, 3, "", ""},
-		{"not served yet", facts{wanted: 3, have: ptr.To[int32](1), snapshot: clustertest.Healthy(1)}, 1, v1alpha1.ReasonScaleOutHeld, "1 of 3 members: the cluster has not served yet"},
-		{"no observation", facts{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe"}, 1, v1alpha1.ReasonScaleOutHeld, "StatefulSet controller"},
-		{"the newest spec is not observed", facts{wanted: 3, have: ptr.To[int32](1), clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.StatefulSet.Observed = false })}, 1, v1alpha1.ReasonScaleOutHeld, "StatefulSet controller"},
-		{"no quorum", facts{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) {
+		{"1 to 3", input{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe", snapshot: clustertest.Healthy(1)}, 2, v1alpha1.ReasonScalingOut, "the next one is added"},
+		{"2 to 3", input{wanted: 3, have: ptr.To[int32](2), size: 2, clusterID: "cafe", snapshot: clustertest.Healthy(2)}, 3, "", ""},
+		{"not served yet", input{wanted: 3, have: ptr.To[int32](1), snapshot: clustertest.Healthy(1)}, 1, v1alpha1.ReasonScaleOutHeld, "1 of 3 members: the cluster has not served yet"},
+		{"no observation", input{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe"}, 1, v1alpha1.ReasonScaleOutHeld, "StatefulSet controller"},
+		{"the newest spec is not observed", input{wanted: 3, have: ptr.To[int32](1), clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.StatefulSet.Observed = false })}, 1, v1alpha1.ReasonScaleOutHeld, "StatefulSet controller"},
+		{"no quorum", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) {
 			clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
 			clustertest.Away(s, 2, v1alpha1.ClassMissing, "")
 		})}, 3, v1alpha1.ReasonScaleOutHeld, "1 of 3 voters serve"},
-		{"an only member was restored, and its cluster is not recorded yet", facts{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.Cluster.ID = 0xbeef })}, 1, v1alpha1.ReasonScaleOutHeld, "as cluster beef, and cluster cafe is recorded"},
-		{"no leader", facts{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { s.Cluster.LeaderKnown = false })}, 3, v1alpha1.ReasonScaleOutHeld, "is not a quorum"},
-		{"one is starting", facts{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { clustertest.Away(s, 2, v1alpha1.ClassStarting, "not scheduled") })}, 3, v1alpha1.ReasonScalingOut, "etcd-main-2 is Starting (not scheduled)"},
-		{"the last one is a learner", facts{wanted: 3, have: ptr.To[int32](2), clusterID: "cafe", snapshot: with(2, func(s *cluster.Snapshot) { learn(s, 1) })}, 2, v1alpha1.ReasonScalingOut, "etcd-main-1 is a learner"},
-		{"a surplus pod", facts{wanted: 3, have: ptr.To[int32](1), clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.Surplus = []string{"etcd-main-1"} })}, 1, v1alpha1.ReasonScaleOutHeld, "etcd-main-1 is not among the replicas"},
-		{"a foreign voter is down", facts{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) {
+		{"an only member was restored, and its cluster is not recorded yet", input{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.Cluster.ID = 0xbeef })}, 1, v1alpha1.ReasonScaleOutHeld, "as cluster beef, and cluster cafe is recorded"},
+		{"no leader", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { s.Cluster.LeaderKnown = false })}, 3, v1alpha1.ReasonScaleOutHeld, "is not a quorum"},
+		{"one is starting", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { clustertest.Away(s, 2, v1alpha1.ClassStarting, "not scheduled") })}, 3, v1alpha1.ReasonScalingOut, "etcd-main-2 is Starting (not scheduled)"},
+		{"the last one is a learner", input{wanted: 3, have: ptr.To[int32](2), clusterID: "cafe", snapshot: with(2, func(s *cluster.Snapshot) { learn(s, 1) })}, 2, v1alpha1.ReasonScalingOut, "etcd-main-1 is a learner"},
+		{"a surplus pod", input{wanted: 3, have: ptr.To[int32](1), clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.Surplus = []string{"etcd-main-1"} })}, 1, v1alpha1.ReasonScaleOutHeld, "etcd-main-1 is not among the replicas"},
+		{"a foreign voter is down", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) {
 			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 9, Name: "far", Ordinal: -1})
 		})}, 3, v1alpha1.ReasonScaleOutHeld, "voter far does not serve"},
-		{"a rollout is in progress", facts{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { outdate(s, 1) })}, 3, v1alpha1.ReasonScaleOutHeld, "have to be at the newest template first"},
-		{"a rollout is due while two members become three", facts{wanted: 3, have: ptr.To[int32](2), clusterID: "cafe", snapshot: with(2, func(s *cluster.Snapshot) { outdate(s, 1) })}, 3, "", ""},
+		{"a rollout is in progress", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { outdate(s, 1) })}, 3, v1alpha1.ReasonScaleOutHeld, "have to be at the newest template first"},
+		{"a rollout is due while two members become three", input{wanted: 3, have: ptr.To[int32](2), clusterID: "cafe", snapshot: with(2, func(s *cluster.Snapshot) { outdate(s, 1) })}, 3, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := decide(tc.facts)
+			got := decide(tc.in)
 			g.Expect(got.Replicas).To(Equal(tc.want), got.Why)
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Why).To(ContainSubstring(tc.why))

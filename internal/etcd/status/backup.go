@@ -57,7 +57,7 @@ func stale(full *coordinationv1.Lease, period time.Duration, now time.Time) bool
 }
 
 // stalePeriod returns the period of deltas of an Etcd whose members run; 0 if none are due.
-func stalePeriod(o Observation) time.Duration {
+func stalePeriod(o Input) time.Duration {
 	if o.Snapshot == nil || o.Snapshot.Replicas() == 0 {
 		return 0
 	}

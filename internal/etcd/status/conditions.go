@@ -23,7 +23,7 @@ import (
 const confirmLoss = 2 * time.Second
 
 // conditionsOf returns the conditions that follow from an observation. Those that are not among them stay as they are.
-func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	all := memberConditions(next, o)
 	if c := o.Adoption.Condition; c != nil {
 		all = append(all, *c)
@@ -52,7 +52,7 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 	return all
 }
 
-func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+func memberConditions(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	if without := withoutMembers(status, o); without != nil {
 		return without
 	}
@@ -68,7 +68,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condi
 }
 
 // withoutMembers are the conditions of an Etcd that has no members, or none that are observed; nil if it has.
-func withoutMembers(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	s := o.Snapshot
 	switch {
 	case o.TooManyReplicas:
@@ -122,7 +122,7 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Observation) []metav1.Conditi
 	return nil
 }
 
-func ready(status *v1alpha1.EtcdStatus, o Observation) metav1.Condition {
+func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
 	s := o.Snapshot
 	before := status.Conditions.Find(v1alpha1.ConditionReady)
 	voters := fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), len(s.Cluster.Voters))

@@ -18,7 +18,7 @@ var ownConditions = []string{
 }
 
 // managedElsewhere returns the StatefulSet of the Etcd if another operator, such as etcd-druid, manages it; empty otherwise.
-func managedElsewhere(o Observation) []ownership.Foreign {
+func managedElsewhere(o Input) []ownership.Foreign {
 	at := slices.IndexFunc(o.Foreign, func(f ownership.Foreign) bool {
 		return f.Kind == "StatefulSet" && f.Reason == v1alpha1.ReasonManagedByAnother
 	})
@@ -30,7 +30,7 @@ func managedElsewhere(o Observation) []ownership.Foreign {
 
 // elsewhere returns the status of an Etcd whose StatefulSet another operator manages: what that one says of the members stays, and of
 // this operator's conditions there is only what is in its way: the StatefulSet, with which all other objects are adopted.
-func elsewhere(o Observation, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
+func elsewhere(o Input, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
 	o.Foreign = foreign
 	next := *o.Etcd.Status.DeepCopy()
 	report(o.Etcd, &next, findings(o), o.Now)

@@ -42,7 +42,7 @@ func (f Failure) In(reported []v1alpha1.LastError) bool {
 
 // findings returns all that keeps the spec from being carried out. What lasts keeps the time at which it was first seen, so
 // that a status that says the same is not written again.
-func findings(o Observation) []v1alpha1.LastError {
+func findings(o Input) []v1alpha1.LastError {
 	var found []v1alpha1.LastError
 	add := func(code v1alpha1.ErrorCode, description string) {
 		found = append(found, v1alpha1.LastError{Code: code, Description: description, ObservedAt: o.Now})
@@ -76,7 +76,7 @@ func findings(o Observation) []v1alpha1.LastError {
 }
 
 // isOpen reports whether it is not known if the errors of a code are over.
-func isOpen(code v1alpha1.ErrorCode, o Observation) bool {
+func isOpen(code v1alpha1.ErrorCode, o Input) bool {
 	switch code {
 	case v1alpha1.ErrTLSSecret:
 		return o.TLS == nil

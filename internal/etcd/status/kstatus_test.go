@@ -36,41 +36,41 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 	otherTask.Spec.Type = v1alpha1.CopyBackups
 
 	for name, c := range map[string]struct {
-		change  func(*v1alpha1.Etcd, *Observation)
+		change  func(*v1alpha1.Etcd, *Input)
 		want    kstatus.Status
 		reason  string
 		message string
 	}{
-		"nothing to do": {func(*v1alpha1.Etcd, *Observation) {}, kstatus.Current, v1alpha1.ReasonReconciled, ""},
-		"a newer spec":  {func(e *v1alpha1.Etcd, o *Observation) { e.Generation++; o.Settled = false }, kstatus.InProgress, v1alpha1.ReasonSpecPending, "generation"},
-		"a suspended spec": {func(e *v1alpha1.Etcd, o *Observation) {
+		"nothing to do": {func(*v1alpha1.Etcd, *Input) {}, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"a newer spec":  {func(e *v1alpha1.Etcd, o *Input) { e.Generation++; o.Settled = false }, kstatus.InProgress, v1alpha1.ReasonSpecPending, "generation"},
+		"a suspended spec": {func(e *v1alpha1.Etcd, o *Input) {
 			e.Generation++
 			o.Settled = false
 			e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
 		}, kstatus.InProgress, v1alpha1.ReasonSpecPending, "generation"},
-		"a rollout is pending": {func(_ *v1alpha1.Etcd, o *Observation) { o.Snapshot = outdated() }, kstatus.InProgress, v1alpha1.ReasonRolloutPending, "2 of 3 pods"},
-		"a rollout is stalled": {func(_ *v1alpha1.Etcd, o *Observation) {
+		"a rollout is pending": {func(_ *v1alpha1.Etcd, o *Input) { o.Snapshot = outdated() }, kstatus.InProgress, v1alpha1.ReasonRolloutPending, "2 of 3 pods"},
+		"a rollout is stalled": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Snapshot = outdated()
 			o.Tasks = []v1alpha1.EtcdOperatorTask{stalledTask}
 		}, kstatus.Failed, v1alpha1.ReasonRolloutPending, "Task main-rollout: no progress for 10m"},
-		"a rollout was stalled": {func(_ *v1alpha1.Etcd, o *Observation) { o.Tasks = []v1alpha1.EtcdOperatorTask{endedTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
-		"another task stalls":   {func(_ *v1alpha1.Etcd, o *Observation) { o.Tasks = []v1alpha1.EtcdOperatorTask{otherTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
-		"a member is down": {func(_ *v1alpha1.Etcd, o *Observation) {
+		"a rollout was stalled": {func(_ *v1alpha1.Etcd, o *Input) { o.Tasks = []v1alpha1.EtcdOperatorTask{endedTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"another task stalls":   {func(_ *v1alpha1.Etcd, o *Input) { o.Tasks = []v1alpha1.EtcdOperatorTask{otherTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"a member is down": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Snapshot.Ordinals[0].Class = v1alpha1.ClassDead
 		}, kstatus.InProgress, v1alpha1.ReasonNotAllMembersReady, "is Dead"},
-		"a stage keeps failing": {func(_ *v1alpha1.Etcd, o *Observation) {
+		"a stage keeps failing": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("the quota is exhausted")}}
 		}, kstatus.Failed, v1alpha1.ReasonReconciled, "the quota is exhausted."},
-		"scale-in is refused": {func(_ *v1alpha1.Etcd, o *Observation) {
+		"scale-in is refused": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Size = &scale.Size{Reason: v1alpha1.ReasonScaleInRefused, Why: "scale-in is not supported"}
 		}, kstatus.Failed, v1alpha1.ReasonScaleInRefused, "Scale-in is not supported"},
-		"the quorum is lost": {func(_ *v1alpha1.Etcd, o *Observation) {
+		"the quorum is lost": {func(_ *v1alpha1.Etcd, o *Input) {
 			for i := range 2 {
 				clustertest.Away(o.Snapshot, i, v1alpha1.ClassDead, "OOMKilled")
 			}
 			o.LostFor = confirmLoss
 		}, kstatus.InProgress, v1alpha1.ReasonNotAllMembersReady, "OOMKilled"},
-		"hibernated": {func(e *v1alpha1.Etcd, o *Observation) {
+		"hibernated": {func(e *v1alpha1.Etcd, o *Input) {
 			e.Spec.Replicas = 0
 			o.Snapshot = clustertest.Healthy(0)
 		}, kstatus.InProgress, v1alpha1.ReasonReconciled, "The Etcd has no replicas."},

@@ -13,7 +13,7 @@ import (
 )
 
 // currentRollout returns the rollout to the newest template: nil when every pod is there.
-func currentRollout(status *v1alpha1.EtcdStatus, o Observation) *v1alpha1.CurrentRollout {
+func currentRollout(status *v1alpha1.EtcdStatus, o Input) *v1alpha1.CurrentRollout {
 	if o.Snapshot == nil || status.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated) {
 		return nil
 	}

@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Observation is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
-type Observation struct {
+// Input is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
+type Input struct {
 	*state.State
 	// Adoption of the objects from etcd-druid.
 	Adoption state.Adoption
@@ -58,12 +58,12 @@ type Observation struct {
 }
 
 // Current reports whether the spec was applied, and the StatefulSet controller has seen it.
-func (o Observation) Current() bool {
+func (o Input) Current() bool {
 	return o.Settled && o.Snapshot != nil && o.Snapshot.StatefulSet.Observed && o.TLS != nil && o.TLS.Arrived(o.Etcd)
 }
 
 // Next returns the status that follows from an observation and the present status.
-func Next(o Observation) v1alpha1.EtcdStatus {
+func Next(o Input) v1alpha1.EtcdStatus {
 	if foreign := managedElsewhere(o); len(foreign) > 0 {
 		return elsewhere(o, foreign)
 	}
@@ -113,7 +113,7 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 }
 
 // refer writes what other controllers find the members by.
-func refer(next *v1alpha1.EtcdStatus, o Observation) {
+func refer(next *v1alpha1.EtcdStatus, o Input) {
 	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.Manager)}
 	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
 	next.Etcd = nil
@@ -138,7 +138,7 @@ func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
 }
 
 // removeStale removes the conditions of what the Etcd does not have.
-func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
+func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
 		next.Conditions.Remove(v1alpha1.ConditionHibernated)
 	}
@@ -154,7 +154,7 @@ func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
 }
 
 // recordOf returns the record of a hibernation without volumes. It does not change before the restored cluster serves.
-func recordOf(recorded *v1alpha1.Hibernation, clusterID string, o Observation) *v1alpha1.Hibernation {
+func recordOf(recorded *v1alpha1.Hibernation, clusterID string, o Input) *v1alpha1.Hibernation {
 	switch {
 	case recorded == nil && o.Hibernation != nil:
 		return o.Hibernation.Record

@@ -43,12 +43,12 @@ func served() *v1alpha1.Etcd {
 }
 
 // observed returns an observation of an Etcd whose newest spec is applied.
-func observed(etcd *v1alpha1.Etcd, s *cluster.Snapshot, now metav1.Time) Observation {
-	return Observation{State: &state.State{Etcd: etcd, Snapshot: s}, TLS: &tls.Plan{}, Size: &scale.Size{}, Settled: true, Now: now}
+func observed(etcd *v1alpha1.Etcd, s *cluster.Snapshot, now metav1.Time) Input {
+	return Input{State: &state.State{Etcd: etcd, Snapshot: s}, TLS: &tls.Plan{}, Size: &scale.Size{}, Settled: true, Now: now}
 }
 
 // unsettled returns an observation of an Etcd whose newest spec is not applied yet.
-func unsettled(etcd *v1alpha1.Etcd, s *cluster.Snapshot, now metav1.Time) Observation {
+func unsettled(etcd *v1alpha1.Etcd, s *cluster.Snapshot, now metav1.Time) Input {
 	o := observed(etcd, s, now)
 	o.Settled = false
 	return o
@@ -369,7 +369,7 @@ func TestPartOfAnObservation(t *testing.T) {
 	}
 	s := clustertest.Healthy(3)
 	clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
-	etcd.Status = Next(Observation{
+	etcd.Status = Next(Input{
 		State: &state.State{Etcd: etcd, Snapshot: s}, Now: later, Failures: []Failure{{v1alpha1.ErrApply, errors.New("scaling: no")}},
 	})
 	g.Expect(etcd.Status.Members[1].Status).To(Equal(v1alpha1.MemberNotReady))
@@ -405,19 +405,19 @@ func TestHibernationInTheStatus(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	etcd.UID, etcd.Status.ClusterID, etcd.Spec.Replicas = etcdUID, "cafe", 0
-	step := func(change func(*Observation)) v1alpha1.EtcdStatus {
+	step := func(change func(*Input)) v1alpha1.EtcdStatus {
 		o := observed(etcd, nil, noon)
 		change(&o)
 		etcd.Status = Next(o)
 		return etcd.Status
 	}
-	nothing := func(*Observation) {}
-	recording := func(record *v1alpha1.Hibernation) func(*Observation) {
-		return func(o *Observation) {
+	nothing := func(*Input) {}
+	recording := func(record *v1alpha1.Hibernation) func(*Input) {
+		return func(o *Input) {
 			o.Hibernation = &hibernation.View{Record: record, Condition: conditions.False(v1alpha1.ConditionHibernated, v1alpha1.ReasonHibernating, "deleting")}
 		}
 	}
-	restoring := func(o *Observation) { o.WakeUp = &hibernation.WakeUp{Restores: true} }
+	restoring := func(o *Input) { o.WakeUp = &hibernation.WakeUp{Restores: true} }
 	record := &v1alpha1.Hibernation{ID: "job", Snapshot: "p/v2/Full-x", Revision: 42, ClusterID: "cafe"}
 	g.Expect(step(nothing).Hibernation).To(BeNil())
 	g.Expect(step(recording(record)).Hibernation).To(Equal(record))
@@ -437,14 +437,14 @@ func TestHibernationInTheStatus(t *testing.T) {
 	id := member.ClusterID(etcdUID+"-job", "etcd-main-0=http"+memberURL0)
 	one := serving(3, id)
 	one.Ordinals[1].Role = v1alpha1.RoleLearner
-	step(func(o *Observation) { restoring(o); o.Snapshot = one })
+	step(func(o *Input) { restoring(o); o.Snapshot = one })
 	g.Expect(etcd.Status.ClusterID).To(Equal(id))
 	g.Expect(etcd.Status.Hibernation).To(BeNil())
 	g.Expect(etcd.Status.Recovery).NotTo(BeNil())
 	for _, c := range etcd.Status.Conditions {
 		g.Expect(c.Type).NotTo(Equal(v1alpha1.ConditionHibernated))
 	}
-	g.Expect(step(func(o *Observation) { o.Snapshot = serving(3, id) }).Recovery).To(BeNil())
+	g.Expect(step(func(o *Input) { o.Snapshot = serving(3, id) }).Recovery).To(BeNil())
 }
 
 // What a reconcile did not find out keeps its error: a Secret that could not be read, owners that nobody has checked, and a
@@ -470,11 +470,11 @@ func TestErrorsOfWhatIsNotKnown(t *testing.T) {
 func TestTooManyReplicas(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-	before := Next(Observation{State: &state.State{Etcd: etcd, Snapshot: clustertest.Healthy(3)}})
+	before := Next(Input{State: &state.State{Etcd: etcd, Snapshot: clustertest.Healthy(3)}})
 	etcd.Status = before
 	g.Expect(before.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
 	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](math.MaxInt32)}}
-	next := Next(Observation{State: &state.State{Etcd: etcd, StatefulSet: set, TooManyReplicas: true}})
+	next := Next(Input{State: &state.State{Etcd: etcd, StatefulSet: set, TooManyReplicas: true}})
 	const message = "StatefulSet ns/etcd-main was scaled to 2147483647 replicas, and members are observed up to 100 only: scale it back to the number of members, 3."
 	for conditionType, status := range map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionReady: metav1.ConditionUnknown, v1alpha1.ConditionAllMembersReady: metav1.ConditionUnknown,

@@ -38,7 +38,7 @@ func TestStatusIsValidUpstream(t *testing.T) {
 	withSet.StatefulSet.Name = "etcd-main"
 	suspended := served()
 	suspended.Generation, suspended.Annotations = 2, map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
-	for name, o := range map[string]Observation{
+	for name, o := range map[string]Input{
 		"healthy": withSet, "failing": failing, "suspended": unsettled(suspended, away, later), "new": observed(&v1alpha1.Etcd{}, nil, noon),
 	} {
 		t.Run(name, func(t *testing.T) {
