@@ -71,7 +71,7 @@ func (c *Config) Default() {}
 // Validate implements taskconfig.Config.
 func (c *Config) Validate() error {
 	if err := c.copy().Validate(); err != nil {
-		return err //nolint:wrapcheck // it names the field
+		return err
 	}
 	if c.MaxBackups != nil && *c.MaxBackups == 0 {
 		return errors.New("maxBackups is 0: leave it out to copy all")

@@ -83,13 +83,9 @@ func earlier(a, b time.Time) time.Time {
 func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordinal int) error {
 	o := d.in.Snapshot.Ordinals[ordinal]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
-	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
+	observed := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
 	if d.step.AsksBudget {
-		// A dry run shows if a PodDisruptionBudget allows it, and takes nothing from it.
-		dryRun := []string{metav1.DryRunAll}
-		eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only, DryRun: dryRun}}
-		err := h.Client.SubResource("eviction").Create(ctx, pod, eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
-		if err != nil {
+		if err := evictPod(ctx, h.Client, pod, observed, metav1.DryRunAll); err != nil {
 			return coded.Error(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "asking whether budgets allow a disruption of", err))
 		}
 	}
@@ -98,15 +94,10 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	}
 	switch d.step.Action {
 	case rollout.DeletePod:
-		options := []client.DeleteOption{client.Preconditions(only)}
-		if period := d.step.Grace[ordinal]; period > 0 {
-			// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
-			options = append(options, client.GracePeriodSeconds(max(1, int64(period.Seconds()))))
-		}
-		err := h.Client.Delete(ctx, pod, options...)
+		err := deletePod(ctx, h.Client, pod, observed, d.step.Grace[ordinal])
 		return coded.Error(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
 	case rollout.EvictPod:
-		err := h.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only}})
+		err := evictPod(ctx, h.Client, pod, observed)
 		return coded.Error(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "evicting", err))
 	case rollout.RevokeDeletion:
 		return coded.Error(v1alpha1.ErrRevokeDeletion, h.revoke(ctx, task.Object, pod, o.Pod.UID, o.Pod.ResourceVersion))
