@@ -7,11 +7,12 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,8 @@ type Jobs struct {
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.PassiveClock
+	// Image of the agent for an Etcd that does not name its own.
+	Image string
 }
 
 const (
@@ -44,16 +47,16 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 	found, foreign, err := job.Find(ctx, j.Live, task.Object, key)
 	switch {
 	case err != nil:
-		return Verdict{}, coded(err)
+		return Verdict{}, coded.Error(v1alpha1.ErrJob, err)
 	case foreign != nil:
-		return Verdict{Outcome: Fail, Code: v1alpha1.ErrForeignObject, Message: foreign.String()}, nil
+		return Failed(v1alpha1.ErrForeignObject, "%s", foreign), nil
 	case found == nil:
 		return j.begin(key.Name, build)
 	}
 	now := j.Clock.Now()
 	state, err := job.Look(ctx, j.Client, j.Live, found, now)
 	if err != nil {
-		return Verdict{}, coded(err)
+		return Verdict{}, coded.Error(v1alpha1.ErrJob, err)
 	}
 	return jobVerdict(task, state, now), nil
 }
@@ -61,11 +64,11 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 // begin is the verdict on a task whose Job is to be created.
 func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, error) {
 	built, err := build()
-	if _, unread := errors.AsType[*v1alpha1.CodedError](err); unread {
+	if coded.Of(err, "") != "" {
 		return Verdict{}, err
 	}
 	if err != nil {
-		return Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: err.Error()}, nil
+		return Failed(v1alpha1.ErrInvalidConfig, "%v", err), nil
 	}
 	reason := fmt.Sprintf("the agent works in Job %s", name)
 	return Verdict{
@@ -74,12 +77,15 @@ func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, e
 	}, nil
 }
 
+// ImageFor returns the image of the agent for an Etcd.
+func (j Jobs) ImageFor(etcd *v1alpha1.Etcd) string { return component.AgentImage(etcd, j.Image) }
+
 // Recorded returns the agent's flags for the newest snapshot that the leases of an Etcd record. What cannot be read is read again: it says
 // nothing of the task.
 func (j Jobs) Recorded(ctx context.Context, etcd *v1alpha1.Etcd) ([]string, error) {
 	args, err := job.RecordArgs(ctx, j.Live, etcd)
 	if err != nil {
-		return nil, coded(err)
+		return nil, coded.Error(v1alpha1.ErrJob, err)
 	}
 	return args, nil
 }
@@ -132,7 +138,7 @@ func (j Jobs) Cleanup(ctx context.Context, task Task) error {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
 	found, _, err := job.Find(ctx, j.Live, task.Object, key)
 	if err != nil {
-		return coded(err)
+		return coded.Error(v1alpha1.ErrJob, err)
 	}
 	if found == nil || job.HasEnded(found) {
 		return nil
@@ -145,7 +151,5 @@ func (j Jobs) Cleanup(ctx context.Context, task Task) error {
 }
 
 func jobError(doing string, key client.ObjectKey, err error) error {
-	return coded(fmt.Errorf("%s Job %s: %w", doing, key, err))
+	return coded.Error(v1alpha1.ErrJob, fmt.Errorf("%s Job %s: %w", doing, key, err))
 }
-
-func coded(err error) error { return &v1alpha1.CodedError{Code: v1alpha1.ErrJob, Err: err} }

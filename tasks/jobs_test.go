@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -53,15 +56,15 @@ func (w *working) key() client.ObjectKey {
 // next is the next verdict, after each of the requests failed once. Its step is carried out likewise.
 func (w *working) next() Verdict {
 	w.t.Helper()
-	coded := func(err error) error {
-		if c, ok := errors.AsType[*v1alpha1.CodedError](err); err != nil && (!ok || c.Code != v1alpha1.ErrJob) {
+	withCode := func(err error) error {
+		if err != nil && coded.Of(err, "") != v1alpha1.ErrJob {
 			w.t.Errorf("no code: %v", err)
 		}
 		return err
 	}
 	apitest.EachRequestFails(w.t, w.api, func(api client.WithWatch) error {
 		_, err := w.jobs(api).Execute(w.t.Context(), w.task, w.build)
-		return coded(err)
+		return withCode(err)
 	})
 	v, err := w.jobs(w.api).Execute(w.t.Context(), w.task, w.build)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -73,7 +76,7 @@ func (w *working) next() Verdict {
 			return Step{Operation: v.Step.Operation, Detail: built}
 		}
 		apitest.EachRequestFails(w.t, w.api, func(api client.WithWatch) error {
-			return coded(w.jobs(api).Perform(w.t.Context(), w.task, step()))
+			return withCode(w.jobs(api).Perform(w.t.Context(), w.task, step()))
 		})
 		w.Expect(w.jobs(w.api).Perform(w.t.Context(), w.task, step())).To(Succeed())
 		w.Expect(w.jobs(w.api).Perform(w.t.Context(), w.task, step())).To(Succeed(), "an earlier operator has created it")
@@ -142,7 +145,7 @@ func TestJobThatCannotBeBuilt(t *testing.T) {
 	w.built = errors.New("no such store")
 	v := w.next()
 	w.Expect(v).To(Equal(Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: "no such store"}))
-	w.built = coded(errors.New("no answer"))
+	w.built = coded.Error(v1alpha1.ErrJob, errors.New("no answer"))
 	v, err := w.jobs(w.api).Execute(t.Context(), w.task, w.build)
 	w.Expect(err).To(MatchError("no answer"))
 	w.Expect(v).To(BeZero())
@@ -168,8 +171,7 @@ func TestRecorded(t *testing.T) {
 	w.Expect(w.api.Create(t.Context(), lease)).To(Succeed())
 	apitest.EachRequestFails(t, w.api, func(api client.WithWatch) error {
 		args, err := w.jobs(api).Recorded(t.Context(), etcd)
-		_, ok := errors.AsType[*v1alpha1.CodedError](err)
-		w.Expect(ok).To(Equal(err != nil))
+		w.Expect(coded.Of(err, "") == v1alpha1.ErrJob).To(Equal(err != nil))
 		w.Expect(args == nil).To(Equal(err != nil))
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
-	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +33,7 @@ func set(owner types.UID, revision string, change ...func(*appsv1.StatefulSet)) 
 	return s
 }
 
-func reader(s *appsv1.StatefulSet) client.Reader {
+func reader(s *appsv1.StatefulSet) client.Client {
 	b := fake.NewClientBuilder()
 	if s != nil {
 		b.WithObjects(s)
@@ -41,10 +41,11 @@ func reader(s *appsv1.StatefulSet) client.Reader {
 	return b.Build()
 }
 
-func rolloutTask() Task {
+func rolloutTask(target string) Typed[rollout.Config] {
 	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
 	t.Spec.OwnerEtcdReference.Name = "m"
-	return Task{Object: t, Etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}
+	return Typed[rollout.Config]{Task: Task{Object: t, Etcd: etcd}, Config: rollout.Config{TargetRevision: target}}
 }
 
 // A rollout is for the StatefulSet of its Etcd, whatever else has that name.
@@ -65,7 +66,7 @@ func TestRolloutsAreAdmittedForTheEtcdsOwnStatefulSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			v, err := Rollouts{Rule: replacer.Operator{}, Client: reader(set("etcd", "new")), Live: reader(c.live)}.Admit(t.Context(), rolloutTask())
+			v, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: reader(set("etcd", "new")), Live: reader(c.live)}.Admit(t.Context(), rolloutTask(""))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(v.Code).To(Equal(c.want), v.Message)
 			g.Expect(v.Outcome == Continue).To(Equal(c.want == ""))
@@ -90,7 +91,7 @@ func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			by, err := Rollouts{Rule: replacer.Operator{}, Client: reader(c.cached), Live: reader(c.live)}.Superseded(t.Context(), rolloutTask(), "new")
+			by, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: reader(c.cached), Live: reader(c.live)}.Superseded(t.Context(), rolloutTask("new"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(by != "").To(Equal(c.superseded), by)
 		})
@@ -99,25 +100,25 @@ func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
 
 func TestWorkOfRollouts(t *testing.T) {
 	g := NewWithT(t)
-	r := Rollouts{Rule: replacer.Operator{}, Client: reader(set("etcd", "current"))}
-	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "fixed")).To(Equal("fixed"))
-	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "")).To(Equal("current"))
-	g.Expect(Rollouts{Rule: replacer.Operator{}, Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(), "")).To(BeEmpty())
+	r := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: reader(set("etcd", "current"))}
+	g.Expect(r.WorkKey(t.Context(), rolloutTask("fixed"))).To(Equal("fixed"))
+	g.Expect(r.WorkKey(t.Context(), rolloutTask(""))).To(Equal("current"))
+	g.Expect(Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(""))).To(BeEmpty())
 }
 
 // While the StatefulSet cannot be read, nothing is said of a rollout.
 func TestRolloutsWithoutAnAnswer(t *testing.T) {
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
-		_, err := Rollouts{Rule: replacer.Operator{}, Client: api, Live: api}.WorkKey(t.Context(), rolloutTask(), "")
+		_, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: api, Live: api}.WorkKey(t.Context(), rolloutTask(""))
 		return err
 	})
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
-		by, err := Rollouts{Rule: replacer.Operator{}, Client: api, Live: &live{api}}.Superseded(t.Context(), rolloutTask(), "old")
+		by, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: api, Live: &live{api}}.Superseded(t.Context(), rolloutTask("old"))
 		NewWithT(t).Expect(by == "").To(Equal(err != nil))
 		return err
 	})
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
-		_, err := Rollouts{Rule: replacer.Operator{}, Client: api, Live: api}.Admit(t.Context(), rolloutTask())
+		_, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: api, Live: api}.Admit(t.Context(), rolloutTask(""))
 		return err
 	})
 }

@@ -8,6 +8,7 @@ package tasks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -18,37 +19,42 @@ import (
 type Task struct {
 	Object *v1alpha1.EtcdOperatorTask
 	Etcd   *v1alpha1.Etcd
-	// Config is what Decode, or Restore, made of spec.config.
+	// Config is what Decode, or Recorded, made of spec.config.
 	Config any
 	// Elapsed is the time since the task was admitted. A clock that is set meanwhile does not change it.
 	Elapsed time.Duration
 }
 
-// Handler carries out the tasks of one type. Every method may be called again after a crash at any line, and
-// has to find out by itself how far things have come. None of them writes the status of a task: they return
-// what is to be written.
+// Handler is how the engine knows a task type: its Methods, and how its configs are decoded. For makes one.
 type Handler interface {
 	// Decode decodes spec.config strictly; every default is filled in. An error names the field.
 	Decode(config string) (any, error)
-	// Restore decodes what Decode made of the config of a task that runs, from JSON, perhaps written by
+	// Recorded decodes status.config, which is what Decode made of the config of a task that runs, in JSON, perhaps written by
 	// another version of the operator: unknown fields are ignored.
-	Restore(normalized string) (any, error)
+	Recorded(config string) (any, error)
+	Methods[Task]
+}
+
+// Methods carry out the tasks of one type. T is a Task, or a Typed one. Every method may be called again after a crash at any
+// line, and has to find out by itself how far things have come. None of them writes the status of a task: they return what is to
+// be written.
+type Methods[T any] interface {
 	// WorkKey says what the task does: of two tasks of one Etcd and type with the same key, the later one is
 	// superfluous. It is asked before the task is admitted.
-	WorkKey(ctx context.Context, task Task) (string, error)
+	WorkKey(ctx context.Context, task T) (string, error)
 	// Superseded reports whether a task that has not ended, whether or not it is at the head, is outdated, and
 	// by what. An empty string means that it is not.
-	Superseded(ctx context.Context, task Task) (string, error)
+	Superseded(ctx context.Context, task T) (string, error)
 	// Admit checks the preconditions of a task that is at the head. Outcome Continue admits it; Done means
 	// that there is nothing to do, which is success.
-	Admit(ctx context.Context, task Task) (Verdict, error)
+	Admit(ctx context.Context, task T) (Verdict, error)
 	// Execute says what to do next. It changes nothing but by the step it returns.
-	Execute(ctx context.Context, task Task) (Verdict, error)
+	Execute(ctx context.Context, task T) (Verdict, error)
 	// Perform carries out a step that Execute returned, after it was recorded in the task's status. It returns an error,
-	// with a Code where there is one, when it failed.
+	// with a code (package coded) where there is one, when it failed. What it needs of the config is in the step.
 	Perform(ctx context.Context, task Task, step Step) error
 	// Cleanup leaves things as they should be when a task ends, or when it is deleted while it runs. It is
-	// called before the end is written, and again until it returns no error. The task may lack its Etcd.
+	// called before the end is written, and again until it returns no error. The task may lack its Etcd, and its config.
 	Cleanup(ctx context.Context, task Task) error
 }
 
@@ -106,6 +112,16 @@ type Verdict struct {
 	Recovery      *v1alpha1.RecoveryStatus
 	Result        map[string]string
 	Conditions    []metav1.Condition
+}
+
+// Rejected is the verdict on a task that is not to be carried out.
+func Rejected(code v1alpha1.ErrorCode, format string, args ...any) Verdict {
+	return Verdict{Outcome: Reject, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Failed is the verdict on a task that has failed.
+func Failed(code v1alpha1.ErrorCode, format string, args ...any) Verdict {
+	return Verdict{Outcome: Fail, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // Step is data that describes one thing to do.

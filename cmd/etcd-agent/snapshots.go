@@ -44,7 +44,7 @@ type snapshots struct {
 	failed      atomic.Pointer[error]
 	making      sync.Mutex
 	full, delta serve.Lease
-	restored    serve.Restored
+	restored    serve.AfterRestore
 	log         logr.Logger
 }
 
@@ -65,7 +65,7 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 	if err != nil {
 		return nil, err
 	}
-	s.restored = serve.Restored{
+	s.restored = serve.AfterRestore{
 		Log: log, Shared: serve.SharedIn(o.sharedDir),
 		Record: func(ctx context.Context, clusterID string) error {
 			return s.full.Annotate(ctx, v1alpha1.AnnotationBackupOfRecovered, clusterID)

@@ -35,7 +35,7 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 	if pending {
 		task.Config, err = r.books.decode(t, registered.Handler)
 	} else {
-		task.Config, err = registered.Handler.Restore(t.Status.Config)
+		task.Config, err = registered.Handler.Recorded(t.Status.Config)
 	}
 	if err != nil {
 		return reject(v1alpha1.ErrInvalidConfig, "%v", err)

@@ -87,6 +87,12 @@ func (c crowdStatus) Update(_ context.Context, o client.Object, _ ...client.SubR
 	return nil
 }
 
+// notes is a config of any fields.
+type notes map[string]string
+
+func (*notes) Default()        {}
+func (*notes) Validate() error { return nil }
+
 // decoder is a handler that counts what it decodes. Its tasks do not get ahead.
 type decoder struct {
 	actor
@@ -95,8 +101,7 @@ type decoder struct {
 
 func (d *decoder) Decode(config string) (any, error) {
 	d.decodes++
-	var into map[string]string
-	return into, taskconfig.Decode(config, &into)
+	return taskconfig.Decode[notes](config)
 }
 
 func (d *decoder) WorkKey(_ context.Context, task tasks.Task) (string, error) {

@@ -92,8 +92,8 @@ type scribe struct {
 	stuck error
 }
 
-func (h *scribe) Decode(string) (any, error)  { return nil, nil }
-func (h *scribe) Restore(string) (any, error) { return nil, nil }
+func (h *scribe) Decode(string) (any, error)   { return nil, nil }
+func (h *scribe) Recorded(string) (any, error) { return nil, nil }
 func (h *scribe) WorkKey(context.Context, tasks.Task) (string, error) {
 	return "the same for all", nil
 }

@@ -60,7 +60,7 @@ func (a *actor) Decode(config string) (any, error) {
 	}
 	return config, nil
 }
-func (a *actor) Restore(config string) (any, error) { return config, a.restore }
+func (a *actor) Recorded(config string) (any, error) { return config, a.restore }
 func (a *actor) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	a.keys++
 	if a.noKey == task.Object.Name {

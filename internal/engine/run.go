@@ -13,7 +13,8 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -142,7 +143,7 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 		r.report().warn(task.Object, step.Operation, err.Error())
 		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
 		before := task.Object.DeepCopy()
-		status.AddError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
+		status.AddError(task.Object, coded.Of(err, v1alpha1.ErrInternal), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, before, task.Object)
 	}
 	r.report().event(task.Object, step.Operation, step.Reason)
@@ -152,7 +153,7 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 // failed records an error that is no verdict, and returns it, so that it is tried again.
 func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, failure error) error {
 	now := r.Clock.Now()
-	status.AddError(t, codeOf(failure), failure.Error(), now)
+	status.AddError(t, coded.Of(failure, v1alpha1.ErrInternal), failure.Error(), now)
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRetrying, failure.Error(), now)
 	if _, err := r.write(ctx, cached, t); err != nil {
 		return errors.Join(failure, err)
@@ -189,13 +190,6 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 		return left, nil
 	}
 	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
-}
-
-func codeOf(err error) v1alpha1.ErrorCode {
-	if coded, ok := errors.AsType[*v1alpha1.CodedError](err); ok {
-		return coded.Code
-	}
-	return v1alpha1.ErrInternal
 }
 
 // refuse ends a task that is for an earlier Etcd. What it leaves behind is cleaned up after without an Etcd: nothing of the

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -93,7 +94,7 @@ func TestStepThatFails(t *testing.T) {
 		err  error
 		code v1alpha1.ErrorCode
 	}{
-		"an error with a code": {&v1alpha1.CodedError{Code: v1alpha1.ErrJob, Err: errors.New("the API server says no")}, v1alpha1.ErrJob},
+		"an error with a code": {coded.Error(v1alpha1.ErrJob, errors.New("the API server says no")), v1alpha1.ErrJob},
 		"any other error":      {errors.New("the API server says no"), v1alpha1.ErrInternal},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -16,9 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;patch;delete
@@ -27,8 +24,7 @@ import (
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete;patch
-// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
@@ -41,29 +37,17 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("task").
 		WithOptions(controller.Options(concurrency)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(ofTask)).
-		Watches(&v1alpha1.Etcd{}, enqueue(client.ObjectKeyFromObject),
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
+		Watches(&v1alpha1.Etcd{}, controller.Enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.StatefulSet{}, enqueue(partOf)).
-		Watches(&corev1.Pod{}, enqueue(partOf)).
+		Watches(&appsv1.StatefulSet{}, controller.Enqueue(partOf)).
+		Watches(&corev1.Pod{}, controller.Enqueue(partOf)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the task engine: %w", err)
 	}
 	return nil
 }
-
-// enqueue has the Etcd reconciled that an object is about, if it is about one.
-func enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		if k := etcdOf(o); k.Name != "" {
-			return []reconcile.Request{{NamespacedName: k}}
-		}
-		return nil
-	})
-}
-
-func ofTask(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() }
 
 // partOf is the Etcd of a pod or StatefulSet, which carries its name in a label.
 func partOf(o client.Object) types.NamespacedName {

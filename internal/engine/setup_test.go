@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -30,16 +31,16 @@ func TestEvents(t *testing.T) {
 	}
 	task := taskOf(pending, 0)
 	for name, c := range map[string]struct {
-		of     func(client.Object) types.NamespacedName
+		by     handler.EventHandler
 		object client.Object
 		want   []reconcile.Request
 	}{
-		"a task":           {ofTask, task, []reconcile.Request{{NamespacedName: mainKey}}},
-		"a pod of an Etcd": {partOf, pod("main"), []reconcile.Request{{NamespacedName: mainKey}}},
-		"any other pod":    {partOf, pod(""), nil},
+		"a task":           {controller.EnqueueEtcdOfTask(), task, []reconcile.Request{{NamespacedName: mainKey}}},
+		"a pod of an Etcd": {controller.Enqueue(partOf), pod("main"), []reconcile.Request{{NamespacedName: mainKey}}},
+		"any other pod":    {controller.Enqueue(partOf), pod(""), nil},
 	} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		enqueue(c.of).Create(t.Context(), event.CreateEvent{Object: c.object}, q)
+		c.by.Create(t.Context(), event.CreateEvent{Object: c.object}, q)
 		var got []reconcile.Request
 		for q.Len() > 0 {
 			r, _ := q.Get()

@@ -20,6 +20,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
@@ -45,7 +48,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	Observer  state.Observer
+	Observer  observe.Interface
 	// Locker is shared with the task engine: no task takes a step while an update strategy changes, or while members are
 	// stopped or started.
 	Locker *lock.Locks

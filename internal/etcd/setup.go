@@ -71,7 +71,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notItsStatus())).
 		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(taskChanged())).
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(taskChanged())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the Etcd controller: %w", err)
@@ -142,10 +142,6 @@ func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { later(ctx, e.ObjectNew, q) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { later(ctx, e.Object, q) },
 	}
-}
-
-func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
 }
 
 // taskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.

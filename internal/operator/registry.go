@@ -6,6 +6,8 @@ package operator
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	decision "github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -19,26 +21,28 @@ import (
 // registry returns the task types that the operator carries out. If etcd-druid manages the Etcds, pods are always replaced, since
 // it does not know of updates in place; images do not tell their version of etcd; and its agents own the leases of snapshots.
 func (c *composition) registry() tasks.Registry {
-	jobs, agentImage, foreign := tasks.Jobs{Client: c.Client, Live: c.Live, Clock: c.Clock}, c.config.Images.EtcdAgent, c.beside.manages
+	agentImage, foreign := c.config.Images.EtcdAgent, c.beside.manages
+	jobs := tasks.Jobs{Client: c.Client, Live: c.Live, Clock: c.Clock, Image: agentImage}
 	registry := tasks.Registry{
-		v1alpha1.QuorumAwareRollout: {Handler: &rollout.Handler{
-			Client: c.Client, Live: c.Live, Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock, Rule: c.beside.rule,
+		v1alpha1.QuorumAwareRollout: {Handler: tasks.For(&rollout.Handler{
+			Rollouts: tasks.Rollouts[decision.Config]{Client: c.Client, Live: c.Live, Rule: c.beside.rule},
+			Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock,
 			Agent: c.Agent, PodUpdatePolicy: c.config.PodUpdatePolicy, ReplacesAlways: foreign, UnknownVersions: foreign,
-		}},
-		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
-			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock,
-		}},
-		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
+		})},
+		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: tasks.For(&recreate.Handler{
+			Rollouts: tasks.Rollouts[decision.RecreateConfig]{Client: c.Client, Live: c.Live, Rule: replacer.Operator{}}, Observer: c.observer, Clock: c.Clock,
+		})},
+		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: tasks.For(&maintenance.Handler{
 			Live: c.Live, Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials,
-		}},
-		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
+		})},
+		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: tasks.For(&snapshot.Handler{
 			Live: c.Live, Observer: c.observer, Clock: c.Clock, Agent: c.Agent,
-		}},
-		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: agentImage, SkipLease: foreign}},
-		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: agentImage, Rules: c.rules}},
-		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: &recovery.Handler{
+		})},
+		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: tasks.For(&compaction.Handler{Jobs: jobs, SkipLease: foreign})},
+		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: tasks.For(&copybackups.Handler{Jobs: jobs, Rules: c.rules})},
+		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: tasks.For(&recovery.Handler{
 			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock, Image: agentImage,
-		}},
+		})},
 	}
 	for name, taskType := range registry {
 		taskType.Handler = permitted{taskType.Handler, c.rules}

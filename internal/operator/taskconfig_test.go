@@ -52,7 +52,7 @@ func FuzzTaskConfig(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: config %q cannot be recorded: %v", taskType, config, err)
 		}
-		restored, err := handler.Restore(string(recorded))
+		restored, err := handler.Recorded(string(recorded))
 		if err != nil {
 			t.Fatalf("%s: config %q was recorded as %s, which cannot be restored: %v", taskType, config, recorded, err)
 		}

@@ -5,6 +5,7 @@
 package rollout
 
 import (
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestBounds(t *testing.T) {
 		"targetRevision: " + strings.Repeat("a", maxRevisionLength+1):                 false,
 		"{targetRevision: " + strings.Repeat("a", maxRevisionLength+1) + ", no: way}": false,
 	} {
-		c, err := DecodeConfig(config)
+		c, err := taskconfig.Decode[Config](config)
 		if (err == nil) != valid {
 			t.Errorf("%s: %v", config, err)
 		}
@@ -36,7 +37,7 @@ func TestBounds(t *testing.T) {
 		"{targetRevision: a, no: way}": false,
 		"targetRevision: " + strings.Repeat("a", maxRevisionLength+1): false,
 	} {
-		c, err := DecodeRecreateConfig(config)
+		c, err := taskconfig.Decode[RecreateConfig](config)
 		if (err == nil) != valid {
 			t.Errorf("recreate, %s: %v", config, err)
 		}

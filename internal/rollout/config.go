@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -93,38 +92,36 @@ func DefaultConfig() Config {
 	}
 }
 
-// DecodeConfig decodes and validates spec.config of a task, and fills in the defaults. An error names the field.
-func DecodeConfig(config string) (Config, error) {
-	c := DefaultConfig()
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return Config{}, err
-	}
-	return c, c.validate()
-}
+// Default implements taskconfig.Config.
+func (c *Config) Default() { *c = DefaultConfig() }
 
-func (c Config) validate() error {
+// Target returns what the config asks for.
+func (c Config) Target() Target { return Target{c.TargetRevision, c.Restart} }
+
+// Validate implements taskconfig.Config.
+func (c *Config) Validate() error {
 	if err := validateRevision(c.TargetRevision); err != nil {
 		return err
 	}
 	switch {
 	case c.TargetRevision != "" && c.Restart:
-		return fmt.Errorf("spec.config: targetRevision and restart exclude each other: a restart follows the StatefulSet's revision")
+		return fmt.Errorf("targetRevision and restart exclude each other: a restart follows the StatefulSet's revision")
 	case c.LeaderHandover == nil:
-		return fmt.Errorf("spec.config: leaderHandover is null: leave it out for the default")
+		return fmt.Errorf("leaderHandover is null: leave it out for the default")
 	case c.UnreadyGracePeriod == nil || c.UnreadyGracePeriod.Duration < minUnreadyGracePeriod:
-		return fmt.Errorf("spec.config: unreadyGracePeriod must be at least %s", minUnreadyGracePeriod)
+		return fmt.Errorf("unreadyGracePeriod must be at least %s", minUnreadyGracePeriod)
 	case c.ProgressDeadline == nil || c.ProgressDeadline.Duration <= 0:
-		return fmt.Errorf("spec.config: progressDeadline must be greater than 0")
+		return fmt.Errorf("progressDeadline must be greater than 0")
 	case c.NonServingGracePeriod == nil || c.NonServingGracePeriod.Duration < minNonServingGracePeriod || c.NonServingGracePeriod.Duration%time.Second != 0:
-		return fmt.Errorf("spec.config: nonServingGracePeriod must be a whole number of seconds, at least %s", minNonServingGracePeriod)
+		return fmt.Errorf("nonServingGracePeriod must be a whole number of seconds, at least %s", minNonServingGracePeriod)
 	case c.PodUpdatePolicy != "" && c.PodUpdatePolicy != v1alpha1.InPlaceIfPossible && c.PodUpdatePolicy != v1alpha1.RecreatePods:
-		return fmt.Errorf("spec.config: podUpdatePolicy is %q: it must be %s or %s", c.PodUpdatePolicy, v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods)
+		return fmt.Errorf("podUpdatePolicy is %q: it must be %s or %s", c.PodUpdatePolicy, v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods)
 	case c.SnapshotBefore != SnapshotAlways && c.SnapshotBefore != SnapshotForMinorVersion && c.SnapshotBefore != SnapshotNever:
-		return fmt.Errorf("spec.config: snapshotBefore is %q: it must be %s, %s or %s", c.SnapshotBefore, SnapshotAlways, SnapshotForMinorVersion, SnapshotNever)
+		return fmt.Errorf("snapshotBefore is %q: it must be %s, %s or %s", c.SnapshotBefore, SnapshotAlways, SnapshotForMinorVersion, SnapshotNever)
 	case c.PodRemoval != Delete && c.PodRemoval != Evict:
-		return fmt.Errorf("spec.config: podRemoval is %q: it must be %s or %s", c.PodRemoval, Delete, Evict)
+		return fmt.Errorf("podRemoval is %q: it must be %s or %s", c.PodRemoval, Delete, Evict)
 	case c.NonParticipatingPods != OneByOne && c.NonParticipatingPods != AllAtOnce:
-		return fmt.Errorf("spec.config: nonParticipatingPods is %q: it must be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
+		return fmt.Errorf("nonParticipatingPods is %q: it must be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
 	}
 	return nil
 }

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	. "github.com/onsi/gomega"
 )
 
 func TestDecodeConfig(t *testing.T) {
 	g := NewWithT(t)
-	c, err := DecodeConfig("")
+	c, err := taskconfig.Decode[Config]("")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c).To(Equal(DefaultConfig()))
-	c, err = DecodeConfig(`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
+	c, err = taskconfig.Decode[Config](`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.UnreadyGracePeriod.Duration).To(Equal(time.Minute))
 	for config, says := range map[string]string{
@@ -39,7 +40,7 @@ func TestDecodeConfig(t *testing.T) {
 		"restart: true\n---\nrestart: false":  "more than one document",
 		"[]":                                  "spec.config",
 	} {
-		_, err := DecodeConfig(config)
+		_, err := taskconfig.Decode[Config](config)
 		g.Expect(err).To(MatchError(ContainSubstring(says)), config)
 	}
 }

@@ -19,18 +19,18 @@ type RecreateConfig struct {
 	TargetRevision string `json:"targetRevision,omitempty"`
 }
 
-// DecodeRecreateConfig decodes and validates spec.config of a RecreateRollout. An error names the field.
-func DecodeRecreateConfig(config string) (RecreateConfig, error) {
-	var c RecreateConfig
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return RecreateConfig{}, err
-	}
-	return c, validateRevision(c.TargetRevision)
-}
+// Default implements taskconfig.Config.
+func (c *RecreateConfig) Default() {}
+
+// Validate implements taskconfig.Config.
+func (c *RecreateConfig) Validate() error { return validateRevision(c.TargetRevision) }
+
+// Target returns what the config asks for.
+func (c RecreateConfig) Target() Target { return Target{Revision: c.TargetRevision} }
 
 func validateRevision(revision string) error {
 	if len(revision) > maxRevisionLength {
-		return fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
+		return fmt.Errorf("targetRevision has more than %d characters", maxRevisionLength)
 	}
 	return nil
 }
@@ -48,14 +48,19 @@ type Target struct {
 func TargetOf(t *v1alpha1.EtcdOperatorTask) Target {
 	var target Target
 	if t.Spec.Type == v1alpha1.RecreateRollout {
-		if c, err := DecodeRecreateConfig(t.Spec.Config); err == nil {
-			target.Revision = c.TargetRevision
+		if c, err := taskconfig.Decode[RecreateConfig](t.Spec.Config); err == nil {
+			target = c.Target()
 		}
-	} else if c, err := DecodeConfig(t.Spec.Config); err == nil {
-		target = Target{c.TargetRevision, c.Restart}
+	} else if c, err := taskconfig.Decode[Config](t.Spec.Config); err == nil {
+		target = c.Target()
 	}
-	target.Revision = cmp.Or(RecordedRevision(t), target.Revision)
-	return target
+	return target.Of(t)
+}
+
+// Of returns the target of a task that asks for t: the revision that its status has fixed comes first.
+func (t Target) Of(task *v1alpha1.EtcdOperatorTask) Target {
+	t.Revision = cmp.Or(RecordedRevision(task), t.Revision)
+	return t
 }
 
 // RecordedRevision is the revision in the status of a task; empty while there is none.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -32,7 +34,7 @@ type running struct {
 	t       *testing.T
 	api     client.WithWatch
 	handler *Handler
-	task    tasks.Task
+	task    tasks.Typed[Config]
 	lease   *coordinationv1.Lease
 }
 
@@ -46,12 +48,12 @@ func newRunning(t *testing.T) *running {
 	}}
 	r := &running{WithT: NewWithT(t), t: t, api: apitest.API(etcd, object, lease), lease: lease}
 	r.handler = r.with(r.api)
-	r.task = tasks.Task{Object: object, Etcd: etcd, Config: Config{Timeout: &metav1.Duration{Duration: time.Minute}}}
+	r.task = tasks.Typed[Config]{Task: tasks.Task{Object: object, Etcd: etcd}, Config: Config{Timeout: &metav1.Duration{Duration: time.Minute}}}
 	return r
 }
 
 func (r *running) with(api client.WithWatch) *Handler {
-	return &Handler{Jobs: tasks.Jobs{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon)}, Image: "agent:v1"}
+	return &Handler{Jobs: tasks.Jobs{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Image: "agent:v1"}}
 }
 
 // next is the next verdict, after each of the requests for it failed once; its step is carried out likewise.
@@ -67,9 +69,9 @@ func (r *running) next() tasks.Verdict {
 		apitest.EachRequestFails(r.t, r.api, func(api client.WithWatch) error {
 			again, err := r.with(r.api).Execute(r.t.Context(), r.task)
 			r.Expect(err).NotTo(HaveOccurred())
-			return r.with(api).Perform(r.t.Context(), r.task, *again.Step)
+			return r.with(api).Perform(r.t.Context(), r.task.Task, *again.Step)
 		})
-		r.Expect(r.handler.Perform(r.t.Context(), r.task, *v.Step)).To(Succeed())
+		r.Expect(r.handler.Perform(r.t.Context(), r.task.Task, *v.Step)).To(Succeed())
 	}
 	return v
 }
@@ -200,25 +202,24 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	h := &Handler{}
 	for text, want := range map[string]time.Duration{"": time.Hour, "timeout: 1s": time.Second, "timeout: 4h": 4 * time.Hour, "timeout: 4h1s": 0, "timeout: 999ms": 0, "timeout: null": 0, "other: 1": 0} {
 		g := NewWithT(t)
-		c, err := h.Decode(text)
+		c, err := taskconfig.Decode[Config](text)
 		if want == 0 {
 			g.Expect(err).To(HaveOccurred(), text)
 			continue
 		}
 		g.Expect(err).NotTo(HaveOccurred(), text)
-		g.Expect(c.(Config).Timeout.Duration).To(Equal(want), text)
+		g.Expect(c.Timeout.Duration).To(Equal(want), text)
 	}
 	for text, want := range map[string]time.Duration{`{}`: time.Hour, `{"timeout":"2h","since":"v9"}`: 2 * time.Hour, `x`: 0} {
 		g := NewWithT(t)
-		c, err := h.Restore(text)
+		c, err := taskconfig.Recorded[Config](text)
 		if want == 0 {
-			g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
+			g.Expect(err).To(MatchError(ContainSubstring("status.config: ")))
 			continue
 		}
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(c.(Config).Timeout.Duration).To(Equal(want), text)
+		g.Expect(c.Timeout.Duration).To(Equal(want), text)
 	}
 }

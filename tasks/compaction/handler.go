@@ -8,14 +8,11 @@
 package compaction
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
@@ -39,66 +36,52 @@ type Config struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// Handler is the tasks.Handler of OnDemandCompaction.
+// Default implements taskconfig.Config.
+func (c *Config) Default() { c.Timeout = &metav1.Duration{Duration: defaultTimeout} }
+
+// Validate implements taskconfig.Config.
+func (c *Config) Validate() error {
+	if c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline {
+		return fmt.Errorf("timeout has to be between %s and %s", minTimeout, Deadline)
+	}
+	return nil
+}
+
+// Handler carries out OnDemandCompactions.
 type Handler struct {
 	tasks.Jobs
-	// Image of the agent for an Etcd that does not name its own.
-	Image string
+	tasks.NeverSuperseded[Config]
 	// SkipLease: the agents of another operator own the lease of full snapshots, and it is not written.
 	SkipLease bool
 }
 
-var _ tasks.Handler = (*Handler)(nil)
-
-// Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) {
-	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return nil, err
-	}
-	if c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline {
-		return nil, fmt.Errorf("spec.config: timeout has to be between %s and %s", minTimeout, Deadline)
-	}
-	return c, nil
+// WorkKey implements tasks.Methods. Two compactions are the same work (DEP-05).
+func (h *Handler) WorkKey(context.Context, tasks.Typed[Config]) (string, error) {
+	return "compaction", nil
 }
 
-// Restore implements tasks.Handler.
-func (h *Handler) Restore(normalized string) (any, error) {
-	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
-	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
-		return nil, fmt.Errorf("decoding status.config: %w", err)
-	}
-	return c, nil
-}
-
-// WorkKey implements tasks.Handler. Two compactions are the same work (DEP-05).
-func (h *Handler) WorkKey(context.Context, tasks.Task) (string, error) { return "compaction", nil }
-
-// Superseded implements tasks.Handler. A compaction never is.
-func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
-
-// Admit implements tasks.Handler: there has to be a store that the agent has a driver for.
-func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
-	store := task.Etcd.BackupStore()
+// Admit implements tasks.Methods: there has to be a store that the agent has a driver for.
+func (h *Handler) Admit(_ context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	store := component.BackupStore(task.Etcd)
 	if store == nil {
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
+		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", task.Etcd.Name), nil
 	}
-	if err := storeaccess.Validate(*store, task.Etcd.Namespace); err != nil {
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: "spec.backup: " + err.Error()}, nil
+	if err := component.ValidateStore(*store, task.Etcd.Namespace); err != nil {
+		return tasks.Rejected(v1alpha1.ErrNoBackup, "spec.backup: %v", err), nil
 	}
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured"}, nil
 }
 
-// Execute implements tasks.Handler.
-func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	v, err := h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
+// Execute implements tasks.Methods.
+func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	v, err := h.Jobs.Execute(ctx, task.Task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
 	if err != nil || v.Outcome != tasks.Done {
 		return v, err
 	}
-	return h.record(ctx, task, v)
+	return h.record(ctx, task.Task, v)
 }
 
-// Perform implements tasks.Handler.
+// Perform implements tasks.Methods.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	if r, ok := step.Detail.(recording); ok {
 		return h.carryOut(ctx, r)
@@ -106,8 +89,8 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return h.Jobs.Perform(ctx, task, step)
 }
 
-func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
-	store := task.Etcd.BackupStore()
+func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.Job, error) {
+	store := component.BackupStore(task.Etcd)
 	if store == nil {
 		return nil, fmt.Errorf("reading the store of Etcd %s: it has no spec.backup.store any more", task.Etcd.Name)
 	}
@@ -129,8 +112,8 @@ func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error
 	}
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCompactionJob,
-		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: args,
-		Stores: stores, WorkDir: true, WorkLimit: job.WorkLimit(task.Etcd), Database: task.Etcd, Timeout: task.Config.(Config).Timeout.Duration,
+		Image: h.ImageFor(task.Etcd), Args: args,
+		Stores: stores, WorkDir: true, WorkLimit: job.WorkLimit(task.Etcd), Database: task.Etcd, Timeout: task.Config.Timeout.Duration,
 		Resources: ptr.Deref(task.Etcd.Spec.Backup.SnapshotCompaction, v1alpha1.SnapshotCompactionSpec{}).Resources,
 	})
 }

@@ -7,14 +7,14 @@
 package copybackups
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
@@ -66,51 +66,38 @@ func (c Config) wait() time.Duration {
 	return ptr.Deref(c.WaitForFinalSnapshot.Timeout, metav1.Duration{Duration: defaultFinalTimeout}).Duration
 }
 
-// Handler is the tasks.Handler of CopyBackups.
+// Default implements taskconfig.Config.
+func (c *Config) Default() {}
+
+// Validate implements taskconfig.Config.
+func (c *Config) Validate() error {
+	if err := c.copy().Validate(); err != nil {
+		return err
+	}
+	if c.MaxBackups != nil && *c.MaxBackups == 0 {
+		return errors.New("maxBackups is 0: leave it out to copy all")
+	}
+	if w := c.WaitForFinalSnapshot; w != nil && w.Timeout != nil && (w.Timeout.Duration < time.Second || w.Timeout.Duration > maxFinalTimeout) {
+		return fmt.Errorf("waitForFinalSnapshot.timeout is %s: it has to be between 1s and %s", w.Timeout.Duration, maxFinalTimeout)
+	}
+	return nil
+}
+
+// Handler carries out CopyBackups tasks.
 type Handler struct {
 	tasks.Jobs
-	// Image of the agent for an Etcd that does not name its own.
-	Image string
+	tasks.NeverSuperseded[Config]
 	// Rules are what the operator's configuration allows.
 	Rules policy.Rules
 }
-
-var _ tasks.Handler = (*Handler)(nil)
 
 // copy returns what to copy.
 func (c Config) copy() copyjob.Copy {
 	return copyjob.Copy{Source: c.SourceStore, Target: c.TargetStore, MaxBackupAge: c.MaxBackupAge, MaxBackups: c.MaxBackups, Wait: c.wait()}
 }
 
-// Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) {
-	var c Config
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return nil, err
-	}
-	if err := c.copy().Validate(); err != nil {
-		return nil, fmt.Errorf("spec.config: %w", err)
-	}
-	if c.MaxBackups != nil && *c.MaxBackups == 0 {
-		return nil, fmt.Errorf("spec.config: maxBackups is 0: leave it out to copy all")
-	}
-	if w := c.WaitForFinalSnapshot; w != nil && w.Timeout != nil && (w.Timeout.Duration < time.Second || w.Timeout.Duration > maxFinalTimeout) {
-		return nil, fmt.Errorf("spec.config: waitForFinalSnapshot.timeout is %s: it has to be between 1s and %s", w.Timeout.Duration, maxFinalTimeout)
-	}
-	return c, nil
-}
-
-// Restore implements tasks.Handler.
-func (h *Handler) Restore(normalized string) (any, error) {
-	var c Config
-	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
-		return nil, fmt.Errorf("decoding status.config: %w", err)
-	}
-	return c, nil
-}
-
-// WorkKey implements tasks.Handler: a copy between the same places, with the same limits, is the same work.
-func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
+// WorkKey implements tasks.Methods: a copy between the same places, with the same limits, is the same work.
+func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, error) {
 	key, err := json.Marshal(task.Config)
 	if err != nil {
 		return "", fmt.Errorf("encoding spec.config: %w", err)
@@ -118,34 +105,31 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return string(key), nil
 }
 
-// Superseded implements tasks.Handler. A copy never is.
-func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
-
-// Admit implements tasks.Handler: the agent has a driver for both stores, their Secrets are in the task's namespace, one of
+// Admit implements tasks.Methods: the agent has a driver for both stores, their Secrets are in the task's namespace, one of
 // them is the Etcd's own, and the target overlaps no live backups.
-func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	c := task.Config.(Config)
+func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	c := task.Config
 	if err := c.copy().ValidateStores(task.Object.Namespace); err != nil {
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: fmt.Sprintf("spec.config.%v", err)}, nil
+		return tasks.Rejected(v1alpha1.ErrInvalidConfig, "spec.config.%v", err), nil
 	}
 	neighbors := &v1alpha1.EtcdList{}
 	if err := h.Live.List(ctx, neighbors, client.InNamespace(task.Object.Namespace)); err != nil {
 		return tasks.Verdict{}, fmt.Errorf("listing the Etcds of namespace %s: %w", task.Object.Namespace, err)
 	}
 	if err := h.Rules.Copy(task.Etcd, neighbors.Items, c.SourceStore, c.TargetStore); err != nil {
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: "spec.config: " + err.Error()}, nil
+		return tasks.Rejected(v1alpha1.ErrInvalidConfig, "spec.config: %v", err), nil
 	}
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }
 
-// Execute implements tasks.Handler.
-func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
+// Execute implements tasks.Methods.
+func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	return h.Jobs.Execute(ctx, task.Task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
 }
 
-func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
-	c := task.Config.(Config)
-	spec := job.Spec{Owner: job.OfTask(task.Object), Timeout: Deadline}
+func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.Job, error) {
+	c := task.Config
+	spec := job.Spec{Owner: job.OfTask(task.Object), Timeout: Deadline, Image: h.ImageFor(task.Etcd)}
 	if !c.AllowUnsigned {
 		signed, recorded, err := h.signing(ctx, task.Etcd, c)
 		if err != nil {
@@ -153,11 +137,6 @@ func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error
 		}
 		spec.Args, spec.Stores = recorded, signed
 	}
-	image := ""
-	if b := task.Etcd.Spec.Backup; b != nil && b.Image != nil {
-		image = *b.Image
-	}
-	spec.Image = cmp.Or(image, h.Image)
 	return c.copy().Build(spec)
 }
 

@@ -11,6 +11,8 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
@@ -39,23 +41,19 @@ func etcd() *v1alpha1.Etcd {
 // handler may copy to the claim besides.
 func handler(neighbors ...client.Object) *Handler {
 	return &Handler{
-		Jobs: tasks.Jobs{Live: apitest.API(neighbors...)}, Image: "x/agent",
+		Jobs:  tasks.Jobs{Live: apitest.API(neighbors...), Image: "x/agent"},
 		Rules: policy.Rules{CopyStores: []configv1alpha1.CopyStore{{Provider: "Local", Container: "claim"}}},
 	}
 }
 
-func taskOf(g *WithT, config string) tasks.Task {
-	h := &Handler{Image: "x/agent"}
-	c, err := h.Decode(config)
+func taskOf(g *WithT, config string) tasks.Typed[Config] {
+	c, err := taskconfig.Decode[Config](config)
 	g.Expect(err).NotTo(HaveOccurred())
-	return tasks.Task{
-		Config: c, Etcd: etcd(),
-		Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "1"}},
-	}
+	object := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "1"}}
+	return tasks.Typed[Config]{Task: tasks.Task{Object: object, Etcd: etcd()}, Config: c}
 }
 
 func TestConfig(t *testing.T) {
-	h := &Handler{}
 	for config, says := range map[string]string{
 		"": "Store is missing",
 		"sourceStore: {provider: aws, container: a, prefix: p}":                                                       "targetStore is missing",
@@ -70,7 +68,7 @@ func TestConfig(t *testing.T) {
 		stores + "maxBackupsAge: 1": `unknown field "maxBackupsAge"`,
 	} {
 		t.Run(config, func(t *testing.T) {
-			_, err := h.Decode(config)
+			_, err := taskconfig.Decode[Config](config)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)))
 		})
 	}
@@ -182,7 +180,7 @@ func TestCopyThatCannotBegin(t *testing.T) {
 	task.Etcd.Namespace = "ns"
 	task.Etcd.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
 	apitest.EachRequestFails(t, apitest.API(task.Etcd, task.Object), func(api client.WithWatch) error {
-		_, err := (&Handler{Jobs: tasks.Jobs{Client: api, Live: api}, Image: "x/agent"}).Execute(t.Context(), task)
+		_, err := (&Handler{Jobs: tasks.Jobs{Client: api, Live: api, Image: "x/agent"}}).Execute(t.Context(), task)
 		return err
 	})
 	apitest.EachRequestFails(t, apitest.API(task.Etcd, task.Object), func(api client.WithWatch) error {
@@ -210,22 +208,22 @@ func TestImageOfTheEtcd(t *testing.T) {
 }
 
 func TestTimeoutOfTheFinalSnapshot(t *testing.T) {
-	g, h := NewWithT(t), &Handler{}
+	g := NewWithT(t)
 	for _, timeout := range []string{"1s", "6h"} {
-		_, err := h.Decode(stores + "waitForFinalSnapshot: {enabled: true, timeout: " + timeout + "}")
+		_, err := taskconfig.Decode[Config](stores + "waitForFinalSnapshot: {enabled: true, timeout: " + timeout + "}")
 		g.Expect(err).NotTo(HaveOccurred(), timeout)
 	}
 }
 
-func TestWorkAndRestore(t *testing.T) {
+func TestWorkAndRecordedConfig(t *testing.T) {
 	g, h := NewWithT(t), &Handler{}
 	task := taskOf(g, stores+"maxBackups: 3")
 	key, err := h.WorkKey(t.Context(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(key).To(ContainSubstring(`"maxBackups":3`))
-	again, err := h.Restore(key)
+	again, err := taskconfig.Recorded[Config](key)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again).To(Equal(task.Config))
-	_, err = h.Restore("x")
-	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
+	_, err = taskconfig.Recorded[Config]("x")
+	g.Expect(err).To(MatchError(ContainSubstring("status.config: ")))
 }

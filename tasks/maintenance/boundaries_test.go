@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -113,7 +114,7 @@ func TestEnd(t *testing.T) {
 	g.Expect(*s.end()).To(Equal(Decision{Outcome: tasks.Done, Message: "compacted to revision 42; defragmented 1 of 3 members, which freed 1.0 GiB"}))
 	s.Config.EtcdCompaction = false
 	g.Expect(s.end().Message).To(Equal("defragmented 1 of 3 members, which freed 1.0 GiB"))
-	s.Config = Config{EtcdCompaction: true}
+	s.Config = Operations{EtcdCompaction: true}
 	g.Expect(s.end().Message).To(Equal("compacted to revision 42"))
 	g.Expect(s.memberName(2)).To(Equal("m-1"))
 	g.Expect(s.memberName(0xab)).To(Equal("ab"))
@@ -149,7 +150,7 @@ func TestAdmit(t *testing.T) {
 	clustertest.Away(lost, 0, v1alpha1.ClassUnready, "")
 	clustertest.Away(lost, 1, v1alpha1.ClassUnready, "")
 	admit := func(o observed) (tasks.Verdict, error) {
-		return (&Handler{Observer: o}).Admit(t.Context(), tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: &v1alpha1.EtcdOperatorTask{}})
+		return (&Handler{Observer: o}).Admit(t.Context(), tasks.Typed[Config]{Task: tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: &v1alpha1.EtcdOperatorTask{}}})
 	}
 	v, err := admit(observed{err: observe.ErrNoStatefulSet})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -163,9 +164,9 @@ func TestAdmit(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(v.Outcome).To(Equal(tasks.Continue))
 	h := &Handler{}
-	_, err = h.Restore("x")
-	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
-	key, err := h.WorkKey(t.Context(), tasks.Task{Config: Config{EtcdCompaction: true}})
+	_, err = taskconfig.Recorded[Config]("x")
+	g.Expect(err).To(MatchError(ContainSubstring("status.config: ")))
+	key, err := h.WorkKey(t.Context(), tasks.Typed[Config]{Config: Config{Operations: Operations{EtcdCompaction: true}}})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(key).To(ContainSubstring("true"))
 }

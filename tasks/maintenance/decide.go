@@ -24,7 +24,7 @@ import (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Config   Config
+	Config   Operations
 	Snapshot *cluster.Snapshot
 	// Databases of the members that take reads, by ordinal.
 	Databases map[int]etcdclient.Database

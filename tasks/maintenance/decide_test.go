@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -23,7 +24,7 @@ type world struct{ Input }
 
 func newWorld(members int) *world {
 	w := &world{Input{
-		Config:      Config{EtcdCompaction: true, EtcdDefragmentation: true},
+		Config:      Operations{EtcdCompaction: true, EtcdDefragmentation: true},
 		Snapshot:    &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Name: "m"}, Cluster: cluster.Cluster{Reachable: true, LeaderKnown: true}},
 		Databases:   map[int]etcdclient.Database{},
 		AlarmsKnown: true,
@@ -259,9 +260,9 @@ func TestDecideChangesNothingOfItsInput(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for config, want := range map[string]any{
-		"etcdCompaction: true":                              Config{EtcdCompaction: true},
-		"{etcdCompaction: true, etcdDefragmentation: true}": Config{true, true},
-		"maintenanceType: {etcdDefragmentation: true}":      Config{EtcdDefragmentation: true},
+		"etcdCompaction: true":                              Config{Operations: Operations{EtcdCompaction: true}},
+		"{etcdCompaction: true, etcdDefragmentation: true}": Config{Operations: Operations{true, true}},
+		"maintenanceType: {etcdDefragmentation: true}":      Config{Operations: Operations{EtcdDefragmentation: true}},
 		"":                                     "at least one",
 		"etcdCompaction: false":                "at least one",
 		"maintenanceType: {}":                  "at least one",
@@ -271,7 +272,7 @@ func TestConfig(t *testing.T) {
 	} {
 		t.Run(config, func(t *testing.T) {
 			g := NewWithT(t)
-			c, err := decode(config)
+			c, err := taskconfig.Decode[Config](config)
 			if says, ok := want.(string); ok {
 				g.Expect(err).To(MatchError(ContainSubstring(says)))
 				return

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -93,18 +94,18 @@ func (m *members) asked() []string {
 	return asked
 }
 
-func newMaintenance(t *testing.T) (*WithT, *members, *Handler, tasks.Task) {
+func newMaintenance(t *testing.T) (*WithT, *members, *Handler, tasks.Typed[Config]) {
 	m := &members{world: newWorld(3)}
 	for i := range m.world.Snapshot.Ordinals {
 		m.world.Snapshot.Ordinals[i].Pod.Endpoint = fmt.Sprintf("http://m-%d", i)
 	}
 	h := &Handler{Observer: observed{snapshot: m.world.Snapshot}, Dialer: m, Credentials: &certificates.Credentials{}}
 	object := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: "task"}}
-	return NewWithT(t), m, h, tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: object, Config: Config{EtcdCompaction: true, EtcdDefragmentation: true}}
+	return NewWithT(t), m, h, tasks.Typed[Config]{Task: tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: object}, Config: Config{Operations: Operations{EtcdCompaction: true, EtcdDefragmentation: true}}}
 }
 
 // carryOut does what the engine does, until the task ends or fails.
-func carryOut(t *testing.T, g *WithT, h *Handler, task tasks.Task) (end tasks.Verdict, failure error) {
+func carryOut(t *testing.T, g *WithT, h *Handler, task tasks.Typed[Config]) (end tasks.Verdict, failure error) {
 	g.Eventually(func() bool {
 		if end, failure = h.Execute(t.Context(), task); failure != nil || end.Outcome != tasks.Continue {
 			return true
@@ -114,7 +115,7 @@ func carryOut(t *testing.T, g *WithT, h *Handler, task tasks.Task) (end tasks.Ve
 		}
 		if end.Step != nil {
 			g.Expect(end.Reason).To(Equal(v1alpha1.ReasonRunning))
-			failure = h.Perform(t.Context(), task, *end.Step)
+			failure = h.Perform(t.Context(), task.Task, *end.Step)
 		}
 		return failure != nil
 	}).WithTimeout(20 * time.Second).WithPolling(time.Millisecond).Should(BeTrue())
@@ -133,7 +134,7 @@ func TestMaintenance(t *testing.T) {
 	g.Expect(asked).To(Equal([]string{
 		"m-0 compacts to 1001", "m-1 compacts to 1001", "m-2 compacts to 1001", "m-0 defragments", "m-2 defragments", "m-1 hands over to 1", "m-1 defragments", "m-0 disarms NOSPACE",
 	}))
-	g.Expect(h.Cleanup(t.Context(), task)).To(Succeed())
+	g.Expect(h.Cleanup(t.Context(), task.Task)).To(Succeed())
 	_, known := h.calls.Of("task")
 	g.Expect(known).To(BeFalse())
 }
@@ -165,9 +166,7 @@ func TestWhatEtcdRefuses(t *testing.T) {
 			m.world.Alarms, m.fails = []etcdclient.Alarm{{Kind: etcdclient.AlarmNoSpace, MemberID: 1}}, fails
 			v, err := carryOut(t, g, h, task)
 			g.Expect(err).To(MatchError(ContainSubstring(says)))
-			coded, ok := errors.AsType[*v1alpha1.CodedError](err)
-			g.Expect(ok).To(BeTrue())
-			g.Expect(coded.Code == v1alpha1.ErrMoveLeader).To(Equal(fails == "m-1 hands over to 1"))
+			g.Expect(coded.Of(err, "") == v1alpha1.ErrMoveLeader).To(Equal(fails == "m-1 hands over to 1"))
 			_ = v
 			m.mu.Lock()
 			m.fails = ""
@@ -186,7 +185,7 @@ func TestWhatEtcdRefuses(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
 	in := newWorld(1).Input
-	g.Expect(h.Perform(t.Context(), task, tasks.Step{Detail: detail{Step{Action: "Fly"}, in}})).To(MatchError("performing Fly: no such action"))
+	g.Expect(h.Perform(t.Context(), task.Task, tasks.Step{Detail: detail{Step{Action: "Fly"}, in}})).To(MatchError("performing Fly: no such action"))
 	g.Expect(defragmentTimeout(task.Etcd)).To(Equal(lastingTimeout))
 	task.Etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: time.Minute}
 	g.Expect(defragmentTimeout(task.Etcd)).To(Equal(time.Minute))

@@ -6,14 +6,12 @@ package maintenance
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -27,16 +25,12 @@ const Deadline = 2 * time.Hour
 // pollInterval is how often the members are observed: etcd sends no events.
 const pollInterval = 500 * time.Millisecond
 
-// Observer takes Snapshots of an Etcd.
-type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
-}
-
-// Handler is the tasks.Handler of OnDemandMaintenance.
+// Handler carries out OnDemandMaintenances.
 type Handler struct {
+	tasks.NeverSuperseded[Config]
 	// Live reads from the API server.
 	Live     client.Reader
-	Observer Observer
+	Observer observe.Interface
 	Dialer   etcdclient.Dialer
 	// Credentials for members that listen for clients with TLS.
 	Credentials *certificates.Credentials
@@ -44,45 +38,18 @@ type Handler struct {
 	calls background.Requests[struct{}]
 }
 
-var _ tasks.Handler = (*Handler)(nil)
-
-// Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) { return decode(config) }
-
-// Restore implements tasks.Handler.
-func (h *Handler) Restore(normalized string) (any, error) {
-	var c Config
-	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
-		return nil, fmt.Errorf("decoding status.config: %w", err)
-	}
-	return c, nil
+// WorkKey implements tasks.Methods: a task with the same operations is the same work (DEP-05).
+func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, error) {
+	return fmt.Sprintf("%+v", task.Config.Operations), nil
 }
 
-// WorkKey implements tasks.Handler: a task with the same operations is the same work (DEP-05).
-func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
-	return fmt.Sprintf("%+v", task.Config.(Config)), nil
+// Admit implements tasks.Methods: there has to be a quorum (DEP-05).
+func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	return tasks.AdmitWithQuorum(ctx, h.Observer, h.Live, task.Etcd)
 }
 
-// Superseded implements tasks.Handler. A maintenance never is.
-func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
-
-// Admit implements tasks.Handler: there has to be a quorum (DEP-05).
-func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
-	switch {
-	case errors.Is(err, observe.ErrNoStatefulSet):
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
-	case err != nil:
-		return tasks.Verdict{}, coded(v1alpha1.ErrObserve, err)
-	case !snapshot.HasQuorum():
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: fmt.Sprintf(
-			"the cluster has no quorum: %d of %d voters serve, and it takes %d", snapshot.ServingVoters(), len(snapshot.Cluster.Voters), snapshot.Quorum())}, nil
-	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: fmt.Sprintf("%d of %d voters serve", snapshot.ServingVoters(), len(snapshot.Cluster.Voters))}, nil
-}
-
-// Execute implements tasks.Handler.
-func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+// Execute implements tasks.Methods.
+func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	uid := task.Object.UID
 	call, known := h.calls.Of(uid)
 	switch {
@@ -91,13 +58,11 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	case known && call.Err != nil:
 		// What it has come to, etcd says next time.
 		h.calls.Forget(uid)
-		return tasks.Verdict{}, coded(v1alpha1.ErrMaintenance, call.Err)
+		return tasks.Verdict{}, coded.Error(v1alpha1.ErrMaintenance, call.Err)
 	}
 	in, err := h.gather(ctx, task)
-	if errors.Is(err, observe.ErrNoStatefulSet) {
-		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
-	} else if err != nil {
-		return tasks.Verdict{}, coded(v1alpha1.ErrObserve, err)
+	if err != nil {
+		return tasks.Unobserved(tasks.Fail, err)
 	}
 	in.Completed = call.Name
 	return verdict(in, decide(in)), nil
@@ -117,12 +82,12 @@ func verdict(in Input, d Decision) tasks.Verdict {
 }
 
 // gather collects what a decision rests on, all of it from the API server and the members themselves.
-func (h *Handler) gather(ctx context.Context, task tasks.Task) (Input, error) {
+func (h *Handler) gather(ctx context.Context, task tasks.Typed[Config]) (Input, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if err != nil {
 		return Input{}, err
 	}
-	in := Input{Config: task.Config.(Config), Snapshot: snapshot, Recorded: task.Object.Status.Result}
+	in := Input{Config: task.Config.Operations, Snapshot: snapshot, Recorded: task.Object.Status.Result}
 	in.Databases = h.databases(ctx, task.Etcd, snapshot)
 	if leader := snapshot.Leader(); leader >= 0 {
 		if in.Alarms, err = h.alarms(ctx, task.Etcd, snapshot.Ordinals[leader]); err == nil {
@@ -132,15 +97,8 @@ func (h *Handler) gather(ctx context.Context, task tasks.Task) (Input, error) {
 	return in, nil
 }
 
-// Cleanup implements tasks.Handler. etcd finishes a defragmentation that it has begun; nothing is left to undo.
+// Cleanup implements tasks.Methods. etcd finishes a defragmentation that it has begun; nothing is left to undo.
 func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
 	return nil
-}
-
-func coded(code v1alpha1.ErrorCode, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &v1alpha1.CodedError{Code: code, Err: err}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -49,9 +50,9 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 		return nil
 	case MoveLeader:
 		to := members[d.step.Successor].MemberID
-		return coded(v1alpha1.ErrMoveLeader, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.MoveLeader(ctx, to) }))
+		return coded.Error(v1alpha1.ErrMoveLeader, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.MoveLeader(ctx, to) }))
 	case Disarm:
-		return coded(v1alpha1.ErrMaintenance, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
+		return coded.Error(v1alpha1.ErrMaintenance, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
 	}
 	return fmt.Errorf("performing %s: no such action", d.step.Action)
 }

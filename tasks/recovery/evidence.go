@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -26,25 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// liveEtcd returns the Etcd of a task as the API server has it. A size, or a recovery, that the cache does not show yet would leave
-// volumes out of the survey, or members with the wrong configuration.
-func (h *Handler) liveEtcd(ctx context.Context, task tasks.Task) (*v1alpha1.Etcd, error) {
-	etcd, key := &v1alpha1.Etcd{}, client.ObjectKeyFromObject(task.Etcd)
-	if err := h.Live.Get(ctx, key, etcd); err != nil {
-		return nil, coded(fmt.Errorf("reading Etcd %s: %w", key, err))
-	}
-	if etcd.UID != task.Etcd.UID {
-		return nil, coded(fmt.Errorf("reading Etcd %s: it is another one now, with UID %s", key, etcd.UID))
-	}
-	return etcd, nil
-}
-
 // evidence gathers what a choice rests on, once all members are stopped.
 func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snapshot) (e Evidence, err error) {
 	etcd := task.Etcd
 	e.Members = members(etcd)
 	if e.Volumes, err = h.surveyor().Look(ctx, h.order(task, s)); err != nil {
-		return e, coded(err)
+		return e, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	if e.Backup, err = h.newestBackup(ctx, etcd); err != nil {
 		return e, err
@@ -53,10 +41,10 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 	if r := etcd.Status.Recovery; r != nil {
 		shared, err := h.shared(ctx, etcd)
 		if err != nil {
-			return e, coded(err)
+			return e, coded.Error(v1alpha1.ErrObserve, err)
 		}
 		if made, err = madeBy(shared, r); err != nil {
-			return e, coded(err)
+			return e, coded.Error(v1alpha1.ErrObserve, err)
 		}
 	}
 	recorded := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
@@ -101,7 +89,7 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
 	if err != nil {
-		return Backup{}, coded(err)
+		return Backup{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	full := recordOf(leases.Full)
 	if full == (backup.Record{}) {

@@ -7,14 +7,13 @@ package recovery
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
@@ -35,17 +34,19 @@ const pollInterval = time.Second
 // Config is spec.config of a QuorumLossRecovery: there is nothing to say.
 type Config struct{}
 
-// Observer takes Snapshots of an Etcd.
-type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
-}
+// Default implements taskconfig.Config.
+func (c *Config) Default() {}
 
-// Handler is the tasks.Handler of QuorumLossRecovery.
+// Validate implements taskconfig.Config.
+func (c *Config) Validate() error { return nil }
+
+// Handler carries out QuorumLossRecoveries.
 type Handler struct {
+	tasks.NeverSuperseded[Config]
 	// Client writes to the API server, and Live reads from it: nothing that a decision rests on comes from a cache.
 	Client   client.Client
 	Live     client.Reader
-	Observer Observer
+	Observer observe.Interface
 	Clock    clock.PassiveClock
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
@@ -53,32 +54,17 @@ type Handler struct {
 	losses losses
 }
 
-var _ tasks.Handler = (*Handler)(nil)
-
-// Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) {
-	var c Config
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return nil, err
-	}
-	return c, nil
+// WorkKey implements tasks.Methods. Any two recoveries are the same work.
+func (h *Handler) WorkKey(context.Context, tasks.Typed[Config]) (string, error) {
+	return "recover", nil
 }
 
-// Restore implements tasks.Handler.
-func (h *Handler) Restore(string) (any, error) { return Config{}, nil }
-
-// WorkKey implements tasks.Handler. Any two recoveries are the same work.
-func (h *Handler) WorkKey(context.Context, tasks.Task) (string, error) { return "recover", nil }
-
-// Superseded implements tasks.Handler. A recovery never is.
-func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
-
-// Admit implements tasks.Handler: the cluster has several members, has had a quorum before and has none now.
-func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+// Admit implements tasks.Methods: the cluster has several members, has had a quorum before and has none now.
+func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Verdict, error) {
-		return tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
+		return tasks.Rejected(code, format, args...), nil
 	}
-	etcd, err := h.liveEtcd(ctx, task)
+	etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
 	if err != nil {
 		return tasks.Verdict{}, err
 	}
@@ -89,16 +75,14 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: check why its members do not start", etcd.Name)
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
-	if errors.Is(err, observe.ErrNoStatefulSet) {
-		return reject(v1alpha1.ErrStatefulSetNotFound, "%v", err)
-	} else if err != nil {
-		return tasks.Verdict{}, coded(err)
+	if err != nil {
+		return tasks.Unobserved(tasks.Reject, err)
 	}
 	if snapshot.StatefulSet.OfDruid {
 		return reject(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read how the operator recovers a cluster: recover it with etcd-druid", snapshot.StatefulSet.Name)
 	}
 	if alone, err := h.alone(ctx, etcd); err != nil {
-		return tasks.Verdict{}, coded(err)
+		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	} else if alone {
 		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, and no other is configured: it restores the newest backup on its own if it has lost its data: check the condition DataVolumesReady", etcd.Name)
 	}
@@ -127,17 +111,15 @@ func allRefuse(s *cluster.Snapshot) bool {
 	return len(s.Ordinals) > 0
 }
 
-// Execute implements tasks.Handler.
-func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+// Execute implements tasks.Methods.
+func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	var err error
-	if task.Etcd, err = h.liveEtcd(ctx, task); err != nil {
+	if task.Etcd, err = tasks.LiveEtcd(ctx, h.Live, task.Task); err != nil {
 		return tasks.Verdict{}, err
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
-	if errors.Is(err, observe.ErrNoStatefulSet) {
-		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
-	} else if err != nil {
-		return tasks.Verdict{}, coded(err)
+	if err != nil {
+		return tasks.Unobserved(tasks.Fail, err)
 	}
 	in := Input{
 		Snapshot: snapshot, Task: task.Object.UID, ClusterID: task.Etcd.Status.ClusterID,
@@ -150,26 +132,23 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	case "", v1alpha1.RecoveryConfirming:
 		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
-		if in.Evidence, err = h.evidence(ctx, task, snapshot); err != nil {
+		if in.Evidence, err = h.evidence(ctx, task.Task, snapshot); err != nil {
 			return tasks.Verdict{}, err
 		}
 	}
 	return verdict(in, Decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
 }
 
-// Perform implements tasks.Handler.
+// Perform implements tasks.Methods.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
-	if err := h.surveyor().Go(ctx, h.order(task, d.snapshot), d.volumes); err != nil {
-		return coded(err)
-	}
-	return nil
+	return coded.Error(v1alpha1.ErrObserve, h.surveyor().Go(ctx, h.order(task, d.snapshot), d.volumes))
 }
 
-// Cleanup implements tasks.Handler. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
+// Cleanup implements tasks.Methods. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if err := h.surveyor().Remove(ctx, h.order(task, &cluster.Snapshot{})); err != nil {
-		return coded(err)
+		return coded.Error(v1alpha1.ErrObserve, err)
 	}
 	h.losses.forget(task.Object.UID)
 	return nil
@@ -201,8 +180,6 @@ func members(etcd *v1alpha1.Etcd) int32 {
 	}
 	return etcd.Spec.Replicas
 }
-
-func coded(err error) error { return &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err} }
 
 // verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now time.Time) tasks.Verdict {

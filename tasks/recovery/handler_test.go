@@ -49,7 +49,7 @@ type trial struct {
 	witness *witness
 	api     client.Client
 	handler *Handler
-	task    tasks.Task
+	task    tasks.Typed[Config]
 	// said is the last verdict.
 	said tasks.Verdict
 }
@@ -58,7 +58,7 @@ func newTrial(t *testing.T) *trial {
 	now := clocktesting.NewFakePassiveClock(epoch)
 	r := &trial{Gomega: NewWithT(t), t: t, clock: now, witness: &witness{clock: now, says: newInput().Snapshot}}
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-	r.task = tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd, Config: Config{}}
+	r.task = tasks.Typed[Config]{Task: tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd}}
 	r.task.Object.Namespace, r.task.Object.UID, r.task.Object.Generation = "ns", "task", 1
 	r.lives(etcd.DeepCopy())
 	r.restart()
@@ -149,7 +149,7 @@ func TestLookThatIsTooOld(t *testing.T) {
 func TestMemoryEndsWithTheTask(t *testing.T) {
 	r := newTrial(t)
 	r.lose(30 * time.Second)
-	r.Expect(r.handler.Cleanup(r.t.Context(), r.task)).To(Succeed())
+	r.Expect(r.handler.Cleanup(r.t.Context(), r.task.Task)).To(Succeed())
 	r.Expect(r.handler.losses.of).To(BeEmpty())
 	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
 }
@@ -224,7 +224,7 @@ func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
 	}
 	v := execute()
 	r.Expect(v.Step.Detail.(detail).volumes[0].State).To(Equal(survey.Unseen))
-	r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+	r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 	r.Expect(execute().Step).To(BeNil(), "its Job works")
 
 	// Scaled up, and to zero again.

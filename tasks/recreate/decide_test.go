@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -170,10 +171,9 @@ func TestRecordAndVerdict(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	g := NewWithT(t)
-	h := &Handler{}
-	g.Expect(h.Decode("")).To(Equal(rollout.RecreateConfig{}))
-	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(rollout.RecreateConfig{TargetRevision: "m-1"}))
-	_, err := h.Decode("restart: true")
+	g.Expect(taskconfig.Decode[rollout.RecreateConfig]("")).To(Equal(rollout.RecreateConfig{}))
+	g.Expect(taskconfig.Decode[rollout.RecreateConfig]("targetRevision: m-1")).To(Equal(rollout.RecreateConfig{TargetRevision: "m-1"}))
+	_, err := taskconfig.Decode[rollout.RecreateConfig]("restart: true")
 	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "restart"`)))
 }
 

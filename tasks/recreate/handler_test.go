@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -60,7 +63,7 @@ func newHandler(cached, live *cluster.Snapshot, change ...func(*v1alpha1.Etcd)) 
 		panic(err)
 	}
 	cache, server := fake.NewClientBuilder().Build(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).Build()
-	return &Handler{Client: cache, Live: server, Observer: &witness{live: server, cached: cached, real: live}, Clock: clocktesting.NewFakePassiveClock(epoch)}
+	return &Handler{Rollouts: tasks.Rollouts[rollout.RecreateConfig]{Client: cache, Live: server, Rule: replacer.Operator{}}, Observer: &witness{live: server, cached: cached, real: live}, Clock: clocktesting.NewFakePassiveClock(epoch)}
 }
 
 // seen is a world as an Observer sees it, with changes.
@@ -76,11 +79,11 @@ func revision(name string) func(*Input) {
 	return func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = name }
 }
 
-func recreation(phase v1alpha1.RecreatePhase) tasks.Task {
+func recreation(phase v1alpha1.RecreatePhase) tasks.Typed[rollout.RecreateConfig] {
 	etcd := theEtcd()
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
 	object.UID = "task"
-	return tasks.Task{Object: object, Etcd: etcd, Config: rollout.RecreateConfig{}}
+	return tasks.Typed[rollout.RecreateConfig]{Task: tasks.Task{Object: object, Etcd: etcd}}
 }
 
 // Another phase stops all members, or starts them. It is entered on what the API server says, and so does the task end.
@@ -122,9 +125,7 @@ func TestNothingIsEnteredWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	g := NewWithT(t)
 	_, err := newHandler(seen(), nil).Execute(t.Context(), recreation(""))
 	g.Expect(err).To(MatchError(errNoAnswer))
-	coded, ok := errors.AsType[*v1alpha1.CodedError](err)
-	g.Expect(ok).To(BeTrue())
-	g.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
+	g.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrObserve))
 }
 
 // The revision to come back at would be that of a spec that has been fixed since, which a cache that lags does not show.
@@ -162,7 +163,7 @@ func TestARecreationThatWaitsAsksNoMember(t *testing.T) {
 	}}}
 	set.Status.UpdateRevision = "newer"
 	cluster := fake.NewClientBuilder().WithObjects(set).Build()
-	h := &Handler{Client: cluster, Live: cluster, Observer: &witness{}}
+	h := &Handler{Rollouts: tasks.Rollouts[rollout.RecreateConfig]{Client: cluster, Live: cluster, Rule: replacer.Operator{}}, Observer: &witness{}}
 	by, err := h.Superseded(t.Context(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(by).To(ContainSubstring("is newer, not new"))
@@ -272,13 +273,13 @@ func TestAway(t *testing.T) {
 	g.Expect(in.away()).To(Equal("waiting until every member participates: m-0 is Starting (ImagePullBackOff); m-1 is Missing; m-3"))
 }
 
-func TestRestoreAndPerform(t *testing.T) {
+func TestRecordedConfigAndPerform(t *testing.T) {
 	g := NewWithT(t)
 	h := &Handler{}
-	c, err := h.Restore(`{"targetRevision":"r","since":"v9"}`)
+	c, err := taskconfig.Recorded[rollout.RecreateConfig](`{"targetRevision":"r","since":"v9"}`)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.(rollout.RecreateConfig).TargetRevision).To(Equal("r"))
-	_, err = h.Restore("x")
-	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
+	g.Expect(c.TargetRevision).To(Equal("r"))
+	_, err = taskconfig.Recorded[rollout.RecreateConfig]("x")
+	g.Expect(err).To(MatchError(ContainSubstring("status.config: ")))
 	g.Expect(h.Perform(t.Context(), tasks.Task{}, tasks.Step{Operation: "Fly"})).To(MatchError("performing Fly: no such step"))
 }

@@ -13,6 +13,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -97,25 +98,27 @@ type trial struct {
 	handler *Handler
 	witness *witness
 	clock   *clocktesting.FakePassiveClock
-	task    tasks.Task
+	task    tasks.Typed[rollout.Config]
 	deleted []string
 }
 
 func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 	r := &trial{Gomega: NewWithT(t), witness: &witness{cached: cached, live: live}, clock: clocktesting.NewFakePassiveClock(noon)}
-	r.task = tasks.Task{
+	r.task = tasks.Typed[rollout.Config]{Config: rollout.DefaultConfig(), Task: tasks.Task{
 		Object: &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{TargetRevision: "new"}}},
-		Etcd:   &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}, Config: rollout.DefaultConfig(),
-	}
+		Etcd:   &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}},
+	}}
 	r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
-	r.handler = &Handler{Rule: replacer.Operator{}, Observer: r.witness, Clock: r.clock, Live: fake.NewClientBuilder().WithObjects(statefulSet()).Build(), Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	r.handler = &Handler{Observer: r.witness, Clock: r.clock}
+	r.handler.Rule, r.handler.Live = replacer.Operator{}, fake.NewClientBuilder().WithObjects(statefulSet()).Build()
+	r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, pod client.Object, _ ...client.DeleteOption) error {
 			if ctx.Err() == nil {
 				r.deleted = append(r.deleted, pod.GetName())
 			}
 			return ctx.Err()
 		},
-	}).Build()}
+	}).Build()
 	return r
 }
 
@@ -164,12 +167,10 @@ func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
 			v, err := r.handler.Execute(t.Context(), r.task)
 			r.Expect(err).NotTo(HaveOccurred())
 			r.handler.Rule, r.handler.Live = c.rule, fake.NewClientBuilder().WithObjects(statefulSet(c.live...)).Build()
-			err = r.handler.Perform(t.Context(), r.task, *v.Step)
+			err = r.handler.Perform(t.Context(), r.task.Task, *v.Step)
 			r.Expect(r.deleted).To(Equal(c.removed))
 			if c.removed == nil {
-				coded, ok := errors.AsType[*v1alpha1.CodedError](err)
-				r.Expect(ok).To(BeTrue())
-				r.Expect(coded.Code).To(Equal(v1alpha1.ErrStrategy))
+				r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrStrategy))
 			}
 		})
 	}
@@ -228,7 +229,7 @@ func TestRemovalIsDecidedOnLiveReads(t *testing.T) {
 			case c.step == "":
 				r.Expect(v.Step.Operation).To(Equal(string(rollout.MoveLeader)))
 			default:
-				r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+				r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 				r.Expect(r.deleted).To(Equal([]string{c.step}))
 				r.Expect(v.Rollout.Pods).To(HaveLen(1), "it was recorded before")
 			}
@@ -268,9 +269,7 @@ func TestNothingHappensWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	r := newTrial(t, observed(noon), nil)
 	r.witness.failure = errors.New("refused")
 	v, err := r.handler.Execute(t.Context(), r.task)
-	coded, ok := errors.AsType[*v1alpha1.CodedError](err)
-	r.Expect(ok).To(BeTrue())
-	r.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
+	r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrObserve))
 	r.Expect(v.Step).To(BeNil())
 }
 
@@ -293,7 +292,7 @@ func TestRemovalByAnOperatorThatWasPaused(t *testing.T) {
 			v, err := r.handler.Execute(t.Context(), r.task)
 			r.Expect(err).NotTo(HaveOccurred())
 			r.clock.SetTime(noon)
-			err = r.handler.Perform(t.Context(), r.task, *v.Step)
+			err = r.handler.Perform(t.Context(), r.task.Task, *v.Step)
 			r.Expect(err == nil).To(Equal(c.deleted))
 			r.Expect(len(r.deleted) > 0).To(Equal(c.deleted))
 		})
@@ -307,7 +306,7 @@ func TestCleanupForgets(t *testing.T) {
 	r.Expect(err).NotTo(HaveOccurred())
 	r.handler.tracker.refuse("", "m-2", rollout.Refusal{At: noon})
 	r.Expect(r.handler.tracker.refusals("")).To(HaveLen(1))
-	r.Expect(r.handler.Cleanup(t.Context(), r.task)).To(Succeed())
+	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
 	r.Expect(r.handler.tracker.tasks).To(BeEmpty())
 }
 

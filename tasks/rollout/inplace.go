@@ -29,8 +29,8 @@ import (
 // next, is for package inplace to say. It rests on whole pods and on ControllerRevisions, both read from the API server.
 
 // updatesInPlace reports whether pods that have to follow the template are updated in place where that is possible.
-func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
-	return !h.ReplacesAlways && task.Config.(rollout.Config).InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
+func (h *Handler) updatesInPlace(task tasks.Typed[rollout.Config], s *cluster.Snapshot) bool {
+	return !h.ReplacesAlways && task.Config.InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
 		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool {
 			return o.Pod != nil && !o.Pod.At(s.StatefulSet.UpdateRevision)
 		})
@@ -38,7 +38,7 @@ func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
 
 // assess says how each outdated pod of a live snapshot can follow the template, from the pods that were read with it. The zero value
 // replaces all.
-func (h *Handler) assess(ctx context.Context, task tasks.Task, live *read.Reader, snapshot *cluster.Snapshot) (inplace.Updates, error) {
+func (h *Handler) assess(ctx context.Context, task tasks.Typed[rollout.Config], live *read.Reader, snapshot *cluster.Snapshot) (inplace.Updates, error) {
 	if !h.updatesInPlace(task, snapshot) {
 		return inplace.Updates{}, nil
 	}

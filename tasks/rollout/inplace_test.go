@@ -77,7 +77,7 @@ func TestWriteToAPod(t *testing.T) {
 			step := rollout.Step{Action: rollout.Action(c.kind), Ordinals: []int{1}, Write: write(c.kind)}
 			v := verdict(rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
 			r.clock.SetTime(noon.Add(c.paused))
-			err := r.handler.Perform(t.Context(), r.task, *v.Step)
+			err := r.handler.Perform(t.Context(), r.task.Task, *v.Step)
 			if c.want == "" {
 				r.Expect(err).To(HaveOccurred())
 				r.Expect(sent).To(BeEmpty())
@@ -133,7 +133,7 @@ func TestADisruptionInPlaceIsGrantedFirst(t *testing.T) {
 			}).Build()
 			step := rollout.Step{Action: rollout.UpdateContainer, Ordinals: []int{1}, AsksBudget: c.asks, Write: &inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true, Patch: map[string]any{}}}
 			v := verdict(rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
-			err := r.handler.Perform(t.Context(), r.task, *v.Step)
+			err := r.handler.Perform(t.Context(), r.task.Task, *v.Step)
 			r.Expect(err == nil).To(Equal(c.writes || apierrors.IsNotFound(c.answer)), "%v", err)
 			r.Expect(writes).To(Equal(c.writes))
 			r.Expect(r.handler.tracker.refusals("")["m-1"]).To(Equal(c.refused))

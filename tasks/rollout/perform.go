@@ -15,6 +15,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -35,7 +36,7 @@ type detail struct {
 	step rollout.Step
 }
 
-// Perform implements tasks.Handler. Its deadline counts from the observation that the step rests on, so that an operator
+// Perform implements tasks.Methods. Its deadline counts from the observation that the step rests on, so that an operator
 // that was paused in between does nothing when it wakes.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
@@ -43,9 +44,9 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	defer cancel()
 	switch d.step.Action {
 	case rollout.MoveLeader:
-		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
+		return coded.Error(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
 	case rollout.TakeSnapshot:
-		return coded(v1alpha1.ErrSnapshot, h.takeSnapshot(ctx, task, d))
+		return coded.Error(v1alpha1.ErrSnapshot, h.takeSnapshot(ctx, task, d))
 	}
 	if d.step.IsRemoval() || d.step.Write != nil {
 		if err := h.confirmDeleter(ctx, task); err != nil {
@@ -64,10 +65,10 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 func (h *Handler) confirmDeleter(ctx context.Context, task tasks.Task) error {
 	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
 	if err := h.Live.Get(ctx, key, set); err != nil {
-		return coded(v1alpha1.ErrObserve, fmt.Errorf("reading StatefulSet %s: %w", key, err))
+		return coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading StatefulSet %s: %w", key, err))
 	}
 	if objection := h.Rule.Objection(task.Etcd, set); objection != "" {
-		return coded(v1alpha1.ErrStrategy, errors.New(objection))
+		return coded.Error(v1alpha1.ErrStrategy, errors.New(objection))
 	}
 	return nil
 }
@@ -82,33 +83,24 @@ func earlier(a, b time.Time) time.Time {
 func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordinal int) error {
 	o := d.in.Snapshot.Ordinals[ordinal]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
-	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
+	observed := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
 	if d.step.AsksBudget {
-		// A dry run shows if a PodDisruptionBudget allows it, and takes nothing from it.
-		dryRun := []string{metav1.DryRunAll}
-		eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only, DryRun: dryRun}}
-		err := h.Client.SubResource("eviction").Create(ctx, pod, eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
-		if err != nil {
-			return coded(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "asking whether budgets allow a disruption of", err))
+		if err := evictPod(ctx, h.Client, pod, observed, metav1.DryRunAll); err != nil {
+			return coded.Error(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "asking whether budgets allow a disruption of", err))
 		}
 	}
 	if d.step.Write != nil {
-		return coded(v1alpha1.ErrUpdatePod, h.write(ctx, task, d, ordinal))
+		return coded.Error(v1alpha1.ErrUpdatePod, h.write(ctx, task, d, ordinal))
 	}
 	switch d.step.Action {
 	case rollout.DeletePod:
-		options := []client.DeleteOption{client.Preconditions(only)}
-		if period := d.step.Grace[ordinal]; period > 0 {
-			// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
-			options = append(options, client.GracePeriodSeconds(max(1, int64(period.Seconds()))))
-		}
-		err := h.Client.Delete(ctx, pod, options...)
-		return coded(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
+		err := deletePod(ctx, h.Client, pod, observed, d.step.Grace[ordinal])
+		return coded.Error(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
 	case rollout.EvictPod:
-		err := h.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only}})
-		return coded(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "evicting", err))
+		err := evictPod(ctx, h.Client, pod, observed)
+		return coded.Error(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "evicting", err))
 	case rollout.RevokeDeletion:
-		return coded(v1alpha1.ErrRevokeDeletion, h.revoke(ctx, task.Object, pod, o.Pod.UID, o.Pod.ResourceVersion))
+		return coded.Error(v1alpha1.ErrRevokeDeletion, h.revoke(ctx, task.Object, pod, o.Pod.UID, o.Pod.ResourceVersion))
 	}
 	return fmt.Errorf("performing %s: no such action", d.step.Action)
 }
@@ -194,7 +186,7 @@ func (h *Handler) revoke(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p
 	return nil
 }
 
-// Cleanup implements tasks.Handler: a removal that was recorded and did not happen must not happen later.
+// Cleanup implements tasks.Methods: a removal that was recorded and did not happen must not happen later.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if r := task.Object.Status.Rollout; r != nil {
 		for _, p := range r.Pods {
@@ -202,7 +194,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 				continue
 			}
 			if err := h.cleanUpAfter(ctx, task.Object, p); err != nil {
-				return &v1alpha1.CodedError{Code: v1alpha1.ErrRevokeDeletion, Err: err}
+				return coded.Error(v1alpha1.ErrRevokeDeletion, err)
 			}
 		}
 	}
@@ -223,11 +215,4 @@ func (h *Handler) cleanUpAfter(ctx context.Context, task *v1alpha1.EtcdOperatorT
 		return nil
 	}
 	return h.revoke(ctx, task, pod, pod.UID, pod.ResourceVersion)
-}
-
-func coded(code v1alpha1.ErrorCode, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &v1alpha1.CodedError{Code: code, Err: err}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -50,7 +51,7 @@ func TestRemovalCarriesPreconditions(t *testing.T) {
 			}).Build()
 			v, err := r.handler.Execute(t.Context(), r.task)
 			r.Expect(err).NotTo(HaveOccurred())
-			r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+			r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 			r.Expect(sent).To(HaveExactElements(HaveValue(Equal(metav1.Preconditions{UID: ptr.To(types.UID("m-2")), ResourceVersion: ptr.To("1")}))))
 		})
 	}
@@ -88,7 +89,7 @@ func TestRemovalCarriesTheGracePeriod(t *testing.T) {
 			r.Expect(err).NotTo(HaveOccurred())
 			r.Expect(v.Rollout.Pods).To(HaveLen(1))
 			r.Expect(v.Rollout.Pods[0].GracePeriodSeconds).To(Equal(c.want), "it is recorded first")
-			r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+			r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 			r.Expect(sent).To(HaveLen(1))
 			r.Expect(sent[0].GracePeriodSeconds).To(Equal(c.want))
 			r.Expect(sent[0].Preconditions).NotTo(BeNil())
@@ -150,7 +151,7 @@ func TestCleanupRevokes(t *testing.T) {
 				},
 			}).Build()
 			r.handler.tracker.refuse("", "uid", rollout.Refusal{At: noon})
-			err := r.handler.Cleanup(t.Context(), r.task)
+			err := r.handler.Cleanup(t.Context(), r.task.Task)
 			if c.revoked {
 				// The UID: the pod of that name may be its replacement by then. The annotation differs each time.
 				r.Expect(patches).To(Equal([]string{`ns/m-2 {"metadata":{"annotations":{"` + v1alpha1.AnnotationDeletionRevoked + `":"t@7"},"uid":"uid"}}`}))
@@ -162,9 +163,7 @@ func TestCleanupRevokes(t *testing.T) {
 				r.Expect(r.handler.tracker.tasks).To(BeEmpty())
 				return
 			}
-			coded, ok := errors.AsType[*v1alpha1.CodedError](err)
-			r.Expect(ok).To(BeTrue())
-			r.Expect(coded.Code).To(Equal(v1alpha1.ErrRevokeDeletion))
+			r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrRevokeDeletion))
 			r.Expect(err).To(MatchError(errNoAnswer))
 			r.Expect(r.handler.tracker.tasks).NotTo(BeEmpty(), "it is called again")
 		})

@@ -31,9 +31,9 @@ type taken struct {
 }
 
 // backup is what this operator knows of the snapshot before a rollout.
-func (h *Handler) backup(task tasks.Task) rollout.Backup {
+func (h *Handler) backup(task tasks.Typed[rollout.Config]) rollout.Backup {
 	b := rollout.Backup{Configured: task.Etcd.HasBackupStore()}
-	if h.UnknownVersions && task.Config.(rollout.Config).SnapshotBefore != rollout.SnapshotAlways {
+	if h.UnknownVersions && task.Config.SnapshotBefore != rollout.SnapshotAlways {
 		// Every rollout would begin with a snapshot.
 		b.Configured = false
 	}

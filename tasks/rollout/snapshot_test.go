@@ -95,7 +95,7 @@ func TestSnapshotComesFirst(t *testing.T) {
 				r.Expect(err).NotTo(HaveOccurred())
 				r.task.Object.Status.Rollout = v.Rollout
 				if v.Step != nil {
-					r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+					r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 				}
 				return v
 			}
@@ -138,7 +138,7 @@ func TestNothingHappensWhileTheSnapshotIsTaken(t *testing.T) {
 	r.Expect(v.Step).To(BeNil())
 	r.Expect(v.Message).To(HaveSuffix("it is being taken"))
 	r.Expect(v.RequeueAfter).To(Equal(pollInterval))
-	r.Expect(r.handler.Cleanup(t.Context(), r.task)).To(Succeed())
+	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
 	_, known := r.handler.snapshots.Of("")
 	r.Expect(known).To(BeFalse())
 }
@@ -151,7 +151,7 @@ func TestSnapshotsBeforeUnknownVersionsAreAskedFor(t *testing.T) {
 		config := rollout.DefaultConfig()
 		config.SnapshotBefore = before
 		h := &Handler{UnknownVersions: unknown}
-		return h.backup(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd, Config: config}).Configured
+		return h.backup(tasks.Typed[rollout.Config]{Task: tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd}, Config: config}).Configured
 	}
 	g.Expect(of(false, rollout.SnapshotForMinorVersion)).To(BeTrue())
 	g.Expect(of(true, rollout.SnapshotForMinorVersion)).To(BeFalse())

@@ -10,7 +10,6 @@ package snapshot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,8 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,16 +55,28 @@ type Config struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// Observer takes Snapshots of an Etcd.
-type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
+// Default implements taskconfig.Config.
+func (c *Config) Default() { c.Timeout = &metav1.Duration{Duration: defaultTimeout} }
+
+// Validate implements taskconfig.Config.
+func (c *Config) Validate() error {
+	switch {
+	case c.Type != Full && c.Type != Delta:
+		return fmt.Errorf("type is %q: it has to be %s or %s", c.Type, Full, Delta)
+	case c.IsFinal && c.Type != Full:
+		return errors.New("isFinal belongs to type full")
+	case c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline:
+		return fmt.Errorf("timeout has to be between %s and %s", minTimeout, Deadline)
+	}
+	return nil
 }
 
-// Handler is the tasks.Handler of OnDemandSnapshot.
+// Handler carries out OnDemandSnapshots.
 type Handler struct {
+	tasks.NeverSuperseded[Config]
 	// Live reads from the API server.
 	Live     client.Reader
-	Observer Observer
+	Observer observe.Interface
 	Clock    clock.PassiveClock
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
@@ -75,64 +85,26 @@ type Handler struct {
 	calls background.Requests[*backup.Snapshot]
 }
 
-var _ tasks.Handler = (*Handler)(nil)
-
-// Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) {
-	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return nil, err
-	}
-	switch {
-	case c.Type != Full && c.Type != Delta:
-		return nil, fmt.Errorf("spec.config: type is %q: it has to be %s or %s", c.Type, Full, Delta)
-	case c.IsFinal && c.Type != Full:
-		return nil, errors.New("spec.config: isFinal belongs to type full")
-	case c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline:
-		return nil, fmt.Errorf("spec.config: timeout has to be between %s and %s", minTimeout, Deadline)
-	}
-	return c, nil
+// WorkKey implements tasks.Methods. Two snapshots of the same type are the same work (DEP-05).
+func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, error) {
+	return fmt.Sprintf("%s, final: %v", task.Config.Type, task.Config.IsFinal), nil
 }
 
-// Restore implements tasks.Handler.
-func (h *Handler) Restore(normalized string) (any, error) {
-	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
-	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
-		return nil, fmt.Errorf("decoding status.config: %w", err)
+// Admit implements tasks.Methods: backups are configured, and there is a quorum (DEP-05).
+func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	if component.BackupStore(task.Etcd) == nil {
+		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", task.Etcd.Name), nil
 	}
-	return c, nil
+	v, err := tasks.AdmitWithQuorum(ctx, h.Observer, h.Live, task.Etcd)
+	if v.Outcome == tasks.Continue {
+		v.Message = "backups are configured, and " + v.Message
+	}
+	return v, err
 }
 
-// WorkKey implements tasks.Handler. Two snapshots of the same type are the same work (DEP-05).
-func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
-	c := task.Config.(Config)
-	return fmt.Sprintf("%s, final: %v", c.Type, c.IsFinal), nil
-}
-
-// Superseded implements tasks.Handler. A snapshot never is.
-func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
-
-// Admit implements tasks.Handler: backups are configured, and there is a quorum (DEP-05).
-func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	if !task.Etcd.HasBackupStore() {
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
-	}
-	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
-	switch {
-	case errors.Is(err, observe.ErrNoStatefulSet):
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
-	case err != nil:
-		return tasks.Verdict{}, &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err}
-	case !snapshot.HasQuorum():
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: fmt.Sprintf(
-			"the cluster has no quorum: %d of %d voters serve, and it takes %d", snapshot.ServingVoters(), len(snapshot.Cluster.Voters), snapshot.Quorum())}, nil
-	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: fmt.Sprintf("backups are configured, and %d of %d voters serve", snapshot.ServingVoters(), len(snapshot.Cluster.Voters))}, nil
-}
-
-// Execute implements tasks.Handler.
-func (h *Handler) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
-	uid, config := task.Object.UID, task.Config.(Config)
+// Execute implements tasks.Methods.
+func (h *Handler) Execute(_ context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	uid, config := task.Object.UID, task.Config
 	call, known := h.calls.Of(uid)
 	switch {
 	case known && call.Running:
@@ -143,38 +115,40 @@ func (h *Handler) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, er
 	left := config.Timeout.Duration - task.Elapsed
 	switch {
 	case left <= 0 && known:
-		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrSnapshot, Message: fmt.Sprintf("no %s snapshot was taken within %s: %v", config.Type, config.Timeout.Duration, call.Err)}, nil
+		return tasks.Failed(v1alpha1.ErrSnapshot, "no %s snapshot was taken within %s: %v", config.Type, config.Timeout.Duration, call.Err), nil
 	case left <= 0:
-		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrSnapshot, Message: fmt.Sprintf("no %s snapshot was taken within %s", config.Type, config.Timeout.Duration)}, nil
+		return tasks.Failed(v1alpha1.ErrSnapshot, "no %s snapshot was taken within %s", config.Type, config.Timeout.Duration), nil
 	case known:
 		// It is asked again, sooner or later as the workqueue sees fit.
 		h.calls.Forget(uid)
-		return tasks.Verdict{}, &v1alpha1.CodedError{Code: v1alpha1.ErrSnapshot, Err: call.Err}
+		return tasks.Verdict{}, coded.Error(v1alpha1.ErrSnapshot, call.Err)
 	}
 	reason := fmt.Sprintf("the leading agent takes a %s snapshot", config.Type)
 	asked := task.Object.Status.LastOperation
 	return tasks.Verdict{
 		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: reason,
 		Step: &tasks.Step{Operation: takeSnapshot, Reason: reason, RecheckAfter: pollInterval, Detail: request{
-			name: reason, left: left, askedBefore: asked != nil && asked.Name == takeSnapshot,
+			config: config, name: reason, left: left, askedBefore: asked != nil && asked.Name == takeSnapshot,
 		}},
 	}, nil
 }
 
 // request is what a tasks.Step of this type carries.
 type request struct {
-	name string
-	left time.Duration
+	config Config
+	name   string
+	left   time.Duration
 	// askedBefore: this operator, or another one, has asked already, and has heard nothing, or no good.
 	askedBefore bool
 }
 
-// Perform implements tasks.Handler. The request is made here, and looked after by Execute.
+// Perform implements tasks.Methods. The request is made here, and looked after by Execute.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
-	r, config, since := step.Detail.(request), task.Config.(Config), task.Object.Status.InitiatedAt.Time
+	r, since := step.Detail.(request), task.Object.Status.InitiatedAt.Time
+	config := r.config
 	agent, err := h.Agent(ctx, task.Etcd)
 	if err != nil {
-		return &v1alpha1.CodedError{Code: v1alpha1.ErrSnapshot, Err: err}
+		return coded.Error(v1alpha1.ErrSnapshot, err)
 	}
 	h.calls.Start(ctx, task.Object.UID, r.name, r.left, func(ctx context.Context) (*backup.Snapshot, error) {
 		if r.askedBefore {
@@ -220,7 +194,7 @@ func taken(s *backup.Snapshot, now time.Time) tasks.Verdict {
 	return v
 }
 
-// Cleanup implements tasks.Handler. A snapshot that the agent has begun it takes to its end.
+// Cleanup implements tasks.Methods. A snapshot that the agent has begun it takes to its end.
 func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
 	return nil

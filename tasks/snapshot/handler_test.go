@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -64,7 +65,7 @@ type fixture struct {
 	handler *Handler
 	agent   *agent
 	clock   *testingclock.FakePassiveClock
-	task    tasks.Task
+	task    tasks.Typed[Config]
 }
 
 func newFixture(t *testing.T, config string) *fixture {
@@ -74,9 +75,9 @@ func newFixture(t *testing.T, config string) *fixture {
 	f.handler = &Handler{Clock: f.clock, Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
 		return api.Client{BaseURL: server.URL}, nil
 	}}
-	c, err := f.handler.Decode(config)
+	c, err := taskconfig.Decode[Config](config)
 	f.Expect(err).NotTo(HaveOccurred())
-	f.task = tasks.Task{Config: c, Etcd: &v1alpha1.Etcd{}, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: "1"}}}
+	f.task = tasks.Typed[Config]{Config: c, Task: tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: "1"}}}}
 	f.task.Object.Status.InitiatedAt = &metav1.Time{Time: epoch}
 	return f
 }
@@ -92,7 +93,7 @@ func (f *fixture) run(t *testing.T) (end tasks.Verdict, failure error) {
 		}
 		if v.Step != nil {
 			f.task.Object.Status.LastOperation = &v1alpha1.LastOperation{Name: v.Step.Operation}
-			f.Expect(f.handler.Perform(t.Context(), f.task, *v.Step)).To(Succeed())
+			f.Expect(f.handler.Perform(t.Context(), f.task.Task, *v.Step)).To(Succeed())
 		}
 		return false
 	}).WithTimeout(10 * time.Second).WithPolling(time.Millisecond).Should(BeTrue())
@@ -191,7 +192,7 @@ func TestConfig(t *testing.T) {
 		"{type: full, timeout: 100h}":  "timeout has to be",
 		"{type: full, final: true}":    `unknown field "final"`,
 	} {
-		_, err := (&Handler{}).Decode(config)
+		_, err := taskconfig.Decode[Config](config)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), config)
 	}
 }
@@ -246,16 +247,16 @@ func TestConfigOfASnapshot(t *testing.T) {
 		"type: full\ntimeout: 1s": true, "type: full\ntimeout: 999ms": false, "type: delta\ntimeout: 4h": true, "type: delta\ntimeout: 4h1s": false, "type: full\ntimeout: null": false,
 		"type: delta\nisFinal: true": false, "type: full\nisFinal: true": true,
 	} {
-		_, err := h.Decode(config)
+		_, err := taskconfig.Decode[Config](config)
 		NewWithT(t).Expect(err == nil).To(Equal(ok), "%s: %v", config, err)
 	}
 	g := NewWithT(t)
-	c, err := h.Restore(`{"type":"delta","since":"v9"}`)
+	c, err := taskconfig.Recorded[Config](`{"type":"delta","since":"v9"}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c).To(Equal(Config{Type: Delta, Timeout: &metav1.Duration{Duration: 15 * time.Minute}}))
-	_, err = h.Restore("x")
-	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
-	key, err := h.WorkKey(t.Context(), tasks.Task{Config: Config{Type: Full, IsFinal: true}})
+	_, err = taskconfig.Recorded[Config]("x")
+	g.Expect(err).To(MatchError(ContainSubstring("status.config: ")))
+	key, err := h.WorkKey(t.Context(), tasks.Typed[Config]{Config: Config{Type: Full, IsFinal: true}})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(key).To(Equal("full, final: true"))
 }
@@ -326,7 +327,7 @@ func TestTimeIsUp(t *testing.T) {
 	v, err = execute(time.Second)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(v).To(Equal(tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: "waiting", RequeueAfter: time.Second}))
-	f.Expect(f.handler.Cleanup(t.Context(), f.task)).To(Succeed())
+	f.Expect(f.handler.Cleanup(t.Context(), f.task.Task)).To(Succeed())
 	_, known := f.handler.calls.Of("1")
 	f.Expect(known).To(BeFalse())
 	close(end)

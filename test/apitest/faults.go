@@ -28,7 +28,7 @@ import (
 // Members are what each observation shows. It is a request to the API server, which may fail.
 type Members func() *cluster.Snapshot
 
-// Observe implements state.Observer.
+// Observe implements observe.Interface.
 func (m Members) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(etcd), &corev1.Namespace{}); client.IgnoreNotFound(err) != nil {
 		return nil, err

@@ -61,8 +61,8 @@ func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
 }
 
 // note makes the agent beside etcd take a full snapshot before any delta.
-func (p *preparation) note(r member.Restored) error {
-	if err := crashsafe.WriteFile(p.shared.RestoredFile(), []byte(r.String())); err != nil {
+func (p *preparation) note(r member.RestoreNote) error {
+	if err := crashsafe.WriteFile(p.shared.RestoreNoteFile(), []byte(r.String())); err != nil {
 		return fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
 	}
 	return nil
@@ -71,12 +71,12 @@ func (p *preparation) note(r member.Restored) error {
 // noteRecovered notes that the cluster was recovered under an ID, unless it is noted that this member was restored in this recovery: then a
 // snapshot that another member has taken before does not count.
 func (p *preparation) noteRecovered(clusterID string) error {
-	text, err := os.ReadFile(p.shared.RestoredFile())
+	text, err := os.ReadFile(p.shared.RestoreNoteFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading whether member %s was restored: %w", p.id.Name, err)
 	}
-	if err == nil && member.ParseRestored(string(text)).ClusterID == clusterID {
+	if err == nil && member.ParseRestoreNote(string(text)).ClusterID == clusterID {
 		return nil
 	}
-	return p.note(member.Restored{ClusterID: clusterID})
+	return p.note(member.RestoreNote{ClusterID: clusterID})
 }

@@ -45,7 +45,7 @@ func sharedIn(dir string) member.Shared {
 
 // noteIn returns the note that the member was restored; empty for none.
 func noteIn(g *WithT, p *preparation) string {
-	text, err := os.ReadFile(p.shared.RestoredFile())
+	text, err := os.ReadFile(p.shared.RestoreNoteFile())
 	if !errors.Is(err, os.ErrNotExist) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
@@ -76,9 +76,9 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g.Expect(start()).To(Equal("recovered c3"), "by a third one")
 	full := &preparation{shared: sharedIn(filepath.Join(dir, "missing"))}
 	g.Expect(full.noteRecovered("c3")).To(MatchError(ContainSubstring("noting that member")), "on a volume that takes no file")
-	g.Expect(os.Remove(p.shared.RestoredFile())).To(Succeed())
-	g.Expect(os.Mkdir(p.shared.RestoredFile(), 0o700)).To(Succeed())
-	g.Expect(p.configure(in, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
+	g.Expect(os.Remove(p.shared.RestoreNoteFile())).To(Succeed())
+	g.Expect(os.Mkdir(p.shared.RestoreNoteFile(), 0o700)).To(Succeed())
+	g.Expect(p.configure(facts, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
 }
 
 // A member that starts with the data of its own rebuild takes a full snapshot when it leads, as one that was restored does: the deltas in the store
@@ -99,8 +99,8 @@ func TestRebuildIsNoted(t *testing.T) {
 				shared:  sharedIn(dir),
 			}
 			p.shared.Recovery = tc.recovery
-			g.Expect(p.configure(member.Input{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
-			_, err := os.Stat(p.shared.RestoredFile())
+			g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
+			_, err := os.Stat(p.shared.RestoreNoteFile())
 			g.Expect(err == nil).To(Equal(tc.noted))
 			g.Expect(p.ConfigFile).To(BeARegularFile())
 		})

@@ -6,10 +6,15 @@
 package controller
 
 import (
+	"context"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -26,4 +31,19 @@ func Options(concurrency int) controller.Options {
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
 	}
+}
+
+// EnqueueEtcdOfTask has the Etcd of a task reconciled; or what has its name, such as its StatefulSet.
+func EnqueueEtcdOfTask() handler.EventHandler {
+	return Enqueue(func(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() })
+}
+
+// Enqueue has the Etcd reconciled that an object is about, if it is about one.
+func Enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if k := etcdOf(o); k.Name != "" {
+			return []reconcile.Request{{NamespacedName: k}}
+		}
+		return nil
+	})
 }

@@ -2,11 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package taskconfig decodes spec.config of tasks. It knows no task type.
+// Package taskconfig decodes spec.config of tasks, and what status.config records of it. It knows no task type.
 package taskconfig
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,29 +17,58 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decode decodes the YAML or JSON of a task's spec.config into a pointer to a struct. Unknown and
+// Config is a pointer to the config of a task type, C.
+type Config[C any] interface {
+	*C
+	// Default sets the fields that have a default, before the config is decoded.
+	Default()
+	// Validate returns what is wrong with a config that was decoded, naming the field. It may rewrite what can be written in
+	// several ways.
+	Validate() error
+}
+
+// Decode decodes the YAML or JSON of a task's spec.config, fills in the defaults, and validates the result. Unknown and
 // duplicate fields, aliases, anchors, and more than one document are errors, which name the field or the line.
-// An empty config leaves the struct as it is.
-func Decode(config string, into any) error {
+func Decode[C any, P Config[C]](config string) (C, error) {
+	var c, none C
+	P(&c).Default()
+	err := strictly(config, &c)
+	if err == nil {
+		err = P(&c).Validate()
+	}
+	if err != nil {
+		return none, fmt.Errorf("spec.config: %w", err)
+	}
+	return c, nil
+}
+
+// Recorded decodes status.config, the JSON of a config that was decoded when its task was admitted, perhaps by another version of the operator:
+// unknown fields are ignored, and missing ones have their default.
+func Recorded[C any, P Config[C]](config string) (C, error) {
+	var c, none C
+	P(&c).Default()
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return none, fmt.Errorf("status.config: %w", err)
+	}
+	return c, nil
+}
+
+func strictly(config string, into any) error {
 	if err := refuseAliases(config); err != nil {
 		return err
 	}
 	raw, err := yaml.YAMLToJSONStrict([]byte(config))
 	if err != nil {
-		return fmt.Errorf("spec.config is not valid YAML or JSON: %w", err)
+		return notValid(err)
 	}
 	if bytes.Equal(raw, []byte("null")) {
 		return nil
 	}
 	strict, err := kjson.UnmarshalStrict(raw, into)
-	if err != nil {
-		return fmt.Errorf("spec.config: %w", err)
-	}
-	if len(strict) > 0 {
-		return fmt.Errorf("spec.config: %w", errors.Join(strict...))
-	}
-	return nil
+	return errors.Join(append(strict, err)...)
 }
+
+func notValid(err error) error { return fmt.Errorf("it is not valid YAML or JSON: %w", err) }
 
 // refuseAliases refuses what lets a short text stand for a long one.
 func refuseAliases(config string) error {
@@ -47,20 +77,20 @@ func refuseAliases(config string) error {
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("spec.config is not valid YAML or JSON: %w", err)
+		return notValid(err)
 	}
 	if err := walk(&document); err != nil {
 		return err
 	}
 	if err := decoder.Decode(&yamlv3.Node{}); !errors.Is(err, io.EOF) {
-		return errors.New("spec.config holds more than one document")
+		return errors.New("it holds more than one document")
 	}
 	return nil
 }
 
 func walk(n *yamlv3.Node) error {
 	if n.Kind == yamlv3.AliasNode || n.Anchor != "" {
-		return fmt.Errorf("spec.config, line %d: aliases and anchors are not allowed", n.Line)
+		return fmt.Errorf("line %d: aliases and anchors are not allowed", n.Line)
 	}
 	for _, child := range n.Content {
 		if err := walk(child); err != nil {

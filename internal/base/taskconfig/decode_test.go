@@ -5,6 +5,7 @@
 package taskconfig
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,15 @@ type sample struct {
 	Name  string   `json:"name,omitempty"`
 	Count int      `json:"count,omitempty"`
 	List  []string `json:"list,omitempty"`
+}
+
+func (*sample) Default() {}
+
+func (s *sample) Validate() error {
+	if s.Count > 10 {
+		return errors.New("count is more than 10")
+	}
+	return nil
 }
 
 func TestDecode(t *testing.T) {
@@ -25,6 +35,7 @@ func TestDecode(t *testing.T) {
 		`{"name": "a", "count": 1}`:   "",
 		"name: a\nname: b":            `"name"`,
 		`{"name": "a", "name": "b"}`:  `"name"`,
+		"count: 11":                   "spec.config: count is more than 10",
 		"title: a":                    `unknown field "title"`,
 		"Name: a":                     `unknown field "Name"`,
 		"count: many":                 "count",
@@ -40,7 +51,7 @@ func TestDecode(t *testing.T) {
 		strings.Repeat("[", 20_000):   "spec.config",
 		strings.Repeat("{a: ", 9_999): "spec.config",
 	} {
-		err := Decode(config, &sample{})
+		_, err := Decode[sample](config)
 		short := config[:min(len(config), 40)]
 		switch {
 		case want == "" && err != nil:
@@ -57,6 +68,6 @@ func FuzzDecode(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, config string) {
-		_ = Decode(config, &sample{})
+		_, _ = Decode[sample](config)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
@@ -154,7 +155,7 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, 
 			in.Recorded = *r
 		}
 	}
-	if in.Config, err = rollout.DecodeConfig(config); err != nil && p.task == nil {
+	if in.Config, err = taskconfig.Decode[rollout.Config](config); err != nil && p.task == nil {
 		return in, kube.Usage("%v", err)
 	} else if err != nil {
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)

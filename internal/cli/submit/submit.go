@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -145,7 +146,7 @@ func (c *command) task(namespace, etcd string) (*v1alpha1.EtcdOperatorTask, erro
 		return nil, err
 	}
 	if c.verb.taskType == v1alpha1.QuorumAwareRollout {
-		if _, err := rollout.DecodeConfig(text); err != nil {
+		if _, err := taskconfig.Decode[rollout.Config](text); err != nil {
 			return nil, kube.Usage("%v", err)
 		}
 	}

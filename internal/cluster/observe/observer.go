@@ -53,6 +53,19 @@ const (
 	defaultClientPort = 2379
 )
 
+// Interface is what takes Snapshots: an Observer, or what stands in for it in a test.
+type Interface interface {
+	// Observe takes a Snapshot of an Etcd, by what a reader has and what its members answer.
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
+}
+
+// Confirming is an Interface that also confirms what it has observed.
+type Confirming interface {
+	Interface
+	// Confirm makes of a Snapshot that rests on a cache one that rests on the API server.
+	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error)
+}
+
 // Observer takes Snapshots.
 type Observer struct {
 	dialer      etcdclient.Dialer

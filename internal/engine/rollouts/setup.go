@@ -41,9 +41,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		WithOptions(controller.Options(concurrency)).
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
 		// A task that ended may leave outdated pods behind. The StatefulSet is named as its Etcd.
-		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: o.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
-		})).
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		// The cache may show a pod later than the status of its StatefulSet, which then does not change again.
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(setOf), builder.WithPredicates(revisions)).
 		Complete(r)

@@ -92,14 +92,14 @@ func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bo
 
 // shortensRestores reports whether a task makes a full snapshot, a user's task included.
 func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
-	var config snapshot.Config
 	switch t.Spec.Type {
 	case v1alpha1.OnDemandCompaction:
 		return true
 	case v1alpha1.OnDemandSnapshot:
 		// A config that does not decode makes the engine reject the task. A user has written it: no other decoder bounds what
 		// it costs.
-		return taskconfig.Decode(t.Spec.Config, &config) == nil && config.Type == snapshot.Full
+		config, err := taskconfig.Decode[snapshot.Config](t.Spec.Config)
+		return err == nil && config.Type == snapshot.Full
 	}
 	return false
 }

@@ -33,9 +33,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		WithOptions(controller.Options(concurrency)).
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, readinessChanged()))).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(etcdOfSnapshotLease)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: o.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
-		}), builder.WithPredicates(stateChanged())).
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(stateChanged())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the upkeep controller: %w", err)

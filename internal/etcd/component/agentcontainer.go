@@ -80,11 +80,14 @@ func agentResources(etcd *v1alpha1.Etcd) corev1.ResourceRequirements {
 	}}
 }
 
-func agentImage(in Input) string {
-	if b := in.Etcd.Spec.Backup; b != nil {
-		return cmp.Or(ptr.Deref(b.Image, ""), in.Images.EtcdAgent)
+func agentImage(in Input) string { return AgentImage(in.Etcd, in.Images.EtcdAgent) }
+
+// AgentImage returns the image of the agent that an Etcd names, or otherwise the operator's.
+func AgentImage(etcd *v1alpha1.Etcd, otherwise string) string {
+	if b := etcd.Spec.Backup; b != nil {
+		return cmp.Or(ptr.Deref(b.Image, ""), otherwise)
 	}
-	return in.Images.EtcdAgent
+	return otherwise
 }
 
 func podField(variable, field string) *corev1ac.EnvVarApplyConfiguration {

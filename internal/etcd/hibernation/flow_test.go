@@ -220,7 +220,7 @@ func TestNightWithoutVolumes(t *testing.T) {
 	w := n.wakeUp()
 	n.Expect(w).To(Equal(WakeUp{Why: "waiting until the status records that the cluster is restored", Restores: true}))
 	n.Expect(w.Condition(n.state().Etcd)).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("will wake up from snapshot Full-1, at revision 40: waiting until the status")))))
-	n.change(func(e *v1alpha1.Etcd) { e.Status.Recovery = Restore(e, e.Status.Hibernation) })
+	n.change(func(e *v1alpha1.Etcd) { e.Status.Recovery = RecoveryOf(e, e.Status.Hibernation) })
 	recovery := n.state().Etcd.Status.Recovery
 	n.Expect(*recovery).To(Equal(v1alpha1.ClusterRecovery{TaskUID: view.Record.ID, Member: "main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 40}))
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

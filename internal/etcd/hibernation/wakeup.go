@@ -50,7 +50,7 @@ func decideWaking(w waking) wakingDecision {
 		return wakingDecision{}
 	case len(w.left) > 0:
 		return wakingDecision{why: "waiting for the deletion of the claims that were given up: " + strings.Join(w.left, ", "), cleanUp: true}
-	case !Restores(w.recorded, w.record):
+	case !RecordsRestore(w.recorded, w.record):
 		return wakingDecision{why: "waiting until the status records that the cluster is restored", restore: true}
 	case !w.instructed:
 		return wakingDecision{why: "waiting until the members are instructed to restore the snapshot", restore: true}
@@ -58,15 +58,15 @@ func decideWaking(w waking) wakingDecision {
 	return wakingDecision{restore: true}
 }
 
-// Restores reports whether a recorded recovery restores a cluster that hibernated without volumes: as its record says, or as a
+// RecordsRestore reports whether a recorded recovery restores a cluster that hibernated without volumes: as its record says, or as a
 // task that has recovered it since.
-func Restores(recorded *v1alpha1.ClusterRecovery, record *v1alpha1.Hibernation) bool {
+func RecordsRestore(recorded *v1alpha1.ClusterRecovery, record *v1alpha1.Hibernation) bool {
 	return recorded.LeavesBehind(record.ClusterID)
 }
 
-// Restore returns the recovery of a cluster that wakes up without volumes: the first member restores the final snapshot, and
+// RecoveryOf returns the recovery of a cluster that wakes up without volumes: the first member restores the final snapshot, and
 // the others join it as learners.
-func Restore(etcd *v1alpha1.Etcd, record *v1alpha1.Hibernation) *v1alpha1.ClusterRecovery {
+func RecoveryOf(etcd *v1alpha1.Etcd, record *v1alpha1.Hibernation) *v1alpha1.ClusterRecovery {
 	return &v1alpha1.ClusterRecovery{
 		TaskUID: record.ID, Member: etcd.MemberName(etcd.PodName(0)), Source: v1alpha1.RecoverFromBackup,
 		PreviousClusterID: record.ClusterID, Revision: record.Revision,

@@ -145,7 +145,7 @@ func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if hibernation.Blocked(etcd, set) != "" {
 		return ptr.Deref(set.Spec.Replicas, 1)
 	}
-	if h := etcd.Status.Hibernation; h != nil && !hibernation.Restores(etcd.Status.Recovery, h) {
+	if h := etcd.Status.Hibernation; h != nil && !hibernation.RecordsRestore(etcd.Status.Recovery, h) {
 		return 0
 	}
 	return decide(input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd)}).Replicas

@@ -28,18 +28,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Observer takes Snapshots of an Etcd; it returns observe.ErrNoStatefulSet when there is none.
-type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
-}
-
 // Access is what the parts of the controller read and write with.
 type Access struct {
 	// Client reads from a cache.
 	Client client.Client
 	// API reads from the API server.
 	API      client.Reader
-	Observer Observer
+	Observer observe.Interface
 	Locker   *lock.Locks
 	Clock    clock.PassiveClock
 }

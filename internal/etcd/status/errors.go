@@ -6,12 +6,12 @@ package status
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +26,7 @@ type Failure struct {
 }
 
 func (f Failure) lastError(now metav1.Time) v1alpha1.LastError {
-	e := v1alpha1.LastError{Code: f.Code, Description: f.Err.Error(), ObservedAt: now}
-	if coded, ok := errors.AsType[*v1alpha1.CodedError](f.Err); ok {
-		e.Code = coded.Code
-	}
-	return e
+	return v1alpha1.LastError{Code: coded.Of(f.Err, f.Code), Description: f.Err.Error(), ObservedAt: now}
 }
 
 // In reports whether a status reports this failure already.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 )
@@ -26,10 +27,10 @@ func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained e
 	case recorded == "" || serving == recorded || ofDruid(s) || follows(etcd, serving):
 		return serving, nil
 	}
-	return recorded, &v1alpha1.CodedError{Code: v1alpha1.ErrClusterID, Err: fmt.Errorf("the members serve as cluster %[1]s, but cluster %[2]s is recorded, "+
+	return recorded, coded.Error(v1alpha1.ErrClusterID, fmt.Errorf("the members serve as cluster %[1]s, but cluster %[2]s is recorded, "+
 		"and neither a recovery nor the restore of an only member has made %[1]s of it: nothing is applied, and a member that restarts refuses its data. "+
 		"If %[1]s has the data of this Etcd, record it: kubectl patch etcd %[3]s -n %[4]s --subresource=status --type=merge -p '{\"status\":{\"clusterID\":\"%[1]s\"}}'; "+
-		"otherwise mount the volumes of cluster %[2]s", serving, recorded, etcd.Name, etcd.Namespace)}
+		"otherwise mount the volumes of cluster %[2]s", serving, recorded, etcd.Name, etcd.Namespace))
 }
 
 // Unexplained returns what is wrong with the ID under which the members serve; nil if nothing is.

@@ -25,8 +25,8 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 		}
 	}
 	h := o.Etcd.Status.Hibernation
-	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.Restores(recorded, h) {
-		return hibernation.Restore(o.Etcd, h)
+	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.RecordsRestore(recorded, h) {
+		return hibernation.RecoveryOf(o.Etcd, h)
 	}
 	if recorded == nil || recorded.LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
 		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {

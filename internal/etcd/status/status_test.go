@@ -7,6 +7,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
@@ -20,7 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -331,7 +332,7 @@ func TestErrorsThatLast(t *testing.T) {
 	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciled)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "no.")))
 	failing.Now = later
 	g.Expect(Next(failing)).To(Equal(etcd.Status))
-	failing.Failures[0].Err = fmt.Errorf("applying: %w", &v1alpha1.CodedError{Code: v1alpha1.ErrPeerURLs, Err: errors.New("refused")})
+	failing.Failures[0].Err = fmt.Errorf("applying: %w", coded.Error(v1alpha1.ErrPeerURLs, errors.New("refused")))
 	g.Expect(Next(failing).LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrPeerURLs, Description: "applying: refused", ObservedAt: later}))
 	failing.Failures = nil
 	etcd.Status = Next(failing)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -108,7 +109,7 @@ func (m *Mover) ListPeerURLs(ctx context.Context, s *state.State, p Plan) error 
 	o := s.Snapshot.Ordinals[leader]
 	member, err := m.Credentials.Dial(ctx, m.Dialer, s.Etcd, o.Name, o.Pod.Endpoint)
 	if err != nil {
-		return &v1alpha1.CodedError{Code: v1alpha1.ErrPeerURLs, Err: fmt.Errorf("connecting to the leader %s: %w", o.Name, err)}
+		return coded.Error(v1alpha1.ErrPeerURLs, fmt.Errorf("connecting to the leader %s: %w", o.Name, err))
 	}
 	// A connection that nothing more is sent on.
 	defer func() { _ = member.Close() }()
@@ -117,7 +118,7 @@ func (m *Mover) ListPeerURLs(ctx context.Context, s *state.State, p Plan) error 
 		err := member.SetPeerURLs(ctx, id, changes[id])
 		cancel()
 		if err != nil {
-			return &v1alpha1.CodedError{Code: v1alpha1.ErrPeerURLs, Err: err}
+			return coded.Error(v1alpha1.ErrPeerURLs, err)
 		}
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed the peer URLs", "etcd", client.ObjectKeyFromObject(s.Etcd), "members", len(changes))

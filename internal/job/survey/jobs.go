@@ -5,7 +5,6 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -175,12 +173,8 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 }
 
 func (o Order) job(v Volume) (*batchv1.Job, error) {
-	image := ""
-	if b := o.Etcd.Spec.Backup; b != nil {
-		image = ptr.Deref(b.Image, "")
-	}
 	j, err := job.Build(job.Spec{
-		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: cmp.Or(image, o.Image),
+		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: component.AgentImage(o.Etcd, o.Image),
 		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func fullsIn(t *testing.T, s *store.Store) (fulls int) {
 }
 
 // restarts runs the agent of a member a number of times, until it can take deltas, as one in a pod with the note of prepare.
-func restarts(t *testing.T, e *etcd, s *store.Store, n memberserve.Restored, times int) {
+func restarts(t *testing.T, e *etcd, s *store.Store, n memberserve.AfterRestore, times int) {
 	t.Helper()
 	g := NewWithT(t)
 	for range times {
@@ -51,11 +51,11 @@ func restarts(t *testing.T, e *etcd, s *store.Store, n memberserve.Restored, tim
 }
 
 // noted returns what the agents of members know that have a note, and share a lease.
-func noted(t *testing.T, note string, lease *string) memberserve.Restored {
+func noted(t *testing.T, note string, lease *string) memberserve.AfterRestore {
 	t.Helper()
 	shared := member.Shared{Config: map[string]any{"data-dir": filepath.Join(t.TempDir(), "data")}}
-	NewWithT(t).Expect(os.WriteFile(shared.RestoredFile(), []byte(note), 0o600)).To(Succeed())
-	return memberserve.Restored{
+	NewWithT(t).Expect(os.WriteFile(shared.RestoreNoteFile(), []byte(note), 0o600)).To(Succeed())
+	return memberserve.AfterRestore{
 		Log: logOf(t), Shared: func() (member.Shared, error) { return shared, nil },
 		Recorded: func(context.Context) (string, error) { return *lease, nil },
 		Record:   func(_ context.Context, id string) error { *lease = id; return nil },
@@ -77,7 +77,7 @@ func TestRestartsTakeOneFullSnapshot(t *testing.T) {
 			again, _ := restored(t, s)
 			before := fullsIn(t, s)
 			lease := "a1"
-			var members []memberserve.Restored
+			var members []memberserve.AfterRestore
 			for _, note := range notes {
 				members = append(members, noted(t, note, &lease))
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,14 +29,14 @@ var errNetwork = errors.New("the network is down")
 // faults makes one part of a controller fail while it is switched on.
 type faults struct {
 	client.Client
-	state.Observer
+	observe.Interface
 	observing, instructing, strategy, holding atomic.Bool
 	// held: the StatefulSet was scaled to zero for a task.
 	held atomic.Bool
 }
 
 func (f *faults) into(r *etcd.Reconciler) {
-	f.Client, f.Observer = r.Client, r.Observer
+	f.Client, f.Interface = r.Client, r.Observer
 	r.Client, r.Observer = f, f
 }
 
@@ -44,7 +44,7 @@ func (f *faults) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.
 	if f.observing.Load() {
 		return nil, errNetwork
 	}
-	return f.Observer.Observe(ctx, reader, e)
+	return f.Interface.Observe(ctx, reader, e)
 }
 
 func (f *faults) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {

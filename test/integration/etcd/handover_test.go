@@ -11,8 +11,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,12 +20,12 @@ import (
 
 // hopeful is an Observer with a stale cache, in which every member participates.
 type hopeful struct {
-	state.Observer
+	observe.Interface
 	cache client.Reader
 }
 
 func (h hopeful) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
-	s, err := h.Observer.Observe(ctx, reader, e)
+	s, err := h.Interface.Observe(ctx, reader, e)
 	if err != nil || reader != h.cache {
 		return s, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	. "github.com/onsi/gomega"
@@ -68,7 +69,7 @@ func TestEtcdOpsTask(t *testing.T) {
 	w.Expect(task.Status.LastOperation).To(HaveValue(And(HaveField("Type", "Admit"), HaveField("State", "InProgress"), HaveField("RunID", Not(BeEmpty())))))
 	by := w.operatorTask(task)
 	w.Expect(by.Spec).To(And(HaveField("Type", v1alpha1.OnDemandSnapshot), HaveField("OwnerEtcdReference.Name", "main")))
-	w.Expect((&snapshot.Handler{}).Decode(by.Spec.Config)).To(Equal(snapshot.Config{Type: snapshot.Full, IsFinal: true, Timeout: &metav1.Duration{Duration: 15 * time.Minute}}))
+	w.Expect(taskconfig.Decode[snapshot.Config](by.Spec.Config)).To(Equal(snapshot.Config{Type: snapshot.Full, IsFinal: true, Timeout: &metav1.Duration{Duration: 15 * time.Minute}}))
 	stop()
 	w.startOps(false)
 

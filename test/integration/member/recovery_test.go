@@ -163,7 +163,7 @@ func TestRecoveryFromABackup(t *testing.T) {
 func (c *cluster) setAside(g Gomega, i int) []string {
 	beside, err := filepath.Glob(c.dataDir(i) + ".*")
 	g.Expect(err).NotTo(HaveOccurred())
-	note := member.Shared{Config: map[string]any{"data-dir": c.dataDir(i)}}.RestoredFile()
+	note := member.Shared{Config: map[string]any{"data-dir": c.dataDir(i)}}.RestoreNoteFile()
 	return slices.DeleteFunc(beside, func(name string) bool { return name == note })
 }
 

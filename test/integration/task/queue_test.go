@@ -54,13 +54,18 @@ type gate struct {
 	cleaned []string
 }
 
-func (g *gate) Decode(config string) (any, error) {
-	c := struct {
-		Note string `json:"note,omitempty"`
-	}{}
-	return c, taskconfig.Decode(config, &c)
+// noted is the config of its tasks.
+type noted struct {
+	Note string `json:"note,omitempty"`
 }
-func (g *gate) Restore(string) (any, error) { return nil, nil }
+
+func (*noted) Default()        {}
+func (*noted) Validate() error { return nil }
+
+func (g *gate) Decode(config string) (any, error) {
+	return taskconfig.Decode[noted](config)
+}
+func (g *gate) Recorded(string) (any, error) { return nil, nil }
 func (g *gate) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return task.Object.Spec.Config, nil
 }

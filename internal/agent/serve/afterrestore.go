@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Restored knows whether this member needs a full snapshot because it was restored or its cluster recovered. The note of that is
+// AfterRestore knows whether this member needs a full snapshot because it was restored or its cluster recovered. The note of that is
 // removed once the snapshot is in the store, so that neither a restart nor a change of the leader takes another.
-type Restored struct {
+type AfterRestore struct {
 	Log    logr.Logger
 	Shared SharedFrom
 	// Recorded returns the ID of the recovered cluster of which a member has taken a full snapshot; empty for none.
@@ -31,7 +31,7 @@ type Restored struct {
 }
 
 // NeedsFull reports whether a full snapshot is needed before any delta. What cannot be read means that it is.
-func (r Restored) NeedsFull(ctx context.Context) bool {
+func (r AfterRestore) NeedsFull(ctx context.Context) bool {
 	file, note, err := r.read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -54,7 +54,7 @@ func (r Restored) NeedsFull(ctx context.Context) bool {
 }
 
 // Took is called when a full snapshot of this member is in the store. A failure costs one more.
-func (r Restored) Took(ctx context.Context) {
+func (r AfterRestore) Took(ctx context.Context) {
 	file, note, err := r.read()
 	if err != nil {
 		// NeedsFull has logged the cause, unless there is no note.
@@ -71,17 +71,17 @@ func (r Restored) Took(ctx context.Context) {
 	}
 }
 
-func (r Restored) read() (file string, note member.Restored, err error) {
+func (r AfterRestore) read() (file string, note member.RestoreNote, err error) {
 	shared, err := r.Shared()
 	if err != nil {
 		return "", note, err
 	}
-	file = shared.RestoredFile()
+	file = shared.RestoreNoteFile()
 	text, err := os.ReadFile(file)
-	return file, member.ParseRestored(string(text)), err
+	return file, member.ParseRestoreNote(string(text)), err
 }
 
-func (r Restored) remove(file string) {
+func (r AfterRestore) remove(file string) {
 	if err := os.Remove(file); err != nil {
 		r.Log.Error(err, "Removing the note that the member was restored failed")
 	}

@@ -6,9 +6,9 @@ package member
 
 import "strings"
 
-// Restored is why a member's agent must take a full snapshot before any delta: later snapshots in the store may belong to another
-// history. It is kept as text beside the data directory, in RestoredFile, until the snapshot is in the store.
-type Restored struct {
+// RestoreNote is why a member's agent must take a full snapshot before any delta: later snapshots in the store may belong to another
+// history. It is kept as text beside the data directory, in RestoreNoteFile, until the snapshot is in the store.
+type RestoreNote struct {
 	// FromBackup: the member itself was restored from a backup.
 	FromBackup bool
 	// ClusterID is the ID of the recovered cluster, in hex; empty outside of a recovery.
@@ -22,7 +22,7 @@ const (
 )
 
 // String returns the text.
-func (r Restored) String() string {
+func (r RestoreNote) String() string {
 	word := recovered
 	if r.FromBackup {
 		word = restored
@@ -30,18 +30,18 @@ func (r Restored) String() string {
 	return strings.TrimSpace(word + " " + r.ClusterID)
 }
 
-// ParseRestored reads the text. One that was not completely written, or by another version, is a restore.
-func ParseRestored(text string) Restored {
+// ParseRestoreNote reads the text. One that was not completely written, or by another version, is a restore.
+func ParseRestoreNote(text string) RestoreNote {
 	word, id, _ := strings.Cut(strings.TrimSpace(text), " ")
-	return Restored{FromBackup: word != recovered, ClusterID: id}
+	return RestoreNote{FromBackup: word != recovered, ClusterID: id}
 }
 
 // Settled reports whether a full snapshot of a cluster, which any of its members took, is the one that is needed. A cluster has a
 // new ID after each recovery, but not after a restore.
-func (r Restored) Settled(clusterID string) bool {
+func (r RestoreNote) Settled(clusterID string) bool {
 	return !r.FromBackup && r.ClusterID != "" && r.ClusterID == clusterID
 }
 
-// RestoredFile is the file with the text of Restored; it does not exist if no full snapshot is needed. It is on the volume: a pod
+// RestoreNoteFile is the file with the text of a RestoreNote; it does not exist if no full snapshot is needed. It is on the volume: a pod
 // that is replaced before the snapshot was taken still needs it.
-func (s Shared) RestoredFile() string { return s.DataDir() + ".restored" }
+func (s Shared) RestoreNoteFile() string { return s.DataDir() + ".restored" }

@@ -33,15 +33,15 @@ func (r *record) log() logr.Logger {
 }
 
 // member returns what the agent of a member knows, which has a note.
-func (r *record) member(t *testing.T, note string) (m Restored, file string) {
+func (r *record) member(t *testing.T, note string) (m AfterRestore, file string) {
 	shared := member.Shared{Config: map[string]any{"data-dir": filepath.Join(t.TempDir(), "data")}}
-	file = shared.RestoredFile()
+	file = shared.RestoreNoteFile()
 	if note != "" {
 		if err := os.WriteFile(file, []byte(note), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return Restored{
+	return AfterRestore{
 		Log: r.log(), Shared: func() (member.Shared, error) { return shared, nil },
 		Recorded: func(context.Context) (string, error) { return r.clusterID, r.err },
 		Record: func(_ context.Context, id string) error {

@@ -14,23 +14,23 @@ import (
 func TestRestored(t *testing.T) {
 	for _, tc := range []struct {
 		text    string
-		want    Restored
+		want    RestoreNote
 		settled bool // by a full snapshot of the cluster b2
 	}{
-		{"recovered b2", Restored{ClusterID: "b2"}, true},
-		{"recovered b2\n", Restored{ClusterID: "b2"}, true},
-		{"recovered a1", Restored{ClusterID: "a1"}, false},
-		{"recovered", Restored{}, false},
-		{"restored", Restored{FromBackup: true}, false},
-		{"restored b2", Restored{FromBackup: true, ClusterID: "b2"}, false},
-		{"", Restored{FromBackup: true}, false},
-		{"recov", Restored{FromBackup: true}, false},
+		{"recovered b2", RestoreNote{ClusterID: "b2"}, true},
+		{"recovered b2\n", RestoreNote{ClusterID: "b2"}, true},
+		{"recovered a1", RestoreNote{ClusterID: "a1"}, false},
+		{"recovered", RestoreNote{}, false},
+		{"restored", RestoreNote{FromBackup: true}, false},
+		{"restored b2", RestoreNote{FromBackup: true, ClusterID: "b2"}, false},
+		{"", RestoreNote{FromBackup: true}, false},
+		{"recov", RestoreNote{FromBackup: true}, false},
 	} {
 		g := NewWithT(t)
-		r := ParseRestored(tc.text)
+		r := ParseRestoreNote(tc.text)
 		g.Expect(r).To(Equal(tc.want), tc.text)
 		g.Expect(r.Settled("b2")).To(Equal(tc.settled), tc.text)
 		g.Expect(r.Settled("")).To(BeFalse(), tc.text)
-		g.Expect(ParseRestored(r.String())).To(Equal(r), tc.text)
+		g.Expect(ParseRestoreNote(r.String())).To(Equal(r), tc.text)
 	}
 }

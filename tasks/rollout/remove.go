@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Nothing but the two functions below deletes or evicts a pod (TestOnlyTwoFunctionsRemovePods).
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+
+// deletePod deletes a pod if it is as it was observed, with a grace period, or its own if that is 0.
+func deletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, grace time.Duration) error {
+	options := []client.DeleteOption{client.Preconditions(observed)}
+	if grace > 0 {
+		// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
+		options = append(options, client.GracePeriodSeconds(max(1, int64(grace.Seconds()))))
+	}
+	return c.Delete(ctx, pod, options...)
+}
+
+// evictPod evicts a pod if it is as it was observed. A dry run shows if a PodDisruptionBudget allows a disruption, and takes nothing
+// from it.
+func evictPod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, dryRun ...string) error {
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &observed, DryRun: dryRun}}
+	options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}}
+	return c.SubResource("eviction").Create(ctx, pod, eviction, options)
+}
