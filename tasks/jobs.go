@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,7 +77,7 @@ func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, e
 }
 
 // ImageFor returns the image of the agent for an Etcd.
-func (j Jobs) ImageFor(etcd *v1alpha1.Etcd) string { return component.AgentImage(etcd, j.Image) }
+func (j Jobs) ImageFor(etcd *v1alpha1.Etcd) string { return etcd.AgentImage(j.Image) }
 
 // Recorded returns the agent's flags for the newest snapshot that the leases of an Etcd record. What cannot be read is read again: it says
 // nothing of the task.

@@ -10,16 +10,3 @@ import "slices"
 func (s *EtcdStatus) Reports(code ErrorCode) bool {
 	return slices.ContainsFunc(s.LastErrors, func(e LastError) bool { return e.Code == code })
 }
-
-// CodedError is an error with a code for lastErrors of a status.
-// +kubebuilder:object:generate=false
-type CodedError struct {
-	Code ErrorCode
-	Err  error
-}
-
-// Error is the error without its code.
-func (e *CodedError) Error() string { return e.Err.Error() }
-
-// Unwrap makes errors.Is and errors.As see through.
-func (e *CodedError) Unwrap() error { return e.Err }

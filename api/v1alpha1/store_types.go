@@ -96,3 +96,11 @@ func (e *Etcd) Signing() *SigningSpec {
 	}
 	return e.Spec.Backup.Signing
 }
+
+// AgentImage returns the image of the agent that the Etcd names, or otherwise the operator's.
+func (e *Etcd) AgentImage(otherwise string) string {
+	if b := e.Spec.Backup; b != nil && b.Image != nil && *b.Image != "" {
+		return *b.Image
+	}
+	return otherwise
+}

@@ -62,11 +62,11 @@ func (h *Handler) WorkKey(context.Context, tasks.Typed[Config]) (string, error) 
 
 // Admit implements tasks.Methods: there has to be a store that the agent has a driver for.
 func (h *Handler) Admit(_ context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
-	store := component.BackupStore(task.Etcd)
+	store := task.Etcd.BackupStore()
 	if store == nil {
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", task.Etcd.Name), nil
 	}
-	if err := component.ValidateStore(*store, task.Etcd.Namespace); err != nil {
+	if err := storeaccess.Validate(*store, task.Etcd.Namespace); err != nil {
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "spec.backup: %v", err), nil
 	}
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured"}, nil
@@ -90,7 +90,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 }
 
 func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.Job, error) {
-	store := component.BackupStore(task.Etcd)
+	store := task.Etcd.BackupStore()
 	if store == nil {
 		return nil, fmt.Errorf("reading the store of Etcd %s: it has no spec.backup.store any more", task.Etcd.Name)
 	}

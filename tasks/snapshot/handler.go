@@ -92,7 +92,7 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, 
 
 // Admit implements tasks.Methods: backups are configured, and there is a quorum (DEP-05).
 func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
-	if component.BackupStore(task.Etcd) == nil {
+	if !task.Etcd.HasBackupStore() {
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", task.Etcd.Name), nil
 	}
 	v, err := tasks.AdmitWithQuorum(ctx, h.Observer, h.Live, task.Etcd)

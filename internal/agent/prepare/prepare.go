@@ -238,7 +238,7 @@ func (p *preparation) restore(ctx context.Context, in member.Input) (waits *Refu
 		return nil, err
 	}
 	// Before there is data: the next decision after a crash starts with it, and does not come by here.
-	if err := p.note(member.RestoreNote{FromBackup: true, ClusterID: facts.NewClusterID}); err != nil {
+	if err := p.note(member.RestoreNote{FromBackup: true, ClusterID: in.NewClusterID}); err != nil {
 		return nil, err
 	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {

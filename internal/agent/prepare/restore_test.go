@@ -78,7 +78,7 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g.Expect(full.noteRecovered("c3")).To(MatchError(ContainSubstring("noting that member")), "on a volume that takes no file")
 	g.Expect(os.Remove(p.shared.RestoreNoteFile())).To(Succeed())
 	g.Expect(os.Mkdir(p.shared.RestoreNoteFile(), 0o700)).To(Succeed())
-	g.Expect(p.configure(facts, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
+	g.Expect(p.configure(in, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
 }
 
 // A member that starts with the data of its own rebuild takes a full snapshot when it leads, as one that was restored does: the deltas in the store
@@ -99,7 +99,7 @@ func TestRebuildIsNoted(t *testing.T) {
 				shared:  sharedIn(dir),
 			}
 			p.shared.Recovery = tc.recovery
-			g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
+			g.Expect(p.configure(member.Input{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
 			_, err := os.Stat(p.shared.RestoreNoteFile())
 			g.Expect(err == nil).To(Equal(tc.noted))
 			g.Expect(p.ConfigFile).To(BeARegularFile())

@@ -5,7 +5,6 @@
 package component
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 
@@ -80,15 +79,7 @@ func agentResources(etcd *v1alpha1.Etcd) corev1.ResourceRequirements {
 	}}
 }
 
-func agentImage(in Input) string { return AgentImage(in.Etcd, in.Images.EtcdAgent) }
-
-// AgentImage returns the image of the agent that an Etcd names, or otherwise the operator's.
-func AgentImage(etcd *v1alpha1.Etcd, otherwise string) string {
-	if b := etcd.Spec.Backup; b != nil {
-		return cmp.Or(ptr.Deref(b.Image, ""), otherwise)
-	}
-	return otherwise
-}
+func agentImage(in Input) string { return in.Etcd.AgentImage(in.Images.EtcdAgent) }
 
 func podField(variable, field string) *corev1ac.EnvVarApplyConfiguration {
 	return corev1ac.EnvVar().WithName(variable).WithValueFrom(corev1ac.EnvVarSource().

@@ -174,7 +174,7 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 
 func (o Order) job(v Volume) (*batchv1.Job, error) {
 	j, err := job.Build(job.Spec{
-		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: component.AgentImage(o.Etcd, o.Image),
+		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: o.Etcd.AgentImage(o.Image),
 		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
 	})
 	if err != nil {
