@@ -210,7 +210,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	if p.recoveryUnknown {
 		next.Recovery = p.etcd.Status.Recovery
 	}
-	after := pollAfter(&next)
+	after := max(pollAfter(&next), p.hanging.Of(p.etcd).wait())
 	pending, err := p.status.write(ctx, p.etcd, next)
 	if pending > 0 {
 		after = min(after, pending)
