@@ -134,7 +134,7 @@ func (w *watched) sample(ctx context.Context, etcd int, value string) error {
 func (w *watched) replace(ctx context.Context, etcd int, value string) error {
 	from := time.Now()
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
-	if err := w.env.Client.Patch(ctx, e, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"annotations":{"rolled":%q}}}`, value))); err != nil {
+	if err := w.env.Client.Patch(ctx, e, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"podUpdatePolicy":"Recreate","annotations":{"rolled":%q}}}`, value))); err != nil {
 		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
 	}
 	seen := false
