@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/attack"
 )
@@ -40,7 +41,7 @@ func (b *bench) underAttack(ctx context.Context) error {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			attacker.Run(running)
+			attacker.Run(running, strings.Split(b.means, ","))
 		}()
 		b.results.Attack.Attacked, err = b.react(ctx, note)
 		stop()

@@ -32,10 +32,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/attack"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -55,6 +58,7 @@ type options struct {
 	// attack is for how long the operator is attacked.
 	attack              time.Duration
 	hanging, configMaps int
+	means               string
 }
 
 func main() {
@@ -68,6 +72,7 @@ func main() {
 	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, at some cost of time and memory")
 	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
 	flag.DurationVar(&o.attack, "attack", 0, "instead of all the rest, measure for so long, and for so long again while a tenant attacks the operator; with -etcds 50, say")
+	flag.StringVar(&o.means, "means", strings.Join(attack.Means(), ","), "what that tenant does")
 	flag.IntVar(&o.hanging, "hanging", 300, "how many Etcds of that tenant have members that hang")
 	flag.IntVar(&o.configMaps, "config-maps", 200, "how many ConfigMaps of almost a megabyte the tenant has")
 	flag.Parse()
@@ -87,6 +92,11 @@ func main() {
 var errMissed = errors.New("a target was missed")
 
 func run(ctx context.Context, o options) (err error) {
+	for name := range strings.SplitSeq(o.means, ",") {
+		if !slices.Contains(attack.Means(), name) {
+			return fmt.Errorf("attacking by %q: there are %s", name, strings.Join(attack.Means(), ", "))
+		}
+	}
 	if o.attack == 0 && (o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung) {
 		return fmt.Errorf("measuring %d rollouts while %d hang: at least one rollout, and %d more Etcds than both together are needed", o.rollouts, o.hung, firstOfMany)
 	}

@@ -79,11 +79,20 @@ func New(ctx context.Context, admin client.Client, config *rest.Config, scheme *
 	return &Attacker{client: c, fleet: fleet, first: first, hanging: hanging, size: size, tallies: map[string]*Tally{}}, nil
 }
 
-// Run attacks by all means at once until the context ends.
-func (a *Attacker) Run(ctx context.Context) {
+// means are all of them, by name.
+var means = map[string]func(*Attacker, context.Context){
+	"hanging": (*Attacker).hangingEtcds, "configmaps": (*Attacker).configMaps, "statefulset": (*Attacker).statefulSet,
+	"template": (*Attacker).template, "ca": (*Attacker).authority, "copies": (*Attacker).copies,
+}
+
+// Means returns the names of all means.
+func Means() []string { return slices.Sorted(maps.Keys(means)) }
+
+// Run attacks by some means at once until the context ends.
+func (a *Attacker) Run(ctx context.Context, names []string) {
 	var all sync.WaitGroup
-	for _, means := range []func(context.Context){a.hangingEtcds, a.configMaps, a.statefulSet, a.template, a.authority, a.copies} {
-		all.Go(func() { means(ctx) })
+	for _, name := range names {
+		all.Go(func() { means[name](a, ctx) })
 	}
 	all.Wait()
 }

@@ -58,9 +58,9 @@ func (a *Attacker) hangingEtcds(ctx context.Context) {
 
 // configMaps makes large ConfigMaps that look like the operator's, and changes one after the other.
 func (a *Attacker) configMaps(ctx context.Context) {
-	const means = "large ConfigMaps, labeled"
+	const kind = "large ConfigMaps, labeled"
 	for i := range a.size.ConfigMaps {
-		a.create(ctx, means, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Crowd, Name: fmt.Sprintf("large-%d", i), Labels: ours("none")}, Data: map[string]string{"a": filler(i, large)}})
+		a.create(ctx, kind, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Crowd, Name: fmt.Sprintf("large-%d", i), Labels: ours("none")}, Data: map[string]string{"a": filler(i, large)}})
 	}
 	again(ctx, changePause, func(n int) {
 		if a.size.ConfigMaps == 0 {
@@ -71,13 +71,13 @@ func (a *Attacker) configMaps(ctx context.Context) {
 	})
 }
 
-func (a *Attacker) annotate(ctx context.Context, means string, o client.Object, n int) {
-	a.try(ctx, means, a.client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n))))
+func (a *Attacker) annotate(ctx context.Context, kind string, o client.Object, n int) {
+	a.try(ctx, kind, a.client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n))))
 }
 
 // statefulSet changes the large template of a StatefulSet that looks like the operator's.
 func (a *Attacker) statefulSet(ctx context.Context) {
-	const means = "updates of a large StatefulSet"
+	const kind = "updates of a large StatefulSet"
 	labels := ours("none")
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Crowd, Name: "large", Labels: labels}, Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To[int32](0), ServiceName: "none", Selector: &metav1.LabelSelector{MatchLabels: labels}, RevisionHistoryLimit: ptr.To[int32](1),
@@ -85,35 +85,35 @@ func (a *Attacker) statefulSet(ctx context.Context) {
 			Name: v1alpha1.ContainerEtcd, Image: "localhost/etcd:v1", Env: []corev1.EnvVar{{Name: "A", Value: filler(0, large/2)}},
 		}}}},
 	}}
-	a.create(ctx, means, set)
+	a.create(ctx, kind, set)
 	again(ctx, changePause, func(n int) {
 		set.Spec.Template.Spec.Containers[0].Env[0].Value = filler(n, large/2)
 		set.ResourceVersion = ""
-		a.try(ctx, means, a.client.Update(ctx, set))
+		a.try(ctx, kind, a.client.Update(ctx, set))
 	})
 }
 
 // template changes the large template of an Etcd.
 func (a *Attacker) template(ctx context.Context) {
-	const means = "changes of a large template"
+	const kind = "changes of a large template"
 	name := "changing"
-	a.create(ctx, means, a.etcd(name, 1))
+	a.create(ctx, kind, a.etcd(name, 1))
 	again(ctx, changePause, func(n int) {
 		patch := fmt.Sprintf(`{"spec":{"annotations":{"a":%q}}}`, filler(n, largeTemplate))
-		a.try(ctx, means, a.client.Patch(ctx, &v1alpha1.Etcd{ObjectMeta: meta(name)}, client.RawPatch("application/merge-patch+json", []byte(patch))))
+		a.try(ctx, kind, a.client.Patch(ctx, &v1alpha1.Etcd{ObjectMeta: meta(name)}, client.RawPatch("application/merge-patch+json", []byte(patch))))
 	})
 }
 
 // authority makes Etcds whose CA has a key that takes long to check a signature with.
 func (a *Attacker) authority(ctx context.Context) {
-	const means = "Etcds with a giant key"
+	const kind = "Etcds with a giant key"
 	secrets, err := giantKey(a.size.KeyBytes)
 	if err != nil {
-		a.try(ctx, means, fmt.Errorf("%w: %w", errNoKey, err))
+		a.try(ctx, kind, fmt.Errorf("%w: %w", errNoKey, err))
 		return
 	}
 	for name, data := range secrets {
-		a.create(ctx, means, &corev1.Secret{ObjectMeta: meta(name), Data: data})
+		a.create(ctx, kind, &corev1.Secret{ObjectMeta: meta(name), Data: data})
 	}
 	for i := range 5 {
 		e := a.etcd(fmt.Sprintf("giant-%d", i), 1)
@@ -121,7 +121,7 @@ func (a *Attacker) authority(ctx context.Context) {
 			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: secretCA}},
 			ServerTLSSecretRef: v1alpha1.SecretReference{Name: secretPair}, ClientTLSSecretRef: v1alpha1.SecretReference{Name: secretPair},
 		}
-		a.create(ctx, means, e)
+		a.create(ctx, kind, e)
 	}
 }
 
