@@ -54,9 +54,9 @@ func priorityOf(after time.Duration, hangs bool) *int {
 	return ptr.To(0)
 }
 
-// isUrgent reports whether an Etcd that a starting operator finds comes before others: its spec has changed, or it is ready while its
-// pods are replaced or its certificates renewed.
+// isUrgent reports whether an Etcd that a starting operator finds comes before others: its spec has changed, or it has a
+// quorum while its pods are replaced or its certificates renewed.
 func isUrgent(e *v1alpha1.Etcd) bool {
 	movesTLS := e.Status.Conditions.Find(v1alpha1.ConditionTLSReady) != nil && !e.Status.Conditions.IsTrue(v1alpha1.ConditionTLSReady)
-	return state.Due(e) || ptr.Deref(e.Status.Ready, false) && (e.Status.Rollout != nil || movesTLS)
+	return state.Due(e) || e.Status.Conditions.IsTrue(v1alpha1.ConditionReady) && (e.Status.Rollout != nil || movesTLS)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -18,14 +17,16 @@ import (
 )
 
 // A starting operator finds many Etcds. It first reconciles those that have changed while no operator was running, and those that are
-// healthy while their pods are replaced or their certificates renewed.
+// quorate while their pods are replaced or their certificates renewed.
 func TestChangedEtcdsComeFirst(t *testing.T) {
 	g := NewWithT(t)
 	queue := priorityqueue.New[reconcile.Request]("test")
 	defer queue.ShutDown()
 	for _, name := range []string{"a", "changed", "b", "rolled", "hangs", "renewed"} {
 		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Status: v1alpha1.EtcdStatus{ObservedGeneration: 1}}
-		etcd.Status.Ready = ptr.To(name != "hangs")
+		if name != "hangs" {
+			etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue})
+		}
 		switch name {
 		case "changed":
 			etcd.Generation = 2
