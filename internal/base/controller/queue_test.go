@@ -50,7 +50,7 @@ type watched struct {
 
 func (w *watched) reconcile(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
 	if r.Name != "healthy" {
-		time.Sleep(hangs)
+		<-time.After(hangs)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.hangs++
@@ -62,7 +62,7 @@ func (w *watched) reconcile(_ context.Context, r reconcile.Request) (reconcile.R
 		w.late = max(w.late, time.Since(due))
 	}
 	w.mu.Unlock()
-	time.Sleep(quick)
+	<-time.After(quick)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.due[r] = time.Now().Add(healthyPoll)
