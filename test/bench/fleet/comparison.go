@@ -16,9 +16,10 @@ import (
 // maxRatio is how much worse a figure may be during the attack.
 const maxRatio = 1.2
 
-// comparison is what was measured while all was quiet, and during an attack.
+// comparison is what was measured while all was quiet, while the objects of an attack were created, and during the attack.
 type comparison struct {
 	Quiet    reactions               `json:"quiet"`
+	Begins   reactions               `json:"begins"`
 	Attacked reactions               `json:"attacked"`
 	Means    map[string]attack.Tally `json:"means,omitempty"`
 }
@@ -31,51 +32,58 @@ func percentile(sorted []float64, share float64) float64 {
 	return sorted[max(int(math.Ceil(share*float64(len(sorted))))-1, 0)]
 }
 
-// row is a figure of both.
+// row is a figure of each.
 type row struct {
-	name            string
-	quiet, attacked float64
-	unit            string
+	name string
+	// quiet, begins and attacked.
+	quiet, begins, attacked float64
+	unit                    string
 	// target: it must not be worse than maxRatio.
 	target bool
 }
 
 func (c *comparison) rows() []row {
-	q, a := &c.Quiet, &c.Attacked
+	of := func(name, unit string, target bool, figure func(*reactions) float64) row {
+		return row{name, figure(&c.Quiet), figure(&c.Begins), figure(&c.Attacked), unit, target}
+	}
 	var all []row
 	for _, some := range []struct {
-		name            string
-		quiet, attacked []float64
-		target          bool
+		name   string
+		of     func(*reactions) []float64
+		target bool
 	}{
-		{"a task is rejected", q.Rejected, a.Rejected, true},
-		{"a changed spec is observed", q.Observed, a.Observed, true},
-		{"a changed template: the first pod is replaced", q.Replaced, a.Replaced, true},
-		{"the API server writes an object", q.Written, a.Written, false},
+		{"a task is rejected", func(r *reactions) []float64 { return r.Rejected }, true},
+		{"a changed spec is observed", func(r *reactions) []float64 { return r.Observed }, true},
+		{"a changed template: the first pod is replaced", func(r *reactions) []float64 { return r.Replaced }, true},
+		{"the API server writes an object", func(r *reactions) []float64 { return r.Written }, false},
 	} {
 		all = append(all,
-			row{some.name + ", median", 1000 * percentile(some.quiet, 0.5), 1000 * percentile(some.attacked, 0.5), "ms", false},
-			row{some.name + ", 99 %", 1000 * percentile(some.quiet, 0.99), 1000 * percentile(some.attacked, 0.99), "ms", some.target})
+			of(some.name+", median", "ms", false, func(r *reactions) float64 { return 1000 * percentile(some.of(r), 0.5) }),
+			of(some.name+", 99 %", "ms", some.target, func(r *reactions) float64 { return 1000 * percentile(some.of(r), 0.99) }))
 	}
-	all = append(all,
-		row{"reactions measured", float64(q.count()), float64(a.count()), "", false},
-		row{"reactions that failed or took more than a minute", float64(q.Missed), float64(a.Missed), "", false},
-		row{"resident memory of the operator, maximum", q.Resident, a.Resident, "MiB", true})
-	if q.Load != nil && a.Load != nil {
-		all = append(all,
-			row{"cores used by the operator", q.Load.Programs[operatorProgram], a.Load.Programs[operatorProgram], "", false},
-			row{"cores used by the API server", q.Load.Programs["kube-apiserver"], a.Load.Programs["kube-apiserver"], "", false},
-			row{"requests of the operator per second", q.Load.Requests / q.Load.Seconds, a.Load.Requests / a.Load.Seconds, "", false})
+	load := func(figure func(Load) float64) func(*reactions) float64 {
+		return func(r *reactions) float64 {
+			if r.Load == nil {
+				return 0
+			}
+			return figure(*r.Load)
+		}
 	}
-	return all
+	return append(all,
+		of("reactions measured", "", false, func(r *reactions) float64 { return float64(r.count()) }),
+		of("reactions that failed or took more than a minute", "", false, func(r *reactions) float64 { return float64(r.Missed) }),
+		of("resident memory of the operator, maximum", "MiB", true, func(r *reactions) float64 { return r.Resident }),
+		of("cores used by the operator", "", false, load(func(l Load) float64 { return l.Programs[operatorProgram] })),
+		of("cores used by the API server", "", false, load(func(l Load) float64 { return l.Programs["kube-apiserver"] })),
+		of("requests of the operator per second", "", false, load(func(l Load) float64 { return l.Requests / l.Seconds })))
 }
 
 // table returns a table in Markdown.
 func (c *comparison) table() string {
 	var out strings.Builder
-	out.WriteString("| for healthy Etcds | quiet | attacked | ratio |\n| --- | --- | --- | --- |\n")
+	out.WriteString("| for healthy Etcds | quiet | the attack begins | attacked | ratio |\n| --- | --- | --- | --- | --- |\n")
 	for _, r := range c.rows() {
-		fmt.Fprintf(&out, "| %s | %s | %s | %.2f |\n", r.name, r.show(r.quiet), r.show(r.attacked), r.attacked/r.quiet)
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.2f |\n", r.name, r.show(r.quiet), r.show(r.begins), r.show(r.attacked), r.attacked/r.quiet)
 	}
 	return out.String()
 }

@@ -79,8 +79,8 @@ func New(ctx context.Context, admin client.Client, config *rest.Config, scheme *
 	return &Attacker{client: c, fleet: fleet, first: first, hanging: hanging, size: size, tallies: map[string]*Tally{}}, nil
 }
 
-// means are all of them, by name.
-var means = map[string]func(*Attacker, context.Context){
+// means are all of them, by name. Each creates objects, and returns how it goes on until the end; nil if it does not.
+var means = map[string]func(*Attacker, context.Context) (goOn func(n int)){
 	"hanging": (*Attacker).hangingEtcds, "configmaps": (*Attacker).configMaps, "statefulset": (*Attacker).statefulSet,
 	"template": (*Attacker).template, "ca": (*Attacker).authority, "copies": (*Attacker).copies,
 }
@@ -88,12 +88,21 @@ var means = map[string]func(*Attacker, context.Context){
 // Means returns the names of all means.
 func Means() []string { return slices.Sorted(maps.Keys(means)) }
 
-// Run attacks by some means at once until the context ends.
-func (a *Attacker) Run(ctx context.Context, names []string) {
-	var all sync.WaitGroup
+// Run attacks by some means at once until the context ends. It calls begun once all objects are created.
+func (a *Attacker) Run(ctx context.Context, names []string, begun func()) {
+	var all, creating sync.WaitGroup
+	creating.Add(len(names))
 	for _, name := range names {
-		all.Go(func() { means[name](a, ctx) })
+		all.Go(func() {
+			goOn := means[name](a, ctx)
+			creating.Done()
+			if goOn != nil {
+				again(ctx, changePause, goOn)
+			}
+		})
 	}
+	creating.Wait()
+	begun()
 	all.Wait()
 }
 

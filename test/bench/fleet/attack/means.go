@@ -45,7 +45,7 @@ func (a *Attacker) etcd(name string, replicas int32) *v1alpha1.Etcd {
 }
 
 // hangingEtcds makes Etcds whose members accept requests and never answer, though their probes pass, and has each restarted.
-func (a *Attacker) hangingEtcds(ctx context.Context) {
+func (a *Attacker) hangingEtcds(ctx context.Context) (goOn func(n int)) {
 	for i := a.first; i < a.first+a.hanging && ctx.Err() == nil; i++ {
 		a.fleet.Freeze(true, i)
 		a.create(ctx, "Etcds that hang", a.etcd(simulated.CrowdedName(i), 1))
@@ -54,29 +54,27 @@ func (a *Attacker) hangingEtcds(ctx context.Context) {
 		}}
 		a.create(ctx, "rollouts of Etcds that hang", task)
 	}
+	return nil
 }
 
 // configMaps makes large ConfigMaps that look like the operator's, and changes one after the other.
-func (a *Attacker) configMaps(ctx context.Context) {
+func (a *Attacker) configMaps(ctx context.Context) (goOn func(n int)) {
 	const kind = "large ConfigMaps, labeled"
 	for i := range a.size.ConfigMaps {
 		a.create(ctx, kind, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Crowd, Name: fmt.Sprintf("large-%d", i), Labels: ours("none")}, Data: map[string]string{"a": filler(i, large)}})
 	}
-	again(ctx, changePause, func(n int) {
-		if a.size.ConfigMaps == 0 {
-			return
-		}
+	if a.size.ConfigMaps == 0 {
+		return nil
+	}
+	return func(n int) {
 		o := &corev1.ConfigMap{ObjectMeta: meta(fmt.Sprintf("large-%d", n%a.size.ConfigMaps))}
-		a.annotate(ctx, "changes of large ConfigMaps", o, n)
-	})
-}
-
-func (a *Attacker) annotate(ctx context.Context, kind string, o client.Object, n int) {
-	a.try(ctx, kind, a.client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n))))
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n))
+		a.try(ctx, "changes of large ConfigMaps", a.client.Patch(ctx, o, patch))
+	}
 }
 
 // statefulSet changes the large template of a StatefulSet that looks like the operator's.
-func (a *Attacker) statefulSet(ctx context.Context) {
+func (a *Attacker) statefulSet(ctx context.Context) (goOn func(n int)) {
 	const kind = "updates of a large StatefulSet"
 	labels := ours("none")
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Crowd, Name: "large", Labels: labels}, Spec: appsv1.StatefulSetSpec{
@@ -86,31 +84,31 @@ func (a *Attacker) statefulSet(ctx context.Context) {
 		}}}},
 	}}
 	a.create(ctx, kind, set)
-	again(ctx, changePause, func(n int) {
+	return func(n int) {
 		set.Spec.Template.Spec.Containers[0].Env[0].Value = filler(n, large/2)
 		set.ResourceVersion = ""
 		a.try(ctx, kind, a.client.Update(ctx, set))
-	})
+	}
 }
 
 // template changes the large template of an Etcd.
-func (a *Attacker) template(ctx context.Context) {
+func (a *Attacker) template(ctx context.Context) (goOn func(n int)) {
 	const kind = "changes of a large template"
 	name := "changing"
 	a.create(ctx, kind, a.etcd(name, 1))
-	again(ctx, changePause, func(n int) {
+	return func(n int) {
 		patch := fmt.Sprintf(`{"spec":{"annotations":{"a":%q}}}`, filler(n, largeTemplate))
 		a.try(ctx, kind, a.client.Patch(ctx, &v1alpha1.Etcd{ObjectMeta: meta(name)}, client.RawPatch("application/merge-patch+json", []byte(patch))))
-	})
+	}
 }
 
 // authority makes Etcds whose CA has a key that takes long to check a signature with.
-func (a *Attacker) authority(ctx context.Context) {
+func (a *Attacker) authority(ctx context.Context) (goOn func(n int)) {
 	const kind = "Etcds with a giant key"
 	secrets, err := giantKey(a.size.KeyBytes)
 	if err != nil {
 		a.try(ctx, kind, fmt.Errorf("%w: %w", errNoKey, err))
-		return
+		return nil
 	}
 	for name, data := range secrets {
 		a.create(ctx, kind, &corev1.Secret{ObjectMeta: meta(name), Data: data})
@@ -123,10 +121,11 @@ func (a *Attacker) authority(ctx context.Context) {
 		}
 		a.create(ctx, kind, e)
 	}
+	return nil
 }
 
 // copies makes copies of backups that wait for a snapshot that never comes.
-func (a *Attacker) copies(ctx context.Context) {
+func (a *Attacker) copies(ctx context.Context) (goOn func(n int)) {
 	for i := range a.size.Copies {
 		store := func(prefix string) v1alpha1.StoreSpec {
 			return v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3, Container: "store", Prefix: prefix, SecretRef: &v1alpha1.SecretReference{Name: secretPair}}
@@ -136,4 +135,5 @@ func (a *Attacker) copies(ctx context.Context) {
 			WaitForFinalSnapshot: &v1alpha1.WaitForFinalSnapshotSpec{Enabled: true},
 		}})
 	}
+	return nil
 }
