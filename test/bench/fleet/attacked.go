@@ -57,7 +57,10 @@ func (b *bench) underAttack(ctx context.Context) error {
 // else for the time of an attack.
 func (b *bench) react(ctx context.Context, name string, into *reactions, until <-chan struct{}) error {
 	return b.console.Step(name, func(note func(string)) (string, error) {
-		watched := newWatched(b)
+		watched, err := newWatched(b)
+		if err != nil {
+			return "", err
+		}
 		before, err := b.count(ctx)
 		if err != nil {
 			return "", err

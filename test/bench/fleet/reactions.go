@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,6 +28,8 @@ const (
 	reactionTimeout = time.Minute
 	// memoryInterval is how often the memory is read, and pause is between two samples.
 	memoryInterval, pause = 500 * time.Millisecond, 200 * time.Millisecond
+	// readInterval is how often objects are read that are measured. To read them more often keeps a small machine busy.
+	readInterval = 20 * time.Millisecond
 )
 
 // reactions are how fast the operator was for healthy Etcds, in seconds, and what it needed.
@@ -56,8 +59,15 @@ type watched struct {
 	reactions
 }
 
-func newWatched(b *bench) *watched {
-	return &watched{bench: b, measured: neighbors.Measurement{Client: b.env.Client, Fleet: b.fleet}}
+func newWatched(b *bench) (*watched, error) {
+	// The client's own limit would be measured, too.
+	config := rest.CopyConfig(b.env.Config)
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: b.env.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &watched{bench: b, measured: neighbors.Measurement{Client: c, Fleet: b.fleet, Poll: readInterval}}, nil
 }
 
 // run measures until the context ends.
@@ -134,7 +144,7 @@ func (w *watched) sample(ctx context.Context, etcd int, value string) error {
 func (w *watched) replace(ctx context.Context, etcd int, value string) error {
 	from := time.Now()
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
-	if err := w.env.Client.Patch(ctx, e, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"podUpdatePolicy":"Recreate","annotations":{"rolled":%q}}}`, value))); err != nil {
+	if err := w.measured.Client.Patch(ctx, e, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"podUpdatePolicy":"Recreate","annotations":{"rolled":%q}}}`, value))); err != nil {
 		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
 	}
 	seen := false
@@ -154,7 +164,7 @@ func (w *watched) replace(ctx context.Context, etcd int, value string) error {
 
 // makeOther makes an object that the operator does not know.
 func (w *watched) makeOther(ctx context.Context) error {
-	return client.IgnoreAlreadyExists(w.env.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: other}))
+	return client.IgnoreAlreadyExists(w.measured.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: other}))
 }
 
 var other = metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "measured"}
@@ -163,7 +173,7 @@ var other = metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "measure
 func (w *watched) writeOther(ctx context.Context, _ int, value string) error {
 	o := &corev1.ConfigMap{ObjectMeta: other}
 	from := time.Now()
-	if err := w.env.Client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"data":{"a":%q}}`, value))); err != nil {
+	if err := w.measured.Client.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"data":{"a":%q}}`, value))); err != nil {
 		return fmt.Errorf("writing a ConfigMap: %w", err)
 	}
 	w.add(&w.Written, time.Since(from))

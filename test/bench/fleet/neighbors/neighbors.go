@@ -7,6 +7,7 @@
 package neighbors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,6 +50,8 @@ type Measurement struct {
 	First, Etcds int
 	// Samples is how often each reaction is measured.
 	Samples int
+	// Poll is how often an object is read until it is as it should be. Default: 5 ms.
+	Poll time.Duration
 }
 
 // Run measures healthy Etcds beside none, one and several that are frozen while a rollout is to replace their pods, and beside
@@ -186,7 +189,7 @@ func (m Measurement) time(ctx context.Context, o client.Object, change func() er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("the operator has not reacted within %s", sampleTimeout))
 	defer cancel()
-	err := poll.Until(ctx, 5*time.Millisecond, func() (bool, error) {
+	err := poll.Until(ctx, cmp.Or(m.Poll, 5*time.Millisecond), func() (bool, error) {
 		err := m.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		return is(), err
 	})
