@@ -91,7 +91,8 @@ func main() {
 // errMissed is returned with -strict.
 var errMissed = errors.New("a target was missed")
 
-func run(ctx context.Context, o options) (err error) {
+// check reports what is wrong with the flags.
+func (o options) check() error {
 	for name := range strings.SplitSeq(o.means, ",") {
 		if !slices.Contains(attack.Means(), name) {
 			return fmt.Errorf("attacking by %q: there are %s", name, strings.Join(attack.Means(), ", "))
@@ -99,6 +100,13 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	if o.attack == 0 && (o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung) {
 		return fmt.Errorf("measuring %d rollouts while %d hang: at least one rollout, and %d more Etcds than both together are needed", o.rollouts, o.hung, firstOfMany)
+	}
+	return nil
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if err := o.check(); err != nil {
+		return err
 	}
 	dir, err := filepath.Abs(filepath.Join(".local", "fleet"))
 	if err != nil {
