@@ -108,7 +108,7 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 			after, err = p.writeStatus(ctx, true)
 		}
 	}
-	return result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
+	return p.result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
 }
 
 // through goes through stages until one fails and is not passable, or interrupts the reconcile: something has to be seen first,
@@ -162,7 +162,7 @@ func namespaceTerminates(err error) bool {
 }
 
 // result is the end of a reconcile.
-func result(ctx context.Context, after time.Duration, interrupted, err error) (ctrl.Result, error) {
+func (p *pass) result(ctx context.Context, after time.Duration, interrupted, err error) (ctrl.Result, error) {
 	switch {
 	case namespaceTerminates(err) || namespaceTerminates(interrupted):
 		return ctrl.Result{}, nil
@@ -176,7 +176,7 @@ func result(ctx context.Context, after time.Duration, interrupted, err error) (c
 		ctrl.LoggerFrom(ctx).V(1).Info("Retrying, because something has changed", "reason", interrupted.Error())
 		return ctrl.Result{RequeueAfter: retryConflict}, nil
 	}
-	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after)}, nil
+	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after, p.hanging.Of(p.etcd).times > 0 && !p.rollWaits)}, nil
 }
 
 // reported is what the status says of the reconcile itself, in a form that can be compared.
@@ -210,7 +210,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	if p.recoveryUnknown {
 		next.Recovery = p.etcd.Status.Recovery
 	}
-	after := pollAfter(&next)
+	after := max(pollAfter(&next), p.hanging.Of(p.etcd).wait())
 	pending, err := p.status.write(ctx, p.etcd, next)
 	if pending > 0 {
 		after = min(after, pending)

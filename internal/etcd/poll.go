@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -41,10 +42,21 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	return pollHealthy
 }
 
-// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others.
-func priorityOf(after time.Duration) *int {
-	if after >= pollHealthy {
+// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others, but for those that
+// hang.
+func priorityOf(after time.Duration, hangs bool) *int {
+	switch {
+	case hangs:
+		return ptr.To(handler.LowPriority - 1)
+	case after >= pollHealthy:
 		return ptr.To(handler.LowPriority)
 	}
 	return ptr.To(0)
+}
+
+// isUrgent reports whether an Etcd that a starting operator finds comes before others: its spec has changed, or it has a
+// quorum while its pods are replaced or its certificates renewed.
+func isUrgent(e *v1alpha1.Etcd) bool {
+	movesTLS := e.Status.Conditions.Find(v1alpha1.ConditionTLSReady) != nil && !e.Status.Conditions.IsTrue(v1alpha1.ConditionTLSReady)
+	return state.Due(e) || e.Status.Conditions.IsTrue(v1alpha1.ConditionReady) && (e.Status.Rollout != nil || movesTLS)
 }

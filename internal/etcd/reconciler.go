@@ -88,6 +88,7 @@ type parts struct {
 	failures   failures
 	// followed: the stages after the status have succeeded once, in this process.
 	followed memory.PerEtcd[bool]
+	hanging  memory.PerEtcd[hanging]
 	status   statusWriter
 }
 
@@ -116,6 +117,7 @@ func (p *parts) forget(etcd types.NamespacedName) {
 	p.volumes.Forget(etcd)
 	p.failures.forget(etcd)
 	p.followed.Forget(etcd)
+	p.hanging.Forget(etcd)
 	p.status.forget(etcd)
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +57,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		WithOptions(controller.Options(concurrency)).
 		// Not its status, which this controller writes itself.
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&v1alpha1.Etcd{}, dueFirst()).
+		Watches(&v1alpha1.Etcd{}, urgentFirst()).
 		// Its status follows the pods.
 		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(notItsStatus())).
 		Watches(&appsv1.StatefulSet{}, afterwards(etcdOfStatefulSet)).
@@ -89,11 +88,10 @@ func notItsStatus() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
 }
 
-// dueFirst brings forward, of all the Etcds that an operator finds when it starts, those whose spec has changed while
-// nobody looked.
-func dueFirst() handler.EventHandler {
+// urgentFirst brings forward, of all the Etcds that an operator finds when it starts, those that are urgent.
+func urgentFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && state.Due(e.Object.(*v1alpha1.Etcd)) {
+		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && isUrgent(e.Object.(*v1alpha1.Etcd)) {
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(0)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 		}
 	}}

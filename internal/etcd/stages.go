@@ -22,7 +22,12 @@ import (
 )
 
 func (p *pass) read(ctx context.Context) (err error) {
+	began := p.Clock.Now()
 	p.found.State, err = p.Read(ctx, p.etcd)
+	if err == nil {
+		now := p.Clock.Now()
+		p.hanging.Set(p.etcd, p.hanging.Of(p.etcd).next(hangs(p.found.Snapshot, now.Sub(began)), now))
+	}
 	return err
 }
 

@@ -54,7 +54,7 @@ func adviceFor(o cluster.Ordinal, statefulSet string) string {
 	case !o.Answers:
 		return "is running but not answering the operator; if this persists, check its log, and allow operator traffic to the pods' client port"
 	case o.Lag > cluster.MaxLag:
-		return fmt.Sprintf("is %d raft entries behind the leader and counts again once it has caught up; if it falls further behind, check its disk and its network", o.Lag)
+		return fmt.Sprintf("is more than %d raft entries behind the leader and counts again once it has caught up; if it falls further behind, check its disk and its network", magnitude(o.Lag))
 	case !o.Serving:
 		return "is running but knows no leader; if this persists, check its log and the other members"
 	}
@@ -83,6 +83,16 @@ func parenthesized(text string) string {
 	return " (" + text + ")"
 }
 
+// magnitude returns a number that a lag exceeds, and that changes only when the lag has become ten times as great: the message is part of
+// the status, which would otherwise be written again and again.
+func magnitude(lag uint64) uint64 {
+	least := uint64(cluster.MaxLag)
+	for least < lag/10 {
+		least *= 10
+	}
+	return least
+}
+
 // downVoters names the voters that do not serve, and what a person can do about them. Members that do not answer count
 // once their probes have passed for as long as vouchAfter; never, if that is 0.
 func downVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
@@ -103,7 +113,7 @@ func downVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 		case o.Unproven:
 			unproven = append(unproven, v.Name)
 		case o.Lag > cluster.MaxLag:
-			ours = append(ours, fmt.Sprintf("%s (%d raft entries behind)", v.Name, o.Lag))
+			ours = append(ours, fmt.Sprintf("%s (more than %d raft entries behind)", v.Name, magnitude(o.Lag)))
 		default:
 			ours = append(ours, v.Name)
 		}

@@ -5,6 +5,7 @@
 package rollout
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +103,15 @@ func TestMayHaveLeader(t *testing.T) {
 	s.Cluster.Reachable = true
 	if got := mayHaveLeader(s, []string{"a"}, time.Minute); !strings.HasPrefix(got, "no member that answers the operator knows a leader, but a may") || strings.Contains(got, "If this persists") {
 		t.Error(got)
+	}
+}
+
+func TestMagnitude(t *testing.T) {
+	for lag, want := range map[uint64]uint64{
+		cluster.MaxLag + 1: 5_000, 50_000: 5_000, 50_010: 50_000, 500_000: 50_000, 4_999_988: 500_000, math.MaxUint64: 5_000_000_000_000_000_000,
+	} {
+		if got := magnitude(lag); got != want || got >= lag {
+			t.Errorf("of %d: %d, want %d", lag, got, want)
+		}
 	}
 }

@@ -608,8 +608,8 @@ func TestDownVoters(t *testing.T) {
 	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
 	d := Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up replaces no voter")
-	g.Expect(d.Hold().Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
-	g.Expect(adviceFor(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
+	g.Expect(d.Hold().Message).To(ContainSubstring("m-2 (more than 500000 raft entries behind)"))
+	g.Expect(adviceFor(*behind, "m")).To(ContainSubstring("is more than 500000 raft entries behind the leader"))
 
 	cutOff := of(0, readyOld, readyOld, readyOld)
 	cutOff.cutOff, cutOff.lasted = true, true
@@ -694,6 +694,23 @@ func TestAllGuardsThatBlockAreRecorded(t *testing.T) {
 	d = Decide(unseen.input(noon, DefaultConfig()), noon)
 	g.Expect(d.Hold().Guard).To(Equal(v1alpha1.GuardRevisionObserved))
 	g.Expect(d.Blocking).To(HaveLen(3), "what would block then is listed, too")
+}
+
+// How far a member is behind changes from one second to the next. What the status says of it does not, since each change of the
+// status is a write.
+func TestTheMessagesOfGuardsThatBlockStayAsTheyAre(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, readyOld, deadNew)
+	in := w.input(noon, DefaultConfig())
+	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Ordinals[1].Lag = false, cluster.MaxLag+1
+	in.Snapshot.Cluster.Voters[1].Serving = false
+	r := Record(in, Decide(in, noon), noon)
+	g.Expect(r.BlockedBy).To(ContainElement(HaveField("Message", ContainSubstring("raft entries behind"))))
+	for range 60 {
+		in.Recorded = r
+		in.Snapshot.Ordinals[1].Lag += 17
+		g.Expect(Record(in, Decide(in, noon), noon)).To(Equal(r))
+	}
 }
 
 // What keeps a pod is named: a node that is gone is not the only reason why one does not terminate.

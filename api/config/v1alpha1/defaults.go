@@ -33,11 +33,12 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.WebhookBindAddress = cmp.Or(c.Server.WebhookBindAddress, "0")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
-	// A worker may wait for members that hang or for a busy API server, and must not delay other Etcds. An idle worker costs a
-	// few kilobytes; a busy one of the etcd controller also holds connections to members. All are busy when the operator starts.
+	// A worker may wait for three seconds for members that hang, and a third of the workers does so at most. With 300 for tasks, those
+	// of 300 Etcds that hang are still looked at every ten seconds, as the timers of a rollout need it. An idle worker costs a few
+	// kilobytes; a busy one of the etcd controller also holds connections to members. All are busy when the operator starts.
 	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 80)
 	c.Controllers.Rollout.ConcurrentSyncs = cmp.Or(c.Controllers.Rollout.ConcurrentSyncs, 100)
-	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 100)
+	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 300)
 
 	c.Logging.Level = cmp.Or(c.Logging.Level, LogLevelInfo)
 	c.Logging.Format = cmp.Or(c.Logging.Format, LogFormatJSON)

@@ -25,11 +25,14 @@ const (
 	maxBackoff   = 30 * time.Second
 )
 
-// Options are those of a controller that works on so many objects at the same time.
+// Options are those of a controller that works on so many objects at the same time, of which each namespace has its share.
 func Options(concurrency int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, maxBackoff),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return newFairQueue(name, limiter, concurrency)
+		},
 	}
 }
 

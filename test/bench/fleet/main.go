@@ -5,6 +5,7 @@
 // Command fleet measures the operator with a thousand Etcds.
 //
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-profiles] [-strict]
+//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -etcds 50 -attack 10m
 //
 // What is real: the operator's binary, in its own process with two cores and the permissions of its ServiceAccount;
 // kube-apiserver, its etcd, and kube-controller-manager with the controllers of StatefulSets, PodDisruptionBudgets
@@ -18,6 +19,9 @@
 // rollouts blocked by a hanging member, and watches an idle operator. Finally it measures how fast the operator reacts for healthy
 // Etcds beside others whose members all hang, or that have many tasks. After each step it writes its results to
 // .local/bench-fleet.json.
+//
+// With -attack, it measures instead how fast the operator reacts for the Etcds, and how much memory it takes, while all is quiet, and
+// while an administrator of another namespace does all that package attack knows to keep it busy.
 package main
 
 import (
@@ -28,10 +32,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/attack"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -48,6 +55,10 @@ type options struct {
 	idle                  time.Duration
 	podStart              time.Duration
 	strict, profiles      bool
+	// attack is for how long the operator is attacked.
+	attack              time.Duration
+	hanging, configMaps int
+	means               string
 }
 
 func main() {
@@ -60,6 +71,10 @@ func main() {
 	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
 	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, at some cost of time and memory")
 	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
+	flag.DurationVar(&o.attack, "attack", 0, "instead of all the rest, measure for so long, and for so long again while a tenant attacks the operator; with -etcds 50, say")
+	flag.StringVar(&o.means, "means", strings.Join(attack.Means(), ","), "what that tenant does")
+	flag.IntVar(&o.hanging, "hanging", 300, "how many Etcds of that tenant have members that hang")
+	flag.IntVar(&o.configMaps, "config-maps", 200, "how many ConfigMaps of almost a megabyte the tenant has")
 	flag.Parse()
 	// The benchmark disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
@@ -76,9 +91,22 @@ func main() {
 // errMissed is returned with -strict.
 var errMissed = errors.New("a target was missed")
 
-func run(ctx context.Context, o options) (err error) {
-	if o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung {
+// check reports what is wrong with the flags.
+func (o options) check() error {
+	for name := range strings.SplitSeq(o.means, ",") {
+		if !slices.Contains(attack.Means(), name) {
+			return fmt.Errorf("attacking by %q: there are %s", name, strings.Join(attack.Means(), ", "))
+		}
+	}
+	if o.attack == 0 && (o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung) {
 		return fmt.Errorf("measuring %d rollouts while %d hang: at least one rollout, and %d more Etcds than both together are needed", o.rollouts, o.hung, firstOfMany)
+	}
+	return nil
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if err := o.check(); err != nil {
+		return err
 	}
 	dir, err := filepath.Abs(filepath.Join(".local", "fleet"))
 	if err != nil {
@@ -92,7 +120,11 @@ func run(ctx context.Context, o options) (err error) {
 	if err := b.setUp(ctx); err != nil {
 		return err
 	}
-	for _, measure := range []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest, b.besideOthers} {
+	steps := []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest, b.besideOthers}
+	if o.attack > 0 {
+		steps = []func(context.Context) error{b.make, b.underAttack}
+	}
+	for _, measure := range steps {
 		// Write the results after each step.
 		if err = errors.Join(measure(ctx), b.write()); err != nil {
 			break
@@ -140,7 +172,7 @@ func (b *bench) setUp(ctx context.Context) error {
 		if err := buildOperator(ctx, b.dir); err != nil {
 			return "", err
 		}
-		if b.fleet, err = simulated.NewFleet(b.etcds); err != nil {
+		if b.fleet, err = simulated.NewFleet(b.etcds + b.hanging); err != nil {
 			return "", err
 		}
 		// It continues after an interrupt, until everything is torn down.

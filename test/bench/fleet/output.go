@@ -48,6 +48,8 @@ type results struct {
 	IdleLoad *Load `json:"idle,omitempty"`
 	// Neighbors is the reaction for healthy Etcds beside others.
 	Neighbors []neighbors.Result `json:"neighbors,omitempty"`
+	// Attack is the reaction for healthy Etcds with and without an attack.
+	Attack *comparison `json:"attack,omitempty"`
 
 	alone, many *rollouts
 }
@@ -67,6 +69,9 @@ func (r results) targets() []target.Target {
 	}
 	if r.IdleLoad != nil {
 		all = append(all, target.New("writes while idle, except leases", "", float64(total(r.IdleLoad.Writes)), 0))
+	}
+	if r.Attack != nil {
+		all = append(all, r.Attack.targets()...)
 	}
 	return all
 }
@@ -100,6 +105,9 @@ func (r results) table(targets []target.Target) string {
 	for _, n := range r.Neighbors {
 		fmt.Fprintf(&out, "beside %s: a task is rejected after %s (slowest %s), a change observed after %s (slowest %s)\n", n.Beside,
 			target.Seconds(n.Task), target.Seconds(n.MaxTask), target.Seconds(n.Etcd), target.Seconds(n.MaxEtcd))
+	}
+	if r.Attack != nil {
+		out.WriteString("\n" + r.Attack.table())
 	}
 	out.WriteString("\n" + target.Table(targets))
 	return out.String()

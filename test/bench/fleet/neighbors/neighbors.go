@@ -7,6 +7,7 @@
 package neighbors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,6 +50,8 @@ type Measurement struct {
 	First, Etcds int
 	// Samples is how often each reaction is measured.
 	Samples int
+	// Poll is how often an object is read until it is as it should be. Default: 5 ms.
+	Poll time.Duration
 }
 
 // Run measures healthy Etcds beside none, one and several that are frozen while a rollout is to replace their pods, and beside
@@ -147,24 +150,32 @@ func (m Measurement) sample(ctx context.Context, beside string) (Result, error) 
 	var ofTasks, ofEtcds []time.Duration
 	for i := range m.Samples {
 		etcd := m.First + i%(m.Etcds-m.First-mostFrozen-1)
-		task := newTask(etcd, v1alpha1.OnDemandMaintenance, "nonsense: true")
-		took, err := m.time(ctx, task, func() error { return m.Client.Create(ctx, task) }, func() bool { return task.Status.State == v1alpha1.TaskStateRejected })
+		task, changed, err := m.Once(ctx, etcd, fmt.Sprint(beside, i))
 		if err != nil {
-			return r, fmt.Errorf("sampling Etcd %d by an invalid task: %w", etcd, err)
+			return r, err
 		}
-		ofTasks = append(ofTasks, took)
-		e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
-		took, err = m.time(ctx, e, func() error { return m.touch(ctx, etcd, fmt.Sprint(beside, i)) }, func() bool { return e.Status.ObservedGeneration == e.Generation })
-		if err != nil {
-			return r, fmt.Errorf("sampling Etcd %d by a change: %w", etcd, err)
-		}
-		ofEtcds = append(ofEtcds, took)
+		ofTasks, ofEtcds = append(ofTasks, task), append(ofEtcds, changed)
 	}
 	slices.Sort(ofTasks)
 	slices.Sort(ofEtcds)
 	r.Task, r.MaxTask = median(ofTasks).Seconds(), slices.Max(ofTasks).Seconds()
 	r.Etcd, r.MaxEtcd = median(ofEtcds).Seconds(), slices.Max(ofEtcds).Seconds()
 	return r, nil
+}
+
+// Once measures one Etcd: how long an invalid task takes to be rejected, and how long a change to another value takes to be observed.
+func (m Measurement) Once(ctx context.Context, etcd int, value string) (rejected, observed time.Duration, err error) {
+	task := newTask(etcd, v1alpha1.OnDemandMaintenance, "nonsense: true")
+	rejected, err = m.time(ctx, task, func() error { return m.Client.Create(ctx, task) }, func() bool { return task.Status.State == v1alpha1.TaskStateRejected })
+	if err != nil {
+		return 0, 0, fmt.Errorf("sampling Etcd %d by an invalid task: %w", etcd, err)
+	}
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
+	observed, err = m.time(ctx, e, func() error { return m.touch(ctx, etcd, value) }, func() bool { return e.Status.ObservedGeneration == e.Generation })
+	if err != nil {
+		return 0, 0, fmt.Errorf("sampling Etcd %d by a change: %w", etcd, err)
+	}
+	return rejected, observed, nil
 }
 
 // median returns the lower one of an even number.
@@ -178,7 +189,7 @@ func (m Measurement) time(ctx context.Context, o client.Object, change func() er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, sampleTimeout, fmt.Errorf("the operator has not reacted within %s", sampleTimeout))
 	defer cancel()
-	err := poll.Until(ctx, 5*time.Millisecond, func() (bool, error) {
+	err := poll.Until(ctx, cmp.Or(m.Poll, 5*time.Millisecond), func() (bool, error) {
 		err := m.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		return is(), err
 	})

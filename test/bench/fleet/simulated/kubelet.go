@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,9 +51,22 @@ type Entry struct {
 // Namespace returns the namespace of an Etcd.
 func Namespace(etcd int) string { return fmt.Sprintf("fleet-%04d", etcd) }
 
-func etcdOf(namespace string) (int, bool) {
-	n, err := strconv.Atoi(strings.TrimPrefix(namespace, "fleet-"))
-	return n, err == nil && strings.HasPrefix(namespace, "fleet-")
+// Crowd is a namespace with many Etcds, and CrowdedName the name of each.
+const Crowd = "crowd"
+
+// CrowdedName returns the name of an Etcd in Crowd.
+func CrowdedName(etcd int) string { return fmt.Sprintf("crowded-%d", etcd) }
+
+// memberOf returns the Etcd and the ordinal of a member's pod.
+func memberOf(pod types.NamespacedName) (etcd, member int, ok bool) {
+	dash := max(strings.LastIndexByte(pod.Name, '-'), 0)
+	number, found := strings.CutPrefix(pod.Namespace, "fleet-")
+	if pod.Namespace == Crowd {
+		number, found = strings.CutPrefix(pod.Name[:dash], "crowded-")
+	}
+	etcd, err := strconv.Atoi(number)
+	member, memberErr := strconv.Atoi(strings.TrimPrefix(pod.Name[dash:], "-"))
+	return etcd, member, found && err == nil && memberErr == nil
 }
 
 // StartKubelet creates the nodes and simulates pods and claims until the context ends.
@@ -100,18 +114,15 @@ func nodeName(i int) string { return fmt.Sprintf("node-%02d", i%nodes) }
 
 // pod advances a pod by one step: to a node, to readiness, or to its removal.
 func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	etcd, ok := etcdOf(request.Namespace)
+	etcd, member, ok := memberOf(request.NamespacedName)
 	pod := &corev1.Pod{}
-	if err := k.client.Get(ctx, request.NamespacedName, pod); err != nil || !ok {
+	err := k.client.Get(ctx, request.NamespacedName, pod)
+	if err != nil || !ok {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	member, err := strconv.Atoi(strings.TrimPrefix(pod.Name, EtcdName+"-"))
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the ordinal of pod %s: %w", request, err)
 	}
 	at := address(etcd, member)
 	state := env.Ready
-	if k.fleet.hangs(etcd, member) {
+	if k.fleet.probeFails(etcd, member) {
 		state = env.NotReady
 	}
 	switch want := env.PodStatus(pod, state, at); {

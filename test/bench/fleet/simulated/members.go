@@ -120,6 +120,13 @@ func (f *Fleet) hangs(etcd, member int) bool {
 	return member < f.hung[etcd]
 }
 
+// probeFails reports whether the probe of a member fails, too: that of one that hangs does, those of an Etcd that is frozen pass.
+func (f *Fleet) probeFails(etcd, member int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return member < f.hung[etcd] && f.hung[etcd] < Members
+}
+
 // asked returns the cluster and the member that a request is addressed to.
 func (f *Fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
 	p, _ := peer.FromContext(ctx)

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// slowAfter is how long a reconcile takes at least that waits for something: for members that hang, say. One that waits for
+// nothing takes milliseconds.
+const slowAfter = time.Second
+
+// fairQueue is a priority queue that gives each namespace its share of the workers, and what is slow another. What has to wait for
+// its share is held back, and what came after it overtakes it. For the metrics of the queue, it is being worked on.
+type fairQueue struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+
+	now    func() time.Time
+	mu     sync.Mutex
+	shares shares
+	// working are the objects that have a worker. One that was held back has it before it is taken up again.
+	working map[reconcile.Request]work
+	held    []heldBack
+	// slow are the objects that took long the last time.
+	slow map[reconcile.Request]bool
+}
+
+// work is an object that has a worker.
+type work struct {
+	look
+	since time.Time
+}
+
+func newFairQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], workers int) *fairQueue {
+	return &fairQueue{
+		PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }),
+		now:           time.Now, shares: shares{free: workers, of: map[string]int{}},
+		working: map[reconcile.Request]work{}, slow: map[reconcile.Request]bool{},
+	}
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *fairQueue) Add(object reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, object) }
+
+// AddWithOpts implements priorityqueue.PriorityQueue. What is held back gets a higher priority, too.
+func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, objects ...reconcile.Request) {
+	q.PriorityQueue.AddWithOpts(o, objects...)
+	if o.After > 0 || o.RateLimited {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.held {
+		if slices.Contains(objects, q.held[i].object) {
+			q.held[i].priority = max(q.held[i].priority, ptr.Deref(o.Priority, 0))
+		}
+	}
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue: it waits for an object whose share permits.
+func (q *fairQueue) GetWithPriority() (object reconcile.Request, priority int, shutdown bool) {
+	for {
+		object, priority, shutdown = q.PriorityQueue.GetWithPriority()
+		if shutdown || q.begin(object, priority) {
+			return object, priority, shutdown
+		}
+	}
+}
+
+// Get implements workqueue.TypedInterface.
+func (q *fairQueue) Get() (object reconcile.Request, shutdown bool) {
+	object, _, shutdown = q.GetWithPriority()
+	return object, shutdown
+}
+
+// begin gives a worker to an object, or holds the object back.
+func (q *fairQueue) begin(object reconcile.Request, priority int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w, taken := q.working[object]
+	if !taken {
+		w.look = look{object.Namespace, q.slow[object]}
+		if !q.shares.admits(w.look) {
+			q.held = append(q.held, heldBack{w.look, object, priority})
+			return false
+		}
+		q.shares.take(w.look)
+	}
+	w.since = q.now()
+	q.working[object] = w
+	return true
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *fairQueue) Done(object reconcile.Request) {
+	q.end(object)
+	q.PriorityQueue.Done(object)
+	q.resume()
+}
+
+func (q *fairQueue) end(object reconcile.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.working[object]
+	delete(q.working, object)
+	delete(q.slow, object)
+	if q.now().Sub(w.since) >= slowAfter {
+		q.slow[object] = true
+	}
+	q.shares.giveBack(w.look)
+}
+
+// resume brings back what was held back and has its share now. Its worker waits for it.
+func (q *fairQueue) resume() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := q.shares.next(q.held); i >= 0; i = q.shares.next(q.held) {
+		h := q.held[i]
+		q.held = slices.Delete(q.held, i, i+1)
+		q.shares.take(h.look)
+		q.working[h.object] = work{look: h.look}
+		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: &h.priority}, h.object)
+		q.PriorityQueue.Done(h.object)
+	}
+}

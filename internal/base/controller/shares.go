@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+// shares are who has the workers of a controller.
+type shares struct {
+	// free workers work on nothing.
+	free int
+	// of is how many work for a namespace, and slow how many on objects that were slow the last time.
+	of   map[string]int
+	slow int
+}
+
+// look is an object that is to be reconciled.
+type look struct {
+	namespace string
+	// slow: it took long the last time, most likely because members hang.
+	slow bool
+}
+
+// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it
+// is slow, than twice as many as all that are slow have together. So one namespace has at most half of the workers, two have a third
+// each, what is slow has a third, and one that needs none finds some free whatever the others do.
+func (s *shares) admits(l look) bool {
+	return s.of[l.namespace] < s.free && (!l.slow || 2*s.slow < s.free)
+}
+
+// take gives a worker to an object.
+func (s *shares) take(l look) {
+	s.free--
+	s.of[l.namespace]++
+	if l.slow {
+		s.slow++
+	}
+}
+
+// giveBack ends what take began.
+func (s *shares) giveBack(l look) {
+	s.free++
+	if s.of[l.namespace]--; s.of[l.namespace] == 0 {
+		delete(s.of, l.namespace)
+	}
+	if l.slow {
+		s.slow--
+	}
+}
+
+// heldBack is an object that waits until its share permits.
+type heldBack struct {
+	look
+	object   reconcile.Request
+	priority int
+}
+
+// next returns the index of the one to take up of those held back, which are in the order in which they came; -1 if there is none.
+// First are those whose namespace has the fewest workers, of these those that are not slow, and then those with the highest priority.
+func (s *shares) next(all []heldBack) int {
+	best := -1
+	for i, h := range all {
+		if s.admits(h.look) && (best < 0 || s.before(h, all[best])) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (s *shares) before(a, b heldBack) bool {
+	switch of, other := s.of[a.namespace], s.of[b.namespace]; {
+	case of != other:
+		return of < other
+	case a.slow != b.slow:
+		return b.slow
+	}
+	return a.priority > b.priority
+}

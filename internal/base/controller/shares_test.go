@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// most is how many workers each of some greedy namespaces gets of so many, and how many are left.
+func most(workers, namespaces int, slow bool) (each, left int) {
+	s := &shares{free: workers, of: map[string]int{}}
+	for again := true; again; {
+		again = false
+		for i := range namespaces {
+			if l := (look{fmt.Sprint(i), slow}); s.admits(l) {
+				s.take(l)
+				again = true
+			}
+		}
+	}
+	for _, n := range s.of {
+		each = max(each, n)
+	}
+	return each, s.free
+}
+
+func TestShares(t *testing.T) {
+	for _, tc := range []struct {
+		workers, namespaces int
+		slow                bool
+		each, left          int
+	}{
+		{1, 1, false, 1, 0},
+		{2, 1, false, 1, 1},
+		{80, 1, false, 40, 40},
+		{80, 2, false, 27, 26},
+		{80, 7, false, 10, 10},
+		{1, 1, true, 1, 0},
+		{2, 1, true, 1, 1},
+		{80, 1, true, 27, 53},
+		{80, 3, true, 9, 53},
+		{80, 300, true, 1, 53},
+	} {
+		t.Run(fmt.Sprintf("%d workers, %d namespaces, slow %t", tc.workers, tc.namespaces, tc.slow), func(t *testing.T) {
+			g := NewWithT(t)
+			each, left := most(tc.workers, tc.namespaces, tc.slow)
+			g.Expect(each).To(Equal(tc.each))
+			g.Expect(left).To(Equal(tc.left))
+		})
+	}
+}
+
+func TestSharesAreGivenBack(t *testing.T) {
+	g := NewWithT(t)
+	s := &shares{free: 3, of: map[string]int{}}
+	for _, l := range []look{{"a", true}, {"b", false}} {
+		s.take(l)
+	}
+	s.giveBack(look{"b", false})
+	s.giveBack(look{"a", true})
+	g.Expect(*s).To(Equal(shares{free: 3, of: map[string]int{}}), "no namespace is remembered")
+}
+
+// Whose turn it is of those held back, while namespace a has two of ten workers, and b one.
+func TestNextOfThoseHeldBack(t *testing.T) {
+	at := func(namespace string, slow bool, priority int) heldBack {
+		return heldBack{look: look{namespace, slow}, priority: priority}
+	}
+	for name, tc := range map[string]struct {
+		held []heldBack
+		slow int
+		want int
+	}{
+		"nothing":                            {want: -1},
+		"the first that came":                {held: []heldBack{at("a", false, 0), at("a", false, 0)}, want: 0},
+		"the namespace that has the fewest":  {held: []heldBack{at("a", false, 100), at("b", true, -100)}, want: 1},
+		"what is not slow":                   {held: []heldBack{at("a", true, 0), at("a", false, -100)}, want: 1},
+		"the highest priority":               {held: []heldBack{at("a", false, -100), at("a", false, 0)}, want: 1},
+		"what is slow has its share already": {held: []heldBack{at("c", true, 0), at("a", false, 0)}, slow: 4, want: 1},
+		"nothing that has none left":         {held: []heldBack{at("c", true, 0)}, slow: 4, want: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &shares{free: 7, of: map[string]int{"a": 2, "b": 1}, slow: tc.slow}
+			NewWithT(t).Expect(s.next(tc.held)).To(Equal(tc.want))
+		})
+	}
+}

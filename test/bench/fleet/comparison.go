@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/attack"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
+)
+
+// maxRatio is how much worse a figure may be during the attack.
+const maxRatio = 1.2
+
+// comparison is what was measured while all was quiet, while the objects of an attack were created, and during the attack.
+type comparison struct {
+	Quiet    reactions               `json:"quiet"`
+	Begins   reactions               `json:"begins"`
+	Attacked reactions               `json:"attacked"`
+	Means    map[string]attack.Tally `json:"means,omitempty"`
+}
+
+// percentile returns the least of some sorted figures that a share of them does not exceed; 0 if there are none.
+func percentile(sorted []float64, share float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max(int(math.Ceil(share*float64(len(sorted))))-1, 0)]
+}
+
+// row is a figure of each.
+type row struct {
+	name string
+	// quiet, begins and attacked.
+	quiet, begins, attacked float64
+	unit                    string
+	// target: it must not be worse than maxRatio.
+	target bool
+}
+
+func (c *comparison) rows() []row {
+	of := func(name, unit string, target bool, figure func(*reactions) float64) row {
+		return row{name, figure(&c.Quiet), figure(&c.Begins), figure(&c.Attacked), unit, target}
+	}
+	var all []row
+	for _, some := range []struct {
+		name   string
+		of     func(*reactions) []float64
+		target bool
+	}{
+		{"a task is rejected", func(r *reactions) []float64 { return r.Rejected }, true},
+		{"a changed spec is observed", func(r *reactions) []float64 { return r.Observed }, true},
+		{"a changed template: the first pod is replaced", func(r *reactions) []float64 { return r.Replaced }, true},
+		{"the API server writes an object", func(r *reactions) []float64 { return r.Written }, false},
+	} {
+		all = append(all,
+			of(some.name+", median", "ms", false, func(r *reactions) float64 { return 1000 * percentile(some.of(r), 0.5) }),
+			of(some.name+", 99 %", "ms", some.target, func(r *reactions) float64 { return 1000 * percentile(some.of(r), 0.99) }))
+	}
+	load := func(figure func(Load) float64) func(*reactions) float64 {
+		return func(r *reactions) float64 {
+			if r.Load == nil {
+				return 0
+			}
+			return figure(*r.Load)
+		}
+	}
+	return append(all,
+		of("reactions measured", "", false, func(r *reactions) float64 { return float64(r.count()) }),
+		of("reactions that failed or took more than a minute", "", false, func(r *reactions) float64 { return float64(r.Missed) }),
+		of("resident memory of the operator, maximum", "MiB", true, func(r *reactions) float64 { return r.Resident }),
+		of("cores used by the operator", "", false, load(func(l Load) float64 { return l.Programs[operatorProgram] })),
+		of("cores used by the API server", "", false, load(func(l Load) float64 { return l.Programs["kube-apiserver"] })),
+		of("requests of the operator per second", "", false, load(func(l Load) float64 { return l.Requests / l.Seconds })))
+}
+
+// table returns a table in Markdown.
+func (c *comparison) table() string {
+	var out strings.Builder
+	out.WriteString("| for healthy Etcds | quiet | the attack begins | attacked | ratio |\n| --- | --- | --- | --- | --- |\n")
+	for _, r := range c.rows() {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.2f |\n", r.name, r.show(r.quiet), r.show(r.begins), r.show(r.attacked), r.attacked/r.quiet)
+	}
+	return out.String()
+}
+
+func (r row) show(v float64) string {
+	if r.unit == "" && v != math.Trunc(v) {
+		return fmt.Sprintf("%.2f", v)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.0f %s", v, r.unit))
+}
+
+// targets are the ratios.
+func (c *comparison) targets() []target.Target {
+	var all []target.Target
+	for _, r := range c.rows() {
+		if r.target {
+			all = append(all, target.New(r.name, r.unit, r.attacked, maxRatio*r.quiet).Against(r.quiet))
+		}
+	}
+	return append(all, target.New("reactions that failed or took more than a minute", "", float64(c.Attacked.Missed), float64(c.Quiet.Missed)))
+}
