@@ -77,7 +77,8 @@ func TestMain(m *testing.M) {
 	code := env.Main(m, &testEnv, env.WithoutCRDs(), env.WithControllerManager(), env.WithAudit(policy, auditLog), env.WithManifests(
 		"crd/task/druid.gardener.cloud_etcdoperatortasks.yaml", "executor/base/namespace.yaml", "executor/base/role.yaml", "executor/webhook/role.yaml", "executor/webhook/webhook.yaml",
 		"../"+druid.Manifests,
-		"admission/managed_tls_policy.yaml", // of an operator that was in operator mode before
+		"admission/task/task_operator_policy.yaml",
+		"admission/managed_tls_policy.yaml", "admission/operator_objects_policy.yaml", // of an operator that was in operator mode before
 	))
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
