@@ -181,9 +181,30 @@ func TestAStolenTokenUsesNoPowerfulServiceAccount(t *testing.T) {
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: h.namespace, Name: name}},
 		})).To(Succeed())
-		set := setOf(h.etcd)
-		set.Name, set.OwnerReferences[0].Name, set.Spec.Template.Spec.ServiceAccountName = name, name, name
-		h.Eventually(func() error { return h.client.Create(t.Context(), set.DeepCopy(), client.DryRunAll) }).
-			Should(MatchError(ContainSubstring("ServiceAccount "+name+" has more rights than that of an Etcd")), name)
+		h.refusesAccount(name)
 	}
+	for name, rule := range map[string]rbacv1.PolicyRule{
+		"administers": {APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings"}, Verbs: []string{"create"}},
+		"intercepts": {
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+			ResourceNames: []string{"etcd-foreman-rollouts"}, Verbs: []string{"update"},
+		},
+	} {
+		meta := metav1.ObjectMeta{Name: h.namespace + "-" + name}
+		h.Expect(testEnv.Client.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}})).To(Succeed())
+		h.Expect(testEnv.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: h.namespace, Name: name}},
+		})).To(Succeed())
+		h.refusesAccount(name)
+	}
+}
+
+// refusesAccount expects that no StatefulSet of the operator runs as a ServiceAccount.
+func (h *thief) refusesAccount(name string) {
+	h.t.Helper()
+	set := setOf(h.etcd)
+	set.Name, set.OwnerReferences[0].Name, set.Spec.Template.Spec.ServiceAccountName = name, name, name
+	h.Eventually(func() error { return h.client.Create(h.t.Context(), set.DeepCopy(), client.DryRunAll) }).
+		Should(MatchError(ContainSubstring("ServiceAccount "+name+" has more rights than that of an Etcd")), name)
 }

@@ -39,6 +39,9 @@ func TestAStolenTokenGrantsNothing(t *testing.T) {
 		"leases of another": func(r *rbacv1.Role) { r.Rules[0].ResourceNames = []string{"kube-scheduler"} },
 		"another name":      func(r *rbacv1.Role) { r.Name = "x" },
 		"no owner":          func(r *rbacv1.Role) { r.OwnerReferences = nil },
+		"an Etcd whose name is an expression": func(r *rbacv1.Role) {
+			r.Name, r.OwnerReferences[0].Name, r.Rules[0].ResourceNames = "druid.gardener.cloud:etcd:a$|.*|b", "a$|.*|b", []string{"kube-scheduler"}
+		},
 	})
 	binding := func() *rbacv1.RoleBinding {
 		return &rbacv1.RoleBinding{
@@ -62,7 +65,12 @@ func TestAStolenTokenWritesNoObjectOfAnother(t *testing.T) {
 	h := newThief(t)
 	awaitPolicies(h)
 	lease := func() *coordinationv1.Lease { return &coordinationv1.Lease{ObjectMeta: owned(h.etcd, "a-main-0")} }
-	creates(h, lease, map[string]string{"another name": "named after their Etcd", "no owner": "only leases that an Etcd controls"}, map[string]func(*coordinationv1.Lease){
+	creates(h, lease, map[string]string{
+		"another name": "named after their Etcd", "no owner": "only leases that an Etcd controls", "an Etcd whose name is an expression": "only leases that an Etcd controls",
+	}, map[string]func(*coordinationv1.Lease){
+		"an Etcd whose name is an expression": func(l *coordinationv1.Lease) {
+			l.Name, l.OwnerReferences[0].Name = "kube-scheduler", "a$|^kube-scheduler$|^b"
+		},
 		"another name": func(l *coordinationv1.Lease) { l.Name = "kube-scheduler" },
 		"no owner":     func(l *coordinationv1.Lease) { l.OwnerReferences = nil },
 	})
