@@ -29,6 +29,7 @@ func main() {
 
 func run() error {
 	file := flag.String("config", "", "file with the OperatorConfiguration")
+	publish := flag.Bool("publish-webhook-ca", false, "only write the CA of the webhook of mode Executor to the webhook's configuration")
 	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 	if *showVersion {
@@ -47,6 +48,9 @@ func run() error {
 		return err
 	}
 	ctrl.SetLogger(logger)
+	if *publish {
+		return operator.PublishWebhookCA(ctrl.SetupSignalHandler(), config)
+	}
 	if os.Getenv("GOGC") == "" {
 		// Most of the heap are caches, which change little: letting it double before a collection gains nothing.
 		debug.SetGCPercent(gcPercent)

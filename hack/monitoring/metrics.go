@@ -44,7 +44,7 @@ var sections = []section{
 		},
 	},
 	{
-		"The agent", "Served at `/metrics` of the container `backup-restore`, to clients with the token of `agentAPI.metricsTokenHash` ([configuration](operator.md)). " +
+		"The agent", "Served at `/metrics` of the container `backup-restore`, to clients with [the token of the `Etcd`](operator.md#the-agents-metrics) or that of `agentAPI.metricsTokenHash`. " +
 			"The names `etcdbr_*` are those of etcd-backup-restore, so its dashboards and alerts work.",
 		func(r prometheus.Registerer) {
 			r.MustRegister(buildinfo.New())

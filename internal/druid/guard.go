@@ -43,7 +43,7 @@ var written = map[string][]string{
 // updates reports whether an object, by group, resource and name, is the operator's own, which it updates.
 func (g guard) updates(object string) bool {
 	switch object {
-	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret, "admissionregistration.k8s.io/mutatingwebhookconfigurations/" + webhookName:
+	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret:
 		return true
 	}
 	return false

@@ -37,7 +37,7 @@ func TestWhatAnExecutorMayWrite(t *testing.T) {
 		{"POST", leases + "own/leases"}:                                   true,
 		{"PUT", leases + "own/leases/etcd-foreman"}:                       true,
 		{"PUT", "/api/v1/namespaces/own/secrets/etcd-foreman-webhook-ca"}: true,
-		{"PUT", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/etcd-foreman-rollouts"}: true,
+		{"PUT", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/etcd-foreman-rollouts"}: false,
 		{"PUT", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/other"}:                 false,
 		{"PUT", core + "secrets/etcd-foreman-webhook-ca"}:                                                    false,
 		{"PUT", "/api/v1/namespaces/own/secrets/other"}:                                                      false,

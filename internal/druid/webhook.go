@@ -5,6 +5,7 @@
 package druid
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -43,13 +44,9 @@ func NewWebhook(kubeconfig *rest.Config, address, namespace string) (*webhookcer
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading server.webhookBindAddress: %w", err)
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
-		return nil, nil, fmt.Errorf("building the scheme: %w", err)
-	}
-	c, err := client.New(kubeconfig, client.Options{Scheme: scheme})
+	c, err := webhookClient(kubeconfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a client for the webhook: %w", err)
+		return nil, nil, err
 	}
 	keeper := &webhookcert.Keeper{
 		Client: c, Secret: client.ObjectKey{Namespace: namespace, Name: webhookSecret}, Configuration: webhookName,
@@ -58,6 +55,32 @@ func NewWebhook(kubeconfig *rest.Config, address, namespace string) (*webhookcer
 	return keeper, webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion, c.GetCertificate = tls.VersionTLS12, keeper.GetCertificate
 	}}}), nil
+}
+
+func webhookClient(kubeconfig *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	c, err := client.New(kubeconfig, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the webhook: %w", err)
+	}
+	return c, nil
+}
+
+// PublishWebhookCA writes the CA of the webhook to the webhook's configuration until the context ends. It runs with a ServiceAccount of
+// its own.
+func PublishWebhookCA(ctx context.Context, kubeconfig *rest.Config, namespace string) error {
+	c, err := webhookClient(kubeconfig)
+	if err != nil {
+		return err
+	}
+	p := &webhookcert.Publisher{
+		Client: c, Secret: client.ObjectKey{Namespace: namespace, Name: webhookSecret}, Configuration: webhookName, Clock: clock.RealClock{},
+	}
+	p.Run(ctx)
+	return nil
 }
 
 // AddWebhook serves the webhook in each replica.

@@ -36,7 +36,7 @@ type agents struct {
 // trust returns who may use the API of the agents of an Etcd.
 func (a agents) trust(etcd *v1alpha1.Etcd) auth.Trust {
 	return auth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.api.AllowUnauthenticatedSnapshots,
-		MetricsTokenHash: a.api.MetricsTokenHash, AllowUnauthenticatedMetrics: a.api.AllowUnauthenticatedMetrics}
+		MetricsTokenHash: a.api.MetricsTokenHash, EtcdMetricsTokenHash: auth.HashOf(auth.MetricsToken(a.key, string(etcd.UID))), AllowUnauthenticatedMetrics: a.api.AllowUnauthenticatedMetrics}
 }
 
 // client makes a client of the agents of an Etcd. Each agent forwards requests to the agent of the leader. Agents verify the operator's

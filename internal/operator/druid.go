@@ -8,6 +8,7 @@ package operator
 
 import (
 	"context"
+	"fmt"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
@@ -59,6 +60,15 @@ func connectDruid(config *configv1alpha1.OperatorConfiguration, kubeconfig *rest
 	keeper, server, err := druid.NewWebhook(kubeconfig, config.Server.WebhookBindAddress, namespace)
 	options.WebhookServer = server
 	return func(mgr ctrl.Manager) error { return druid.AddWebhook(mgr, keeper) }, err
+}
+
+// PublishWebhookCA writes the CA of the webhook of executor mode to the webhook's configuration, until the context ends.
+func PublishWebhookCA(ctx context.Context, config *configv1alpha1.OperatorConfiguration) error {
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return druid.PublishWebhookCA(ctx, kubeconfig, operatorNamespace(config))
 }
 
 // besideDruid returns what etcd-druid changes in a mode of the operator.

@@ -7,6 +7,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
@@ -22,6 +23,11 @@ import (
 // connectDruid changes nothing: this operator is built without internal/druid.
 func connectDruid(*configv1alpha1.OperatorConfiguration, *rest.Config, *ctrl.Options, string) (func(ctrl.Manager) error, error) {
 	return func(ctrl.Manager) error { return nil }, nil
+}
+
+// PublishWebhookCA returns an error.
+func PublishWebhookCA(context.Context, *configv1alpha1.OperatorConfiguration) error {
+	return errors.New("this operator is built without executor mode")
 }
 
 // besideDruid returns that nothing changes, and an error in executor mode.

@@ -31,6 +31,7 @@ const (
 // replaced unless an Etcd asks for updates in place, which most simulated kubelets do not carry out.
 func Config(changes ...func(*configv1alpha1.OperatorConfiguration)) *configv1alpha1.OperatorConfiguration {
 	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.RecreatePods}
+	c.Backup.LocalClaims = []string{"*"}
 	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): true}
 	for _, change := range changes {
 		change(c)

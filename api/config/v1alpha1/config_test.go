@@ -51,6 +51,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"profiles on all addresses", minimal + "server: {pprofBindAddress: ':6060'}", "server.pprofBindAddress: Invalid value: \":6060\": must be a loopback address"},
 		{"no namespace", minimal + "namespaces: [a, 'B b']", "namespaces[1]: Invalid value"},
 		{"namespace twice", minimal + "namespaces: [a, a]", "namespaces[1]: Duplicate value"},
+		{"a claim without a namespace", minimal + "backup: {localClaims: [backups]}", "backup.localClaims[0]: Invalid value: \"backups\": must be NAMESPACE/NAME"},
+		{"a claim of any namespace", minimal + "backup: {localClaims: ['*/backups']}", "backup.localClaims[0]: Invalid value"},
 		{"negative qps", minimal + "clientConnection: {qps: -1}", "clientConnection.qps"},
 		{"negative burst", minimal + "clientConnection: {burst: -1}", "clientConnection.burst"},
 		{"negative concurrency", minimal + "controllers: {task: {concurrentSyncs: -1}}", "controllers.task.concurrentSyncs"},

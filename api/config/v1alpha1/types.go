@@ -36,6 +36,8 @@ type OperatorConfiguration struct {
 	// namespaces are the namespaces that the operator watches. It reads and writes nothing in others, except its own Lease and
 	// signing key. Its permissions are determined by its roles, not by this field. Default: all namespaces.
 	Namespaces []string `json:"namespaces,omitempty"`
+	// requireTLS refuses an Etcd without TLS for clients or for peers. Its objects stay as they are, and its members go on. Default: false.
+	RequireTLS bool `json:"requireTLS,omitempty"`
 	// clientConnection limits the requests to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 	// leaderElection ensures that only one of several operator instances is active.
@@ -150,6 +152,9 @@ type Backup struct {
 	// allowedEndpoints are the URLs that an Etcd or a copy may name as endpointOverride of a store. The agent sends requests to
 	// them that are authorized with the credentials of the store. Default: none.
 	AllowedEndpoints []string `json:"allowedEndpoints,omitempty"`
+	// localClaims are the claims that an Etcd or a copy may mount as a store of provider Local: NAMESPACE/NAME, NAMESPACE/* for all of a
+	// namespace, or * for any. Default: none.
+	LocalClaims []string `json:"localClaims,omitempty"`
 	// allowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
 	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
 }

@@ -38,6 +38,11 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 			errs = append(errs, field.Required(path, "name provider and container"))
 		}
 	}
+	for i, claim := range c.Backup.LocalClaims {
+		if namespace, name, ok := strings.Cut(claim, "/"); claim != "*" && (!ok || namespace == "" || name == "" || strings.Contains(namespace, "*") || strings.Contains(name, "/")) {
+			errs = append(errs, field.Invalid(field.NewPath("backup", "localClaims").Index(i), claim, "must be NAMESPACE/NAME, NAMESPACE/* or *"))
+		}
+	}
 	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
 	errs = append(errs, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)

@@ -9,6 +9,7 @@ package auth
 
 import (
 	"crypto/ed25519"
+	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -29,8 +30,10 @@ type Trust struct {
 	PublicKey ed25519.PublicKey `json:"publicKey"`
 	// AllowUnauthenticated accepts unsigned requests, and GET in place of POST, as etcd-backup-restore does.
 	AllowUnauthenticated bool `json:"allowUnauthenticated,omitempty"`
-	// MetricsTokenHash is the SHA-256, in hex, of the token that reads the agents' metrics; empty for none.
+	// MetricsTokenHash is the SHA-256, in hex, of the token that reads the metrics of all Etcds; empty for none.
 	MetricsTokenHash string `json:"metricsTokenHash,omitempty"`
+	// EtcdMetricsTokenHash is that of the MetricsToken of this Etcd.
+	EtcdMetricsTokenHash string `json:"etcdMetricsTokenHash,omitempty"`
 	// AllowUnauthenticatedMetrics serves the agents' metrics to anybody.
 	AllowUnauthenticatedMetrics bool `json:"allowUnauthenticatedMetrics,omitempty"`
 }
@@ -113,13 +116,33 @@ func (t Trust) VerifyScrape(r *http.Request) error {
 	if t.AllowUnauthenticatedMetrics {
 		return nil
 	}
-	want, err := hex.DecodeString(t.MetricsTokenHash)
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
-	got := sha256.Sum256([]byte(token))
-	if err != nil || !ok || len(token) > maxToken || subtle.ConstantTimeCompare(got[:], want) != 1 {
-		return errors.New("metrics need a client certificate of the CA in spec.backup.tls, or the token of agentAPI.metricsTokenHash in the operator's configuration")
+	if !ok || len(token) > maxToken || !hasHash(token, t.MetricsTokenHash) && !hasHash(token, t.EtcdMetricsTokenHash) {
+		return errors.New("metrics need a client certificate of the CA in spec.backup.tls, the metrics token of this Etcd, or the token of agentAPI.metricsTokenHash in the operator's configuration")
 	}
 	return nil
+}
+
+// hasHash reports whether a token has a SHA-256, in hex. No token has an empty one.
+func hasHash(token, hash string) bool {
+	want, err := hex.DecodeString(hash)
+	got := sha256.Sum256([]byte(token))
+	return err == nil && subtle.ConstantTimeCompare(got[:], want) == 1
+}
+
+// MetricsToken returns the token that reads the metrics of the agents of the Etcd with this UID, and of no other: a tenant who sees it
+// cannot read those of others. Who may read the operator's signing key can compute it (docs/operator.md).
+func MetricsToken(key ed25519.PrivateKey, uid string) string {
+	mac := hmac.New(sha256.New, key.Seed())
+	// A hash never fails to write.
+	_, _ = mac.Write([]byte("metrics/" + uid))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// HashOf returns the hash of a token.
+func HashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
 }
 
 // read verifies the signature of a token and returns its claims.

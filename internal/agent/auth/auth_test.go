@@ -137,3 +137,12 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// The token is what docs/operator.md has openssl compute: this one is from there.
+func TestMetricsTokenIsThatOfTheDocs(t *testing.T) {
+	seed := make([]byte, ed25519.SeedSize)
+	for i := range seed {
+		seed[i] = byte(i)
+	}
+	NewWithT(t).Expect(MetricsToken(ed25519.NewKeyFromSeed(seed), "0d6a4c1d")).To(Equal("e9dea0fe37087a03a6539c7cec3c4d881e6269e58c2367c627db297c27303d08"))
+}

@@ -25,20 +25,25 @@ type Facts struct {
 	// Expires is when the first certificate expires, and ExpiresIn its Secret.
 	Expires   time.Time
 	ExpiresIn string
+	// Remarks on what a person should look at: sentences.
+	Remarks []string
 }
 
 // Check checks that members with these host names can serve with the material at a time. It returns a *Problem for each
 // unusable certificate, joined.
 func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 	c := checker{now: now}
+	var clients, peers []*x509.Certificate
 	if s := m.Client; s != nil {
 		authorities := c.parseBundle(s.CA)
+		clients = authorities
 		c.authorities.add(authorities)
 		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth)
 		c.checkPair(s.Client, s.CA, pool(authorities), nil, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Peer; s != nil {
 		authorities := c.parseBundle(s.CA)
+		peers = authorities
 		c.authorities.add(authorities)
 		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	}
@@ -46,7 +51,7 @@ func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 		// Agents read these CAs when they need them, not only when they start.
 		c.checkPair(s.Server, s.CA, pool(c.parseBundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
 	}
-	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn}, errors.Join(c.problems...)
+	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn, Remarks: common(clients, peers)}, errors.Join(c.problems...)
 }
 
 // checker collects what it finds.

@@ -108,3 +108,25 @@ func TestFacts(t *testing.T) {
 	m.Client.CA.PEM = append(append([]byte("# sorted\n"), other.PEM...), ca.PEM...)
 	g.Expect(check(m).Authorities).To(Equal(both))
 }
+
+// A member takes every client for a member that the CA of peers has signed, whoever made that CA.
+func TestACommonCAIsRemarked(t *testing.T) {
+	g := NewWithT(t)
+	ca, other := newCA(t), newCA(t)
+	m := good(t, ca)
+	facts, err := m.Check(hosts, time.Now())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(facts.Remarks).To(HaveExactElements(ContainSubstring("Clients and peers trust the same CA (CN=ca)")))
+
+	m.Peer.CA.PEM = append(append([]byte{}, other.PEM...), ca.PEM...)
+	facts, _ = m.Check(hosts, time.Now())
+	g.Expect(facts.Remarks).To(HaveLen(1), "as one of two")
+
+	m.Peer = &PeerSide{CA: Bundle{Secret: "peer-ca", Key: "ca.crt", PEM: other.PEM}, Server: issue(t, other, "peer", hosts)}
+	facts, err = m.Check(hosts, time.Now())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(facts.Remarks).To(BeEmpty())
+	m.Peer = nil
+	facts, _ = m.Check(hosts, time.Now())
+	g.Expect(facts.Remarks).To(BeEmpty(), "without TLS for peers")
+}

@@ -38,6 +38,9 @@ func (r *Reconciler) retry(task *v1alpha1.EtcdCopyBackupsTask, err error) error 
 	return err
 }
 
+// maxKey bounds the keys of a result, in bytes. A termination message, which they are from, has at most 4 KiB.
+const maxKey = 128
+
 // succeed records that the backups are copied.
 func (r *Reconciler) succeed(task *v1alpha1.EtcdCopyBackupsTask, state job.State) {
 	r.set(task, conditions.True(v1alpha1.ConditionCopySucceeded, v1alpha1.ReasonCopied, "%s", state.Message))
@@ -47,7 +50,7 @@ func (r *Reconciler) succeed(task *v1alpha1.EtcdCopyBackupsTask, state job.State
 	}
 	task.Status.Result = map[string]string{}
 	for name, value := range fields {
-		task.Status.Result[name] = sanitize.Text(string(value), conditions.MaxMessage)
+		task.Status.Result[sanitize.Text(name, maxKey)] = sanitize.Text(string(value), conditions.MaxMessage)
 	}
 }
 

@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package webhookcert keeps the certificate of a webhook, without manual steps and for all replicas: a CA in one Secret, which is
-// installed empty; a certificate signed by it in the memory of each replica; and the CA in the configuration of the webhook.
+// installed empty; a certificate signed by it in the memory of each replica; and the CA in the configuration of the webhook, which a
+// process of its own writes (ADR 55).
 package webhookcert
 
 import (
@@ -40,7 +41,7 @@ const (
 
 // Keeper keeps the certificate. It is a Runnable that runs in each replica.
 type Keeper struct {
-	// Client reads from the API server and writes to it.
+	// Client reads from the API server, and writes the Secret.
 	Client client.Client
 	// Secret with the CA.
 	Secret client.ObjectKey
@@ -62,17 +63,23 @@ func (k *Keeper) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (k *Keeper) Start(ctx context.Context) error {
+	repeat(ctx, k.Clock, "Keeping the certificate of the webhook failed", k.sync)
+	return nil
+}
+
+// repeat calls a function at intervals, until the context ends.
+func repeat(ctx context.Context, clock clock.WithTicker, failed string, sync func(context.Context) error) {
 	for {
 		wait := interval
-		if err := k.sync(ctx); err != nil {
+		if err := sync(ctx); err != nil {
 			wait = retry
-			log.FromContext(ctx).Error(err, "Keeping the certificate of the webhook failed", "retryAfter", wait)
+			log.FromContext(ctx).Error(err, failed, "retryAfter", wait)
 		}
-		timer := k.Clock.NewTimer(wait)
+		timer := clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil
+			return
 		case <-timer.C():
 		}
 	}
@@ -114,7 +121,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := k.publish(ctx, current.bundle); err != nil {
+	if err := k.published(ctx, current.bundle); err != nil {
 		return err
 	}
 	k.mu.RLock()
@@ -163,23 +170,16 @@ func (k *Keeper) authority(ctx context.Context, now time.Time) (*authority, erro
 	return readAuthority(data, now)
 }
 
-// publish writes the CAs to the configuration of the webhook.
-func (k *Keeper) publish(ctx context.Context, bundle []byte) error {
+// published returns an error unless the configuration of the webhook has the CAs.
+func (k *Keeper) published(ctx context.Context, bundle []byte) error {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := k.Client.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); err != nil {
 		return fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", k.Configuration, err)
 	}
-	changed := false
-	for i := range configuration.Webhooks {
-		if c := &configuration.Webhooks[i].ClientConfig; !bytes.Equal(c.CABundle, bundle) {
-			c.CABundle, changed = bundle, true
+	for _, w := range configuration.Webhooks {
+		if !bytes.Equal(w.ClientConfig.CABundle, bundle) {
+			return fmt.Errorf("MutatingWebhookConfiguration %s does not have the CA of Secret %s yet: if this persists, look at Deployment etcd-foreman-webhook-ca, which writes it", k.Configuration, k.Secret)
 		}
-	}
-	if !changed {
-		return nil
-	}
-	if err := k.Client.Update(ctx, configuration); err != nil {
-		return fmt.Errorf("writing the CA to MutatingWebhookConfiguration %s: %w", k.Configuration, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@
 package webhookcert
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 const host = "etcd-foreman-webhook.own.svc"
@@ -38,8 +40,17 @@ func newWorld(t *testing.T, data map[string][]byte) *world {
 	).Build()}
 }
 
+// replica writes nothing but the Secret.
 func (w *world) replica() *Keeper {
-	return &Keeper{Client: w.client, Secret: client.ObjectKey{Namespace: "own", Name: "ca"}, Configuration: "webhook", Host: host, Clock: w.clock}
+	limited := interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if _, ok := o.(*corev1.Secret); !ok {
+				w.t.Errorf("the operator writes %T %s", o, o.GetName())
+			}
+			return c.Update(ctx, o, options...)
+		},
+	})
+	return &Keeper{Client: limited, Secret: client.ObjectKey{Namespace: "own", Name: "ca"}, Configuration: "webhook", Host: host, Clock: w.clock}
 }
 
 // trusted reports whether the API server trusts a replica now.
@@ -57,8 +68,14 @@ func (w *world) trusted(k *Keeper) bool {
 	return err == nil
 }
 
+// sync has a replica look, and the publisher and the replica again if the CA is not published.
 func (w *world) sync(k *Keeper) {
 	w.t.Helper()
+	if err := k.sync(w.t.Context()); err == nil {
+		return
+	}
+	p := &Publisher{Client: w.client, Secret: k.Secret, Configuration: k.Configuration, Clock: w.clock}
+	w.Expect(p.sync(w.t.Context())).To(Succeed())
 	w.Expect(k.sync(w.t.Context())).To(Succeed())
 }
 
@@ -148,4 +165,19 @@ func TestForeignSecretIsNotOverwritten(t *testing.T) {
 	w.Expect(w.client.Get(t.Context(), k.Secret, secret)).To(Succeed())
 	w.Expect(secret.Data).To(HaveLen(1))
 	w.Expect(k.Ready(nil)).To(MatchError(ContainSubstring("is not the operator's")))
+}
+
+// The publisher writes nothing but the CA, and publishes none that the operator has not made.
+func TestThePublisherWritesOnlyTheCA(t *testing.T) {
+	w := newWorld(t, nil)
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}
+	w.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+	before := configuration.DeepCopy()
+	p := &Publisher{Client: w.client, Secret: client.ObjectKey{Namespace: "own", Name: "ca"}, Configuration: "webhook", Clock: w.clock}
+	w.Expect(p.sync(t.Context())).To(MatchError(ContainSubstring("the operator has not made the CA")))
+	w.sync(w.replica())
+	w.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration)).To(Succeed())
+	w.Expect(configuration.Webhooks[0].ClientConfig.CABundle).NotTo(BeEmpty())
+	configuration.Webhooks[0].ClientConfig.CABundle, configuration.ResourceVersion = nil, before.ResourceVersion
+	w.Expect(configuration).To(Equal(before))
 }

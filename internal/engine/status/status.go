@@ -8,12 +8,13 @@ package status
 
 import (
 	"cmp"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +27,8 @@ const (
 	// maxMessage bounds what goes into conditions and errors, in bytes: the API server refuses conditions
 	// with more than 32 KiB.
 	maxMessage = 4096
+	// maxResults bounds the entries of a result, and maxResultKey their keys, in bytes.
+	maxResults, maxResultKey = 100, 300
 	// sameErrorAgain is how often the same error is written again.
 	sameErrorAgain = time.Minute
 )
@@ -79,7 +82,7 @@ func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 		s.Recovery = v.Recovery
 	}
 	if v.Result != nil {
-		s.Result = v.Result
+		s.Result = cleaned(v.Result)
 	}
 	if v.LastOperation != nil {
 		s.LastOperation = v.LastOperation.DeepCopy()
@@ -149,12 +152,19 @@ func AddError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description
 	}
 }
 
-// Shorten makes a text fit into so many bytes.
-func Shorten(s string, most int) string {
-	if len(s) <= most {
-		return s
+// Shorten makes a text, which may be that of a member, a container or a server, plain and fit into so many bytes.
+func Shorten(s string, most int) string { return sanitize.Text(s, most) }
+
+// cleaned returns a result as it may be stored: part of it comes from the termination message of a container, whose image the author of
+// an Etcd chooses.
+func cleaned(result map[string]string) map[string]string {
+	all := make(map[string]string, len(result))
+	for _, key := range slices.Sorted(maps.Keys(result)) {
+		if len(all) < maxResults {
+			all[sanitize.Text(key, maxResultKey)] = sanitize.Text(result[key], maxMessage)
+		}
 	}
-	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
+	return all
 }
 
 // IsUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a

@@ -137,3 +137,18 @@ func TestShorten(t *testing.T) {
 	g.Expect(Shorten("longer", 5)).To(Equal("lo…"))
 	g.Expect(Shorten("lö ä", 5)).To(Equal("l…"), "no half of a letter")
 }
+
+// What a container said at its end is in the result of a task, and its image may be anybody's.
+func TestAResultIsPlainText(t *testing.T) {
+	g := NewWithT(t)
+	task := newTask("7")
+	hostile := map[string]string{"error\x1b[2J": "\x1b]0;owned\x07 red \u202e", "long": strings.Repeat("x", 1<<16)}
+	for i := range 1000 {
+		hostile[fmt.Sprintf("n%d", i)] = "v"
+	}
+	RecordVerdict(task, tasks.Verdict{Reason: v1alpha1.ReasonRunning, Message: "\x1b[31mgoing", Result: hostile}, epoch)
+	g.Expect(len(task.Status.Result)).To(BeNumerically("<=", 100))
+	g.Expect(task.Status.Result).To(HaveKeyWithValue("error [2J", " ]0;owned  red  "))
+	g.Expect(len(task.Status.Result["long"])).To(BeNumerically("<=", 4096))
+	g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionProgressing).Message).To(Equal(" [31mgoing"))
+}

@@ -8,17 +8,14 @@ package managedtls
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
@@ -109,7 +106,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
 		return last.result, nil
 	}
-	l := &looking{Manager: m, Request: q, now: now, renew: renew, roots: map[v1alpha1.TLSConnection][]*x509.Certificate{}, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
+	l := &looking{Manager: m, Request: q, now: now, renew: renew, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
 	err := l.all(ctx)
 	result := l.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
@@ -127,8 +124,6 @@ type looking struct {
 	now      time.Time
 	renew    bool
 	problems []error
-	// roots are the CAs that are trusted, by connection.
-	roots map[v1alpha1.TLSConnection][]*x509.Certificate
 	look
 }
 
@@ -141,20 +136,8 @@ func (l *looking) all(ctx context.Context) error {
 			return err
 		}
 	}
-	l.commonCA()
 	l.result.Problem = errors.Join(l.problems...)
 	return nil
-}
-
-// commonCA remarks on a CA that clients and peers have in common: its issuers have different names, and may have the same key.
-func (l *looking) commonCA() {
-	for _, ca := range l.roots[v1alpha1.TLSPeers] {
-		if slices.ContainsFunc(l.roots[v1alpha1.TLSClients], ca.Equal) {
-			l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Clients and peers trust the same CA (%s), so every client can act as a member: let spec.managedTLS.peerIssuerRef have a CA of its own.",
-				sanitize.Text(ca.Subject.String(), maxMessage)))
-			return
-		}
-	}
 }
 
 // connection carries out what is decided for a connection, until nothing is left.
@@ -189,7 +172,6 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 		}
 		d := pki.Decide(spec, current, in)
 		if d.Step == nil {
-			l.roots[connection] = current.Bundle
 			l.conclude(spec, d)
 			return nil
 		}

@@ -290,20 +290,6 @@ func TestSecretsOfANewEtcd(t *testing.T) {
 	}
 }
 
-// Peers that trust the CA of clients would take any client for a member.
-func TestCommonCA(t *testing.T) {
-	g := NewWithT(t)
-	a, b := &x509.Certificate{Raw: []byte("a")}, &x509.Certificate{Raw: []byte("b")}
-	for _, tc := range []struct {
-		peers, clients []*x509.Certificate
-		remarks        int
-	}{{[]*x509.Certificate{a}, []*x509.Certificate{b}, 0}, {[]*x509.Certificate{a, b}, []*x509.Certificate{b, a}, 1}, {nil, nil, 0}} {
-		l := &looking{roots: map[v1alpha1.TLSConnection][]*x509.Certificate{v1alpha1.TLSPeers: tc.peers, v1alpha1.TLSClients: tc.clients}}
-		l.commonCA()
-		g.Expect(l.result.Remarks).To(HaveLen(tc.remarks))
-	}
-}
-
 // What is found is said: problems with their Secrets, warnings, and when to look again.
 func TestConclude(t *testing.T) {
 	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

@@ -2,12 +2,13 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy decides what the operator's configuration allows of Etcds and copies: images, prefixes in stores, and the
-// stores of copies. It is pure.
+// Package policy decides what the operator's configuration allows of Etcds and copies: images, TLS, claims and prefixes of stores, and
+// the stores of copies. It is pure.
 package policy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ import (
 type Rules struct {
 	// Images that an Etcd may name; empty for any.
 	Images []string
+	// TLS is required of clients and peers.
+	TLS bool
+	// LocalClaims that may be mounted as stores: NAMESPACE/NAME, NAMESPACE/*, or *.
+	LocalClaims []string
 	// NamespacePrefixes: the prefix of a store starts with the namespace of the Etcd.
 	NamespacePrefixes bool
 	// CloudIdentity: a store may have no Secret.
@@ -37,7 +42,7 @@ type Rules struct {
 // New returns the Rules of a configuration.
 func New(c *configv1alpha1.OperatorConfiguration) Rules {
 	return Rules{
-		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity, Endpoints: c.Backup.AllowedEndpoints,
+		Images: c.Images.Allowed, TLS: c.RequireTLS, LocalClaims: c.Backup.LocalClaims, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity, Endpoints: c.Backup.AllowedEndpoints,
 		CopyStores: c.Backup.CopyStores, AnyCopyStore: c.Backup.AllowAnyCopyStore,
 		Issuers: c.ManagedTLS.Issuers,
 	}
@@ -53,6 +58,9 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 		if image := ptr.Deref(images[field], ""); image != "" && !r.allowsImage(image) {
 			return fmt.Errorf("%s %q is not allowed by the operator's configuration (images.allowed): use one of %s, or remove the field for the operator's default", field, image, strings.Join(r.Images, ", "))
 		}
+	}
+	if r.TLS && (etcd.ClientTLS() == nil || etcd.PeerTLS() == nil) {
+		return errors.New("the operator's configuration (requireTLS) requires TLS for clients and peers: set spec.managedTLS, or spec.etcd.clientUrlTls and spec.etcd.peerUrlTls")
 	}
 	if store := etcd.BackupStore(); store != nil {
 		if err := r.store("spec.backup.store", *store, etcd.Namespace); err != nil {
@@ -110,9 +118,12 @@ func (r Rules) allowsImage(image string) bool {
 // last returns the last part of the path of a repository.
 func last(image string) string { return image[strings.LastIndexByte(image, '/')+1:] }
 
-// store returns an error if a store has no Secret or another endpoint, unless that is allowed, or if its prefix is not one of the namespace, where
-// that is enforced.
+// store returns an error if a store has no Secret, another endpoint, or a claim, unless that is allowed, or if its prefix is not one of the
+// namespace, where that is enforced.
 func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) error {
+	if store.Provider.Canonical() == v1alpha1.ProviderLocal && !r.allowsClaim(namespace, store.Container) {
+		return fmt.Errorf("%s mounts claim %s, which the operator's configuration (backup.localClaims) does not have: ask the administrator of the operator to add %q", field, store.Container, namespace+"/"+store.Container)
+	}
 	if store.SecretRef == nil && store.Provider.Canonical() != v1alpha1.ProviderLocal && !r.CloudIdentity {
 		return fmt.Errorf("%s has no secretRef, and the operator's configuration (backup.allowCloudIdentity) does not allow the identity of the pods or their nodes: name a Secret with credentials", field)
 	}
@@ -123,6 +134,16 @@ func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) e
 		return fmt.Errorf("the prefix of %s is %q; the operator's configuration (backup.enforceNamespacePrefixes) requires that it starts with %q", field, store.Prefix, namespace+"/")
 	}
 	return nil
+}
+
+// allowsClaim reports whether a claim may be mounted as a store: by its own setting, or as a store of copies.
+func (r Rules) allowsClaim(namespace, claim string) bool {
+	if slices.Contains(r.CopyStores, configv1alpha1.CopyStore{Provider: string(v1alpha1.ProviderLocal), Container: claim}) {
+		return true
+	}
+	return slices.ContainsFunc(r.LocalClaims, func(allowed string) bool {
+		return allowed == "*" || allowed == namespace+"/*" || allowed == namespace+"/"+claim
+	})
 }
 
 // Copy returns why a copy for an Etcd is refused; nil if it is allowed. Neighbors are the Etcds whose live backups must not

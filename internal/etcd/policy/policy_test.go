@@ -95,7 +95,55 @@ func TestTheIdentityOfANode(t *testing.T) {
 	g.Expect(Rules{}.Etcd(etcd)).To(MatchError(ContainSubstring("spec.backup.store has no secretRef")))
 	g.Expect(Rules{CloudIdentity: true}.Etcd(etcd)).To(Succeed())
 	etcd.Spec.Backup.Store.Provider = v1alpha1.ProviderLocal
-	g.Expect(Rules{}.Etcd(etcd)).To(Succeed())
+	g.Expect(Rules{LocalClaims: []string{"*"}}.Etcd(etcd)).To(Succeed())
+}
+
+// A store of provider Local mounts a claim of its namespace, with whatever data it has: who may create an Etcd may not choose any.
+func TestLocalClaims(t *testing.T) {
+	local := v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups", Prefix: "a"}
+	etcd := etcdWith("main", &local)
+	for allowed, want := range map[string]bool{
+		"": false, "*": true, "ns/*": true, "ns/backups": true, "ns/backup": false, "backups": false, "other/backups": false, "other/*": false, "n/*": false,
+	} {
+		g := NewWithT(t)
+		rules := Rules{LocalClaims: []string{allowed}}
+		if err := rules.Etcd(&etcd); want {
+			g.Expect(err).NotTo(HaveOccurred(), allowed)
+		} else {
+			g.Expect(err).To(MatchError(ContainSubstring(`spec.backup.store mounts claim backups, which the operator's configuration (backup.localClaims) does not have`)), allowed)
+		}
+		source, target := inBucket("old"), local
+		if err := rules.CopyWithoutEtcd("ns", nil, source, target); want {
+			g.Expect(err).NotTo(HaveOccurred(), allowed)
+		} else {
+			g.Expect(err).To(MatchError(ContainSubstring("targetStore mounts claim backups")), allowed)
+		}
+	}
+}
+
+func TestTLSMayBeRequired(t *testing.T) {
+	clients, peers := &v1alpha1.ClientURLTLS{}, &v1alpha1.PeerURLTLS{}
+	for name, c := range map[string]struct {
+		spec v1alpha1.EtcdSpec
+		want bool
+	}{
+		"none":         {v1alpha1.EtcdSpec{}, false},
+		"clients only": {v1alpha1.EtcdSpec{Etcd: v1alpha1.EtcdConfig{ClientURLTLS: clients}}, false},
+		"peers only":   {v1alpha1.EtcdSpec{Etcd: v1alpha1.EtcdConfig{PeerURLTLS: peers}}, false},
+		"both":         {v1alpha1.EtcdSpec{Etcd: v1alpha1.EtcdConfig{ClientURLTLS: clients, PeerURLTLS: peers}}, true},
+		"managed":      {v1alpha1.EtcdSpec{ManagedTLS: &v1alpha1.ManagedTLS{}}, true},
+	} {
+		g := NewWithT(t)
+		etcd := &v1alpha1.Etcd{Spec: c.spec}
+		g.Expect(Rules{}.Etcd(etcd)).To(Succeed(), name)
+		if err := (Rules{TLS: true}).Etcd(etcd); c.want {
+			g.Expect(err).NotTo(HaveOccurred(), name)
+		} else {
+			g.Expect(err).To(MatchError(ContainSubstring("(requireTLS) requires TLS for clients and peers")), name)
+		}
+	}
+	config := &configv1alpha1.OperatorConfiguration{RequireTLS: true, Backup: configv1alpha1.Backup{LocalClaims: []string{"*"}}}
+	NewWithT(t).Expect(New(config)).To(Equal(Rules{TLS: true, LocalClaims: []string{"*"}}))
 }
 
 // Who may create an Etcd, but not read the Secret of its store, must not have what its credentials authorize sent elsewhere.

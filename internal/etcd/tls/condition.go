@@ -6,6 +6,7 @@ package tls
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 		return no(v1alpha1.ReasonCertificatesRollout, "%d of %d members listen for clients with TLS and participate.", withTLS, s.Replicas())
 	}
 	first := fmt.Sprintf("The first certificate to expire is that in Secret %s, at %s.", p.Facts.ExpiresIn, p.Facts.Expires.UTC().Format(time.RFC3339))
-	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(append([]string{first}, p.Managed.Remarks...), " "))
+	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(slices.Concat([]string{first}, p.Facts.Remarks, p.Managed.Remarks), " "))
 }
 
 func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }

@@ -69,7 +69,7 @@ var List = []Danger{
 	}},
 	{22, "copies and dangerous tasks without the right", []string{
 		"test/integration/rbac:TestWhoMayRunWhichTasks", "test/integration/rbac:TestWhoMayChangeTasks", "tasks/copybackups:TestForeignStores",
-		"internal/etcd/policy:TestCopies", "internal/etcd/policy:TestPrefixes",
+		"internal/etcd/policy:TestCopies", "internal/etcd/policy:TestPrefixes", "internal/etcd/policy:TestLocalClaims",
 	}},
 	{23, "a hostile bucket", []string{
 		"internal/agent/backup:TestBombs", "internal/agent/backup:TestBigEvents", "internal/agent/backup:TestNamesAreCanonical", "internal/agent/boltfile:TestHostileDatabases",
@@ -85,5 +85,12 @@ var List = []Danger{
 	{26, "schedules, names and texts that do harm", []string{
 		"internal/base/schedule:TestParse", "internal/etcd/component:TestScheduleThatNeverComes", "internal/job:TestNamesOfJobs", "internal/base/logging:TestLinesAreBounded",
 		"internal/base/sanitize:TestText", "internal/cli/text:TestNothingControlsTheTerminal",
+		"internal/engine/status:TestAResultIsPlainText",
+	}},
+	{27, "the operator's token is stolen", []string{
+		"test/integration/rbac:TestAStolenTokenRunsNoJobOfItsOwn", "test/integration/rbac:TestAStolenTokenRunsNoStatefulSetOfItsOwn",
+		"test/integration/rbac:TestAStolenTokenUsesNoPowerfulServiceAccount", "test/integration/rbac:TestAStolenTokenGrantsNothing",
+		"test/integration/rbac:TestAStolenTokenWritesNoObjectOfAnother", "test/integration/rbac:TestAStolenTokenTouchesNoPodOrClaimOfAnother",
+		"test/integration/rbac:TestWhichSecretsTheOperatorMayWrite", "test/integration/rbac:TestWhatTheOperatorMayNotDo",
 	}},
 }

@@ -33,6 +33,7 @@ images: {etcdAgent: localhost/etcd-agent:v1}
 featureGates: {QuorumAwareUpdatesWithOnDelete: true}
 leaderElection: {namespace: etcd-foreman-system}
 server: {metricsBindAddress: "0", healthBindAddress: "0"}
+backup: {localClaims: ["*"]}
 `
 
 func TestAttacks(t *testing.T) {

@@ -16,12 +16,15 @@ import (
 	"testing"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -362,4 +365,30 @@ func verbs(objects []*unstructured.Unstructured, role string) map[string][]any {
 		}
 	}
 	return all
+}
+
+// Pods of clusters that were adopted from etcd-druid keep its label, and are as exposed as others.
+func TestAdoptedMembersAreSelected(t *testing.T) {
+	g := NewWithT(t)
+	selectors := map[string]labels.Selector{}
+	for _, object := range render(t, `networkPolicy={"enabled":true,"memberNamespaces":["demo"]}`, `monitoring.enabled=true`) {
+		for name, path := range map[string][]string{
+			"NetworkPolicy etcd-foreman-members": {"spec", "podSelector"}, "PodMonitor etcd-foreman-members": {"spec", "selector"},
+		} {
+			if selector, found, _ := unstructured.NestedMap(object.Object, path...); found && name == object.GetKind()+" "+object.GetName() {
+				s := &metav1.LabelSelector{}
+				g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(selector, s)).To(Succeed())
+				parsed, err := metav1.LabelSelectorAsSelector(s)
+				g.Expect(err).NotTo(HaveOccurred())
+				selectors[name] = parsed
+			}
+		}
+	}
+	g.Expect(selectors).To(HaveLen(2))
+	for name, selector := range selectors {
+		for manager, selected := range map[string]bool{v1alpha1.ManagedBy: true, v1alpha1.ManagedByDruid: true, "Helm": false, "": false} {
+			member := labels.Set{v1alpha1.LabelManagedBy: manager, v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet, v1alpha1.LabelPartOf: "main"}
+			g.Expect(selector.Matches(member)).To(Equal(selected), "%s, managed by %q", name, manager)
+		}
+	}
 }

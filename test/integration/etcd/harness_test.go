@@ -29,7 +29,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +37,7 @@ import (
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager(), env.WithRoles(), env.WithManifests("cert-manager/role.yaml")))
 }
 
 const name = "etcd-main"
@@ -168,7 +167,7 @@ func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
 func (w *world) startOnly(controllers []composed.Controller, change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
 	o := &operator{requests: &requests{}}
-	restConfig := rest.CopyConfig(testEnv.Config)
+	restConfig := testEnv.AsOperator()
 	restConfig.Wrap(o.requests.through)
 	o.stop = testEnv.StartManager(w.t, restConfig, w.namespace, func(mgr ctrl.Manager) error {
 		config := composition.Config(func(c *configv1alpha1.OperatorConfiguration) {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	druidmode "github.com/etcd-foreman/etcd-foreman/internal/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -35,6 +36,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -75,9 +77,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := env.Main(m, &testEnv, env.WithoutCRDs(), env.WithControllerManager(), env.WithAudit(policy, auditLog), env.WithManifests(
-		"crd/task/druid.gardener.cloud_etcdoperatortasks.yaml", "executor/base/namespace.yaml", "executor/base/role.yaml", "executor/webhook/role.yaml", "executor/webhook/webhook.yaml",
+		"crd/task/druid.gardener.cloud_etcdoperatortasks.yaml", "executor/base/namespace.yaml", "executor/base/role.yaml", "executor/webhook/role.yaml", "executor/webhook/publisher_role.yaml", "executor/webhook/webhook.yaml",
 		"../"+druid.Manifests,
-		"admission/managed_tls_policy.yaml", // of an operator that was in operator mode before
+		"admission/task/task_operator_policy.yaml",
+		"admission/managed_tls_policy.yaml", "admission/operator_objects_policy.yaml", // of an operator that was in operator mode before
 	))
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -269,6 +272,7 @@ server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAd
 	c.Expect(os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600)).To(Succeed())
 	c.Expect(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(configuration), 0o600)).To(Succeed())
 	c.reach()
+	c.publish()
 	log := &bytes.Buffer{}
 	cmd := exec.Command(binary, "--config="+filepath.Join(dir, "config.yaml"))
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
@@ -287,6 +291,21 @@ server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAd
 	}
 	c.t.Cleanup(stop)
 	return stop
+}
+
+// publish writes the CA to the configuration of the webhook, as the ServiceAccount for that, until the test ends.
+func (c *cluster) publish() {
+	as := rest.CopyConfig(testEnv.Config)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + own + ":etcd-foreman-webhook-ca", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + own, "system:authenticated"},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- druidmode.PublishWebhookCA(ctx, as, own) }()
+	c.t.Cleanup(func() {
+		cancel()
+		c.Expect(<-done).To(Succeed())
+	})
 }
 
 // reach has the API server call the webhook at its port: there is no Service network.

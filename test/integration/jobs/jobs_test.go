@@ -35,7 +35,7 @@ import (
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv))
+	os.Exit(env.Main(m, &testEnv, env.WithRoles()))
 }
 
 // world is a namespace with an Etcd that has a store for backups.
@@ -72,7 +72,7 @@ func (w *world) start() (stop func()) {
 // startOnly starts some controllers of an operator that may copy from one store.
 func (w *world) startOnly(controllers ...composed.Controller) (stop func()) {
 	w.t.Helper()
-	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
+	return testEnv.StartManager(w.t, testEnv.AsOperator(), w.namespace, func(mgr ctrl.Manager) error {
 		config := composition.Config(func(c *configv1alpha1.OperatorConfiguration) {
 			c.Images.EtcdAgent = "x/agent"
 			c.Backup.CopyStores = []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}}

@@ -37,7 +37,7 @@ import (
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager(), env.WithRoles()))
 }
 
 const name = "main"
@@ -95,7 +95,7 @@ func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 // start starts an operator that runs tasks; stop stops it.
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
-	return testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
+	return testEnv.StartManager(c.t, testEnv.AsOperator(), c.namespace, func(mgr ctrl.Manager) error {
 		return composition.New(c.t, composition.Config(), composition.With(c.spy, clock.RealClock{}).Of(mgr)).Setup(c.t.Context(), mgr, composed.Tasks)
 	})
 }

@@ -34,7 +34,7 @@ var testEnv *env.Env
 
 func TestMain(m *testing.M) {
 	// With the native strategy at hand (see native_test.go), which changes nothing for sets that do not have it.
-	os.Exit(env.Main(m, &testEnv, env.WithFeatureGates("StatefulSetRecreateStrategy=true"), env.WithControllerManager()))
+	os.Exit(env.Main(m, &testEnv, env.WithFeatureGates("StatefulSetRecreateStrategy=true"), env.WithControllerManager(), env.WithRoles()))
 }
 
 const name = "main"
@@ -80,7 +80,7 @@ func (c *cluster) key(name string) types.NamespacedName {
 // start starts the whole operator; c.stop stops it.
 func (c *cluster) start() {
 	c.t.Helper()
-	c.stop = testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
+	c.stop = testEnv.StartManager(c.t, testEnv.AsOperator(), c.namespace, func(mgr ctrl.Manager) error {
 		config := composition.Config()
 		if !c.quorum {
 			composition.GateOff(config)

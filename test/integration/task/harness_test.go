@@ -38,7 +38,7 @@ import (
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager(), env.WithRoles()))
 }
 
 // cluster is an Etcd with its StatefulSet, in a namespace of its own.
@@ -179,7 +179,7 @@ type operator struct{ stop func() }
 
 // start starts an operator for the cluster's namespace. Handlers are added to, or replaced in, the registry.
 func (c *cluster) start(more tasks.Registry) {
-	c.startWith(testEnv.Config, more)
+	c.startWith(testEnv.AsOperator(), more)
 }
 
 func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *operator {
@@ -198,7 +198,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // through is a configuration whose requests go through a function.
 func through(wrap func(next http.RoundTripper, r *http.Request) (*http.Response, error)) *rest.Config {
-	c := rest.CopyConfig(testEnv.Config)
+	c := testEnv.AsOperator()
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) { return wrap(next, r) })
 	})

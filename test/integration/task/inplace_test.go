@@ -172,7 +172,7 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 		})
 		c.Eventually(crashed).Should(BeClosed())
 		first.stop()
-		second := c.startWith(testEnv.Config, nil)
+		second := c.startWith(testEnv.AsOperator(), nil)
 		c.finalRollout(int(writes))
 		c.updated()
 		c.Expect(c.uids()).To(Equal(before), "a crash after %d writes", writes)

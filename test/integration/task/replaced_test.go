@@ -40,7 +40,7 @@ func TestTasksOfADeletedEtcd(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
-	before := c.startWith(testEnv.Config, registry)
+	before := c.startWith(testEnv.AsOperator(), registry)
 	c.create(c.task("running", v1alpha1.OnDemandSnapshot, "note: running"))
 	c.eventually("running", v1alpha1.TaskStateInProgress)
 	c.create(c.task("queued", v1alpha1.OnDemandSnapshot, "note: queued"))

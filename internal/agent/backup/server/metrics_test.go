@@ -53,6 +53,7 @@ func TestWhoReadsMetrics(t *testing.T) {
 		return func() (auth.Trust, error) { return t, nil }
 	}
 	token := with(func(t *auth.Trust) { t.MetricsTokenHash = hex.EncodeToString(sum[:]) })
+	own := with(func(t *auth.Trust) { t.EtcdMetricsTokenHash = auth.HashOf(auth.MetricsToken(key, t.Audience)) })
 	for name, c := range map[string]struct {
 		trust  func() (auth.Trust, error)
 		bearer string
@@ -65,6 +66,9 @@ func TestWhoReadsMetrics(t *testing.T) {
 		"another token":                   {token, "scrapes", 401},
 		"the hash of the token":           {token, hex.EncodeToString(sum[:]), 401},
 		"no token":                        {token, "", 401},
+		"the token of this Etcd":          {own, auth.MetricsToken(key, "uid"), 200},
+		"the token of another Etcd":       {own, auth.MetricsToken(key, "other"), 401},
+		"the shared token, where none is": {own, "scraper", 401},
 		"anybody, where that is allowed":  {with(func(t *auth.Trust) { t.AllowUnauthenticatedMetrics = true }), "", 200},
 		"anybody, where snapshots may be": {with(func(t *auth.Trust) { t.AllowUnauthenticated = true }), "", 401},
 		"the operator has told nothing":   {func() (auth.Trust, error) { return auth.Trust{}, errors.New("not there") }, "scraper", 401},
