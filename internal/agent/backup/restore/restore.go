@@ -109,7 +109,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
 		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
 	}
-	revision, err := source.applyAll(ctx, filepath.Join(data, "member", "snap", "db"), chain)
+	revision, err := source.applyAll(ctx, databaseIn(data), chain)
 	if err != nil {
 		return Result{}, err
 	}
@@ -137,16 +137,31 @@ func (c Config) dataDir(ctx context.Context, source source, full backup.Snapshot
 		if err != nil {
 			return fmt.Errorf("making a data directory from %s: %w", full.Name(), err)
 		}
-		return nil
+		return opens(databaseIn(data))
 	})
 }
 
-// usable uses a snapshot. A panic of etcd or bbolt is returned as a *backup.CorruptError.
-func usable(s backup.Snapshot, use func() error) (err error) {
+func databaseIn(data string) string { return filepath.Join(data, "member", "snap", "db") }
+
+// usable uses a full snapshot. A panic of etcd or bbolt over its content, and a database that is not etcd's, is returned as a
+// *backup.CorruptError.
+func usable(full backup.Snapshot, use func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &backup.CorruptError{Name: s.Name(), Reason: "etcd cannot use it: " + sanitize.Text(fmt.Sprint(r), maxReason)}
+			err = &backup.CorruptError{Name: full.Name(), Reason: "etcd cannot use it: " + sanitize.Text(fmt.Sprint(r), maxReason)}
 		}
 	}()
-	return use()
+	if err = use(); errors.Is(err, errNotEtcd) {
+		return &backup.CorruptError{Name: full.Name(), Reason: err.Error()}
+	}
+	return err
+}
+
+// opens returns an error if a database cannot be opened, or is not etcd's.
+func opens(path string) error {
+	db, err := openDatabase(path)
+	if err != nil {
+		return err
+	}
+	return db.close()
 }
