@@ -58,6 +58,9 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 	return jobVerdict(task, state, now), nil
 }
 
+// Begun reports whether the creation of the Job of a task is recorded.
+func (j Jobs) Begun(task Task) bool { return task.Object.Status.Result[keyJob] != "" }
+
 // begin is the verdict on a task whose Job is to be created.
 func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, error) {
 	built, err := build()

@@ -62,8 +62,8 @@ func NewWebhook(kubeconfig *rest.Config, address, namespace string) (*webhookcer
 
 // AddWebhook serves the webhook in each replica.
 func AddWebhook(mgr ctrl.Manager, keeper *webhookcert.Keeper) error {
-	mgr.GetWebhookServer().Register(admission.Path, &webhookadmission.Webhook{
-		Handler: &admission.Handler{Live: mgr.GetAPIReader(), Namespace: keeper.Secret.Namespace},
-	})
+	mgr.GetWebhookServer().Register(admission.Path, admission.Bounded(&webhookadmission.Webhook{
+		Handler: &admission.Handler{Live: mgr.GetAPIReader(), Namespace: keeper.Secret.Namespace, Clock: keeper.Clock},
+	}))
 	return errors.Join(mgr.Add(keeper), mgr.AddReadyzCheck("webhook", keeper.Ready))
 }

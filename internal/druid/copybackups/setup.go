@@ -24,7 +24,7 @@ import (
 // A task that owns a Job blocks its deletion, which takes a right to its finalizers where the API server asks for it.
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdcopybackupstasks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=list
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;create;delete
 
 // Setup registers the controller with a manager.
