@@ -22,7 +22,9 @@ const (
 
 // Bounded serves at most maxAtOnce requests at a time, of at most maxBody bytes. What it refuses, the API server ignores, as
 // the failurePolicy of the webhook says.
-func Bounded(next http.Handler) http.Handler {
+func Bounded(next http.Handler) http.Handler { return bounded(next, maxRead) }
+
+func bounded(next http.Handler, maxRead time.Duration) http.Handler {
 	turns := make(chan struct{}, maxAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > maxBody {

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -65,6 +66,26 @@ func TestBounded(t *testing.T) {
 	close(release)
 	all.Wait()
 	g.Expect(most).To(Equal(maxAtOnce))
+}
+
+// Senders that never finish lose their turn.
+func TestSlowSendersLoseTheirTurn(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }), 200*time.Millisecond))
+	t.Cleanup(server.Close)
+	for range maxAtOnce {
+		connection, err := net.Dial("tcp", server.Listener.Addr().String())
+		g.Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(func() { _ = connection.Close() })
+		_, err = connection.Write([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Eventually(func(g Gomega) {
+		response, err := http.Post(server.URL, "application/json", bytes.NewReader([]byte("{}")))
+		g.Expect(err).NotTo(HaveOccurred())
+		_ = response.Body.Close()
+		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+	}).WithTimeout(10 * time.Second).Should(Succeed())
 }
 
 // Strangers cannot have the API server read for each of their requests.
