@@ -26,7 +26,9 @@ func TestTheLabelIsReserved(t *testing.T) {
 	}
 	const refusal = "the label app.kubernetes.io/managed-by: etcd-foreman is reserved for the operator"
 	// The API server compiles policies in the background.
-	w.Eventually(func() error { return user.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: labeled("probe")}, client.DryRunAll) }).
+	w.Eventually(func() error {
+		return user.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: labeled("probe")}, client.DryRunAll)
+	}).
 		Should(MatchError(ContainSubstring(refusal)))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: labeled("data-main-3"), Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
