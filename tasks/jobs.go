@@ -34,7 +34,7 @@ type Jobs struct {
 const (
 	// createJob is the only step of such a task.
 	createJob = "CreateJob"
-	// jobPoll is how often a Job is read, besides the events of its pods.
+	// jobPoll is when a Job is first read after it was created.
 	jobPoll = 2 * time.Second
 	// keyJob names the Job in status.result.
 	keyJob = "job"
@@ -59,6 +59,9 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 	}
 	return jobVerdict(task, state, now), nil
 }
+
+// Begun reports whether the creation of the Job of a task is recorded.
+func (j Jobs) Begun(task Task) bool { return task.Object.Status.Result[keyJob] != "" }
 
 // begin is the verdict on a task whose Job is to be created.
 func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, error) {
@@ -94,7 +97,7 @@ func jobVerdict(task Task, s job.State, now time.Time) Verdict {
 	v := Verdict{Outcome: Done, Message: s.Message, Result: map[string]string{keyJob: job.Name(task.Object)}}
 	switch {
 	case s.Running:
-		v.Outcome, v.Reason, v.RequeueAfter = Continue, v1alpha1.ReasonRunning, jobPoll
+		v.Outcome, v.Reason, v.RequeueAfter = Continue, v1alpha1.ReasonRunning, job.Poll(s, now)
 	case s.Code != "":
 		v.Outcome, v.Code = Fail, s.Code
 	default:

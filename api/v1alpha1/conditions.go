@@ -44,7 +44,7 @@ const (
 
 // Reasons of the conditions of an EtcdOperatorTask.
 const (
-	// ReasonQueued means that another task of the same Etcd runs first.
+	// ReasonQueued means that another task of the same Etcd runs first, or that as many copies of backups run as may.
 	ReasonQueued = "Queued"
 	// ReasonPreempted means that a recovery has preempted the task between two steps. The task continues when the recovery has ended.
 	ReasonPreempted = "Preempted"

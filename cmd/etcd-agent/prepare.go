@@ -40,7 +40,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				options.Backups = prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Log: log}
+				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Log: log}}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*prepare.Refusal](err); ok {

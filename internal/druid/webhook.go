@@ -85,8 +85,8 @@ func PublishWebhookCA(ctx context.Context, kubeconfig *rest.Config, namespace st
 
 // AddWebhook serves the webhook in each replica.
 func AddWebhook(mgr ctrl.Manager, keeper *webhookcert.Keeper) error {
-	mgr.GetWebhookServer().Register(admission.Path, &webhookadmission.Webhook{
-		Handler: &admission.Handler{Live: mgr.GetAPIReader(), Namespace: keeper.Secret.Namespace},
-	})
+	mgr.GetWebhookServer().Register(admission.Path, admission.Bounded(&webhookadmission.Webhook{
+		Handler: &admission.Handler{Live: mgr.GetAPIReader(), Namespace: keeper.Secret.Namespace, Clock: keeper.Clock},
+	}))
 	return errors.Join(mgr.Add(keeper), mgr.AddReadyzCheck("webhook", keeper.Ready))
 }

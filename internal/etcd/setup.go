@@ -38,6 +38,8 @@ import (
 // patch leases.
 //
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch;patch
+// The verb adopt is the right to give objects the operator's label: config/admission/reserved_label_policy.yaml.
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=adopt
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds/status,verbs=patch
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds/finalizers,verbs=update
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch

@@ -67,7 +67,11 @@ func (p *pass) checkPolicy(context.Context) error {
 	return nil
 }
 
+// planTLS keeps and checks the Secrets of TLS. Those of an Etcd that was refused before it had members are not looked at.
 func (p *pass) planTLS(ctx context.Context) error {
+	if p.found.Refused != nil && p.found.StatefulSet == nil {
+		return errSkipped
+	}
 	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen || p.refused || len(p.session.Foreign()) > 0
 	plan, err := p.tls.Plan(ctx, p.found.State, frozen)
 	p.status.reportManagedTLS(p.etcd, plan.Managed.Events)

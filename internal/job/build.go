@@ -116,6 +116,7 @@ func Build(s Spec) (*batchv1.Job, error) {
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
+	container.Env = []corev1.EnvVar{softMemoryLimit(container.Resources)}
 	var volumes []corev1.Volume
 	for _, store := range s.Stores {
 		volume, mount, err := plain(store)

@@ -29,6 +29,8 @@ type State struct {
 	Code v1alpha1.ErrorCode
 	// StartingSince is when the API server created what has not started, the Job or its newest pod; zero if it has.
 	StartingSince time.Time
+	// RunningSince is when the container of the newest pod started; zero if it does not run.
+	RunningSince time.Time
 	// Message for people.
 	Message string
 	// Result of the agent: a JSON object.
@@ -66,7 +68,7 @@ func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		w := c.State.Waiting
 		switch {
 		case c.State.Running != nil:
-			return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s is running", newest.Name, job.Name)}
+			return State{Running: true, RunningSince: c.State.Running.StartedAt.Time, Message: fmt.Sprintf("pod %s of Job %s is running", newest.Name, job.Name)}
 		case w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing":
 		case strings.Contains(w.Reason, "Image"):
 			return starting(job.Name, v1alpha1.ErrJobImage, fmt.Sprintf("pod %s cannot get image %s: %s: %s", newest.Name, c.Image, w.Reason, w.Message), since, now)

@@ -5,6 +5,8 @@
 package job
 
 import (
+	"strconv"
+
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -62,6 +64,11 @@ func (s Spec) memoryLimit() resource.Quantity {
 		limit = larger(limit, r.Limits[corev1.ResourceMemory])
 	}
 	return limit
+}
+
+// softMemoryLimit lets Go's garbage collector work harder from nine tenths of the limit on, before the kernel ends the process.
+func softMemoryLimit(r corev1.ResourceRequirements) corev1.EnvVar {
+	return corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(r.Limits.Memory().Value()/10*9, 10)}
 }
 
 // diskLimit has the folder that the agent works in, and some for logs. The root filesystem is read-only.

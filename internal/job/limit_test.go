@@ -5,6 +5,7 @@
 package job
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -97,6 +98,7 @@ func TestEveryJobHasLimits(t *testing.T) {
 			got := job.Spec.Template.Spec.Containers[0].Resources
 			g.Expect(equality.Semantic.DeepEqual(got.Requests, c.requests)).To(BeTrue(), "requests %v", got.Requests)
 			g.Expect(equality.Semantic.DeepEqual(got.Limits, c.limits)).To(BeTrue(), "limits %v", got.Limits)
+			g.Expect(job.Spec.Template.Spec.Containers[0].Env).To(ConsistOf(corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(got.Limits.Memory().Value() / 10 * 9)}))
 		})
 	}
 }

@@ -72,3 +72,18 @@ func Remove(ctx context.Context, c client.Client, live client.Reader, owner meta
 	}
 	return nil
 }
+
+// How often a Job is read.
+const (
+	minPoll = 2 * time.Second
+	maxPoll = 30 * time.Second
+)
+
+// Poll returns after how long to read a Job again that has not ended, besides the events of its pods: at first often, and the longer it
+// has run the more seldom. It is pure.
+func Poll(s State, now time.Time) time.Duration {
+	if s.RunningSince.IsZero() {
+		return minPoll
+	}
+	return min(max(now.Sub(s.RunningSince)/10, minPoll), maxPoll)
+}

@@ -32,11 +32,19 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("building a label selector: %w", err)
 	}
-	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
+	ours := func(transform toolscache.TransformFunc) cache.ByObject {
+		return cache.ByObject{Label: labels.NewSelector().Add(*managed), Transform: transform}
+	}
 	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {Label: ours.Label, Transform: keep(trimmedPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
-		&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
-		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
+		&corev1.Pod{}:                   ours(keep(trimmedPod)),
+		&appsv1.StatefulSet{}:           ours(keep(keptSet)),
+		&corev1.ConfigMap{}:             ours(bounded[corev1.ConfigMap]("ConfigMap", maxObject)),
+		&corev1.Service{}:               ours(bounded[corev1.Service]("Service", maxObject)),
+		&corev1.ServiceAccount{}:        ours(bounded[corev1.ServiceAccount]("ServiceAccount", maxObject)),
+		&rbacv1.Role{}:                  ours(bounded[rbacv1.Role]("Role", maxObject)),
+		&rbacv1.RoleBinding{}:           ours(bounded[rbacv1.RoleBinding]("RoleBinding", maxObject)),
+		&policyv1.PodDisruptionBudget{}: ours(bounded[policyv1.PodDisruptionBudget]("PodDisruptionBudget", maxObject)),
+		&coordinationv1.Lease{}:         ours(bounded[coordinationv1.Lease]("Lease", maxLease)),
 		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
 		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
@@ -71,6 +79,7 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: p.Status.Conditions,
 		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
 	}}
+	kept.Annotations = boundedAnnotations(p.Annotations)
 	for _, c := range p.Spec.Containers {
 		if c.Name == v1alpha1.ContainerEtcd {
 			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: c.Image, Ports: c.Ports}}

@@ -121,9 +121,39 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }
 
+// turnPoll is how often a task that waits for its turn is looked at.
+const turnPoll = 10 * time.Second
+
 // Execute implements tasks.Methods.
 func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	if !h.Begun(task.Task) {
+		turn, err := h.turn(ctx, task.Object)
+		if err != nil {
+			return tasks.Verdict{}, err
+		}
+		if turn != "" {
+			return tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonQueued, Message: turn, RequeueAfter: turnPoll}, nil
+		}
+	}
 	return h.Jobs.Execute(ctx, task.Task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
+}
+
+// turn returns why a task does not run yet, by the tasks in the cache; empty if it may.
+func (h *Handler) turn(ctx context.Context, task *v1alpha1.EtcdOperatorTask) (string, error) {
+	list := &v1alpha1.EtcdOperatorTaskList{}
+	if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing tasks: %w", err)
+	}
+	request := func(t *v1alpha1.EtcdOperatorTask) copyjob.Request {
+		return copyjob.Request{Namespace: t.Namespace, Name: t.Name, Created: t.CreationTimestamp.Time}
+	}
+	var all []copyjob.Request
+	for i := range list.Items {
+		if t := &list.Items[i]; t.Spec.Type == v1alpha1.CopyBackups && t.Status.State == v1alpha1.TaskStateInProgress {
+			all = append(all, request(t))
+		}
+	}
+	return copyjob.Wait(request(task), all), nil
 }
 
 func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.Job, error) {

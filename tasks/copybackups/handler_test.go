@@ -6,6 +6,7 @@ package copybackups
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -39,8 +41,9 @@ func etcd() *v1alpha1.Etcd {
 
 // handler may copy to the claim besides.
 func handler(neighbors ...client.Object) *Handler {
+	api := apitest.API(neighbors...)
 	return &Handler{
-		Jobs:  tasks.Jobs{Live: apitest.API(neighbors...), Image: "x/agent"},
+		Jobs:  tasks.Jobs{Client: api, Live: api, Image: "x/agent"},
 		Rules: policy.Rules{CopyStores: []configv1alpha1.CopyStore{{Provider: "Local", Container: "claim"}}},
 	}
 }
@@ -225,4 +228,31 @@ func TestWorkAndRecordedConfig(t *testing.T) {
 	g.Expect(again).To(Equal(task.Config))
 	_, err = taskconfig.Recorded[Config]("x")
 	g.Expect(err).To(MatchError(ContainSubstring("status.config: ")))
+}
+
+// A task that has no Job yet waits until fewer copies of its namespace run, and goes on once it has begun.
+func TestACopyWaitsForItsTurn(t *testing.T) {
+	g := NewWithT(t)
+	var running []client.Object
+	for i := range copyjob.MaxInNamespace {
+		running = append(running, &v1alpha1.EtcdOperatorTask{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("a-", i)},
+			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.CopyBackups},
+			Status:     v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress},
+		})
+	}
+	task := taskOf(g, stores)
+	v, err := handler(running...).Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v).To(Equal(tasks.Verdict{
+		Outcome: tasks.Continue, Reason: v1alpha1.ReasonQueued, RequeueAfter: turnPoll,
+		Message: "waiting: at most 5 copies of backups run at once in a namespace, and older ones have not ended",
+	}))
+	v, err = handler(running[1:]...).Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Step).NotTo(BeNil())
+	task.Object.Status.Result = v.Result
+	v, err = handler(running...).Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Step).NotTo(BeNil(), "its Job is created again")
 }

@@ -32,6 +32,8 @@ const (
 	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
 
 	minPageSize, maxPageSize = 1 << 10, 1 << 16
+	// bufferSize is what bbolt reads of the first page, and maxSecondMeta where it looks last for the second.
+	bufferSize, maxSecondMeta = 1 << 12, 1 << 24
 	// maxSpan bounds a page in memory, with its overflow pages.
 	maxSpan = 128 << 20
 	// maxBranch bounds a branch page, which is held while its children are checked; maxLevels is how many there may be
@@ -76,28 +78,70 @@ type meta struct {
 	end, txid      uint64
 }
 
-// readMeta reads the two meta pages, which bbolt writes in turn. If the first is invalid, the second is searched at every
-// possible page size.
-func readMeta(file io.ReaderAt, size int64) (best meta, err error) {
-	err = errors.New("invalid database: it has no valid meta page")
-	for at := int64(0); at <= maxPageSize && at+pageHeader+metaSize <= size; at = max(at*2, minPageSize) {
-		data := make([]byte, metaSize)
-		if _, err := file.ReadAt(data, at+pageHeader); err != nil {
-			return meta{}, fmt.Errorf("reading a meta page: %w", err)
-		}
-		m, ok := parseMeta(data)
-		if !ok || at != 0 && uint64(at) != m.pageSize || m.txid < best.txid && best.pageSize != 0 {
+// readMeta returns the meta page that bbolt uses. It must be the same one: a page that only this check considers a meta page
+// would show it another database than the one that bbolt opens.
+func readMeta(file io.ReaderAt, size int64) (meta, error) {
+	pageSize, err := pageSizeOf(file, size)
+	if err != nil {
+		return meta{}, err
+	}
+	var best meta
+	for _, at := range []int64{0, int64(pageSize)} {
+		m, ok, err := metaAt(file, size, at)
+		switch {
+		case err != nil:
+			return meta{}, err
+		case !ok:
 			continue
+		case m.pageSize != pageSize:
+			return meta{}, fmt.Errorf("invalid database: its meta pages say that a page has %d and %d bytes", pageSize, m.pageSize)
+		case best.pageSize == 0 || m.txid > best.txid:
+			best = m
 		}
-		best, err = m, nil
 	}
 	switch {
 	case best.pageSize == 0:
-		return meta{}, err
+		return meta{}, errNoMeta
 	case best.end < 3 || best.end > uint64(size)/best.pageSize:
 		return meta{}, fmt.Errorf("it ends at page %d, and the file has %d", best.end, uint64(size)/best.pageSize)
 	}
 	return best, nil
+}
+
+var errNoMeta = errors.New("invalid database: it has no valid meta page")
+
+// pageSizeOf returns the page size as bbolt finds it (getPageSize in its db.go): from the page at the beginning if that is a
+// valid meta page, and otherwise from the first one that is where a second page may be.
+func pageSizeOf(file io.ReaderAt, size int64) (uint64, error) {
+	if size < bufferSize {
+		return 0, errNoMeta
+	}
+	for at := int64(0); at == 0 || at <= maxSecondMeta && at < size-minPageSize; at = max(2*at, minPageSize) {
+		m, ok, err := metaAt(file, size, at)
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			continue
+		case m.pageSize < minPageSize || m.pageSize > maxPageSize || m.pageSize&(m.pageSize-1) != 0:
+			return 0, fmt.Errorf("invalid database: its meta page says that a page has %d bytes", m.pageSize)
+		}
+		return m.pageSize, nil
+	}
+	return 0, errNoMeta
+}
+
+// metaAt reads the page at an offset, and reports whether it is a valid meta page.
+func metaAt(file io.ReaderAt, size, at int64) (meta, bool, error) {
+	if at+pageHeader+metaSize > size {
+		return meta{}, false, nil
+	}
+	data := make([]byte, metaSize)
+	if _, err := file.ReadAt(data, at+pageHeader); err != nil {
+		return meta{}, false, fmt.Errorf("reading a meta page: %w", err)
+	}
+	m, ok := parseMeta(data)
+	return m, ok, nil
 }
 
 func parseMeta(data []byte) (meta, bool) {
@@ -106,9 +150,7 @@ func parseMeta(data []byte) (meta, bool) {
 	// A hash never fails to write.
 	_, _ = hash.Write(data[:metaSize-8])
 	m := meta{pageSize: uint64(u32(data[8:])), root: u64(data[16:]), freelist: u64(data[32:]), end: u64(data[40:]), txid: u64(data[48:])}
-	ok := u32(data) == magic && u32(data[4:]) == version && u64(data[56:]) == hash.Sum64() &&
-		m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pageSize&(m.pageSize-1) == 0
-	return m, ok
+	return m, u32(data) == magic && u32(data[4:]) == version && u64(data[56:]) == hash.Sum64()
 }
 
 // checker checks the pages of a database.

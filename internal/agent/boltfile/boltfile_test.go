@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -102,6 +103,7 @@ func TestHostileDatabases(t *testing.T) {
 		"a bucket that is a value":             func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader:], bucketFlag); return d },
 		"too many free pages":                  func(d []byte) []byte { put16(freePages(d)[10:], 0xFFFE); return d },
 		"a free page in use":                   freeTheRoot,
+		"a decoy at another page size":         func([]byte) []byte { return decoy() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(checkBytes(change(bytes.Clone(good)))).NotTo(Succeed())
@@ -115,6 +117,72 @@ func freeTheRoot(data []byte) []byte {
 	binary.LittleEndian.PutUint64(freePages(data)[pageHeader:], m.root)
 	binary.LittleEndian.PutUint16(freePages(data)[10:], 1)
 	return data
+}
+
+// putMeta writes a valid meta page at an offset.
+func putMeta(data []byte, at int, m meta) {
+	put32, put64 := binary.LittleEndian.PutUint32, binary.LittleEndian.PutUint64
+	page := data[at+pageHeader:][:metaSize]
+	put32(page, magic)
+	put32(page[4:], version)
+	put32(page[8:], uint32(m.pageSize))
+	put64(page[16:], m.root)
+	put64(page[32:], m.freelist)
+	put64(page[40:], m.end)
+	put64(page[48:], m.txid)
+	hash := fnv.New64a()
+	_, _ = hash.Write(page[:metaSize-8])
+	put64(page[56:], hash.Sum64())
+}
+
+// decoy returns a database with a branch that refers to itself, which bbolt follows until its stack is full; and behind it a
+// meta page with a newer transaction and larger pages, which leads to a harmless one.
+func decoy() []byte {
+	const large = maxPageSize
+	data := make([]byte, 3*large)
+	for i := range 2 {
+		putMeta(data, i*pageSize, meta{pageSize: pageSize, root: 2, freelist: noFreelist, end: 3, txid: uint64(i)})
+	}
+	branch := data[2*pageSize:]
+	binary.LittleEndian.PutUint64(branch, 2)
+	binary.LittleEndian.PutUint16(branch[8:], branchPage)
+	binary.LittleEndian.PutUint16(branch[10:], 1)
+	binary.LittleEndian.PutUint32(branch[pageHeader:], elementSize)
+	binary.LittleEndian.PutUint64(branch[pageHeader+8:], 2)
+	putMeta(data, large, meta{pageSize: large, root: 2, freelist: noFreelist, end: 3, txid: 9})
+	binary.LittleEndian.PutUint64(data[2*large:], 2)
+	binary.LittleEndian.PutUint16(data[2*large+8:], leafPage)
+	return data
+}
+
+// The meta page that is checked is the one that bbolt uses, wherever others are.
+func TestTheMetaPageIsThatOfBbolt(t *testing.T) {
+	g := NewWithT(t)
+	random, path, found := rand.New(rand.NewPCG(3, 4)), filepath.Join(t.TempDir(), "db"), 0
+	for range 3000 {
+		data := make([]byte, 16<<10)
+		for _, at := range []int{0, 1 << 10, 2 << 10, 4 << 10, 8 << 10} {
+			if random.IntN(2) == 0 {
+				size := uint64(1) << (10 + random.IntN(4))
+				putMeta(data, at, meta{pageSize: size, root: 2, freelist: noFreelist, end: 3, txid: uint64(random.IntN(4))})
+			}
+		}
+		m, err := readMeta(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			continue
+		}
+		found++
+		g.Expect(os.WriteFile(path, data, 0o600)).To(Succeed())
+		db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(db.Info().PageSize).To(BeEquivalentTo(m.pageSize))
+		g.Expect(db.View(func(tx *bolt.Tx) error {
+			g.Expect(tx.ID()).To(BeEquivalentTo(m.txid))
+			return nil
+		})).To(Succeed())
+		g.Expect(db.Close()).To(Succeed())
+	}
+	g.Expect(found).To(BeNumerically(">", 100))
 }
 
 func freePages(data []byte) []byte {
@@ -160,5 +228,6 @@ func TestWhatPassesCanBeRead(t *testing.T) {
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(build(f, bolt.Options{})[:4*pageSize])
+	f.Add(decoy())
 	f.Fuzz(func(_ *testing.T, data []byte) { _ = checkBytes(data) })
 }

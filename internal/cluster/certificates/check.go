@@ -7,14 +7,14 @@ package certificates
 import (
 	"bytes"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 )
 
 // Facts are what the check finds out about valid material.
@@ -90,16 +90,16 @@ func pool(certificates []*x509.Certificate) *x509.CertPool {
 
 // authorities returns the CAs of a bundle. An error is a *Problem.
 func (b Bundle) authorities() ([]*x509.Certificate, error) {
-	certificates, err := parse(b.PEM)
+	certificates, err := boundedpem.Certificates(b.PEM)
 	if err != nil {
-		return nil, &Problem{Secret: b.Secret, What: fmt.Sprintf("has no CA certificates in %s: %v", b.Key, err)}
+		return nil, &Problem{Secret: b.Secret, What: fmt.Sprintf("has no CA certificates in %s that can be used: %v", b.Key, err)}
 	}
 	return certificates, nil
 }
 
 // checkPair checks a pair against the CAs, for each of the usages.
 func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
-	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+	pair, err := boundedpem.Pair(p.Certificate, p.Key)
 	if err != nil {
 		c.problem(p.Secret, "has a tls.crt or a tls.key that cannot be used: %v", err)
 		return
@@ -143,29 +143,6 @@ func usageName(usage x509.ExtKeyUsage) string {
 		return "client (clientAuth)"
 	}
 	return "server (serverAuth)"
-}
-
-// parse parses a bundle in which every block must be a certificate.
-func parse(bundle []byte) ([]*x509.Certificate, error) {
-	var all []*x509.Certificate
-	for rest := bundle; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("there is a PEM block of type %q", block.Type)
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, certificate)
-	}
-	if len(all) == 0 {
-		return nil, errors.New("there is no PEM block")
-	}
-	return all, nil
 }
 
 // digest is a checksum of sets of certificates.

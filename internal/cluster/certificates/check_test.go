@@ -6,6 +6,7 @@ package certificates
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -129,4 +130,37 @@ func TestACommonCAIsRemarked(t *testing.T) {
 	m.Peer = nil
 	facts, _ = m.Check(hosts, time.Now())
 	g.Expect(facts.Remarks).To(BeEmpty(), "without TLS for peers")
+}
+
+// A check of keys that are expensive to verify refuses them before it verifies anything.
+func TestGiantKeys(t *testing.T) {
+	g := NewWithT(t)
+	giant, leaf, err := certs.Giant(64<<10, "*.m-peer.ns.svc")
+	g.Expect(err).NotTo(HaveOccurred())
+	m := good(t, newCA(t))
+	m.Peer = &PeerSide{CA: Bundle{Secret: "giant-ca", Key: "ca.crt", PEM: giant}, Server: Pair{Secret: "peer", Certificate: leaf.Certificate, Key: leaf.Key}}
+	_, err = m.Check(hosts, time.Now())
+	g.Expect(err).To(MatchError("Secret giant-ca has no CA certificates in ca.crt that can be used: certificate 1 has an RSA key of 65536 bits: at most 8192 are used. Issue it with a smaller key"))
+
+	m = good(t, newCA(t))
+	m.Client.Server.Certificate = append(m.Client.Server.Certificate, giant...)
+	_, err = m.Check(hosts, time.Now())
+	g.Expect(err).To(MatchError(ContainSubstring("Secret server has a tls.crt or a tls.key that cannot be used: certificate 2 has an RSA key of 65536 bits")))
+}
+
+// The cost of a check, within the bounds and beyond.
+func BenchmarkCheck(b *testing.B) {
+	for _, bits := range []int{8 << 10, 64 << 10, 336 << 10} {
+		b.Run(fmt.Sprint(bits), func(b *testing.B) {
+			giant, leaf, err := certs.Giant(bits, "*.m-peer.ns.svc")
+			if err != nil {
+				b.Fatal(err)
+			}
+			m := Material{Peer: &PeerSide{CA: Bundle{Secret: "ca", Key: "ca.crt", PEM: giant}, Server: Pair{Secret: "peer", Certificate: leaf.Certificate, Key: leaf.Key}}}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = m.Check(hosts, time.Now())
+			}
+		})
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,7 +138,7 @@ func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v
 	if err != nil {
 		return err
 	}
-	pair, err := tls.X509KeyPair(side.Client.Certificate, side.Client.Key)
+	pair, err := boundedpem.Pair(side.Client.Certificate, side.Client.Key)
 	if err != nil {
 		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt or a tls.key that cannot be used: %v", err)}
 	}

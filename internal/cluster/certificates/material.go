@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,8 @@ type Material struct {
 	Client *ClientSide
 	Peer   *PeerSide
 	Backup *BackupSide
+	// Versions are the resourceVersions of the Secrets that were read, by name; empty for one that does not exist.
+	Versions map[string]string
 }
 
 // ClientSide is for the connections between clients and members.
@@ -74,8 +77,8 @@ func (p *Problem) Error() string { return fmt.Sprintf("Secret %s %s", p.Secret, 
 
 // Read reads the Secrets of an Etcd. It returns a *Problem for what a person must fix.
 func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Material, error) {
-	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
-	var m Material
+	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}, versions: map[string]string{}}
+	m := Material{Versions: r.versions}
 	if tls := etcd.ClientTLS(); tls != nil {
 		m.Client = &ClientSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef), Client: r.readPair(tls.ClientTLSSecretRef)}
 	}
@@ -99,13 +102,28 @@ func Agents(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*x5
 	return pool(certificates), err
 }
 
+// Unchanged reports whether the Secrets in a namespace still have the resourceVersions that were read. It reads metadata only: their
+// content may be large.
+func Unchanged(ctx context.Context, reader client.Reader, namespace string, versions map[string]string) bool {
+	for name, version := range versions {
+		secret := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
+		err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+		if err != nil && !apierrors.IsNotFound(err) || secret.ResourceVersion != version {
+			return false
+		}
+	}
+	return len(versions) > 0
+}
+
 // secrets reads each Secret once, and nothing after the first error.
 type secrets struct {
 	ctx       context.Context
 	reader    client.Reader
 	namespace string
 	seen      map[string]map[string][]byte
-	err       error
+	// versions of the Secrets; nil where they are not needed.
+	versions map[string]string
+	err      error
 }
 
 func (r *secrets) readBundle(ref v1alpha1.CASecretReference) Bundle {
@@ -151,5 +169,8 @@ func (r *secrets) data(ref v1alpha1.SecretReference) map[string][]byte {
 		r.err = fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	r.seen[ref.Name] = secret.Data
+	if r.versions != nil {
+		r.versions[ref.Name] = secret.ResourceVersion
+	}
 	return secret.Data
 }

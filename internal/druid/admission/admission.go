@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -21,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -30,8 +32,12 @@ import (
 // Path of the webhook.
 const Path = "/mutate-statefulsets"
 
-// switchTimeout bounds the read of the off switch. It is below the timeout of the webhook.
-const switchTimeout = 2 * time.Second
+const (
+	// switchTimeout bounds the read of the off switch. It is below the timeout of the webhook.
+	switchTimeout = 2 * time.Second
+	// trustSwitch is for how long the answer is used: anybody who reaches the webhook can ask.
+	trustSwitch = time.Second
+)
 
 // Handler answers admission requests for StatefulSets.
 type Handler struct {
@@ -39,6 +45,13 @@ type Handler struct {
 	Live client.Reader
 	// Namespace has the ConfigMap without which nothing is changed.
 	Namespace string
+	Clock     clock.PassiveClock
+
+	// mu is held while the switch is read, so that requests that arrive at the same time share the answer.
+	mu   sync.Mutex
+	read time.Time
+	on   bool
+	err  error
 }
 
 var _ admission.Handler = (*Handler)(nil)
@@ -78,8 +91,20 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true, Patch: patch, PatchType: ptr.To(admissionv1.PatchTypeJSONPatch)}}
 }
 
-// switchedOn reads the off switch.
+// switchedOn returns the off switch, as it was at most trustSwitch ago.
 func (h *Handler) switchedOn(ctx context.Context) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if since := h.Clock.Since(h.read); h.read.IsZero() || since < 0 || since >= trustSwitch {
+		// The caller may go away, and the answer is for all.
+		h.on, h.err = h.readSwitch(context.WithoutCancel(ctx))
+		h.read = h.Clock.Now()
+	}
+	return h.on, h.err
+}
+
+// readSwitch reads the off switch.
+func (h *Handler) readSwitch(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
 	key := client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.RolloutsConfigMap}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -84,7 +85,7 @@ func TestWhichStatefulSetsAreChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			response := (&Handler{Live: server().Build(), Namespace: "own"}).Handle(t.Context(), request(t, c.set, c.before))
+			response := (&Handler{Live: server().Build(), Namespace: "own", Clock: clock.RealClock{}}).Handle(t.Context(), request(t, c.set, c.before))
 			g.Expect(response.Allowed).To(BeTrue())
 			g.Expect(len(response.Patch) > 0).To(Equal(c.want), string(response.Patch))
 		})
@@ -95,7 +96,7 @@ func TestWhichStatefulSetsAreChanged(t *testing.T) {
 func TestStrategyAndMarkerAreOneChange(t *testing.T) {
 	const strategy = `{"op":"replace","path":"/spec/updateStrategy","value":{"type":"OnDelete"}}`
 	g := NewWithT(t)
-	h := &Handler{Live: server().Build(), Namespace: "own"}
+	h := &Handler{Live: server().Build(), Namespace: "own", Clock: clock.RealClock{}}
 	g.Expect(string(h.Handle(t.Context(), request(t, druids(), nil)).Patch)).To(Equal(
 		"[" + strategy + `,{"op":"add","path":"/metadata/annotations","value":{"druid.gardener.cloud/rollout-by":"etcd-foreman"}}]`))
 	annotated := druids(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"a": "b"} })
@@ -129,7 +130,7 @@ func TestNothingIsDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			response := (&Handler{Live: c.live, Namespace: "own"}).Handle(t.Context(), c.request)
+			response := (&Handler{Live: c.live, Namespace: "own", Clock: clock.RealClock{}}).Handle(t.Context(), c.request)
 			g.Expect(response.Allowed).To(BeTrue())
 			g.Expect(response.Patch).To(BeEmpty())
 			g.Expect(len(response.Warnings) > 0).To(Equal(c.warns))

@@ -32,8 +32,10 @@ import (
 )
 
 const (
-	// poll is how often a Job is read: no cache is kept of Jobs.
+	// poll is how often a Job is read that is being created or removed: no cache is kept of Jobs.
 	poll = 2 * time.Second
+	// turnPoll is how often a task that waits for its turn is looked at, in the cache.
+	turnPoll = 10 * time.Second
 	// forever is the timeout of a copy without a timeout.
 	forever = 10 * 365 * 24 * time.Hour
 	// maxJobName leaves room for the suffix of the Job's pods.
@@ -42,7 +44,7 @@ const (
 
 // Reconciler carries out EtcdCopyBackupsTasks.
 type Reconciler struct {
-	// Client writes to the API server, and Live reads from it.
+	// Client reads from a cache, and writes to the API server. Live reads from it.
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.PassiveClock
@@ -57,6 +59,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	// An operator that was paused must not create the Job of a task that has ended.
 	step, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout)
 	defer cancel()
+	if idle, err := r.idle(ctx, request); err != nil || idle != nil {
+		return ptr.Deref(idle, ctrl.Result{}), err
+	}
 	task := &v1alpha1.EtcdCopyBackupsTask{}
 	if err := r.Live.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil
@@ -73,12 +78,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.changeFinalizer(ctx, task, controllerutil.AddFinalizer); err != nil {
 		return ctrl.Result{}, err
 	}
-	before := task.Status.DeepCopy()
+	before, next := task.Status.DeepCopy(), poll
 	switch {
 	case foreign != nil:
 		err = r.wait(ctx, task, foreign)
 	case found != nil:
-		err = r.follow(ctx, task, found)
+		next, err = r.follow(ctx, task, found)
 	default:
 		err = r.create(step, task)
 	}
@@ -91,7 +96,47 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: poll}, nil
+	return ctrl.Result{RequeueAfter: next}, nil
+}
+
+// idle returns the result of a reconcile that has nothing to ask the API server for; nil if it has. The cache says so: the task is
+// gone, has ended and was let go, or still waits for its turn.
+func (r *Reconciler) idle(ctx context.Context, request ctrl.Request) (*ctrl.Result, error) {
+	task := &v1alpha1.EtcdCopyBackupsTask{}
+	if err := r.Client.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
+		return &ctrl.Result{}, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading EtcdCopyBackupsTask %s: %w", request, err)
+	}
+	ends := task.DeletionTimestamp != nil || task.HasEnded()
+	if ends && !controllerutil.ContainsFinalizer(task, v1alpha1.FinalizerCopyBackups) {
+		return &ctrl.Result{}, nil
+	}
+	if said := ptr.Deref(task.Status.LastError, ""); ends || said == "" {
+		return nil, nil
+	} else if turn, err := r.turn(ctx, task); err != nil || turn != said {
+		return nil, err
+	}
+	return &ctrl.Result{RequeueAfter: turnPoll}, nil
+}
+
+// turn returns why a task does not run yet; empty if it may.
+func (r *Reconciler) turn(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask) (string, error) {
+	tasks := &v1alpha1.EtcdCopyBackupsTaskList{}
+	if err := r.Client.List(ctx, tasks, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing EtcdCopyBackupsTasks: %w", err)
+	}
+	var all []copyjob.Request
+	for i := range tasks.Items {
+		if t := &tasks.Items[i]; !t.HasEnded() {
+			all = append(all, requestOf(t))
+		}
+	}
+	return copyjob.Wait(requestOf(task), all), nil
+}
+
+func requestOf(t *v1alpha1.EtcdCopyBackupsTask) copyjob.Request {
+	return copyjob.Request{Namespace: t.Namespace, Name: t.Name, Created: t.CreationTimestamp.Time}
 }
 
 // jobName returns the name of the Job of a task: as etcd-druid names it, so that either operator finds the Job of the other, unless
@@ -126,6 +171,14 @@ func (r *Reconciler) create(ctx context.Context, task *v1alpha1.EtcdCopyBackupsT
 	}
 	if reason != nil {
 		r.fail(task, v1alpha1.ReasonNotAllowed, reason.Error())
+		return nil
+	}
+	turn, err := r.turn(ctx, task)
+	if err != nil {
+		return r.retry(task, err)
+	}
+	if turn != "" {
+		task.Status.LastError = &turn
 		return nil
 	}
 	built, err := r.build(task)
@@ -190,11 +243,12 @@ func subject(task *v1alpha1.EtcdCopyBackupsTask) string {
 	return strconv.FormatInt(task.Generation, 10)
 }
 
-// follow updates the status of a task from its Job.
-func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, found *batchv1.Job) error {
-	state, err := job.Look(ctx, r.Client, r.Live, found, r.Clock.Now())
+// follow updates the status of a task from its Job, and returns when to read that again.
+func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, found *batchv1.Job) (next time.Duration, err error) {
+	now := r.Clock.Now()
+	state, err := job.Look(ctx, r.Client, r.Live, found, now)
 	if err != nil {
-		return r.retry(task, err)
+		return poll, r.retry(task, err)
 	}
 	task.Status.LastError = nil
 	if of := found.Annotations[v1alpha1.AnnotationJobSubject]; of != "" && of != subject(task) {
@@ -207,7 +261,7 @@ func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsT
 	default:
 		r.succeed(task, state)
 	}
-	return nil
+	return job.Poll(state, now), nil
 }
 
 // finish stops the Job of a task that has failed or is being deleted, and lets go of the task when the Job has ended.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -38,6 +39,22 @@ func Keys(etcd *v1alpha1.Etcd, members int32, manager string) []Key {
 		Key{corev1.SchemeGroupVersion.WithKind("Service"), etcd.PeerServiceName()},
 		Key{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name},
 		StatefulSetKey(etcd))
+}
+
+// Needs reports whether an Etcd of a name needs an object of a kind and a name. The names of member leases follow from its spec, and
+// are not compared.
+func Needs(etcd, kind, name string) bool {
+	if kind == "Lease" {
+		return true
+	}
+	for _, manager := range []string{"", v1alpha1.ManagedByDruid} {
+		for _, key := range Keys(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: etcd}}, 0, manager) {
+			if key.Kind.Kind == kind && key.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // StatefulSetKey returns the key of the StatefulSet of an Etcd.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -47,6 +48,7 @@ type Manager struct {
 // look is what was found when the Secrets were last read.
 type look struct {
 	at         time.Time
+	took       time.Duration
 	generation int64
 	frozen     bool
 	// next is when something is due; zero if nothing is.
@@ -100,7 +102,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	renew := q.Etcd.Annotations[v1alpha1.AnnotationOperation] == v1alpha1.OperationRenewCA
 	valid := recheck
 	if q.Doubt || last.result.Problem != nil {
-		valid = recheckBroken
+		valid = boundedpem.Pause(recheckBroken, last.took)
 	}
 	due := !last.next.IsZero() && !now.Before(last.next)
 	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
@@ -111,7 +113,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	result := l.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
 	if err == nil {
-		l.result.Events, l.result.Wrote = nil, false
+		l.took, l.result.Events, l.result.Wrote = m.Clock.Since(now), nil, false
 		m.looks.Set(q.Etcd, l.look)
 	}
 	return result, err

@@ -22,6 +22,8 @@ import (
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 )
 
 // Pair is a certificate with its private key.
@@ -44,6 +46,9 @@ func ParsePair(certificate, key []byte) (*Pair, error) {
 	if len(key) == 0 {
 		return p, nil
 	}
+	if err := boundedpem.CheckKey(key); err != nil {
+		return nil, err
+	}
 	block, _ := pem.Decode(key)
 	if block == nil {
 		return nil, errors.New("the private key has no PEM block")
@@ -64,27 +69,9 @@ func ParsePair(certificate, key []byte) (*Pair, error) {
 	return p, nil
 }
 
-// ParseCertificates parses a bundle in which every block is a certificate.
+// ParseCertificates parses a bundle in which every block is a certificate, within bounds.
 func ParseCertificates(bundle []byte) ([]*x509.Certificate, error) {
-	var all []*x509.Certificate
-	for rest := bundle; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != blockCertificate {
-			return nil, fmt.Errorf("there is a PEM block of type %q", block.Type)
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, certificate)
-	}
-	if len(all) == 0 {
-		return nil, errors.New("there is no certificate")
-	}
-	return all, nil
+	return boundedpem.Certificates(bundle)
 }
 
 // Types of PEM blocks.

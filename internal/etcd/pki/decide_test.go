@@ -5,6 +5,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdh"
 	"crypto/rand"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	. "github.com/onsi/gomega"
 )
 
@@ -381,7 +383,12 @@ func TestParsePair(t *testing.T) {
 		_, err := ParsePair(pair[0], pair[1])
 		g.Expect(err).To(MatchError(ContainSubstring(says)))
 	}
+	giant, _, err := certs.Giant(16 << 10)
+	g.Expect(err).NotTo(HaveOccurred())
 	for says, pair := range map[string][2][]byte{
+		"certificate 2 has an RSA key of 16384 bits":     {append(append([]byte{}, certificate...), giant...), key},
+		"it has more than 8 certificates":                {bytes.Repeat(certificate, 9), key},
+		"a private key of":                               {certificate, append(bytes.Repeat([]byte("\n"), 1<<15), key...)},
 		"there is no certificate":                        {nil, key},
 		"the private key is not that of the certificate": {certificate, otherKey},
 		"there is no private key":                        {certificate, nil},

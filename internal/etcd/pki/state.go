@@ -7,8 +7,11 @@ package pki
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 )
 
 // Owner of a CA.
@@ -86,6 +89,9 @@ func ParseLeaf(certificate, key []byte) (*Leaf, error) {
 	all, err := ParseCertificates(certificate)
 	if err != nil {
 		return nil, err
+	}
+	if len(all) > boundedpem.MaxChain {
+		return nil, fmt.Errorf("it has more than %d certificates: remove those that are not needed", boundedpem.MaxChain)
 	}
 	pair, err := ParsePair(EncodeCertificates(all[0]), key)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -29,7 +30,7 @@ import (
 // to read all of them.
 const (
 	recheckSecrets = 5 * time.Minute
-	// recheckBrokenSecrets is that of Secrets that somebody is about to fix.
+	// recheckBrokenSecrets is how often Secrets that cannot be used are read. They are checked when they have changed.
 	recheckBrokenSecrets = 5 * time.Second
 )
 
@@ -70,7 +71,10 @@ type Mover struct {
 
 // check is the result of a check of the Secrets of an Etcd.
 type check struct {
-	at         time.Time
+	// at is when the Secrets were last read or compared, and full when they were checked, which took a time.
+	at, full   time.Time
+	took       time.Duration
+	versions   map[string]string
 	generation int64
 	facts      certificates.Facts
 	err        error
@@ -146,15 +150,25 @@ func (m *Mover) checkSecrets(ctx context.Context, etcd *v1alpha1.Etcd) (certific
 	now, last := m.Clock.Now(), m.checked.Of(etcd)
 	valid := recheckSecrets
 	if last.err != nil {
-		valid = recheckBrokenSecrets
+		valid = boundedpem.Pause(recheckBrokenSecrets, last.took)
 	}
-	if last.generation == etcd.Generation && !state.OperationRequested(etcd) && now.Sub(last.at) < valid {
-		return last.facts, last.err
+	if last.generation == etcd.Generation && !state.OperationRequested(etcd) {
+		if now.Sub(last.at) < valid {
+			return last.facts, last.err
+		}
+		// What else changes is the time: a certificate becomes valid, or expires.
+		if last.err != nil && now.Sub(last.full) < recheckSecrets && certificates.Unchanged(ctx, m.API, etcd.Namespace, last.versions) {
+			last.at = now
+			m.checked.Set(etcd, last)
+			return last.facts, last.err
+		}
 	}
-	next := check{at: now, generation: etcd.Generation}
+	next := check{at: now, full: now, generation: etcd.Generation}
 	material, err := certificates.Read(ctx, m.API, etcd)
-	if err == nil {
+	if next.versions = material.Versions; err == nil {
+		began := m.Clock.Now()
 		next.facts, err = material.Check(etcd.MemberHosts(), now)
+		next.took = m.Clock.Since(began)
 	}
 	if problem := (*certificates.Problem)(nil); err != nil && !errors.As(err, &problem) {
 		// Nothing is known of the Secrets.

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	. "github.com/onsi/gomega"
+	bolt "go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -380,6 +381,38 @@ func TestCorruptBackupsAreNotRestored(t *testing.T) {
 	_, err = restoreTo(t, s, dir)
 	g.Expect(errors.As(err, &corrupt)).To(BeTrue(), "%v", err)
 	g.Expect(corrupt.Name).To(Equal(newest.Name()), "the previous full snapshot no longer leads to that revision")
+}
+
+// A full snapshot that holds consistent pages, but no database of etcd, is skipped like any other corrupt one.
+func TestWhatIsNoDatabaseOfEtcdIsSkipped(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
+	s := folder(t)
+	put(g, e, "k", 10)
+	r := run(t, e, s, options())
+	r.begin(g)
+	put(g, e, "k", 10)
+	_, err := r.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	newest, err := r.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, keys := world(g, e)
+
+	file := filepath.Join(t.TempDir(), "db")
+	db, err := bolt.Open(file, 0o600, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(db.Close()).To(Succeed())
+	g.Expect(s.Delete(t.Context(), newest)).To(Succeed())
+	_, err = s.WriteDatabase(t.Context(), file, newest)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	again, result := restored(t, s)
+	g.Expect(result.Chain.Full.Name()).NotTo(Equal(newest.Name()))
+	_, got := world(g, again)
+	g.Expect(got).To(Equal(keys))
+	_, err = restore.Compact(t.Context(), restore.CompactConfig{Store: s, WorkDir: t.TempDir(), Compression: backup.None, Log: logOf(t)})
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 // alter changes a byte in the middle of a file.

@@ -49,6 +49,20 @@ func TestImageThatIsNotAllowed(t *testing.T) {
 	w.Expect(w.status(w).LastErrors).To(BeEmpty())
 }
 
+// The Secrets of an Etcd that was never allowed cost nothing: nothing is said of them, since they are not read.
+func TestSecretsOfWhatIsNotAllowed(t *testing.T) {
+	w := newWorld(t, 1, evil, clientTLS)
+	o := w.start(allowing("quay.io/etcd/etcd"))
+	w.Eventually(w.refused).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.status(w).Conditions.Find(v1alpha1.ConditionTLSReady)).To(BeNil())
+
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("quay.io/etcd/etcd:v3.6.8") })
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionTLSReady).Status).To(Equal(metav1.ConditionFalse))
+	}).Should(Succeed())
+}
+
 // A running cluster stays as it is when an image is set that is not allowed, also in what else would change.
 func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 	w := newWorld(t, 1)

@@ -6,11 +6,13 @@ package jobs_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,11 +32,16 @@ func (w *world) startCopies() (stop func()) {
 // copyTask is the task of a control plane that moves to another seed, as Gardener creates it.
 func (w *world) copyTask(change ...func(*v1alpha1.EtcdCopyBackupsTaskSpec)) *v1alpha1.EtcdCopyBackupsTask {
 	w.t.Helper()
+	return w.copyTaskNamed("moved", change...)
+}
+
+func (w *world) copyTaskNamed(name string, change ...func(*v1alpha1.EtcdCopyBackupsTaskSpec)) *v1alpha1.EtcdCopyBackupsTask {
+	w.t.Helper()
 	store := func(container, secret string) v1alpha1.StoreSpec {
 		return v1alpha1.StoreSpec{Provider: "aws", Container: container, Prefix: "shoot--a--b/etcd-main", SecretRef: &v1alpha1.SecretReference{Name: secret}}
 	}
 	t := &v1alpha1.EtcdCopyBackupsTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "moved"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: v1alpha1.EtcdCopyBackupsTaskSpec{
 			SourceStore: store("old", "source-etcd-backup"), TargetStore: store("new", "etcd-backup"),
 			PodLabels:            map[string]string{"networking.gardener.cloud/to-dns": "allowed", "team": "a", v1alpha1.LabelManagedBy: "somebody"},
@@ -237,4 +244,34 @@ func TestAChangedCopy(t *testing.T) {
 		g.Expect(task.Status.LastError).To(HaveValue(ContainSubstring("create another task")))
 	}).Should(Succeed())
 	w.Expect(w.jobs(w)).To(ConsistOf(HaveField("UID", job.UID)))
+}
+
+// Of many tasks in a namespace a few run at once, the others say what they wait for, and take their turn.
+func TestCopiesTakeTurns(t *testing.T) {
+	w := newWorld(t)
+	w.startCopies()
+	var all []*v1alpha1.EtcdCopyBackupsTask
+	for i := range copyjob.MaxInNamespace + 2 {
+		task := w.copyTaskNamed(fmt.Sprint("moved-", i))
+		all = append(all, task)
+	}
+	waiting := func(g Gomega) (n int) {
+		for _, task := range all {
+			g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(task), task)).To(Succeed())
+			if strings.Contains(ptr.Deref(task.Status.LastError, ""), "at most 5 copies of backups run at once in a namespace") {
+				n++
+			}
+		}
+		return n
+	}
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.jobs(g)).To(HaveLen(copyjob.MaxInNamespace))
+		g.Expect(waiting(g)).To(Equal(2))
+	}).Should(Succeed())
+	first := w.jobs(w)[0]
+	w.complete(&first)
+	w.Eventually(func(g Gomega) {
+		g.Expect(waiting(g)).To(Equal(1))
+		g.Expect(w.jobs(g)).To(HaveLen(copyjob.MaxInNamespace + 1))
+	}).Should(Succeed())
 }

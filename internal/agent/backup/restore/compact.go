@@ -62,7 +62,12 @@ func (c CompactConfig) compact(ctx context.Context, work string) (result Compact
 	defer recovered(&err)
 	source := source{store: c.Store, work: work, log: c.Log, record: c.Record}
 	path := filepath.Join(work, "snapshot.db")
-	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.fetchDatabase(ctx, full, path) })
+	chain, err := source.choose(ctx, func(full backup.Snapshot) error {
+		if err := source.fetchDatabase(ctx, full, path); err != nil {
+			return err
+		}
+		return usable(full, func() error { return opens(path) })
+	})
 	if err != nil {
 		return CompactResult{}, err
 	}

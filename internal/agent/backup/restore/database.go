@@ -55,12 +55,14 @@ func openDatabase(path string) (*database, error) {
 	return db, nil
 }
 
+var errNotEtcd = errors.New("this is not a database of etcd: a bucket is missing")
+
 // findRevision finds the revision of the database as etcd does at its start: the last change, or the last compaction, which
 // may have removed that.
 func (db *database) findRevision(tx *bolt.Tx) error {
 	keys, meta := tx.Bucket(schema.Key.Name()), tx.Bucket(schema.Meta.Name())
 	if keys == nil || meta == nil {
-		return errors.New("this is not a database of etcd: a bucket is missing")
+		return errNotEtcd
 	}
 	found := [][]byte{meta.Get(schema.FinishedCompactKeyName), meta.Get(schema.ScheduledCompactKeyName)}
 	last, _ := keys.Cursor().Last()

@@ -97,31 +97,19 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 	defer recovered(&err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	source := source{store: c.Store, work: work, log: c.Log, accept: c.Accept, record: c.Record}
-	var file string
-	chain, err := source.choose(ctx, func(full backup.Snapshot) (err error) {
-		file, err = source.file(ctx, full)
-		return err
-	})
+	data := filepath.Join(work, "data")
+	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return c.dataDir(ctx, source, full, data) })
 	if err != nil {
 		return Result{}, err
 	}
 	if last := chain.LastRevision(); last < c.AtLeast {
 		return Result{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
 	}
-	data := filepath.Join(work, "data")
-	// The checksum was just verified, and may not be part of the file.
-	err = snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
-		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
-	})
-	if err != nil {
-		return Result{}, fmt.Errorf("making a data directory from %s: %w", chain.Full.Name(), err)
-	}
 	// Make space for the deltas.
 	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
 		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
 	}
-	revision, err := source.applyAll(ctx, filepath.Join(data, "member", "snap", "db"), chain)
+	revision, err := source.applyAll(ctx, databaseIn(data), chain)
 	if err != nil {
 		return Result{}, err
 	}
@@ -129,4 +117,51 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		return Result{}, fmt.Errorf("giving the data directory its name: %w", err)
 	}
 	return Result{Chain: chain, Revision: revision}, nil
+}
+
+// dataDir makes a data directory from a full snapshot. If etcd's code panics over its content, the snapshot is corrupt.
+func (c Config) dataDir(ctx context.Context, source source, full backup.Snapshot, data string) error {
+	file, err := source.file(ctx, full)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(data); err != nil {
+		return fmt.Errorf("removing what was made of another snapshot: %w", err)
+	}
+	return usable(full, func() error {
+		// The checksum was just verified, and may not be part of the file.
+		err := snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
+			SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
+			Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
+		})
+		if err != nil {
+			return fmt.Errorf("making a data directory from %s: %w", full.Name(), err)
+		}
+		return opens(databaseIn(data))
+	})
+}
+
+func databaseIn(data string) string { return filepath.Join(data, "member", "snap", "db") }
+
+// usable uses a full snapshot. A panic of etcd or bbolt over its content, and a database that is not etcd's, is returned as a
+// *backup.CorruptError.
+func usable(full backup.Snapshot, use func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &backup.CorruptError{Name: full.Name(), Reason: "etcd cannot use it: " + sanitize.Text(fmt.Sprint(r), maxReason)}
+		}
+	}()
+	if err = use(); errors.Is(err, errNotEtcd) {
+		return &backup.CorruptError{Name: full.Name(), Reason: err.Error()}
+	}
+	return err
+}
+
+// opens returns an error if a database cannot be opened, or is not etcd's.
+func opens(path string) error {
+	db, err := openDatabase(path)
+	if err != nil {
+		return err
+	}
+	return db.close()
 }

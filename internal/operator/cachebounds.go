@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Bounds of what the cache keeps of an object, in bytes. Whoever may create objects in a namespace can give them the operator's
+// labels, and an owner reference to an Etcd.
+const (
+	// maxObject is far more than an object of an Etcd has, with the labels and annotations of others.
+	maxObject = 64 << 10
+	// maxLease is less: the names of member leases follow from the spec, so there may be any number that look like one.
+	maxLease = 4 << 10
+	// maxPodAnnotation bounds one annotation of a pod.
+	maxPodAnnotation = 16 << 10
+	// maxValue bounds what is kept of an object that is not kept whole.
+	maxValue = 1 << 10
+)
+
+// sized is an object that knows its size.
+type sized[T any] interface {
+	*T
+	client.Object
+	Size() int
+}
+
+// bounded keeps the objects that Etcds need, up to a size in bytes. Of all others it keeps whose they are.
+func bounded[T any, P sized[T]](kind string, most int) toolscache.TransformFunc {
+	return keep(func(o P) P {
+		if o.SetManagedFields(nil); o.Size() <= most && needed(kind, o) {
+			return o
+		}
+		identity := P(new(T))
+		copyIdentity(identity, o)
+		return identity
+	})
+}
+
+// needed reports whether an Etcd controls an object and needs one of its kind and name.
+func needed(kind string, o metav1.Object) bool {
+	by := metav1.GetControllerOfNoCopy(o)
+	if by == nil || by.Kind != v1alpha1.KindEtcd {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(by.APIVersion)
+	return err == nil && gv.Group == v1alpha1.GroupVersion.Group && component.Needs(by.Name, kind, o.GetName())
+}
+
+// copyIdentity copies which object it is, and whose.
+func copyIdentity(to, from metav1.Object) {
+	to.SetNamespace(from.GetNamespace())
+	to.SetName(from.GetName())
+	to.SetUID(from.GetUID())
+	to.SetResourceVersion(from.GetResourceVersion())
+	to.SetGeneration(from.GetGeneration())
+	to.SetCreationTimestamp(from.GetCreationTimestamp())
+	to.SetDeletionTimestamp(from.GetDeletionTimestamp())
+	to.SetLabels(selected(from.GetLabels(), v1alpha1.LabelManagedBy, v1alpha1.LabelPartOf, v1alpha1.LabelComponent, v1alpha1.LabelName))
+	to.SetAnnotations(selected(from.GetAnnotations(), v1alpha1.AnnotationAdoptedBy, v1alpha1.AnnotationAppliedChecksum, v1alpha1.AnnotationPeerTLS))
+	if by := metav1.GetControllerOfNoCopy(from); by != nil && by.Size() <= maxValue {
+		to.SetOwnerReferences([]metav1.OwnerReference{*by})
+	}
+}
+
+// selected returns some of the labels or annotations of an object.
+func selected(all map[string]string, keys ...string) map[string]string {
+	var kept map[string]string
+	for _, key := range keys {
+		if value, ok := all[key]; ok && len(value) <= maxValue {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+// boundedAnnotations returns the annotations of a pod without large ones. No decision rests on these.
+func boundedAnnotations(all map[string]string) map[string]string {
+	for _, value := range all {
+		if len(value) > maxPodAnnotation {
+			kept := map[string]string{}
+			for key, value := range all {
+				if len(value) <= maxPodAnnotation {
+					kept[key] = value
+				}
+			}
+			return kept
+		}
+	}
+	return all
+}
+
+// keptSet keeps the StatefulSet of an Etcd, and of others whose they are: the API server bounds its size, and there is one for each
+// Etcd.
+func keptSet(set *appsv1.StatefulSet) *appsv1.StatefulSet {
+	if needed("StatefulSet", set) {
+		return set
+	}
+	identity := &appsv1.StatefulSet{}
+	copyIdentity(identity, set)
+	return identity
+}
