@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (h *Handler) liveEtcd(ctx context.Context, task tasks.Task) (*v1alpha1.Etcd
 // evidence gathers what a choice rests on, once all members are stopped.
 func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snapshot) (e Evidence, err error) {
 	etcd := task.Etcd
-	e.Members = members(etcd)
+	e.Etcd, e.Members = client.ObjectKeyFromObject(etcd), members(etcd)
 	if e.Volumes, err = h.surveyor().Look(ctx, h.order(task, s)); err != nil {
 		return e, coded(err)
 	}
@@ -60,8 +61,9 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 			return e, coded(err)
 		}
 	}
-	recorded := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
-	e.Lineage = lineage(etcd.Status.Recovery, made, cmp.Or(etcd.Status.ClusterID, recorded))
+	began := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
+	e.Lineage = lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
+	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
 }
 
