@@ -149,6 +149,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
 		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
+	case v1alpha1.RecoveryStarting:
+		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
 		if in.Evidence, err = h.evidence(ctx, task, snapshot); err != nil {
 			return tasks.Verdict{}, err
