@@ -60,7 +60,7 @@ func rollout(change ...func(*v1alpha1.EtcdOperatorTask)) *v1alpha1.EtcdOperatorT
 
 func (c *creation) create() (created bool, name string, err error) {
 	task := rollout()
-	created, err = c.Creator.Create(c.t.Context(), c.etcd, task)
+	created, err = c.Create(c.t.Context(), c.etcd, task)
 	return created, task.Name, err
 }
 
