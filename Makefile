@@ -128,7 +128,7 @@ e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects te
 # One scenario of each kind, and every scenario about quorum and operator crashes.
 CORE := TestAllHealthy TestFrozenMember TestCrashLoopingMember TestBadImageAndItsFix TestLeaderlessSpell TestSingleMember \
 	TestOperatorKilled TestOperatorPausedInTheMiddleOfAStep TestGateSwitchedInMidRollout TestCordonedNode \
-	TestMemberThatLostItsDataIsReplaced TestRecoveryFromTheOnlySurvivor TestScaleOut TestVolumesGrow TestRecreateOfAStuckCluster \
+	TestMemberThatLostItsDataIsReplaced TestCreatedAgainBesideItsClaims TestRecoveryFromTheOnlySurvivor TestScaleOut TestVolumesGrow TestRecreateOfAStuckCluster \
 	TestTLSSwitchedOn TestBackupTasks TestRestoreDrill TestMaintenanceUnderWrites TestPluginWaitsInAPipe
 space := $(subst ,, )
 .PHONY: e2e-core

@@ -342,6 +342,10 @@ const (
 // ReasonCompactingSnapshots is the reason of the event for a task created because of spec.backup.snapshotCompaction.
 const ReasonCompactingSnapshots = "CompactingSnapshots"
 
+// ReasonTaskNameTaken is the reason of the event for a task that the operator created under another name, since a foreign task has its
+// name.
+const ReasonTaskNameTaken = "TaskNameTaken"
+
 // ReasonDefragmenting is the reason of the event for a task created because of spec.etcd.defragmentationSchedule.
 const ReasonDefragmenting = "Defragmenting"
 

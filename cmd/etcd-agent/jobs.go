@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/copier"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/finalsnapshot"
@@ -130,6 +131,7 @@ func compactCommand(log logr.Logger) *cobra.Command {
 func copyCommand(log logr.Logger) *cobra.Command {
 	var from, to store.Config
 	var maxAge int
+	var schedule string
 	var recorded record
 	config := copier.Config{Log: log}
 	j := &job{work: func(ctx context.Context) (any, error) {
@@ -143,6 +145,11 @@ func copyCommand(log logr.Logger) *cobra.Command {
 		if config.Record, err = recorded.parse(); err != nil {
 			return nil, err
 		}
+		if schedule != "" {
+			if config.Due, err = snapshotter.Due(schedule); err != nil {
+				return nil, fmt.Errorf("--full-snapshot-schedule: %w", err)
+			}
+		}
 		config.Now, config.MaxAge = time.Now(), time.Duration(maxAge)*24*time.Hour
 		return copier.Copy(ctx, config)
 	}}
@@ -151,7 +158,8 @@ func copyCommand(log logr.Logger) *cobra.Command {
 	to.AddFlags(cmd.Flags(), "")
 	recorded.addFlags(cmd.Flags())
 	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "maximum age, in days, of snapshots to copy; 0: any")
-	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, newest first; 0: all")
+	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, newest first, and as many of the schedule; 0: all")
+	cmd.Flags().StringVar(&schedule, "full-snapshot-schedule", "", "schedule of full snapshots in the source, as in a crontab, in UTC; empty: all are of the schedule")
 	cmd.Flags().DurationVar(&config.WaitForFinal, "wait-for-final-snapshot", 0, "how long to wait for a final snapshot in the source; 0s: not at all")
 	return cmd
 }

@@ -62,21 +62,10 @@ func (r *Reconciler) endedFor(ctx context.Context, cached *v1alpha1.EtcdOperator
 	if err := r.Live.Get(ctx, key, live); err != nil {
 		return 0, fmt.Errorf("reading task %s, whose TTL may have passed: %w", key, err)
 	}
-	ended := statusWritten(live)
+	ended := servertime.StatusWritten(live)
 	if ended.IsZero() {
 		return seen, nil
 	}
 	now, err := servertime.Now(ctx, r.Client)
 	return now.Sub(ended), err
-}
-
-// statusWritten is when the status of a task was changed last, by the clock of the API server; zero if it does not say.
-func statusWritten(t *v1alpha1.EtcdOperatorTask) time.Time {
-	var last time.Time
-	for _, f := range t.ManagedFields {
-		if f.Subresource == "status" && f.Time != nil && f.Time.After(last) {
-			last = f.Time.Time
-		}
-	}
-	return last
 }

@@ -87,11 +87,11 @@ func (c *composition) etcds() *etcd.Reconciler {
 }
 
 func (c *composition) upkeep() *upkeep.Reconciler {
-	return &upkeep.Reconciler{Client: c.Client, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog}
+	return &upkeep.Reconciler{Client: c.Client, Live: c.Live, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog}
 }
 
 func (c *composition) rollouts() *rollouts.Reconciler {
-	return &rollouts.Reconciler{Client: c.Client, Live: c.Live, Clock: c.Clock, Rule: c.beside.rule, Metrics: rollouts.NewMetrics(c.Registerer)}
+	return &rollouts.Reconciler{Client: c.Client, Live: c.Live, Clock: c.Clock, Recorder: c.Recorder, Rule: c.beside.rule, Metrics: rollouts.NewMetrics(c.Registerer)}
 }
 
 func (c *composition) tasks() *engine.Reconciler {

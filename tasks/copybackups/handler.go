@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
@@ -35,7 +37,7 @@ type Config struct {
 	TargetStore v1alpha1.StoreSpec `json:"targetStore"`
 	// MaxBackupAge is the age in days of the oldest backups that are copied. Default: all are.
 	MaxBackupAge *uint32 `json:"maxBackupAge,omitempty"`
-	// MaxBackups is how many backups are copied, the newest first. Default: all are.
+	// MaxBackups is how many backups are copied, the newest, and as many of the schedule. Default: all are.
 	MaxBackups *uint32 `json:"maxBackups,omitempty"`
 	// WaitForFinalSnapshot lets the copy wait for a final snapshot in the source. Default: it does not.
 	WaitForFinalSnapshot *WaitForFinalSnapshot `json:"waitForFinalSnapshot,omitempty"`
@@ -166,7 +168,18 @@ func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.J
 		}
 		spec.Args, spec.Stores = recorded, signed
 	}
-	return c.copy().Build(spec)
+	what := c.copy()
+	// A source that has another schedule has more snapshots copied, at most twice as many.
+	if s := component.FullSnapshotSchedule(task.Etcd); isSchedule(s) {
+		what.Schedule = s
+	}
+	return what.Build(spec)
+}
+
+// isSchedule reports whether a schedule can be read. The status of the Etcd says what is wrong with one that cannot.
+func isSchedule(text string) bool {
+	_, err := schedule.Parse(text)
+	return err == nil
 }
 
 // signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if

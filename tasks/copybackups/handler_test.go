@@ -87,7 +87,7 @@ func TestJob(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	c := j.Spec.Template.Spec.Containers[0]
 	g.Expect(c.Image).To(Equal("x/agent"))
-	g.Expect(c.Args).To(HaveExactElements("copy", "--max-backup-age=7", "--max-backups=3",
+	g.Expect(c.Args).To(HaveExactElements("copy", "--max-backup-age=7", "--max-backups=3", "--full-snapshot-schedule=22 3 * * *",
 		"--store-provider=Local", "--store-prefix=a/main", HavePrefix("--store-container=/"),
 		"--source-store-provider=S3", "--source-store-prefix=a/main", "--source-store-container=old", HavePrefix("--source-store-credentials=/")))
 }

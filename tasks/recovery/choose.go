@@ -12,15 +12,21 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Evidence is what a Choice rests on.
 type Evidence struct {
+	// Etcd whose volumes they are.
+	Etcd types.NamespacedName
 	// Volumes of the members, and of ordinals beyond that have one.
 	Volumes []survey.Volume
 	// Lineage are the IDs, in hex, of the clusters that the Etcd has had, in the order in which they were made.
 	Lineage []string
+	// Refused: members that are started as they are refuse data of the newest cluster, since their configuration names another one.
+	Refused bool
 	// Members is how many members are started if nothing is rebuilt.
 	Members int32
 	Backup  Backup
@@ -54,13 +60,16 @@ type Choice struct {
 // have, the most advanced is the best that there is.
 //
 // Each recovery makes a new cluster, whose log starts at its beginning and cannot be compared. So the newest cluster that has left
-// data counts (docs/adr/0045-the-newest-cluster-counts.md). If a newer one has left what cannot be used, a person decides.
+// data counts (docs/adr/0045-the-newest-cluster-counts.md). If a newer one has left what cannot be used, a person decides. So does one
+// beside data of a cluster that nothing explains, which may have served last, except where members start without any choice.
 func Choose(e Evidence) Choice {
 	f := e.find()
 	voting, voters := survey.Voting(f.usable, len(e.Volumes))
 	switch {
-	case f.newest && quorum.Exists(e.started(voting), voters):
+	case f.newest && !e.Refused && quorum.Exists(e.started(voting), voters):
 		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s", len(f.usable), len(e.Volumes), f.without())}
+	case len(f.unknown) > 0:
+		return e.identify(f)
 	case f.newest && len(voting) > 0:
 		return f.rebuild("")
 	case len(f.doubts) > 0:
@@ -86,25 +95,19 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 	return n
 }
 
-// restore chooses the backup. A member refuses to set data aside that the recovery does not leave behind, so it is restored on the first
-// volume without such data, or by a member that has no volume. A volume beyond the members that are started is one of a member only if it
-// has data of the lineage.
+// restore chooses the backup, on the first volume that was read, or by a member that has no volume. No data of an unknown cluster, which
+// a member refuses to set aside, is left here. A volume beyond the members that are started is one of a member only if it has data.
 func (e Evidence) restore(why, without string) Choice {
-	var foreign []string
-	for _, state := range []survey.State{survey.Seen, survey.Gone} {
-		for _, v := range e.Volumes {
-			switch id := v.Survey.ClusterID; {
-			case v.State != state, v.Ordinal >= e.Members && id == "":
-			case id != "" && !slices.Contains(e.Lineage, id):
-				foreign = append(foreign, fmt.Sprintf("%s of %s has data of cluster %s", v.Claim, v.Member, id))
-			default:
-				return Choice{Source: v1alpha1.RecoverFromBackup, Member: v.Member, Why: fmt.Sprintf(
-					"%s: the cluster is rebuilt from the newest backup, on %s (%s); writes after its last delta snapshot are lost%s", why, v.Member, e.Backup.Says, without)}
+	c := Choice{Source: v1alpha1.RecoverFromBackup}
+	for _, state := range []survey.State{survey.Gone, survey.Seen} {
+		for _, v := range slices.Backward(e.Volumes) {
+			if v.State == state && (v.Ordinal < e.Members || v.Survey.ClusterID != "") {
+				c.Member = v.Member
 			}
 		}
 	}
-	return Choice{Failed: true, Why: fmt.Sprintf("the newest backup (%s) cannot be restored: each volume holds data of a foreign cluster, which no member sets aside: claim %s. "+
-		"Mount the right volumes; or delete a claim whose data is not needed, and create the task again", e.Backup.Says, strings.Join(foreign, "; claim "))}
+	c.Why = fmt.Sprintf("%s: the cluster is rebuilt from the newest backup, on %s (%s); writes after its last delta snapshot are lost%s", why, c.Member, e.Backup.Says, without)
+	return c
 }
 
 // found is the data of the newest cluster that has left any.
@@ -116,67 +119,96 @@ type found struct {
 	others []string
 	// newest: no cluster was made after it, as far as is known.
 	newest bool
-	// doubts are the volumes that have, or may have, what is left of a newer one.
-	doubts []survey.Volume
+	// doubts are the volumes that have, or may have, what is left of a newer one, and unknown those with data of a cluster that is not
+	// in the lineage.
+	doubts, unknown []survey.Volume
 }
 
-func (e Evidence) find() found {
-	last := len(e.Lineage) - 1
+func (e Evidence) find() (f found) {
+	newest, place := len(e.Lineage)-1, -1
 	for i, id := range slices.Backward(e.Lineage) {
-		if usable, others := survey.Sift(e.Volumes, id); len(usable) > 0 {
-			return found{id, usable, others, i == last, e.doubts(i)}
+		usable, others := survey.Sift(e.Volumes, id)
+		if i == newest || len(usable) > 0 {
+			f.usable, f.others = usable, others
+		}
+		if len(usable) > 0 {
+			place, f.clusterID, f.newest = i, id, i == newest
+			break
 		}
 	}
-	newest := ""
-	if last >= 0 {
-		newest = e.Lineage[last]
-	}
-	_, others := survey.Sift(e.Volumes, newest)
-	return found{others: others, doubts: e.doubts(-1)}
+	f.doubts, f.unknown = e.doubts(place)
+	return f
 }
 
-// doubts returns the volumes that have, or may have, data of a cluster that was made after the one at a place of the lineage; -1 if none
-// has left data. A cluster is unknown if a recovery made it with other peer URLs, or another token, than members have now.
-func (e Evidence) doubts(place int) (doubts []survey.Volume) {
-	if len(e.Lineage) < 2 || place == len(e.Lineage)-1 {
-		return nil
-	}
+// doubts returns the volumes that have, or may have, data of a cluster that was made after the one at a place of the lineage, -1 if none
+// has left data, and those with data of an unknown cluster. A cluster is unknown if members served under an ID that nothing explains, or
+// a recovery made it with other peer URLs, or another token, than members have now; or if the volume is none of the Etcd.
+func (e Evidence) doubts(place int) (newer, unknown []survey.Volume) {
 	for _, v := range e.Volumes {
 		id := v.Survey.ClusterID
 		is := slices.Index(e.Lineage, id)
 		switch {
 		case v.State != survey.Seen:
-		case id != "" && is < 0, place >= 0 && is > place, place >= 0 && id == "" && v.Survey.State == member.SurveyDamaged:
-			doubts = append(doubts, v)
+		case id != "" && is < 0:
+			unknown = append(unknown, v)
+		case place < 0 || place == len(e.Lineage)-1:
+		case is > place, id == "" && v.Survey.State == member.SurveyDamaged:
+			newer = append(newer, v)
 		}
 	}
-	return doubts
+	return newer, unknown
+}
+
+// identify has a person decide whose the data of an unknown cluster is.
+func (e Evidence) identify(f found) Choice {
+	var commands []string
+	for _, v := range f.unknown {
+		if c := component.RecordClusterID(e.Etcd, v.Survey.ClusterID); !slices.Contains(commands, c) {
+			commands = append(commands, c)
+		}
+	}
+	left, claims := left(f.unknown)
+	return Choice{Waits: true, Why: fmt.Sprintf("%s, which nothing that is recorded explains: it may have served last, and may have acknowledged writes%s. "+
+		"If it has the data of this Etcd, record its ID (%s), and the cluster starts from it; otherwise delete claim %s, or mount the right volume, to go on without it", left, f.than(), strings.Join(commands, "; or "), claims)}
 }
 
 // ask has a person decide about what is left of a newer cluster.
 func (f found) ask() Choice {
-	var left, claims []string
-	for _, v := range f.doubts {
-		of := "an unknown cluster"
+	left, claims := left(f.doubts)
+	return Choice{Waits: true, Why: fmt.Sprintf("a recovery before this one made a newer cluster, which may have acknowledged writes: %s%s. Restore the volume of a member of the newer cluster under the name of its claim; "+
+		"if it is permanently lost, or not of this Etcd, delete claim %s to go on without it", left, f.than(), claims)}
+}
+
+// left describes what some volumes have, and lists their claims.
+func left(volumes []survey.Volume) (what, claims string) {
+	var of, names []string
+	for _, v := range volumes {
+		cluster, is := "an unknown cluster", ""
 		if v.Survey.ClusterID != "" {
-			of = "cluster " + v.Survey.ClusterID
+			cluster = "cluster " + v.Survey.ClusterID
 		}
-		what := "cannot be used"
 		switch v.Survey.State {
 		case member.SurveyDamaged:
-			what = fmt.Sprintf("is damaged (%s)", v.Survey.Damage)
+			is = fmt.Sprintf(" and is damaged (%s)", v.Survey.Damage)
 		case member.SurveyNone:
-			what = "is empty, since the member had just joined"
+			is = " and is empty, since the member had just joined"
 		}
-		left = append(left, fmt.Sprintf("the data of %s is of %s and %s", v.Member, of, what))
-		claims = append(claims, v.Claim)
+		of = append(of, fmt.Sprintf("the data of %s is of %s%s", v.Member, cluster, is))
+		names = append(names, v.Claim)
 	}
-	than := ""
-	if f.clusterID != "" {
-		than = fmt.Sprintf(", and that of %s is of the earlier cluster %s", f.usable[0].Member, f.clusterID)
+	return strings.Join(of, "; "), strings.Join(names, ", ")
+}
+
+// than says what else would be chosen.
+func (f found) than() string {
+	if f.clusterID == "" {
+		return ""
 	}
-	return Choice{Waits: true, Why: fmt.Sprintf("a recovery before this one made a newer cluster, which may have acknowledged writes: %s%s. Restore the volume of a member of the newer cluster under the name of its claim; "+
-		"if it is permanently lost, or not of this Etcd, delete claim %s to go on without it", strings.Join(left, "; "), than, strings.Join(claims, ", "))}
+	known := "cluster " + f.clusterID
+	if !f.newest {
+		known = "the earlier " + known
+	}
+	return fmt.Sprintf(", and that of %s is of %s", f.usable[0].Member, known)
 }
 
 func (f found) rebuild(flaw string) Choice {

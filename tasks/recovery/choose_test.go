@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func has(term, index uint64) survey.Volume {
@@ -67,7 +68,7 @@ func TestChoose(t *testing.T) {
 		"two of five, the longer log":  {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, old, Backup{}, data, "m-3", "", "m-1: its log"},
 		"two of five, the same":        {[]survey.Volume{gone, has(3, 5), gone, has(3, 5), gone}, old, Backup{}, data, "m-1", "", ""},
 		"damaged data does not count":  {[]survey.Volume{damaged, has(1, 1), gone}, old, backup, data, "m-1", "", "m-0 is damaged (a page)"},
-		"nor that of another cluster":  {[]survey.Volume{of("beef"), has(1, 1), gone}, old, backup, data, "m-1", "", "another cluster, beef"},
+		"nor that of another cluster":  {[]survey.Volume{of("beef"), has(2, 5), has(2, 6)}, old, backup, none, "", "", "another cluster, beef"},
 		"a backup":                     {[]survey.Volume{gone, damaged, empty}, old, backup, restored, "m-1", "", "revision 70"},
 		"a backup, and no volume":      {[]survey.Volume{gone, gone, gone}, old, backup, restored, "m-0", "", "are lost"},
 		"nothing":                      {[]survey.Volume{gone, damaged, empty}, old, Backup{}, none, "", "failed", "nothing was deleted"},
@@ -77,9 +78,15 @@ func TestChoose(t *testing.T) {
 
 		"a backup, and an empty volume beyond": {[]survey.Volume{gone, gone, gone, empty}, old, backup, restored, "m-0", "", ""},
 		"a backup, and a member beyond":        {[]survey.Volume{gone, gone, gone, damaged}, old, backup, restored, "m-3", "", ""},
-		"a backup, and foreign data":           {[]survey.Volume{of("beef"), gone, damaged}, old, backup, restored, "m-2", "", "on m-2 (revision 70)"},
-		"a backup, and a volume to be made":    {[]survey.Volume{of("beef"), gone, of("bead")}, old, backup, restored, "m-1", "", ""},
-		"a backup, and no volume to set aside": {[]survey.Volume{of("beef"), of("beef"), of("bead")}, old, backup, none, "", "failed", "claim c-0 of m-0 has data of cluster beef; claim c-1 of m-1 has data of cluster beef; claim c-2 of m-2 has data of cluster bead. Mount"},
+
+		"unknown data, and a backup":        {[]survey.Volume{of("beef"), gone, damaged}, old, backup, none, "", "waits", "the data of m-0 is of cluster beef, which nothing that is recorded explains: it may have served last, and may have acknowledged writes. If"},
+		"unknown data alone":                {[]survey.Volume{of("beef"), of("beef"), of("bead")}, old, backup, none, "", "waits", "\"beef\"}}'; or kubectl patch etcd main -n ns --subresource=status --type=merge -p '{\"status\":{\"clusterID\":\"bead\"}}'), and the cluster starts from it; otherwise delete claim c-0, c-1, c-2"},
+		"unknown data, and no backup":       {[]survey.Volume{of("beef"), of("beef"), gone}, old, Backup{}, none, "", "waits", "delete claim c-0, c-1, or mount"},
+		"unknown data, and a voter":         {[]survey.Volume{of("beef"), of("beef"), has(2, 5)}, old, backup, none, "", "waits", "and that of m-2 is of cluster cafe. If it has the data of this Etcd, record its ID (kubectl patch etcd main -n ns "},
+		"unknown data, and a learner":       {[]survey.Volume{of("beef"), gone, learner("cafe", 9, 69)}, old, backup, none, "", "waits", "and that of m-2 is of cluster cafe"},
+		"unknown data that is damaged":      {[]survey.Volume{damagedOf("beef"), gone, has(2, 5)}, old, backup, none, "", "waits", "cluster beef and is damaged (a page), which nothing"},
+		"unknown data beyond":               {[]survey.Volume{gone, gone, gone, of("beef")}, old, backup, none, "", "waits", "delete claim c-3"},
+		"unfinished, unknown and newer too": {[]survey.Volume{has(8, 8), of("beef"), of("new")}, once, backup, none, "", "waits", "of cluster beef, which nothing"},
 
 		"a learner, and no backup":         {[]survey.Volume{gone, learner("cafe", 9, 60), empty}, old, Backup{}, data, "m-1", "", "it was a learner"},
 		"a learner, and a backup behind":   {[]survey.Volume{gone, learner("cafe", 9, 70), empty}, old, backup, data, "m-1", "", "it was a learner"},
@@ -97,7 +104,7 @@ func TestChoose(t *testing.T) {
 		"unfinished, and damaged since":              {[]survey.Volume{has(8, 8), gone, damagedOf("new")}, once, backup, none, "", "waits", "the data of m-2 is of cluster new and is damaged (a page), and that of m-0 is of the earlier cluster cafe"},
 		"unfinished, and damaged data of some":       {[]survey.Volume{has(8, 8), gone, damagedOf("")}, once, backup, none, "", "waits", "delete claim c-2 to go on without it"},
 		"unfinished, and one that had just joined":   {[]survey.Volume{has(8, 8), joined, gone}, once, backup, none, "", "waits", "had just joined"},
-		"unfinished, and data of an unknown cluster": {[]survey.Volume{has(8, 8), of("beef"), gone}, once, backup, none, "", "waits", "the data of m-1 is of cluster beef and cannot be used"},
+		"unfinished, and data of an unknown cluster": {[]survey.Volume{has(8, 8), of("beef"), gone}, once, backup, none, "", "waits", "the data of m-1 is of cluster beef, which nothing that is recorded explains: it may have served last, and may have acknowledged writes, and that of m-0 is of the earlier cluster cafe. If"},
 		"unfinished, and unknown data alone":         {[]survey.Volume{gone, of("beef"), gone}, once, backup, none, "", "waits", "delete claim c-1"},
 		"unfinished, damaged, and nothing older":     {[]survey.Volume{damaged, gone, damagedOf("new")}, once, backup, restored, "m-0", "", ""},
 		"unfinished, and a quorum of it":             {[]survey.Volume{has(8, 8), of("new"), of("new")}, once, Backup{}, none, "", "", "2 of 3"},
@@ -112,7 +119,7 @@ func TestChoose(t *testing.T) {
 			if members == 4 {
 				members = 3
 			}
-			got := Choose(Evidence{Volumes: c.volumes, Lineage: c.lineage, Members: members, Backup: c.backup})
+			got := Choose(Evidence{Etcd: types.NamespacedName{Namespace: "ns", Name: "main"}, Volumes: c.volumes, Lineage: c.lineage, Members: members, Backup: c.backup})
 			g.Expect(got.Source).To(Equal(c.source), got.Why)
 			g.Expect(got.Member).To(Equal(c.member), got.Why)
 			g.Expect(got.Failed).To(Equal(c.end == "failed"), got.Why)
@@ -120,5 +127,14 @@ func TestChoose(t *testing.T) {
 			g.Expect(got.Why).To(ContainSubstring(c.says))
 			g.Expect(got.ClusterID != "").To(Equal(c.source == data), got.ClusterID)
 		})
+	}
+}
+
+// Members that are configured for another cluster than the one that was recorded since refuse its data. A quorum of it is rebuilt.
+func TestQuorumThatMembersRefuseIsRebuilt(t *testing.T) {
+	for refused, source := range map[bool]v1alpha1.RecoverySource{false: "", true: v1alpha1.RecoverFromData} {
+		g := NewWithT(t)
+		e := Evidence{Volumes: []survey.Volume{has(2, 5), has(2, 6), {}}, Lineage: []string{"cafe"}, Members: 3, Refused: refused}
+		g.Expect(Choose(e).Source).To(Equal(source))
 	}
 }

@@ -47,6 +47,9 @@ type Input struct {
 	// LostSince is since when this operator has seen the quorum lost, in every look; zero when it is not. The status shows it
 	// to people, and nothing is decided on what that says.
 	LostSince time.Time
+	// StartedSince is since when this operator has seen the members started, in every look; zero in other phases. It is not the time
+	// in the status, which another clock may have written.
+	StartedSince time.Time
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
 	// Configured: the configuration of the members says how the cluster is rebuilt.
@@ -166,7 +169,7 @@ func (in Input) starting(now time.Time) Decision {
 		return in.stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
 	case r.Source == "" && quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
-	case r.Source == "" && now.Sub(r.PhaseSince.Time) > quorumDeadline:
+	case r.Source == "" && !in.StartedSince.IsZero() && s.At.Sub(in.StartedSince) > quorumDeadline:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNotQuorate, Recovery: r, Message: fmt.Sprintf(
 			"a quorum of the members has its data, and they have not found each other within %s: look at why they do not start, or not reach each other: %s", quorumDeadline, in.members())}
 	case r.Source == "":

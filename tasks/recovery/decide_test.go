@@ -150,7 +150,9 @@ func TestPhases(t *testing.T) {
 		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "x-main-2 serves alone, as cluster beef"},
 		"started as they were":  {newInput(in(starting, "")), 0, tasks.Continue, starting, "have a quorum again"},
 		"and found each other":  {newInput(in(starting, ""), serving(before, 0, 2)), 0, tasks.Done, starting, "nothing was rebuilt"},
-		"and have not":          {newInput(in(starting, "")), time.Hour, tasks.Fail, starting, "main-0 is Missing"},
+		"by another clock":      {newInput(in(starting, "")), time.Hour, tasks.Continue, starting, "have a quorum again"},
+		"for the whole time":    {newInput(in(starting, ""), func(in *Input) { in.StartedSince = in.Snapshot.At.Add(-quorumDeadline) }), 0, tasks.Continue, starting, "have a quorum again"},
+		"and have not":          {newInput(in(starting, ""), func(in *Input) { in.StartedSince = in.Snapshot.At.Add(-quorumDeadline - 1) }), 0, tasks.Fail, starting, "main-0 is Missing"},
 
 		"one votes":        {newInput(in(growing, data), told, serving(after, 2)), 0, tasks.Continue, growing, "1 of 3 members vote"},
 		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ import (
 // evidence gathers what a choice rests on, once all members are stopped.
 func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snapshot) (e Evidence, err error) {
 	etcd := task.Etcd
-	e.Members = members(etcd)
+	e.Etcd, e.Members = client.ObjectKeyFromObject(etcd), members(etcd)
 	if e.Volumes, err = h.surveyor().Look(ctx, h.order(task, s)); err != nil {
 		return e, coded.Error(v1alpha1.ErrObserve, err)
 	}
@@ -47,8 +48,9 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 			return e, coded.Error(v1alpha1.ErrObserve, err)
 		}
 	}
-	recorded := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
-	e.Lineage = lineage(etcd.Status.Recovery, made, cmp.Or(etcd.Status.ClusterID, recorded))
+	began := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
+	e.Lineage = lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
+	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
 }
 

@@ -131,6 +131,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
 		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
+	case v1alpha1.RecoveryStarting:
+		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
 		if in.Evidence, err = h.evidence(ctx, task.Task, snapshot); err != nil {
 			return tasks.Verdict{}, err

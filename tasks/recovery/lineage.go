@@ -16,8 +16,9 @@ import (
 const maxEarlier = 16
 
 // lineage returns the IDs, in hex, of the clusters that an Etcd has had, in the order in which they were made: those that the recovery
-// in its status leaves behind, the one that this recovery makes, which may have either of two IDs, and the recorded one. It is pure.
-func lineage(r *v1alpha1.ClusterRecovery, made []string, recorded string) []string {
+// in its status leaves behind, the one that this recovery makes, which may have either of two IDs, the one that was recorded when the
+// task began, and the recorded one. A person may have recorded another one since, because its data counts. It is pure.
+func lineage(r *v1alpha1.ClusterRecovery, made []string, began, recorded string) []string {
 	var ids []string
 	add := func(id string) {
 		if id != "" && !slices.Contains(ids, id) {
@@ -31,7 +32,7 @@ func lineage(r *v1alpha1.ClusterRecovery, made []string, recorded string) []stri
 	}
 	if !slices.Contains(ids, recorded) {
 		// It has served, so it is the one that was made.
-		made = append(slices.DeleteFunc(slices.Clone(made), func(id string) bool { return id == recorded }), recorded)
+		made = append(slices.DeleteFunc(append(slices.Clone(made), began), func(id string) bool { return id == recorded }), recorded)
 	}
 	for _, id := range made {
 		add(id)

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // surveying has all members stopped, for their volumes to be surveyed.
@@ -129,8 +130,8 @@ func TestGrowingClusterWithOneVoterIsRecovered(t *testing.T) {
 	}
 }
 
-// No member restores a backup over data of a foreign cluster.
-func TestBackupIsRestoredWhereTheMemberAccepts(t *testing.T) {
+// unexplained has lost members that served as cluster beef, while cafe was recorded. There is a backup.
+func unexplained(t *testing.T) *trial {
 	r := newTrial(t)
 	r.live(func(e *v1alpha1.Etcd) {
 		e.Status.ClusterID, e.Status.ClusterSize = "cafe", 3
@@ -139,11 +140,60 @@ func TestBackupIsRestoredWhereTheMemberAccepts(t *testing.T) {
 	r.configMap(3)
 	r.lease("etcd", "42")
 	r.claim(0, member.Survey{State: member.SurveyPresent, ClusterID: "beef", LastTerm: 1, LastIndex: 1})
-	r.claim(2, member.Survey{State: member.SurveyDamaged, ClusterID: "cafe"})
+	r.claim(2, member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "2", Voters: []string{"0", "1", "2"}, LastTerm: 9, LastIndex: 9})
 	r.surveying()
+	return r
+}
+
+// Members served under an ID that nothing explains, and lost their quorum: nothing is chosen beside their data.
+func TestDataThatNothingExplainsIsNotPassedOver(t *testing.T) {
+	r := unexplained(t)
+	v := r.execute()
+	r.Expect(v.Recovery.Phase).To(Equal(v1alpha1.RecoverySurveying), v.Message)
+	r.Expect(v.Message).To(ContainSubstring("the data of main-0 is of cluster beef"))
+	r.Expect(v.Message).To(ContainSubstring("delete claim main-main-0"))
+}
+
+// A person deletes the claim.
+func TestBackupIsRestoredWhereTheMemberAccepts(t *testing.T) {
+	r := unexplained(t)
+	for i := range int32(3) {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: r.task.Etcd.ClaimName(i)}}
+		r.Expect(client.IgnoreNotFound(r.api.Delete(t.Context(), claim))).To(Succeed())
+	}
 	v := r.execute()
 	r.Expect(v.Recovery.Source).To(Equal(v1alpha1.RecoverFromBackup), v.Message)
-	r.Expect(v.Recovery.Member).To(Equal("main-2"), v.Message)
+	r.Expect(v.Recovery.Member).To(Equal("main-0"), v.Message)
+}
+
+// A person records the ID: what was recorded when the task began is older, and its members may set it aside.
+func TestClusterThatAPersonRecordsCounts(t *testing.T) {
+	r := unexplained(t)
+	etcd := &v1alpha1.Etcd{}
+	r.Expect(r.api.Get(t.Context(), client.ObjectKeyFromObject(r.task.Etcd), etcd)).To(Succeed())
+	etcd.Status.ClusterID = "beef"
+	r.Expect(r.api.Update(t.Context(), etcd)).To(Succeed())
+	v := r.execute()
+	r.Expect(v.Recovery.Member).To(Equal("main-0"), v.Message)
+	r.Expect(v.Recovery.PreviousClusterID).To(Equal("beef"))
+	r.Expect(v.Recovery.EarlierClusterIDs).To(Equal([]string{"cafe"}))
+}
+
+// The same while the members are configured for a recovery before: they would refuse the data, so it is rebuilt, although it is a quorum.
+func TestClusterThatAPersonRecordsAfterARecoveryIsRebuilt(t *testing.T) {
+	r := newTrial(t)
+	r.live(func(e *v1alpha1.Etcd) {
+		e.Status.ClusterID, e.Status.ClusterSize = "beef", 3
+		e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "first", TaskUID: "first", Member: "main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
+	})
+	r.configMap(3)
+	for i := range int32(2) {
+		r.claim(i, member.Survey{State: member.SurveyPresent, ClusterID: "beef", MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2"}, LastTerm: 9, LastIndex: 900})
+	}
+	r.surveying()
+	v := r.execute()
+	r.Expect(v.Recovery.Source).To(Equal(v1alpha1.RecoverFromData), v.Message)
+	r.Expect(v.Recovery.PreviousClusterID).To(Equal("beef"))
 }
 
 // The clusters that an Etcd has had, in the order in which they were made, whatever recoveries in a row have recorded.
@@ -154,17 +204,20 @@ func TestLineage(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		recovery *v1alpha1.ClusterRecovery
+		began    string
 		recorded string
 		want     []string
 	}{
-		"never recovered":                          {nil, "a", []string{"a"}},
-		"not recorded any more":                    {nil, "", nil},
-		"has not served yet":                       {recovery("a"), "a", []string{"a", "made-http", "made"}},
-		"has served":                               {recovery("a"), "made", []string{"a", "made-http", "made"}},
-		"has served before peers used TLS":         {recovery("a"), "made-http", []string{"a", "made", "made-http"}},
-		"has served with peer URLs of its own":     {recovery("a"), "b", []string{"a", "made-http", "made", "b"}},
-		"the second in a row":                      {recovery("b", "a"), "a", []string{"a", "b", "made-http", "made"}},
-		"the third, from data that was not newest": {recovery("a", "a", "b"), "a", []string{"a", "b", "made-http", "made"}},
+		"never recovered":                          {nil, "a", "a", []string{"a"}},
+		"not recorded any more":                    {nil, "", "", nil},
+		"has not served yet":                       {recovery("a"), "a", "a", []string{"a", "made-http", "made"}},
+		"has served":                               {recovery("a"), "made", "made", []string{"a", "made-http", "made"}},
+		"has served before peers used TLS":         {recovery("a"), "made-http", "made-http", []string{"a", "made", "made-http"}},
+		"has served with peer URLs of its own":     {recovery("a"), "b", "b", []string{"a", "made-http", "made", "b"}},
+		"the second in a row":                      {recovery("b", "a"), "a", "a", []string{"a", "b", "made-http", "made"}},
+		"the third, from data that was not newest": {recovery("a", "a", "b"), "a", "a", []string{"a", "b", "made-http", "made"}},
+		"another one was recorded since":           {nil, "a", "b", []string{"a", "b"}},
+		"another one, after a recovery":            {recovery("a"), "made", "b", []string{"a", "made-http", "made", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -172,18 +225,18 @@ func TestLineage(t *testing.T) {
 			if c.recovery == nil {
 				of = nil
 			}
-			got := lineage(c.recovery, of, c.recorded)
+			got := lineage(c.recovery, of, c.began, c.recorded)
 			g.Expect(got).To(Equal(c.want))
 			// Whatever is chosen of it, the next recovery knows the same order, and what it makes after it.
 			for _, chosen := range got {
-				next := lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: chosen, EarlierClusterIDs: earlier(got, chosen)}, []string{"next"}, c.recorded)
+				next := lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: chosen, EarlierClusterIDs: earlier(got, chosen)}, []string{"next"}, c.recorded, c.recorded)
 				g.Expect(next).To(Equal(append(got, "next")), "from data of %s", chosen)
 			}
 		})
 	}
 	var many []string
 	for i := range 40 {
-		many = lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: fmt.Sprint(i), EarlierClusterIDs: many}, nil, "")
+		many = lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: fmt.Sprint(i), EarlierClusterIDs: many}, nil, "", "")
 	}
 	NewWithT(t).Expect(many).To(And(HaveLen(16), ContainElement("39")), "the status has no room for more")
 }

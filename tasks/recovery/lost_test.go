@@ -10,7 +10,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Whatever may run and does not answer may be part of a quorum that the operator cannot reach: pods of the StatefulSet, pods
@@ -71,6 +73,21 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 			g.Expect(why).To(ContainSubstring(c.says))
 		})
 	}
+}
+
+// A quorum that was started has ten minutes in which this operator looks all the time, whatever the status says of when they began: its
+// clock was wrong, or it was not running.
+func TestStartedQuorumHasItsWholeTime(t *testing.T) {
+	r := newTrial(t)
+	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStarting, PhaseSince: metav1.NewTime(epoch.Add(-time.Hour))}
+	r.lose(quorumDeadline)
+	r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
+	r.clock.SetTime(r.clock.Now().Add(time.Hour))
+	r.lose(quorumDeadline + time.Second)
+	r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
+	r.look()
+	r.Expect(r.said.Outcome).To(Equal(tasks.Fail), r.said.Message)
+	r.Expect(r.said.Code).To(Equal(v1alpha1.ErrNotQuorate))
 }
 
 // The grace period permits to stop all members. A clock that was set back says nothing of how long the quorum has been lost.

@@ -124,9 +124,11 @@ func (w world) brokenBy(d Decision) map[string]bool {
 	newest, votes := w.newest()
 	starts := r.Phase == v1alpha1.RecoveryStarting
 	broken := map[string]bool{
-		"a recovery that has data or a backup fails only if no member accepts":   d.Outcome == tasks.Fail && (newest >= 0 || w.Backup != Backup{} && !w.allForeign()),
-		"with a voter's data of the newest cluster there is nothing to wait for": !starts && votes && newest == len(w.Lineage)-1,
-		"a single cluster asks no person":                                        !starts && d.Outcome != tasks.Fail && len(w.Lineage) == 1,
+		"a recovery fails only if there is neither data nor a backup":            d.Outcome == tasks.Fail && (newest >= 0 || w.unknown() || w.Backup != Backup{}),
+		"with a voter's data of the newest cluster there is nothing to wait for": !starts && votes && newest == len(w.Lineage)-1 && !w.unknown(),
+		"with a quorum of it there is nothing to wait for at all":                !starts && w.quorum(),
+		"a single cluster asks no person":                                        !starts && d.Outcome != tasks.Fail && len(w.Lineage) == 1 && !w.unknown(),
+		"nothing is rebuilt beside data that nothing explains":                   starts && r.Source != "" && w.unknown(),
 	}
 	if !starts {
 		return broken
@@ -144,9 +146,8 @@ func (w world) brokenBy(d Decision) map[string]bool {
 	recovery := &member.Recovery{Task: "now", Member: r.Member, Source: member.RecoverySource(r.Source), PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs}
 	for _, v := range w.Volumes {
 		starts := w.starts(v, recovery, "made now")
-		foreign := v.Survey.ClusterID == "foreign"
 		if v.Member != r.Member {
-			broken["the others wait, unless theirs is foreign"] = broken["the others wait, unless theirs is foreign"] || (starts.Action == member.Refuse) != foreign
+			broken["the others wait"] = broken["the others wait"] || starts.Action != member.Wait
 			continue
 		}
 		want := map[v1alpha1.RecoverySource]member.Action{v1alpha1.RecoverFromData: member.Rebuild, v1alpha1.RecoverFromBackup: member.Restore}[r.Source]
@@ -159,17 +160,30 @@ func (w world) brokenBy(d Decision) map[string]bool {
 	return broken
 }
 
-func (w world) allForeign() bool {
-	return !slices.ContainsFunc(w.Volumes, func(v survey.Volume) bool { return v.Survey.ClusterID != "foreign" })
+// unknown reports whether a volume bears the name of a cluster that is not of the lineage.
+func (w world) unknown() bool {
+	return slices.ContainsFunc(w.Volumes, func(v survey.Volume) bool { return v.Survey.ClusterID == "foreign" })
+}
+
+// quorum reports whether most voters have their data of the newest cluster, as the most advanced, the last of them, knows them.
+func (w world) quorum() bool {
+	n := 0
+	for _, v := range w.Volumes {
+		if w.place(v) == len(w.Lineage)-1 {
+			n++
+		}
+	}
+	newest, votes := w.newest()
+	return newest == len(w.Lineage)-1 && votes && n > 1
 }
 
 func (w world) backupIsAhead(place int) bool {
 	return !slices.ContainsFunc(w.Volumes, func(v survey.Volume) bool { return w.place(v) == place && v.Survey.Revision >= w.Backup.Revision })
 }
 
-// leftAfter reports whether a volume bears the name of a newer, or of an unknown cluster.
+// leftAfter reports whether a volume bears, or may bear, the name of a newer cluster.
 func (w world) leftAfter(place int) bool {
 	return slices.ContainsFunc(w.Volumes, func(v survey.Volume) bool {
-		return v.Survey.ClusterID == "foreign" || slices.Index(w.Lineage, v.Survey.ClusterID) > place || v.Survey.Damage != "" && v.Survey.ClusterID == ""
+		return slices.Index(w.Lineage, v.Survey.ClusterID) > place || v.Survey.Damage != "" && v.Survey.ClusterID == ""
 	})
 }

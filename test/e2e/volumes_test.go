@@ -9,16 +9,20 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -150,6 +154,70 @@ func TestClaimRetention(t *testing.T) {
 
 func isReady(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
+}
+
+// An Etcd is deleted, its claims stay, one of them is lost, and the Etcd is created again: with another UID, which is the token of a
+// cluster that it would begin. It continues with its data, and at no time does any of its members serve as another cluster.
+func TestCreatedAgainBesideItsClaims(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	before, claims := c.etcd(c), c.claims(c, 3)
+	c.writer.Stop()
+	c.deleteEtcd(metav1.DeletePropagationBackground)
+	c.Expect(c.claims(c, 3)).To(Equal(claims))
+	c.Expect(kube.Delete(t.Context(), c.claim(c, 2))).To(Succeed())
+	c.Eventually(func() bool {
+		return apierrors.IsNotFound(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: claimName(2)}, &corev1.PersistentVolumeClaim{}))
+	}).Should(BeTrue())
+
+	served := c.clustersServed()
+	c.create(c.newEtcd(3))
+	c.ready()
+	c.untilVoters(3)
+	c.Expect(served()).To(HaveExactElements(before.Status.ClusterID))
+	c.Expect(c.etcd(c).UID).NotTo(Equal(before.UID))
+	c.Expect(c.etcd(c).Status.ClusterID).To(Equal(before.Status.ClusterID))
+	after := c.claims(c, 3)
+	c.Expect(after[:2]).To(Equal(claims[:2]))
+	c.Expect(after[2]).NotTo(Equal(claims[2]))
+	c.writesSurvive()
+}
+
+// clustersServed asks the members from now on, and returns a function that returns the IDs of the clusters, in hex, as which they answered.
+func (c *cluster) clustersServed() func() []string {
+	ids, done := sets.New[string](), make(chan struct{})
+	ctx, cancel := context.WithCancel(c.t.Context())
+	go func() {
+		defer close(done)
+		wait.UntilWithContext(ctx, func(ctx context.Context) { ids.Insert(c.clusterIDs(ctx)...) }, 50*time.Millisecond)
+	}()
+	stop := func() { cancel(); <-done }
+	c.t.Cleanup(stop)
+	return func() []string { stop(); return sets.List(ids) }
+}
+
+// clusterIDs returns the IDs of the clusters, in hex, as which members answer. Those that do not answer are left out.
+func (c *cluster) clusterIDs(ctx context.Context) (ids []string) {
+	pods := &corev1.PodList{}
+	if kube.List(ctx, pods, client.InNamespace(c.namespace)) != nil {
+		return nil
+	}
+	for _, pod := range pods.Items {
+		if pod.Status.PodIP == "" {
+			continue
+		}
+		m, err := etcdclient.NewDialer().Dial(fmt.Sprintf("http://%s:2379", pod.Status.PodIP), nil)
+		if err != nil {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, time.Second)
+		if status, err := m.Status(asked); err == nil {
+			ids = append(ids, strconv.FormatUint(status.ClusterID, 16))
+		}
+		cancel()
+		_ = m.Close()
+	}
+	return ids
 }
 
 // Non-cascading deletion of an Etcd keeps everything, whatever the policy.

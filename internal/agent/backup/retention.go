@@ -34,7 +34,7 @@ const maxChain = 7 * 24 * time.Hour
 // schedule, for as long as maxChain.
 func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	sorted := Sorted(list)
-	ofSchedule := r.ofSchedule(sorted)
+	ofSchedule := OfSchedule(sorted, r.Due)
 	all, scheduled := r.selection(now), r.selection(now)
 	var expired []Snapshot
 	for i, s := range slices.Backward(sorted) {
@@ -55,18 +55,19 @@ func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	return expired
 }
 
-// ofSchedule reports which of the snapshots are full ones of the schedule: the first one after each of its times. Names do not say
-// why a snapshot was taken. One that is requested when one is due takes its place: the agent takes no other.
-func (r Retention) ofSchedule(sorted []Snapshot) []bool {
+// OfSchedule reports which of the snapshots are full ones of the schedule: the first one after each of its times. Names do not say
+// why a snapshot was taken. One that is requested when one is due takes its place: the agent takes no other. next returns the first time
+// of the schedule after a time; if it is nil, all full snapshots are of the schedule.
+func OfSchedule(sorted []Snapshot, next func(after time.Time) time.Time) []bool {
 	is := make([]bool, len(sorted))
 	var due time.Time
 	for i, s := range sorted {
 		switch {
 		case s.Kind != Full || s.Created.Before(due):
-		case r.Due == nil:
+		case next == nil:
 			is[i] = true
 		default:
-			is[i], due = true, r.Due(s.Created)
+			is[i], due = true, next(s.Created)
 		}
 	}
 	return is

@@ -66,9 +66,9 @@ func TestWhichSnapshotsAreOfTheSchedule(t *testing.T) {
 	delta := at(3, 30)
 	delta.Kind = Delta
 	list := []Snapshot{at(1, 30), at(1, 59), at(2, 0), at(2, 1), delta, at(4, 10), at(4, 59), at(5, 0)}
-	g.Expect(r.ofSchedule(list)).To(Equal([]bool{true, false, true, false, false, true, false, true}))
+	g.Expect(OfSchedule(list, r.Due)).To(Equal([]bool{true, false, true, false, false, true, false, true}))
 	r.Due = nil
-	g.Expect(r.ofSchedule(list)).To(Equal([]bool{true, true, true, true, false, true, true, true}), "without a schedule, all")
+	g.Expect(OfSchedule(list, r.Due)).To(Equal([]bool{true, true, true, true, false, true, true, true}), "without a schedule, all")
 }
 
 // Deltas since the full snapshot of the schedule before the newest are kept, whatever was requested since, for a week.

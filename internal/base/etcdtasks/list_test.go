@@ -53,6 +53,10 @@ func (broken) IndexField(context.Context, client.Object, string, client.IndexerF
 	return errors.New("no")
 }
 
+func (broken) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no")
+}
+
 func (broken) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("no")
 }

@@ -13,8 +13,30 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Left returns how much of a span is left that began at a time of the API server; 0 or less if nothing is. The operator's clock, which
+// says that it is now, only decides when to ask.
+func Left(ctx context.Context, c client.Client, since time.Time, span time.Duration, now time.Time) (time.Duration, error) {
+	if passed := now.Sub(since); passed >= 0 && passed < span {
+		return span - passed, nil
+	}
+	now, err := Now(ctx, c)
+	return span - now.Sub(since), err
+}
+
+// StatusWritten is when the status of an object was changed last, by the clock of the API server; zero if it does not say.
+func StatusWritten(o metav1.Object) time.Time {
+	var last time.Time
+	for _, f := range o.GetManagedFields() {
+		if f.Subresource == "status" && f.Time != nil && f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return last
+}
 
 // Now returns the time by the clock of the API server. It stores nothing: a review of who asks is answered with the time of the answer.
 func Now(ctx context.Context, c client.Client) (time.Time, error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -145,10 +146,15 @@ func ttl(task *v1alpha1.EtcdOpsTask) time.Duration {
 	return time.Duration(ptr.Deref(task.Spec.TTLSecondsAfterFinished, v1alpha1.DefaultTTLSecondsAfterFinished)) * time.Second
 }
 
-// expire deletes a task whose TTL has passed.
+// expire deletes a task whose TTL has passed, by the clock of the API server, which stamps the status (ADR 46).
 func (r *Reconciler) expire(ctx context.Context, task *v1alpha1.EtcdOpsTask) (ctrl.Result, error) {
-	since := ptr.Deref(task.Status.LastTransitionTime, task.CreationTimestamp)
-	if left := since.Add(ttl(task)).Sub(r.Clock.Now()); left > 0 {
+	since := servertime.StatusWritten(task)
+	if since.IsZero() {
+		since = ptr.Deref(task.Status.LastTransitionTime, task.CreationTimestamp).Time
+	}
+	if left, err := servertime.Left(ctx, r.Client, since, ttl(task), r.Clock.Now()); err != nil {
+		return ctrl.Result{}, fmt.Errorf("finding out whether EtcdOpsTask %s has expired: %w", klog.KObj(task), err)
+	} else if left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	err := r.Client.Delete(ctx, task, client.Preconditions{UID: &task.UID, ResourceVersion: &task.ResourceVersion})

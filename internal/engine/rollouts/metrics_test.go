@@ -7,6 +7,7 @@ package rollouts
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,8 +68,9 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 		}
 		return c.Create(ctx, o, options...)
 	}}).Build()
+	says := make(chan string, 1)
 	metrics := NewMetrics(prometheus.NewRegistry())
-	r := &Reconciler{Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(now), Rule: marked{}, Metrics: metrics}
+	r := &Reconciler{Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(now), Recorder: &events.FakeRecorder{Events: says}, Rule: marked{}, Metrics: metrics}
 	look := func() error {
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}})
 		return err
@@ -83,6 +86,27 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	g.Expect(server.List(t.Context(), tasks)).To(Succeed())
 	g.Expect(tasks.Items).To(HaveLen(1))
+	g.Expect(says).To(BeEmpty())
+
+	// The task is for another Etcd now, as is the next one of that name: the rollout has another task, and the user is told.
+	squatter := tasks.Items[0].DeepCopy()
+	squatter.ResourceVersion, squatter.Spec.OwnerEtcdReference.Name, squatter.OwnerReferences = "", "other", nil
+	g.Expect(server.Delete(t.Context(), &tasks.Items[0])).To(Succeed())
+	g.Expect(server.Create(t.Context(), squatter)).To(Succeed())
+	for range 2 {
+		g.Expect(look()).To(Succeed())
+		g.Expect(shown()).To(BeZero())
+		g.Expect(server.List(t.Context(), tasks)).To(Succeed())
+		g.Expect(tasks.Items).To(HaveLen(2))
+	}
+	g.Expect(says).To(Receive(ContainSubstring("TaskNameTaken")))
+	own := tasks.Items[slices.IndexFunc(tasks.Items, func(t v1alpha1.EtcdOperatorTask) bool { return t.Name != squatter.Name })]
+	own.Status.State, own.Status.CompletedAt = v1alpha1.TaskStateFailed, &metav1.Time{Time: now}
+	g.Expect(server.Update(t.Context(), &own)).To(Succeed())
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result.RequeueAfter).To(Equal(firstBackoff), "it counts as an attempt")
+	g.Expect(server.Delete(t.Context(), &own)).To(Succeed())
 
 	set.Annotations = nil
 	g.Expect(server.Update(t.Context(), set)).To(Succeed())

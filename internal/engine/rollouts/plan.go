@@ -56,6 +56,8 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 	for i := range p.tasks {
 		t := &p.tasks[i]
 		number, own := strings.CutPrefix(t.Name, p.prefix())
+		// What follows has been added because another task had the name.
+		number, _, _ = strings.Cut(number, "-")
 		n, err := strconv.Atoi(number)
 		if !own || err != nil || n < attempt {
 			continue

@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,8 @@ type Reconciler struct {
 	// Live reads from the API server. A task is only made of what it shows.
 	Live  client.Reader
 	Clock clock.PassiveClock
+	// Recorder of events of Etcds.
+	Recorder events.EventRecorder
 	// Rule decides whose pods the operator replaces.
 	Rule    replacer.Rule
 	Metrics *Metrics
@@ -43,7 +46,10 @@ type Reconciler struct {
 // Reconcile makes sure that a task covers the update revision of a StatefulSet as long as a pod is outdated.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	key := request.NamespacedName
-	var task *v1alpha1.EtcdOperatorTask
+	var (
+		task *v1alpha1.EtcdOperatorTask
+		etcd *v1alpha1.Etcd
+	)
 	// The cache may be stale, and a task that replaces nothing still takes a snapshot.
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		p, err := r.outdated(ctx, reader, key)
@@ -56,14 +62,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		r.Metrics.show(key, true)
 		var wait time.Duration
+		etcd = p.etcd
 		if task, wait = p.next(r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 	}
-	if err := r.Client.Create(ctx, task); err != nil && !apierrors.IsAlreadyExists(err) {
-		return ctrl.Result{}, fmt.Errorf("creating task %s: %w", klog.KObj(task), err)
+	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	r.Metrics.show(key, false)
+	if !created {
+		// Its event has this Etcd reconciled again.
+		return ctrl.Result{}, nil
+	}
 	log.FromContext(ctx).Info("Created rollout task", logging.KeyTask, klog.KObj(task), "targetRevision", rollout.TargetOf(task).Revision, "suspend", task.Spec.Suspend)
 	return ctrl.Result{}, nil
 }

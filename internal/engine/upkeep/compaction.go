@@ -35,29 +35,34 @@ func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v
 		return nil
 	}
 	compaction, fullSnapshot := compactionOf(etcd, full), fullSnapshotAfter(etcd, full)
-	tried := map[string]v1alpha1.TaskState{}
+	var compacted, taken v1alpha1.TaskState
 	for i := range tasks {
 		if !tasks[i].Status.State.IsFinal() && shortensRestores(&tasks[i]) {
 			return nil
 		}
-		tried[tasks[i].Name] = tasks[i].Status.State
+		switch {
+		case compaction.is(&tasks[i]):
+			compacted = tasks[i].Status.State
+		case fullSnapshot.is(&tasks[i]):
+			taken = tasks[i].Status.State
+		}
 	}
 	said := fmt.Sprintf("the deltas since the full snapshot at revision %d hold %d events", full, events)
 	switch {
-	case tried[compaction.name] == v1alpha1.TaskStateSucceeded:
+	case compacted == v1alpha1.TaskStateSucceeded:
 		// The lease is about to show it.
 		return nil
-	case tried[compaction.name] == "" && events < most:
+	case compacted == "" && events < most:
 		compaction.message = fmt.Sprintf("%s, and eventsThreshold is %d", said, fewest)
 		return &compaction
-	case tried[compaction.name] == v1alpha1.TaskStateFailed:
+	case compacted == v1alpha1.TaskStateFailed:
 		fullSnapshot.message = fmt.Sprintf("%s, and %s has failed", said, compaction.name)
 	case events >= most:
 		fullSnapshot.message = fmt.Sprintf("%s, and triggerFullSnapshotThreshold is %d", said, most)
 	default:
 		return nil
 	}
-	if tried[fullSnapshot.name] != "" || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady) {
+	if taken != "" || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady) {
 		return nil
 	}
 	return &fullSnapshot

@@ -103,6 +103,10 @@ func TestCompactionDue(t *testing.T) {
 		{name: "done, but too many since", leases: leases(1400), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateSucceeded)}},
 		{name: "done for an earlier full snapshot", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("etcd-main-compaction-500", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStateSucceeded)}, want: compaction},
 
+		{name: "done under another name, since the name was taken", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask(compaction+"-x7", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStateSucceeded)}},
+		{name: "failed under another name", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask(compaction+"-x7", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStateFailed)}, want: full},
+		{name: "another one has the name", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask(compaction, v1alpha1.OnDemandSnapshot, "", v1alpha1.TaskStateSucceeded)}, want: compaction},
+
 		{name: "failed", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed)}, want: full, because: "and etcd-main-compaction-1000 has failed"},
 		{name: "failed, and a full snapshot is in progress", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed), oursFull(v1alpha1.TaskStateInProgress)}},
 		{name: "both failed", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed), oursFull(v1alpha1.TaskStateFailed)}},

@@ -79,7 +79,7 @@ func defragmentationDue(etcd *v1alpha1.Etcd, last turn, made time.Time, tasks []
 	}
 	for i := range tasks {
 		t := &tasks[i]
-		if t.Name == found.name || t.Spec.Type == v1alpha1.OnDemandMaintenance && !t.Status.State.IsFinal() {
+		if found.is(t) || t.Spec.Type == v1alpha1.OnDemandMaintenance && !t.Status.State.IsFinal() {
 			return nil
 		}
 	}

@@ -56,6 +56,8 @@ func TestDefragmentationDue(t *testing.T) {
 		{name: "made already", now: begin.Add(time.Minute), made: three},
 		{name: "made yesterday", now: begin.Add(time.Minute), made: three.Add(-24 * time.Hour), want: name},
 		{name: "created by another operator, and ended", now: begin.Add(time.Minute), tasks: []v1alpha1.EtcdOperatorTask{aTask(name, v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateSucceeded)}},
+		{name: "created under another name", now: begin.Add(time.Minute), tasks: []v1alpha1.EtcdOperatorTask{aTask(name+"-x7", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateSucceeded)}},
+		{name: "another one has the name", now: begin.Add(time.Minute), tasks: []v1alpha1.EtcdOperatorTask{aTask(name, v1alpha1.OnDemandSnapshot, "", v1alpha1.TaskStateSucceeded)}, want: name},
 		{name: "the last one is still in progress", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("etcd-main-defragmentation-202607010300", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateInProgress)}},
 		{name: "a user's is in progress", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandMaintenance, "", "")}},
 		{name: "a user's has ended", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateFailed)}, want: name},

@@ -29,8 +29,9 @@ const pollInterval = 30 * time.Second
 
 // Reconciler creates the tasks that are due.
 type Reconciler struct {
-	// Client reads from the cache and writes to the API server.
+	// Client reads from the cache and writes to the API server; Live reads from there.
 	Client   client.Client
+	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Backlog publishes how many events a compaction would compact; nil for an Etcd that is gone, or whose snapshots are not

@@ -6,14 +6,12 @@ package upkeep
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -32,6 +30,11 @@ type due struct {
 	reason, message string
 }
 
+// is reports whether a task is this one.
+func (u due) is(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == u.taskType && etcdtasks.IsNamed(t, u.name)
+}
+
 // task of an Etcd.
 func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
@@ -47,15 +50,14 @@ func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 	}
 }
 
-// create creates a task that is due. One that exists was created for the same.
+// create creates a task that is due. One that exists was created for the same cause.
 func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) error {
 	task := u.task(etcd)
-	if err := r.Client.Create(ctx, task); apierrors.IsAlreadyExists(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("creating task %s: %w", klog.KObj(task), err)
+	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
+	if err != nil || !created {
+		return err //nolint:wrapcheck // it says which task
 	}
 	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(task), "type", u.taskType, "reason", u.message)
-	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", u.name, u.message)
+	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", task.Name, u.message)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -115,6 +116,11 @@ func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any 
 func Lineage(etcd *v1alpha1.Etcd) member.Shared {
 	members := max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1)
 	return member.Shared{Bootstrap: bootstrap(etcd, members, false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
+}
+
+// RecordClusterID returns the command with which a person records the ID, in hex, of the cluster whose data an Etcd has.
+func RecordClusterID(etcd types.NamespacedName, id string) string {
+	return fmt.Sprintf(`kubectl patch etcd %s -n %s --subresource=status --type=merge -p '{"status":{"clusterID":"%s"}}'`, etcd.Name, etcd.Namespace, id)
 }
 
 // Recovery returns what the members read of a recovery; nil when there is none.

@@ -58,8 +58,9 @@ type finalJob struct {
 	foreign string
 	// subject is what it was made for.
 	subject string
-	created time.Time
-	state   job.State
+	// retry is how long another one has to wait once this has failed; 0 or less if it is due.
+	retry time.Duration
+	state job.State
 }
 
 // step is what is done next.
@@ -170,7 +171,7 @@ func (f input) snapshot(source survey.Volume, now time.Time) decision {
 		d := f.say(wait, v1alpha1.ReasonHibernating, "No member is running, and snapshot %s, at revision %d, has all that is on the volumes; deleting these.", record.Snapshot, record.Revision)
 		d.record = record
 		return d
-	case now.Sub(final.created) < retryFinalSnapshot:
+	case final.retry > 0:
 		return f.keep(wait, "the final snapshot failed; retrying: %v", err)
 	}
 	return f.keep(dropSnapshot, "the final snapshot failed; retrying: %v", err)

@@ -50,7 +50,7 @@ func volume(i int, change func(*survey.Volume)) func(*input) {
 // taken adds a Job for the final snapshot of the most advanced of n members.
 func taken(n int, state job.State, age time.Duration) func(*input) {
 	return func(s *input) {
-		s.final = finalJob{uid: "job", subject: fmt.Sprintf("7/claim-%d/2/%d", n-1, 100+n-1), created: noon.Add(-age), state: state}
+		s.final = finalJob{uid: "job", subject: fmt.Sprintf("7/claim-%d/2/%d", n-1, 100+n-1), retry: retryFinalSnapshot - age, state: state}
 	}
 }
 

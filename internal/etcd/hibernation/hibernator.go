@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -173,12 +174,15 @@ func (h Hibernator) findFinal(ctx context.Context, etcd *v1alpha1.Etcd) (finalJo
 	case found == nil:
 		return finalJob{}, nil
 	}
-	f := finalJob{uid: found.UID, subject: found.Annotations[v1alpha1.AnnotationJobSubject], created: found.CreationTimestamp.Time}
+	f := finalJob{uid: found.UID, subject: found.Annotations[v1alpha1.AnnotationJobSubject]}
 	if found.DeletionTimestamp != nil {
 		f.subject = ""
 		return f, nil
 	}
-	f.state, err = job.Look(ctx, h.Client, h.API, found, h.Clock.Now())
+	if f.state, err = job.Look(ctx, h.Client, h.API, found, h.Clock.Now()); err != nil || f.state.Running {
+		return f, err
+	}
+	f.retry, err = servertime.Left(ctx, h.Client, found.CreationTimestamp.Time, retryFinalSnapshot, h.Clock.Now())
 	return f, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // lineage returns the ID to record of the cluster, in hex. Members refuse data of any other cluster, so the recorded ID has to follow
@@ -29,8 +30,8 @@ func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained e
 	}
 	return recorded, coded.Error(v1alpha1.ErrClusterID, fmt.Errorf("the members serve as cluster %[1]s, but cluster %[2]s is recorded, "+
 		"and neither a recovery nor the restore of an only member has made %[1]s of it: nothing is applied, and a member that restarts refuses its data. "+
-		"If %[1]s has the data of this Etcd, record it: kubectl patch etcd %[3]s -n %[4]s --subresource=status --type=merge -p '{\"status\":{\"clusterID\":\"%[1]s\"}}'; "+
-		"otherwise mount the volumes of cluster %[2]s", serving, recorded, etcd.Name, etcd.Namespace))
+		"If %[1]s has the data of this Etcd, record it: %[3]s; otherwise mount the volumes of cluster %[2]s",
+		serving, recorded, component.RecordClusterID(client.ObjectKeyFromObject(etcd), serving)))
 }
 
 // Unexplained returns what is wrong with the ID under which the members serve; nil if nothing is.

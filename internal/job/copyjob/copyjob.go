@@ -24,6 +24,8 @@ type Copy struct {
 	Source, Target v1alpha1.StoreSpec
 	// MaxBackupAge in days, and MaxBackups: nil for any.
 	MaxBackupAge, MaxBackups *uint32
+	// Schedule of full snapshots in the source, as far as it is known: requested ones do not count among MaxBackups then.
+	Schedule string
 	// Wait is how long to wait for a final snapshot in the source; 0 for not at all.
 	Wait time.Duration
 }
@@ -81,6 +83,9 @@ func (c Copy) Build(spec job.Spec) (*batchv1.Job, error) {
 	}
 	if c.MaxBackups != nil {
 		args = append(args, fmt.Sprintf("--max-backups=%d", *c.MaxBackups))
+		if c.Schedule != "" {
+			args = append(args, "--full-snapshot-schedule="+c.Schedule)
+		}
 	}
 	if c.Wait > 0 {
 		args = append(args, "--wait-for-final-snapshot="+c.Wait.String())

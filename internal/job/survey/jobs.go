@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -128,16 +129,23 @@ func seen(v Volume, job string, s job.State) Volume {
 		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is being surveyed: %s", v.Claim, v.Member, s.Message)
 		return v
 	case s.Code == "":
-		if err := json.Unmarshal(s.Result, &v.Survey); err == nil && v.Survey.State != "" {
+		if err := json.Unmarshal(s.Result, &v.Survey); err == nil && v.Survey.State != "" && isID(v.Survey.ClusterID) {
 			v.State = Seen
 			return v
 		}
+		v.Survey = member.Survey{}
 		s.Message = fmt.Sprintf("Job %s left no readable result", job)
 	}
 	// It may hold the only copy of the data, so only a person can decide to go on without it.
 	v.State, v.Message = Unread, fmt.Sprintf("the content of claim %s of %s is unknown: %s. Fix this, and delete Job %s to survey the claim again; "+
 		"if the volume is permanently lost, delete claim %s to go on without it", v.Claim, v.Member, s.Message, job, v.Claim)
 	return v
+}
+
+// isID reports whether a text is the ID of a cluster, in hex, or empty. Messages have commands with it.
+func isID(text string) bool {
+	_, err := strconv.ParseUint(text, 16, 64)
+	return text == "" || err == nil
 }
 
 // abandoned returns a volume whose claim is being deleted: there is nothing on it to wait for.

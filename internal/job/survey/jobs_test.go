@@ -30,7 +30,7 @@ func TestResultOfAJob(t *testing.T) {
 	volume := seen(v, "j", job.State{Result: []byte(`{"state":"Present","clusterID":"cafe","lastIndex":7}`)})
 	g.Expect(volume.State).To(Equal(Seen))
 	g.Expect(volume.Survey.LastIndex).To(Equal(uint64(7)))
-	for _, s := range []job.State{{}, {Result: []byte(`{}`)}, {Code: v1alpha1.ErrJobFailed, Message: "input/output error"}} {
+	for _, s := range []job.State{{}, {Result: []byte(`{}`)}, {Result: []byte(`{"state":"Present","clusterID":"cafe'; rm x"}`)}, {Code: v1alpha1.ErrJobFailed, Message: "input/output error"}} {
 		unread := seen(v, "j", s)
 		g.Expect(unread.State).To(Equal(Unread))
 		g.Expect(unread.Message).To(ContainSubstring("delete claim c-0"))

@@ -58,6 +58,8 @@ type Assessment struct {
 	ResourceVersion string
 	// Replace is why the pod has to be replaced; empty if it can be updated in place.
 	Replace string
+	// Infeasible: Replace is that the node of the pod can never resize it to the resources of its target.
+	Infeasible bool
 	// Writes that are left, in order. Before a pod is replaced, there may be one: that which reverts a resize. Otherwise the
 	// last one is final.
 	Writes []Write
@@ -353,7 +355,7 @@ func (w *work) update(leaves []leaf, etcd bool) Write {
 
 // revert is the way out of an update that turned out to be impossible: the resources that the pod had, and then a new pod.
 func (w *work) revert(a Assessment) Assessment {
-	a.Replace = w.mark.Failed
+	a.Replace, a.Infeasible = w.mark.Failed, strings.HasPrefix(w.mark.Failed, unresizable+infeasible)
 	from, to := w.Templates[w.source], w.Templates[w.TargetName]
 	if from == nil || to == nil || w.Refused != "" {
 		return a

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -22,6 +23,9 @@ type Updates struct {
 	// Enabled: pods are updated in place where that is possible.
 	Enabled bool
 	pods    map[types.UID]updatedPod
+	// infeasible is why the resize to target is infeasible, since it was on the node of one pod; empty if that is not known. Other pods
+	// are replaced at once: one that is resized, reverted and then replaced has been disturbed for nothing.
+	infeasible, target string
 }
 
 type updatedPod struct {
@@ -35,13 +39,19 @@ type updatedPod struct {
 // Next returns the updates after one more observation, of which the pods were assessed. As for all timers, a gap that is longer than
 // maxGap resets how long something has lasted (ADR 3).
 func (s Updates) Next(snapshot *cluster.Snapshot, assessed map[types.UID]Assessment, maxGap time.Duration) Updates {
-	next := Updates{Enabled: true, pods: map[types.UID]updatedPod{}}
+	next := Updates{Enabled: true, pods: map[types.UID]updatedPod{}, target: snapshot.StatefulSet.UpdateRevision}
+	if s.target == next.target {
+		next.infeasible = s.infeasible
+	}
 	for _, o := range snapshot.Ordinals {
 		if o.Pod == nil {
 			continue
 		}
 		if a, found := assessed[o.Pod.UID]; found && a.ResourceVersion == o.Pod.ResourceVersion {
 			before := s.pods[o.Pod.UID]
+			if a.Infeasible {
+				next.infeasible = fmt.Sprintf("the same resize failed on %s: %s", o.Name, strings.TrimPrefix(a.Replace, unresizable))
+			}
 			next.pods[o.Pod.UID] = updatedPod{
 				Assessment: a,
 				phase:      before.phase.Next(a.Phase+"|"+string(o.Class), snapshot.At, maxGap),
@@ -95,6 +105,8 @@ func (s Updates) Of(o *cluster.Ordinal, now time.Time) Choice {
 		c.Write, c.Disrupts = &p.Writes[0], false
 	case p.Replace != "":
 		c.Replace, c.Begun = p.Replace, false
+	case s.infeasible != "" && !c.Begun && slices.ContainsFunc(p.Writes, func(w Write) bool { return w.Kind == ResizePod }):
+		c.Replace, c.Disrupts = s.infeasible, false
 	case p.Pending != "":
 		c.Wait = fmt.Sprintf("%s is being updated in place: %s", o.Name, p.Pending)
 		if p.GiveUp != nil {
@@ -148,7 +160,8 @@ func (s Updates) Stage(o *cluster.Ordinal, now time.Time) int {
 
 // Foresee carries out the next write of a pod, in a plan. After the last one, the pod is as the template of the StatefulSet says.
 func (s Updates) Foresee(o *cluster.Ordinal, set cluster.StatefulSet, now time.Time) Updates {
-	next := Updates{Enabled: s.Enabled, pods: maps.Clone(s.pods)}
+	next := s
+	next.pods = maps.Clone(s.pods)
 	p := next.pods[o.Pod.UID]
 	c := s.Of(o, now)
 	if c.Write == nil {

@@ -5,6 +5,7 @@
 package inplace
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,6 +57,39 @@ func TestChoice(t *testing.T) {
 			g.Expect(Updates{}.Next(s, assessed(c.Assessment), maxGap).Of(&s.Ordinals[0], noon)).To(Equal(c.want))
 		})
 	}
+}
+
+// What the node of one pod can never do is not tried on others, for as long as the target is the same, and also once that pod is gone.
+func TestInfeasibleResizeIsNotTriedAgain(t *testing.T) {
+	g := NewWithT(t)
+	look := func(target string, pods ...Assessment) (*cluster.Snapshot, map[types.UID]Assessment) {
+		s, all := &cluster.Snapshot{At: noon, StatefulSet: cluster.StatefulSet{UpdateRevision: target}}, map[types.UID]Assessment{}
+		for i, a := range pods {
+			uid := types.UID(fmt.Sprint(i))
+			s.Ordinals = append(s.Ordinals, cluster.Ordinal{Name: "m-" + string(uid), Class: participating, Pod: &cluster.Pod{UID: uid}})
+			all[uid] = a
+		}
+		return s, all
+	}
+	mark, resize, image, final := Write{Kind: PatchMetadata}, Write{Kind: ResizePod, Disrupts: true}, Write{Kind: UpdateContainer}, Write{Kind: PatchMetadata, Final: true}
+	failed := Assessment{Replace: unresizable + infeasible + ": no memory", Infeasible: true}
+	const why = "the same resize failed on m-0: PodResizePending: Infeasible: no memory"
+	s, all := look("new", failed, Assessment{Writes: []Write{mark, resize, final}}, Assessment{Writes: []Write{mark, image, final}}, Assessment{Writes: []Write{resize, final}})
+	s.Ordinals[3].Pod.Updating = true
+	known := Updates{}.Next(s, all, maxGap)
+	g.Expect(known.Of(&s.Ordinals[1], noon)).To(Equal(Choice{Replace: why}))
+	g.Expect(known.Stage(&s.Ordinals[1], noon)).To(Equal(3))
+	g.Expect(known.Of(&s.Ordinals[2], noon)).To(Equal(Choice{Write: &mark}), "it is not resized")
+	g.Expect(known.Of(&s.Ordinals[3], noon).Write).To(HaveValue(Equal(resize)), "it is on its way")
+
+	s, all = look("new", Assessment{Writes: []Write{mark, resize, final}})
+	s.At = noon.Add(time.Hour)
+	known = known.Next(s, all, maxGap)
+	g.Expect(known.Of(&s.Ordinals[0], s.At)).To(Equal(Choice{Replace: why}), "the pod is gone")
+	g.Expect(known.Foresee(&s.Ordinals[0], s.StatefulSet, s.At).Of(&s.Ordinals[0], s.At).Replace).To(Equal(why))
+
+	s, all = look("newer", Assessment{Writes: []Write{mark, resize, final}})
+	g.Expect(known.Next(s, all, maxGap).Of(&s.Ordinals[0], noon).Write).To(HaveValue(Equal(mark)), "the template has changed")
 }
 
 // Without the policy, the choice is empty: every pod is replaced. With it, a pod that nothing is known of is left alone.

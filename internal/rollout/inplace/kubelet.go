@@ -13,6 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// A failure that a mark records begins with unresizable if the kubelet has not resized the pod, and goes on with infeasible if it never
+// will.
+const (
+	unresizable = "it cannot be resized: "
+	infeasible  = string(corev1.PodResizePending) + ": " + corev1.PodReasonInfeasible
+)
+
 // wait fills in what the first write has to wait for. A write that begins, or changes resources, waits for nothing: so a
 // template that is changed again takes effect although the kubelet has not carried out the one before.
 func (w *work) wait(a *Assessment) {
@@ -29,11 +36,11 @@ func (w *work) wait(a *Assessment) {
 	switch {
 	case resize != "":
 		a.GiveUpAfter = resizeGrace
-		if condition := condition(w.Pod, corev1.PodResizePending); condition != nil && condition.Reason == corev1.PodReasonInfeasible {
+		if strings.HasPrefix(resize, infeasible) {
 			a.GiveUpAfter = 0
 		}
 		failed := *w.mark
-		failed.Failed = "it cannot be resized: " + resize
+		failed.Failed = unresizable + resize
 		a.GiveUp = &Write{Kind: PatchMetadata, What: "record that " + failed.Failed, Patch: map[string]any{}}
 		set(a.GiveUp.Patch, failed.String(), "metadata", "annotations", v1alpha1.AnnotationInPlaceUpdate)
 		// The progress of a resize is no reason to wait for longer.

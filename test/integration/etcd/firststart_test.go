@@ -53,7 +53,8 @@ func (w *world) looked(n int, says func(claim string) member.Survey) {
 func (w *world) createAgain(lost ...int) (id string) {
 	w.t.Helper()
 	w.eventuallyWell()
-	w.bind(3)
+	members := w.etcd.Spec.Replicas
+	w.bind(int(members))
 	id = w.etcd.Status.ClusterID
 	w.Expect(testEnv.Client.Delete(w.t.Context(), w.etcd)).To(Succeed())
 	w.Eventually(func(g Gomega) {
@@ -66,7 +67,7 @@ func (w *world) createAgain(lost ...int) (id string) {
 	for _, i := range lost {
 		w.loses(i)
 	}
-	w.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	w.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: members}}
 	w.Expect(testEnv.Client.Create(w.t.Context(), w.etcd)).To(Succeed())
 	return id
 }
@@ -189,6 +190,50 @@ func TestCreatedAgainBesideTwoClusters(t *testing.T) {
 		g.Expect(w.status(g).ClusterID).To(Equal(id))
 		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 	}).Should(Succeed())
+}
+
+// An Etcd of one member is created again beside its claim, whose data is damaged: the cluster that it was is recorded, so that its member
+// restores the backup, and the operator follows it. Without a permission it begins nothing.
+func TestCreatedAgainBesideItsDamagedData(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.start()
+	id := w.createAgain()
+	w.kubelet.Set(pod(0), env.NotReady)
+	w.looked(1, func(string) member.Survey {
+		w.notStarted(w, v1alpha1.ReasonSurveyingVolumes)
+		return member.Survey{State: member.SurveyDamaged, Damage: "a torn page", ClusterID: id}
+	})
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(1))))
+		g.Expect(w.status(g).ClusterID).To(Equal(id))
+		g.Expect(w.etcd.Status.ClusterSize).To(Equal(int32(1)))
+		g.Expect(w.config(g)).To(HaveKeyWithValue(member.KeyClusterID, id))
+		g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart))
+	}).Should(Succeed())
+	restored := w.shared(w).SuccessorIDs()[0]
+	w.members.Rebuild(restored)
+	w.kubelet.Set(pod(0), env.Ready)
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).ClusterID).To(Equal(restored)) }).Should(Succeed())
+	w.eventuallyWell()
+	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+	w.Expect(w.config(w)).NotTo(HaveKey(member.KeyFirstStart))
+}
+
+// The damage does not leave the ID of its cluster: nothing is started beside it until a user has decided.
+func TestCreatedAgainBesideDamagedDataOfAnUnknownCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	o := w.start()
+	w.createAgain()
+	jobs := w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
+	w.end(&jobs[0], true, member.Survey{State: member.SurveyDamaged, Damage: "no log"})
+	w.Eventually(func(g Gomega) {
+		c := w.notStarted(g, v1alpha1.ReasonFirstStartBlocked)
+		g.Expect(c.Message).To(And(ContainSubstring("claim %s of %s holds damaged data (no log). Delete", w.claim(g, 0).Name, pod(0)), ContainSubstring(jobs[0].Name)))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.notStarted(w, v1alpha1.ReasonFirstStartBlocked)
 }
 
 // A claim beyond the replicas is looked at as well: the Etcd had more members.

@@ -37,9 +37,11 @@ type Config struct {
 type Selection struct {
 	// MaxAge of a snapshot that is copied; 0 for any.
 	MaxAge time.Duration
-	// MaxBackups is the number of full snapshots that are copied, the newest ones, with the deltas that were
-	// taken since the first of them; 0 for all.
+	// MaxBackups is the number of full snapshots that are copied, the newest ones, and as many of the schedule, with the deltas that
+	// were taken since the first of them; 0 for all. Those that were requested displace none of the schedule (ADR 47).
 	MaxBackups int
+	// Due returns the first time of the schedule of full snapshots after a time. If it is nil, all full snapshots are of the schedule.
+	Due func(after time.Time) time.Time
 }
 
 // Result is what a copy did.
@@ -126,9 +128,9 @@ func (c Config) usable(ctx context.Context) (snapshots []backup.Snapshot, unsign
 const (
 	// finalInterval is how often the source is looked at for a final snapshot.
 	finalInterval = 5 * time.Second
-	// finalAmong is among how many of the newest full snapshots a final one is looked for: after it was requested, the agent may
-	// have taken others by its schedule, and when it stopped.
-	finalAmong = 4
+	// finalAge is how long before the copy a final snapshot may have been taken if something was written since: keys expire with their
+	// leases although clients have stopped. An older one belongs to an earlier move, or to a hibernation.
+	finalAge = 24 * time.Hour
 )
 
 // awaitFinal waits for a final snapshot in the source, and reports whether there is one. A source that cannot be read is tried
@@ -139,7 +141,7 @@ func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 	c.Log.Info("Waiting for a final snapshot in the source", "timeout", c.WaitForFinal)
 	for {
 		snapshots, err := c.Source.Trusted(ctx, time.Time{})
-		if err == nil && hasFinal(snapshots) {
+		if err == nil && hasFinal(snapshots, c.Now) {
 			return true, nil
 		}
 		select {
@@ -154,18 +156,15 @@ func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 	}
 }
 
-// hasFinal reports whether one of the newest full snapshots is final.
-func hasFinal(list []backup.Snapshot) bool {
-	fulls := 0
-	for _, s := range slices.Backward(backup.Sorted(list)) {
-		if s.Kind != backup.Full {
-			continue
-		}
+// hasFinal reports whether the cluster has ended with a final snapshot: it was taken lately, or nothing was written since. However many
+// snapshots the agent has taken after it, by its schedule, on request, or when it stopped, they do not hide it.
+func hasFinal(list []backup.Snapshot, now time.Time) bool {
+	sorted := backup.Sorted(list)
+	written := false
+	for _, s := range slices.Backward(sorted) {
+		written = written || s.LastRevision != sorted[len(sorted)-1].LastRevision
 		if s.Final {
-			return true
-		}
-		if fulls++; fulls == finalAmong {
-			return false
+			return !written || now.Sub(s.Created) <= finalAge
 		}
 	}
 	return false
@@ -192,21 +191,31 @@ func (c Config) isIn(copies map[string]backup.Snapshot, s backup.Snapshot) bool 
 // snapshot, which are useless.
 func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapshot {
 	sorted := backup.Sorted(list)
-	first := len(sorted)
-	fulls := 0
-	for i := len(sorted) - 1; i >= 0; i-- {
-		if sorted[i].Kind != backup.Full {
+	ofSchedule := backup.OfSchedule(sorted, s.Due)
+	first, fulls, scheduled := len(sorted), 0, 0
+	copied := map[int]bool{}
+	for i, full := range slices.Backward(sorted) {
+		if full.Kind != backup.Full {
 			continue
 		}
-		tooOld := s.MaxAge > 0 && now.Sub(sorted[i].Created) > s.MaxAge
-		tooMany := s.MaxBackups > 0 && fulls >= s.MaxBackups
-		if fulls > 0 && (tooOld || tooMany) {
+		if fulls > 0 && s.MaxAge > 0 && now.Sub(full.Created) > s.MaxAge {
 			break
 		}
+		if s.MaxBackups == 0 || fulls < s.MaxBackups || ofSchedule[i] && scheduled < s.MaxBackups {
+			copied[i], first = true, i
+		}
 		fulls++
-		first = i
+		if ofSchedule[i] {
+			scheduled++
+		}
 	}
-	return sorted[first:]
+	var selected []backup.Snapshot
+	for i, snapshot := range sorted {
+		if copied[i] || i > first && snapshot.Kind == backup.Delta {
+			selected = append(selected, snapshot)
+		}
+	}
+	return selected
 }
 
 // inTarget returns a snapshot as it is in the target, where none is final: that a cluster moved here says nothing of when it moves

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,19 +43,41 @@ func history() []backup.Snapshot {
 	}
 }
 
-// One of the newest full snapshots is final, but not necessarily the newest.
+// The cluster has ended with a final snapshot, however many others were taken since.
 func TestHasFinal(t *testing.T) {
-	g := NewWithT(t)
-	final := snapshot(backup.Full, 0, 30, day(0))
-	final.Final = true
-	list := append(history(), final)
-	g.Expect(hasFinal(history())).To(BeFalse())
-	g.Expect(hasFinal(list)).To(BeTrue())
-	for i := range finalAmong - 1 {
-		list = append(list, snapshot(backup.Full, 0, 31, day(1+i)), snapshot(backup.Delta, 32, 33, day(1+i)))
+	final := func(created time.Time) backup.Snapshot {
+		s := snapshot(backup.Full, 0, 40, created)
+		s.Final = true
+		return s
 	}
-	g.Expect(hasFinal(list)).To(BeTrue())
-	g.Expect(hasFinal(append(list, snapshot(backup.Full, 0, 40, day(9))))).To(BeFalse(), "it belongs to an earlier move")
+	// since are full snapshots of each hour since.
+	since := func(from int, revision int64) (all []backup.Snapshot) {
+		for i := range 9 {
+			all = append(all, snapshot(backup.Full, 0, revision, day(from).Add(time.Duration(i+1)*time.Hour)))
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		more []backup.Snapshot
+		want bool
+	}{
+		"none":                                         {nil, false},
+		"it is the newest":                             {[]backup.Snapshot{final(day(0))}, true},
+		"it is the newest, and old":                    {[]backup.Snapshot{final(day(-2).Add(time.Hour))}, true},
+		"many since, and nothing was written":          {append(since(-2, 40), final(day(-2).Add(time.Minute))), true},
+		"many since, and keys have expired":            {append(since(0, 41), final(day(0))), true},
+		"after the copy has begun, by its clock":       {append(since(1, 41), final(day(1))), true},
+		"it is a day old, and keys have expired":       {append(since(-1, 41), final(day(-1))), true},
+		"it belongs to an earlier move":                {append(since(-1, 41), final(day(-1).Add(-time.Second))), false},
+		"the cluster was restored to what was before":  {append(since(-1, 39), final(day(-2))), false},
+		"restored, and written to as much":             {append(since(-2, 39), snapshot(backup.Full, 0, 40, day(0)), final(day(-2).Add(-time.Hour))), false},
+		"only a delta since the cluster woke up":       {[]backup.Snapshot{final(day(-2)), snapshot(backup.Delta, 41, 50, day(0))}, false},
+		"an earlier one, and one that nothing follows": {append(since(-4, 39), final(day(-5)), final(day(-2).Add(time.Hour))), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(hasFinal(append(history()[:5], c.more...), now)).To(Equal(c.want))
+		})
+	}
 }
 
 // A copy waits for a final snapshot, but not for ever.
@@ -74,7 +97,7 @@ func TestWaitingForTheFinalSnapshot(t *testing.T) {
 			g.Expect(result.LastRevision).To(BeEquivalentTo(40))
 			copied, err := target.List(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(hasFinal(copied)).To(BeFalse(), "the next move has a final snapshot of its own")
+			g.Expect(hasFinal(copied, now)).To(BeFalse(), "the next move has a final snapshot of its own")
 			again, err := Copy(t.Context(), config)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(again.Copied).To(BeZero())
@@ -103,6 +126,36 @@ func TestSelect(t *testing.T) {
 			g.Expect(tc.s.Select(h[:1], now)).To(BeEmpty(), "deltas alone are of no use")
 		})
 	}
+}
+
+// Snapshots that were requested, or taken when the agent started again, displace none of the schedule from a copy.
+func TestRequestedSnapshotsDisplaceNoneFromACopy(t *testing.T) {
+	g := NewWithT(t)
+	midnight := func(after time.Time) time.Time { return after.Truncate(24 * time.Hour).Add(24 * time.Hour) }
+	var list, scheduled []backup.Snapshot
+	today := now.Truncate(24 * time.Hour)
+	for i := range 10 {
+		at := today.AddDate(0, 0, i-9)
+		revision := int64(100 * (i + 1))
+		daily := snapshot(backup.Full, 0, revision, at)
+		list, scheduled = append(list, daily, snapshot(backup.Delta, revision+1, revision+9, at.Add(time.Hour))), append(scheduled, daily)
+	}
+	var requested []backup.Snapshot
+	for i := range 20 {
+		s := snapshot(backup.Full, 0, 1009, today.Add(2*time.Hour+time.Duration(i)*time.Minute))
+		list, requested = append(list, s), append(requested, s)
+	}
+	fulls := func(all []backup.Snapshot) []backup.Snapshot {
+		return slices.DeleteFunc(all, func(s backup.Snapshot) bool { return s.Kind != backup.Full })
+	}
+	got := Selection{MaxBackups: 7, Due: midnight}.Select(list, now)
+	g.Expect(got).To(HaveLen(7+7+7), "seven of the schedule, seven requested ones, and a delta of each day")
+	g.Expect(got[0]).To(Equal(scheduled[3]))
+	g.Expect(fulls(got)).To(Equal(append(slices.Clone(scheduled[3:]), requested[13:]...)))
+	g.Expect(Selection{MaxBackups: 7}.Select(list, now)).To(Equal(requested[13:]), "no schedule is known")
+	aged := Selection{MaxBackups: 7, Due: midnight, MaxAge: now.Sub(today.AddDate(0, 0, -2))}.Select(list, now)
+	g.Expect(fulls(aged)).To(Equal(append(slices.Clone(scheduled[7:]), requested[13:]...)))
+	g.Expect(fulls(Selection{Due: midnight}.Select(list, now))).To(HaveLen(30), "all")
 }
 
 func open(t *testing.T) (*store.Store, string) {
@@ -166,10 +219,10 @@ func TestSignedCopyOfAFinalSnapshot(t *testing.T) {
 		return s
 	}
 	source, target := signed(), signed()
-	full := snapshot(backup.Full, 0, 10, day(-2))
+	full := snapshot(backup.Full, 0, 10, day(-1))
 	full.Final = true
 	full = write(t, source, full)
-	delta := snapshot(backup.Delta, 11, 20, day(-1))
+	delta := snapshot(backup.Delta, 11, 20, day(0))
 	delta.Proof = &backup.Proof{History: full.Proof.History, Predecessor: full.Reference()}
 	write(t, source, delta)
 	config := Config{Source: source, Target: target, WaitForFinal: time.Second, Now: now, Log: logr.Discard()}

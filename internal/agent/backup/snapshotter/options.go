@@ -62,6 +62,12 @@ func parseSchedule(text string) (schedule, error) {
 	return schedule{parsed}, nil
 }
 
+// Due returns a function that returns the first time of a schedule, in the five fields of cron, after a time.
+func Due(text string) (func(after time.Time) time.Time, error) {
+	s, err := parseSchedule(text)
+	return s.next, err
+}
+
 // after returns when the next full snapshot is due after the last one, which may lie in the future if the clock was set
 // back.
 func (s schedule) after(last, now time.Time) time.Time {
