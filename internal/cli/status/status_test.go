@@ -39,7 +39,7 @@ func is(condition string, status metav1.ConditionStatus, reason, message string)
 
 func TestStatus(t *testing.T) {
 	quorate := is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve.")
-	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, ""),
+	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionUpToDate, metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""),
 		is(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 4711, 2026-01-01T23:00:00Z."))
 	healthy.Status.Members = []v1alpha1.Member{
 		{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader, Status: v1alpha1.MemberReady, LastTransitionTime: clitest.Ago(3000)},
