@@ -104,6 +104,7 @@ type BackupSpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// store is where snapshots are kept. Default: none; no snapshots are taken.
+	// +kubebuilder:validation:XValidation:rule="!has(self.prefix) || !self.prefix.startsWith('/')",message="prefix must not begin with a slash"
 	// +optional
 	Store *StoreSpec `json:"store,omitempty"`
 	// signing makes the agents sign snapshots, and use only signed ones. Default: snapshots are not signed, and signatures are

@@ -339,6 +339,8 @@ const (
 	ReasonBackupFailed = "BackupFailed"
 	// ReasonNoFullSnapshot means that there is no full snapshot yet.
 	ReasonNoFullSnapshot = "NoFullSnapshot"
+	// ReasonNoProvider means that spec.backup.store names no provider, so no backups are taken.
+	ReasonNoProvider = "NoProvider"
 	// ReasonBackupsStale means that no agent has reported for twice the delta period that the store is up to date.
 	ReasonBackupsStale = "BackupsStale"
 )

@@ -88,6 +88,7 @@ func (h *Handler) Decode(config string) (any, error) {
 	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
+	c.SourceStore, c.TargetStore = copyjob.Place(c.SourceStore), copyjob.Place(c.TargetStore)
 	if err := c.copy().Validate(); err != nil {
 		return nil, fmt.Errorf("spec.config: %w", err)
 	}

@@ -149,7 +149,7 @@ func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
 	if !tls.Wanted(o.Etcd) {
 		next.Conditions.Remove(v1alpha1.ConditionTLSReady)
 	}
-	if component.BackupStore(o.Etcd) == nil {
+	if !o.Etcd.HasBackupStore() && !o.Etcd.LacksProvider() {
 		next.Conditions.Remove(v1alpha1.ConditionBackupReady)
 	}
 }
