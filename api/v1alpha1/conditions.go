@@ -300,7 +300,8 @@ const (
 	ReasonDataLost = "DataLost"
 	// ReasonDataDamaged means that etcd could not start with the data of a member, and that it cannot be replaced now.
 	ReasonDataDamaged = "DataDamaged"
-	// ReasonBackupUnreachable means that the store that a member would be restored from does not answer.
+	// ReasonBackupUnreachable means that the store that a member would be restored from does not answer, or refuses. It is also a
+	// reason of BackupReady.
 	ReasonBackupUnreachable = "BackupUnreachable"
 	// ReasonBackupOfEarlierCluster means that the store of a new cluster of several members holds backups of an earlier one.
 	ReasonBackupOfEarlierCluster = "BackupOfEarlierCluster"

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -197,21 +198,25 @@ func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error)
 	facts.Others, facts.OthersClusterID = known.answer, known.clusterID
 	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.OthersClusterID, facts.Data.ClusterID)
 	if facts.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
-		facts.Backup = p.lookForBackup(ctx)
+		facts.Backup, facts.StoreSays = p.lookForBackup(ctx)
 	}
 	return facts, known, nil
 }
 
-func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
+// lookForBackup also returns what the store says if it refuses.
+func (p *preparation) lookForBackup(ctx context.Context) (is member.Backup, says string) {
 	exist, err := p.Backups.Exist(ctx)
 	switch {
 	case err != nil:
 		p.log.Error(err, "Looking for a backup failed")
-		return member.BackupUnreachable
+		if refused, ok := errors.AsType[*store.RefusedError](err); ok {
+			says = refused.Error()
+		}
+		return member.BackupUnreachable, says
 	case exist:
-		return member.BackupHolds
+		return member.BackupHolds, ""
 	}
-	return member.BackupEmpty
+	return member.BackupEmpty, ""
 }
 
 // replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old
