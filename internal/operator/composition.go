@@ -83,7 +83,7 @@ func (c *composition) etcds() *etcd.Reconciler {
 }
 
 func (c *composition) upkeep() *upkeep.Reconciler {
-	return &upkeep.Reconciler{Client: c.Client, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog}
+	return &upkeep.Reconciler{Client: c.Client, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog, Thresholds: c.config.Backup.SnapshotCompaction}
 }
 
 func (c *composition) rollouts() *rollouts.Reconciler {

@@ -33,6 +33,10 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.WebhookBindAddress = cmp.Or(c.Server.WebhookBindAddress, "0")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
+	compaction := &c.Backup.SnapshotCompaction
+	compaction.EventsThreshold = cmp.Or(compaction.EventsThreshold, v1alpha1.DefaultEventsThreshold)
+	compaction.TriggerFullSnapshotThreshold = cmp.Or(compaction.TriggerFullSnapshotThreshold, v1alpha1.DefaultTriggerFullSnapshotThreshold)
+
 	// A worker may wait for members that hang or for a busy API server, and must not delay other Etcds. An idle worker costs a
 	// few kilobytes; a busy one of the etcd controller also holds connections to members. All are busy when the operator starts.
 	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 80)

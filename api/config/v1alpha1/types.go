@@ -152,6 +152,17 @@ type Backup struct {
 	AllowedEndpoints []string `json:"allowedEndpoints,omitempty"`
 	// allowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
 	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
+	// snapshotCompaction has the thresholds of Etcds with spec.backup.snapshotCompaction that name none.
+	SnapshotCompaction SnapshotCompaction `json:"snapshotCompaction,omitempty"`
+}
+
+// SnapshotCompaction has the thresholds that an Etcd may name in spec.backup.snapshotCompaction, by the same names.
+type SnapshotCompaction struct {
+	// eventsThreshold is the number of events at which snapshots are compacted. Default: 1000000.
+	EventsThreshold int64 `json:"eventsThreshold,omitempty"`
+	// triggerFullSnapshotThreshold is the number of events at which a full snapshot is taken instead of compacting. Default:
+	// 3000000.
+	TriggerFullSnapshotThreshold int64 `json:"triggerFullSnapshotThreshold,omitempty"`
 }
 
 // CopyStore is a store that a CopyBackups may use.

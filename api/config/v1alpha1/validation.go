@@ -38,6 +38,9 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 			errs = append(errs, field.Required(path, "name provider and container"))
 		}
 	}
+	compaction := field.NewPath("backup", "snapshotCompaction")
+	errs = append(errs, validateThreshold(c.Backup.SnapshotCompaction.EventsThreshold, compaction.Child("eventsThreshold"))...)
+	errs = append(errs, validateThreshold(c.Backup.SnapshotCompaction.TriggerFullSnapshotThreshold, compaction.Child("triggerFullSnapshotThreshold"))...)
 	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
 	errs = append(errs, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
@@ -59,6 +62,13 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
 	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)
 	return errs
+}
+
+func validateThreshold(threshold int64, path *field.Path) field.ErrorList {
+	if threshold < 1 {
+		return field.ErrorList{field.Invalid(path, threshold, "must be greater than 0")}
+	}
+	return nil
 }
 
 func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
