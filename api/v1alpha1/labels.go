@@ -11,6 +11,8 @@ const (
 	LabelComponent = "app.kubernetes.io/component"
 	LabelName      = "app.kubernetes.io/name"
 
+	// LabelCreatedBy on a claim, with the value ManagedBy, means that it is the operator's, whatever LabelManagedBy says.
+	LabelCreatedBy = "app.kubernetes.io/created-by"
 	// ManagedBy is the value of LabelManagedBy that etcd-foreman sets.
 	ManagedBy = "etcd-foreman"
 	// ManagedByDruid is the value of LabelManagedBy that etcd-druid sets. etcd-foreman caches such objects; they are foreign

@@ -16,6 +16,7 @@ import (
 func SetDefaults(c *OperatorConfiguration) {
 	c.Mode = cmp.Or(c.Mode, ModeOperator)
 	c.PodUpdatePolicy = cmp.Or(c.PodUpdatePolicy, v1alpha1.InPlaceIfPossible)
+	c.ManagedByLabel = cmp.Or(c.ManagedByLabel, v1alpha1.ManagedBy)
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.16")
 
 	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 400)

@@ -31,6 +31,9 @@ type OperatorConfiguration struct {
 	// task says otherwise: Recreate replaces them, InPlaceIfPossible changes them in place where that is possible. In mode
 	// Executor, pods are always replaced. Default: InPlaceIfPossible.
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
+	// managedByLabel is the value of the label app.kubernetes.io/managed-by on the pods and claims of new Etcds: etcd-foreman, or
+	// etcd-druid for a landscape that selects them by it. Those of an Etcd that is there keep theirs. Default: etcd-foreman.
+	ManagedByLabel string `json:"managedByLabel,omitempty"`
 	// images are the images of the containers that the operator starts.
 	Images Images `json:"images"`
 	// namespaces are the namespaces that the operator watches. It reads and writes nothing in others, except its own Lease and

@@ -57,6 +57,7 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
 	errs = append(errs, validateController(c.Controllers.Task, controllers.Child("task"))...)
 	errs = append(errs, validateEnum(c.Mode, field.NewPath("mode"), ModeOperator, ModeExecutor)...)
+	errs = append(errs, validateEnum(c.ManagedByLabel, field.NewPath("managedByLabel"), v1alpha1.ManagedBy, v1alpha1.ManagedByDruid)...)
 	errs = append(errs, validateEnum(c.PodUpdatePolicy, field.NewPath("podUpdatePolicy"), v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods)...)
 	logging := field.NewPath("logging")
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)

@@ -115,7 +115,7 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 
 // refer writes what other controllers find the members by.
 func refer(next *v1alpha1.EtcdStatus, o Observation) {
-	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.Manager)}
+	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.PodsManagedBy)}
 	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
 	next.Etcd = nil
 	if o.StatefulSet != nil {
