@@ -23,7 +23,7 @@ func TestSecretsInUseStay(t *testing.T) {
 	g := NewWithT(t)
 	namespace, elsewhere := testEnv.Namespace(t), testEnv.Namespace(t)
 	secrets := map[string]*corev1.Secret{}
-	for _, name := range []string{"store", "keys", "ca", "server", "client", "peers", "api", "free"} {
+	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api", "free"} {
 		secrets[name] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	secrets["elsewhere"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "store"}}
@@ -38,7 +38,7 @@ func TestSecretsInUseStay(t *testing.T) {
 			PeerURLTLS:   &v1alpha1.PeerURLTLS{TLSCASecretRef: caRef("ca"), ServerTLSSecretRef: of("peers")},
 		},
 		Backup: &v1alpha1.BackupSpec{
-			TLS:     &v1alpha1.BackupTLS{TLSCASecretRef: caRef("ca"), ServerTLSSecretRef: of("api")},
+			TLS:     &v1alpha1.BackupTLS{TLSCASecretRef: caRef("trust"), ServerTLSSecretRef: of("api")},
 			Store:   &v1alpha1.StoreSpec{Provider: "S3", Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "store"}},
 			Signing: &v1alpha1.SigningSpec{SecretRef: of("keys")},
 		},
@@ -48,7 +48,7 @@ func TestSecretsInUseStay(t *testing.T) {
 	g.Expect(testEnv.Client.Create(t.Context(), other)).To(Succeed())
 
 	remove := func(name string) error { return testEnv.Client.Delete(t.Context(), secrets[name], client.DryRunAll) }
-	for _, name := range []string{"store", "keys", "ca", "server", "client", "peers", "api"} {
+	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api"} {
 		g.Eventually(func() error { return remove(name) }).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("Secret "+name+" is in use by Etcd etcd-main")), name)
 	}
 	g.Expect(remove("free")).To(Succeed())
