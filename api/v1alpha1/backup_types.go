@@ -58,12 +58,13 @@ type SnapshotCompactionSpec struct {
 	// or the memory limit of the etcd container if that is more) and of ephemeral storage (the working directory and 1Gi).
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// eventsThreshold is the number of events at which snapshots are compacted. Default: 1000000.
+	// eventsThreshold is the number of events at which snapshots are compacted. Default: that of the operator's
+	// configuration, 1000000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	EventsThreshold *int64 `json:"eventsThreshold,omitempty"`
-	// triggerFullSnapshotThreshold is the number of events at which a full snapshot is taken instead of compacting. Default:
-	// 3000000.
+	// triggerFullSnapshotThreshold is the number of events at which a full snapshot is taken instead of compacting. Default: that of
+	// the operator's configuration, 3000000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	TriggerFullSnapshotThreshold *int64 `json:"triggerFullSnapshotThreshold,omitempty"`
@@ -104,6 +105,7 @@ type BackupSpec struct {
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// store is where snapshots are kept. Default: none; no snapshots are taken.
+	// +kubebuilder:validation:XValidation:rule="!has(self.prefix) || !self.prefix.startsWith('/')",message="prefix must not begin with a slash"
 	// +optional
 	Store *StoreSpec `json:"store,omitempty"`
 	// signing makes the agents sign snapshots, and use only signed ones. Default: snapshots are not signed, and signatures are

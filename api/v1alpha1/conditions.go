@@ -8,21 +8,22 @@ package v1alpha1
 // first.
 const (
 	// ConditionReconciling is True while something is still to be done: of an Etcd, while its newest spec is not carried out;
-	// of a task, until it has ended.
+	// of a task, until it has ended. Absent otherwise.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True while a person has to act: of an Etcd, while a rollout is stalled or a stage of the reconcile
-	// keeps failing; of a task, while it is stalled, and if it has failed or was rejected.
+	// keeps failing; of a task, while it is stalled, and if it has failed or was rejected. Absent otherwise.
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of the conditions Reconciling and Stalled of an Etcd. The others are those of the condition that they follow from.
+// Reasons of the conditions UpToDate, Reconciling and Stalled of an Etcd. The others are those of the condition that they follow
+// from.
 const (
 	// ReasonSpecPending means that the newest spec is not applied yet.
 	ReasonSpecPending = "SpecPending"
 	// ReasonRolloutStalled means that a rollout is stalled; the message names the task.
 	ReasonRolloutStalled = "RolloutStalled"
-	// ReasonNotStalled is the reason of Stalled while it is False.
-	ReasonNotStalled = "NotStalled"
+	// ReasonUpToDate means that the newest spec is carried out.
+	ReasonUpToDate = "UpToDate"
 )
 
 // Condition types of an EtcdOperatorTask.
@@ -173,6 +174,9 @@ const (
 const (
 	// ConditionReady is True while the cluster has a quorum, as reported by its members.
 	ConditionReady = "Ready"
+	// ConditionUpToDate is True while the newest spec is carried out: it is applied, every pod is at the newest template, every
+	// member participates, and size, volumes and TLS are as specified. It is the condition to wait for.
+	ConditionUpToDate = "UpToDate"
 	// ConditionAllMembersReady is True while every member participates.
 	ConditionAllMembersReady = "AllMembersReady"
 	// ConditionAllMembersUpdated is True while every pod is at the StatefulSet's update revision.
@@ -296,7 +300,8 @@ const (
 	ReasonDataLost = "DataLost"
 	// ReasonDataDamaged means that etcd could not start with the data of a member, and that it cannot be replaced now.
 	ReasonDataDamaged = "DataDamaged"
-	// ReasonBackupUnreachable means that the store that a member would be restored from does not answer.
+	// ReasonBackupUnreachable means that the store that a member would be restored from does not answer, or refuses. It is also a
+	// reason of BackupReady.
 	ReasonBackupUnreachable = "BackupUnreachable"
 	// ReasonBackupOfEarlierCluster means that the store of a new cluster of several members holds backups of an earlier one.
 	ReasonBackupOfEarlierCluster = "BackupOfEarlierCluster"
@@ -335,6 +340,8 @@ const (
 	ReasonBackupFailed = "BackupFailed"
 	// ReasonNoFullSnapshot means that there is no full snapshot yet.
 	ReasonNoFullSnapshot = "NoFullSnapshot"
+	// ReasonNoProvider means that spec.backup.store names no provider, so no backups are taken.
+	ReasonNoProvider = "NoProvider"
 	// ReasonBackupsStale means that no agent has reported for twice the delta period that the store is up to date.
 	ReasonBackupsStale = "BackupsStale"
 )

@@ -317,7 +317,7 @@ type EtcdStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
-	// ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, Stalled, Reconciling.
+	// ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, UpToDate, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -11,6 +11,7 @@ import (
 // EtcdCopyBackupsTaskSpec describes a copy of backups from one store to another. Changes have no effect once the Job of the task
 // exists.
 // +kubebuilder:validation:XValidation:rule="has(self.sourceStore.prefix) && has(self.targetStore.prefix)",message="sourceStore and targetStore must have a prefix"
+// +kubebuilder:validation:XValidation:rule="has(self.sourceStore.provider) && has(self.targetStore.provider)",message="sourceStore and targetStore must have a provider"
 type EtcdCopyBackupsTaskSpec struct {
 	// podLabels are further labels of the pods that copy. They do not replace those of the operator.
 	// +optional

@@ -11,6 +11,8 @@ const (
 	LabelComponent = "app.kubernetes.io/component"
 	LabelName      = "app.kubernetes.io/name"
 
+	// LabelCreatedBy on a claim, with the value ManagedBy, means that it is the operator's, whatever LabelManagedBy says.
+	LabelCreatedBy = "app.kubernetes.io/created-by"
 	// ManagedBy is the value of LabelManagedBy that etcd-foreman sets.
 	ManagedBy = "etcd-foreman"
 	// ManagedByDruid is the value of LabelManagedBy that etcd-druid sets. etcd-foreman caches such objects; they are foreign
@@ -124,6 +126,8 @@ const (
 	// AnnotationHeldAtZeroBy on a StatefulSet holds the UID of the task that keeps it at zero replicas. The operator restores
 	// the replicas when the task continues, ends or is deleted.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
+	// AnnotationPeerTLSEnabled on the Lease of a member: whether it listens to its peers with TLS, true or false.
+	AnnotationPeerTLSEnabled = "member.etcd.gardener.cloud/tls-enabled"
 	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot, or what is wrong with a store
 	// of signed snapshots; absent or empty if there is none.
 	// The leader's agent sets it.

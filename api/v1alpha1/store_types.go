@@ -48,20 +48,22 @@ type SecretReference struct {
 }
 
 // StoreSpec is the store that backups are kept in.
-// +kubebuilder:validation:XValidation:rule="!(self.provider in ['azure', 'ABS', 'abs']) || has(self.secretRef)",message="with provider azure or ABS, secretRef must be set: the Secret names the storage account"
-// +kubebuilder:validation:XValidation:rule="!(self.provider in ['Local', 'local']) || !has(self.secretRef)",message="with provider Local, container is the name of a PersistentVolumeClaim, and secretRef must not be set: a host path is not supported"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !(self.provider in ['azure', 'ABS', 'abs']) || has(self.secretRef)",message="with provider azure or ABS, secretRef must be set: the Secret names the storage account"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !(self.provider in ['Local', 'local']) || !has(self.secretRef)",message="with provider Local, container is the name of a PersistentVolumeClaim, and secretRef must not be set: a host path is not supported"
 type StoreSpec struct {
 	// provider of the store: S3 (or aws), GCS (or gcp), ABS (or azure), Local, or one that is used by its S3-compatible
-	// endpoint: stackit, ECS (or dell), OCS (or openshift), Swift (or openstack), OSS (or alicloud).
-	Provider StorageProvider `json:"provider"`
+	// endpoint: stackit, ECS (or dell), OCS (or openshift), Swift (or openstack), OSS (or alicloud). Without it, an Etcd takes no
+	// backups, and its condition BackupReady says so; a copy needs it.
+	// +optional
+	Provider StorageProvider `json:"provider,omitempty"`
 	// container is the name of the bucket. With provider Local, it is the name of a PersistentVolumeClaim in the namespace.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9][a-zA-Z0-9._-]{1,61}[a-zA-Z0-9]$`
 	Container string `json:"container"`
 	// prefix of the objects in the container, which are named <prefix>/v2/<snapshot>. It must be unique for each cluster.
-	// Default, for an Etcd: <namespace>/<name>.
+	// Default, for an Etcd: <namespace>/<name>. A copy ignores a leading slash.
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`
+	// +kubebuilder:validation:Pattern=`^/?([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 	// endpointOverride is the URL of the service, in place of the provider's default and of the one in the Secret. It has no
@@ -76,8 +78,15 @@ type StoreSpec struct {
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
 
-// HasBackupStore reports whether a backup store is configured.
-func (e *Etcd) HasBackupStore() bool { return e.Spec.Backup != nil && e.Spec.Backup.Store != nil }
+// HasBackupStore reports whether a backup store is configured. One without a provider is none.
+func (e *Etcd) HasBackupStore() bool {
+	return e.Spec.Backup != nil && e.Spec.Backup.Store != nil && e.Spec.Backup.Store.Provider != ""
+}
+
+// LacksProvider reports whether there is a store that cannot be used, because it names no provider.
+func (e *Etcd) LacksProvider() bool {
+	return e.Spec.Backup != nil && e.Spec.Backup.Store != nil && e.Spec.Backup.Store.Provider == ""
+}
 
 // BackupStore returns the backup store with its defaults; nil if none is configured.
 func (e *Etcd) BackupStore() *StoreSpec {

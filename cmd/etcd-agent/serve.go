@@ -80,7 +80,11 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := serve.NewLease(config, o.namespace, o.name, leaseLifetime)
+	started, err := shared()
+	if err != nil {
+		return nil, err
+	}
+	lease, err := serve.NewMemberLease(config, o.namespace, o.name, leaseLifetime, started.PeerTLS())
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,8 @@ type Reconciler struct {
 	Clock    clock.PassiveClock
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
+	// PodsManagedBy is the value of the label managed-by on the pods and claims of new Etcds.
+	PodsManagedBy string
 	// AgentTrust returns whose requests the agents of an Etcd accept; nil to tell them nothing.
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.
@@ -93,7 +95,7 @@ type parts struct {
 }
 
 func (r *Reconciler) build() *parts {
-	access := state.Access{Client: r.Client, API: r.APIReader, Observer: r.Observer, Locker: r.Locker, Clock: r.Clock}
+	access := state.Access{Client: r.Client, API: r.APIReader, Observer: r.Observer, Locker: r.Locker, Clock: r.Clock, PodsManagedBy: r.PodsManagedBy}
 	instructor := memberconfig.Writer{Access: access, AgentTrust: r.AgentTrust}
 	return &parts{
 		Access:     access,

@@ -138,7 +138,7 @@ func (p *pass) apply(ctx context.Context) error {
 	in := component.Input{
 		Etcd: p.etcd, Images: p.reconciler.Images, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
 		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
-		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
+		PodsManagedBy: p.found.PodsManagedBy, PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
 	}
 	if set != nil {
 		// They are changed by their own stages alone.

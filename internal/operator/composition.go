@@ -76,7 +76,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 func (c *composition) etcds() *etcd.Reconciler {
 	r := &etcd.Reconciler{
 		Client: c.Client, APIReader: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock,
-		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, Allowed: c.rules.Etcd,
+		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, PodsManagedBy: c.config.ManagedByLabel, Allowed: c.rules.Etcd,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
 		Adopter: c.beside.adopter,
 	}
@@ -87,7 +87,7 @@ func (c *composition) etcds() *etcd.Reconciler {
 }
 
 func (c *composition) upkeep() *upkeep.Reconciler {
-	return &upkeep.Reconciler{Client: c.Client, Live: c.Live, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog}
+	return &upkeep.Reconciler{Client: c.Client, Live: c.Live, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog, Thresholds: c.config.Backup.SnapshotCompaction}
 }
 
 func (c *composition) rollouts() *rollouts.Reconciler {

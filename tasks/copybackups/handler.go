@@ -72,6 +72,7 @@ func (c *Config) Default() {}
 
 // Validate implements taskconfig.Config.
 func (c *Config) Validate() error {
+	c.SourceStore, c.TargetStore = copyjob.Place(c.SourceStore), copyjob.Place(c.TargetStore)
 	if err := c.copy().Validate(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ package copybackups
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,16 @@ func TestJob(t *testing.T) {
 	g.Expect(c.Args).To(HaveExactElements("copy", "--max-backup-age=7", "--max-backups=3", "--full-snapshot-schedule=22 3 * * *",
 		"--store-provider=Local", "--store-prefix=a/main", HavePrefix("--store-container=/"),
 		"--source-store-provider=S3", "--source-store-prefix=a/main", "--source-store-container=old", HavePrefix("--source-store-credentials=/")))
+}
+
+// etcd-druid admits a leading slash in a prefix.
+func TestALeadingSlashIsIgnored(t *testing.T) {
+	g := NewWithT(t)
+	slash := strings.ReplaceAll(stores, "prefix: ", "prefix: /")
+	g.Expect(slash).NotTo(Equal(stores))
+	g.Expect(taskOf(g, slash).Config).To(Equal(taskOf(g, stores).Config))
+	_, err := taskconfig.Decode[Config](strings.ReplaceAll(stores, "prefix: ", "prefix: //"))
+	g.Expect(err).To(MatchError(ContainSubstring("the prefix of sourceStore")))
 }
 
 func TestTheFinalSnapshot(t *testing.T) {

@@ -198,7 +198,7 @@ func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
 	for owner, known := range map[types.UID]bool{"etcd": true, "earlier": false, "": false} {
 		r := newTrial(t)
 		etcd := r.task.Etcd.DeepCopy()
-		etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+		etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 		r.lease(owner, "42")
 		found, err := r.handler.newestBackup(t.Context(), etcd)
 		r.Expect(err).NotTo(HaveOccurred())

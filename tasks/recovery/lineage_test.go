@@ -135,7 +135,7 @@ func unexplained(t *testing.T) *trial {
 	r := newTrial(t)
 	r.live(func(e *v1alpha1.Etcd) {
 		e.Status.ClusterID, e.Status.ClusterSize = "cafe", 3
-		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 	})
 	r.configMap(3)
 	r.lease("etcd", "42")

@@ -87,7 +87,7 @@ func TestSnapshotComesFirst(t *testing.T) {
 			r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
 				return api.Client{BaseURL: server.URL}, nil
 			}
-			r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+			r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 			r.task.Object.Status.Rollout.Snapshot = c.recorded
 			// As the engine does: write the status down, carry the step out, and look again.
 			reconcile := func() tasks.Verdict {
@@ -128,7 +128,7 @@ func TestSnapshotComesFirst(t *testing.T) {
 // While the snapshot is being taken, nothing else is asked for and no pod is removed. A task that ends waits for none.
 func TestNothingHappensWhileTheSnapshotIsTaken(t *testing.T) {
 	r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))
-	r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 	r.handler.snapshots.Start(t.Context(), "", "as told", time.Minute, func(ctx context.Context) (taken, error) {
 		<-ctx.Done()
 		return taken{}, ctx.Err()
@@ -146,7 +146,7 @@ func TestNothingHappensWhileTheSnapshotIsTaken(t *testing.T) {
 // Versions that are never known must not mean a snapshot before every rollout.
 func TestSnapshotsBeforeUnknownVersionsAreAskedFor(t *testing.T) {
 	g := NewWithT(t)
-	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}}}
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}}}
 	of := func(unknown bool, before rollout.SnapshotBefore) bool {
 		config := rollout.DefaultConfig()
 		config.SnapshotBefore = before

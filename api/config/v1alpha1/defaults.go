@@ -16,6 +16,7 @@ import (
 func SetDefaults(c *OperatorConfiguration) {
 	c.Mode = cmp.Or(c.Mode, ModeOperator)
 	c.PodUpdatePolicy = cmp.Or(c.PodUpdatePolicy, v1alpha1.InPlaceIfPossible)
+	c.ManagedByLabel = cmp.Or(c.ManagedByLabel, v1alpha1.ManagedBy)
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.16")
 
 	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 400)
@@ -32,6 +33,10 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
 	c.Server.WebhookBindAddress = cmp.Or(c.Server.WebhookBindAddress, "0")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
+
+	compaction := &c.Backup.SnapshotCompaction
+	compaction.EventsThreshold = cmp.Or(compaction.EventsThreshold, v1alpha1.DefaultEventsThreshold)
+	compaction.TriggerFullSnapshotThreshold = cmp.Or(compaction.TriggerFullSnapshotThreshold, v1alpha1.DefaultTriggerFullSnapshotThreshold)
 
 	// A worker may wait for three seconds for members that hang, and a third of the workers does so at most. With 300 for tasks, those
 	// of 300 Etcds that hang are still looked at every ten seconds, as the timers of a rollout need it. An idle worker costs a few

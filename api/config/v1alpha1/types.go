@@ -31,6 +31,9 @@ type OperatorConfiguration struct {
 	// task says otherwise: Recreate replaces them, InPlaceIfPossible changes them in place where that is possible. In mode
 	// Executor, pods are always replaced. Default: InPlaceIfPossible.
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
+	// managedByLabel is the value of the label app.kubernetes.io/managed-by on the pods and claims of new Etcds: etcd-foreman, or
+	// etcd-druid for a landscape that selects them by it. Those of an Etcd that is there keep theirs. Default: etcd-foreman.
+	ManagedByLabel string `json:"managedByLabel,omitempty"`
 	// images are the images of the containers that the operator starts.
 	Images Images `json:"images"`
 	// namespaces are the namespaces that the operator watches. It reads and writes nothing in others, except its own Lease and
@@ -157,6 +160,17 @@ type Backup struct {
 	LocalClaims []string `json:"localClaims,omitempty"`
 	// allowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
 	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
+	// snapshotCompaction has the thresholds of Etcds with spec.backup.snapshotCompaction that name none.
+	SnapshotCompaction SnapshotCompaction `json:"snapshotCompaction,omitempty"`
+}
+
+// SnapshotCompaction has the thresholds that an Etcd may name in spec.backup.snapshotCompaction, by the same names.
+type SnapshotCompaction struct {
+	// eventsThreshold is the number of events at which snapshots are compacted. Default: 1000000.
+	EventsThreshold int64 `json:"eventsThreshold,omitempty"`
+	// triggerFullSnapshotThreshold is the number of events at which a full snapshot is taken instead of compacting. Default:
+	// 3000000.
+	TriggerFullSnapshotThreshold int64 `json:"triggerFullSnapshotThreshold,omitempty"`
 }
 
 // CopyStore is a store that a CopyBackups may use.

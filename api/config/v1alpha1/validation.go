@@ -43,6 +43,9 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 			errs = append(errs, field.Invalid(field.NewPath("backup", "localClaims").Index(i), claim, "must be NAMESPACE/NAME, NAMESPACE/* or *"))
 		}
 	}
+	compaction := field.NewPath("backup", "snapshotCompaction")
+	errs = append(errs, validateThreshold(c.Backup.SnapshotCompaction.EventsThreshold, compaction.Child("eventsThreshold"))...)
+	errs = append(errs, validateThreshold(c.Backup.SnapshotCompaction.TriggerFullSnapshotThreshold, compaction.Child("triggerFullSnapshotThreshold"))...)
 	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
 	errs = append(errs, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
@@ -59,11 +62,19 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
 	errs = append(errs, validateController(c.Controllers.Task, controllers.Child("task"))...)
 	errs = append(errs, validateEnum(c.Mode, field.NewPath("mode"), ModeOperator, ModeExecutor)...)
+	errs = append(errs, validateEnum(c.ManagedByLabel, field.NewPath("managedByLabel"), v1alpha1.ManagedBy, v1alpha1.ManagedByDruid)...)
 	errs = append(errs, validateEnum(c.PodUpdatePolicy, field.NewPath("podUpdatePolicy"), v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods)...)
 	logging := field.NewPath("logging")
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
 	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)
 	return errs
+}
+
+func validateThreshold(threshold int64, path *field.Path) field.ErrorList {
+	if threshold < 1 {
+		return field.ErrorList{field.Invalid(path, threshold, "must be greater than 0")}
+	}
+	return nil
 }
 
 func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {

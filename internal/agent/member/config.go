@@ -125,6 +125,11 @@ func ParseShared(data map[string]string) (Shared, error) {
 	return s, nil
 }
 
+// PeerTLS reports whether members listen to their peers with TLS.
+func (s Shared) PeerTLS() bool {
+	return strings.HasPrefix(text(s.Config, "listen-peer-urls"), "https://")
+}
+
 // DataDir is etcd's data directory.
 func (s Shared) DataDir() string { return text(s.Config, "data-dir") }
 

@@ -5,6 +5,7 @@
 package member
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -59,7 +60,7 @@ const (
 	BackupHolds
 	// BackupEmpty: the store holds no full snapshot.
 	BackupEmpty
-	// BackupUnreachable: the store does not answer.
+	// BackupUnreachable: the store does not answer, or refuses.
 	BackupUnreachable
 )
 
@@ -109,6 +110,8 @@ type Input struct {
 	OthersClusterID string
 	// Backup is looked up only if there is neither data nor an answer.
 	Backup Backup
+	// StoreSays is the answer of a store that is BackupUnreachable because it refuses requests; empty if it does not answer.
+	StoreSays string
 
 	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
 	Recovery *Recovery
@@ -177,7 +180,7 @@ func decideFirstStart(f Input) Decision {
 	case !f.MayBegin:
 		return wait(v1alpha1.ReasonFirstStartBlocked, "member %s has no data in %s, no cluster ID is recorded, and the operator has not permitted a first start, because other volumes may hold data. If this persists, set spec.replicas of the Etcd to 0, wait until its pods are gone, and set it back: the operator then surveys the volumes", f.Member, f.DataDir)
 	case f.Backup == BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the backup store does not answer, so it is unknown whether there is a backup to restore: check the store and its credentials")
+		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and it is unknown whether there is a backup to restore: %s", f.storeTrouble())
 	case f.Backup == BackupHolds && f.Single:
 		return Decision{Action: Restore, Why: "there is no data and no recorded cluster, and the store holds a backup"}
 	case f.Backup == BackupHolds:
@@ -192,9 +195,14 @@ func decideAlone(f Input) Decision {
 	case BackupHolds:
 		return Decision{Action: Restore, Why: loss(f) + ", it is the only member, and the store holds a backup"}
 	case BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the backup store does not answer: check the store and its credentials", loss(f))
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and it is unknown whether there is a backup to restore: %s", loss(f), f.storeTrouble())
 	}
 	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and its claim, and create it again. Starting empty would hide the loss", loss(f))
+}
+
+// storeTrouble says why a store is BackupUnreachable, and what to do.
+func (f Input) storeTrouble() string {
+	return cmp.Or(f.StoreSays, "the backup store does not answer: check the store and its credentials")
 }
 
 func refuseForeign(f Input, clusterID string) Decision {

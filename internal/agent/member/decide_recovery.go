@@ -63,7 +63,7 @@ func recoverFromBackup(f Input) Decision {
 	case f.Backup == BackupHolds:
 		return Decision{Action: Restore, Why: f.Recovery.what() + " from the newest backup"}
 	case f.Backup == BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "%s from its newest backup, and the store does not answer: check the store and its credentials", f.Recovery.what())
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s from its newest backup: %s", f.Recovery.what(), f.storeTrouble())
 	case f.Recovery.wakes():
 		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, which is missing: restore the snapshot, or the store that holds it", f.Recovery.what(), f.Recovery.Revision)
 	}

@@ -69,6 +69,8 @@ func TestDecide(t *testing.T) {
 
 		{"only member, data lost, backup", Input{ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
 		{"only member, data damaged, backup", Input{Data: damaged, ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "damaged"},
+		{"first start, the store refuses", Input{MayBegin: true, Single: true, Backup: BackupUnreachable, StoreSays: "S3 container x answered 404"}, Wait, v1alpha1.ReasonBackupUnreachable, "a backup to restore: S3 container x answered 404"},
+		{"only member, data lost, the store refuses", Input{ClusterID: ours, Single: true, Backup: BackupUnreachable, StoreSays: "S3 container x answered 403"}, Wait, v1alpha1.ReasonBackupUnreachable, "S3 container x answered 403"},
 		{"only member, data lost, store unreachable", Input{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"only member, data lost, no backup yet", Input{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
 		{"only member, data lost, no store", Input{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it again"},

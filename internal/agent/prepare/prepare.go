@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -197,21 +198,25 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	in.Others, in.OthersClusterID = known.answer, known.clusterID
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.OthersClusterID, in.Data.ClusterID)
 	if in.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
-		in.Backup = p.lookForBackup(ctx)
+		in.Backup, in.StoreSays = p.lookForBackup(ctx)
 	}
 	return in, known, nil
 }
 
-func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
+// lookForBackup also returns what the store says if it refuses.
+func (p *preparation) lookForBackup(ctx context.Context) (is member.Backup, says string) {
 	exist, err := p.Backups.Exist(ctx)
 	switch {
 	case err != nil:
 		p.log.Error(err, "Looking for a backup failed")
-		return member.BackupUnreachable
+		if refused, ok := errors.AsType[*store.RefusedError](err); ok {
+			says = refused.Error()
+		}
+		return member.BackupUnreachable, says
 	case exist:
-		return member.BackupHolds
+		return member.BackupHolds, ""
 	}
-	return member.BackupEmpty
+	return member.BackupEmpty, ""
 }
 
 // replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old

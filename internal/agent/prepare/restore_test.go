@@ -7,10 +7,13 @@ package prepare
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
 )
@@ -23,6 +26,25 @@ func (dying) Exist(context.Context) (bool, error) { return true, nil }
 func (d dying) Restore(context.Context, member.Shared, member.Identity) error {
 	d.seen()
 	return errors.New("killed")
+}
+
+// refusing are backups in a store that refuses.
+type refusing struct{ dying }
+
+func (refusing) Exist(context.Context) (bool, error) {
+	return false, fmt.Errorf("listing: %w", &store.RefusedError{Store: "S3 container x, prefix y", Status: 403})
+}
+
+// A member that waits because its store refuses says which store that is, and what it answered.
+func TestAStoreThatRefusesIsNamed(t *testing.T) {
+	g := NewWithT(t)
+	p := &preparation{shared: sharedIn(t.TempDir()), others: nil}
+	p.Backups, p.shared.FirstStart = refusing{}, &member.FirstStart{}
+	waits, err := p.once(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(waits).NotTo(BeNil())
+	g.Expect(waits.Reason).To(Equal(v1alpha1.ReasonBackupUnreachable))
+	g.Expect(waits.Message).To(ContainSubstring("S3 container x, prefix y answered 403: check the credentials"))
 }
 
 // Whenever prepare is killed after the data directory has its name, the agent knows that the member was restored: the next prepare starts with

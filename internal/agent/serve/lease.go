@@ -8,8 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +26,18 @@ type leases struct {
 	name   string
 	// lifetime is how long a renewal is valid.
 	lifetime time.Duration
+	// annotations are written with each renewal.
+	annotations map[string]string
+}
+
+// NewMemberLease makes the Lease of a member, which says whether the member uses TLS among peers, as that of etcd-druid does.
+func NewMemberLease(config *rest.Config, namespace, name string, lifetime time.Duration, peerTLS bool) (Lease, error) {
+	lease, err := NewLease(config, namespace, name, lifetime)
+	if err != nil {
+		return nil, err
+	}
+	lease.(*leases).annotations = map[string]string{v1alpha1.AnnotationPeerTLSEnabled: strconv.FormatBool(peerTLS)}
+	return lease, nil
 }
 
 // NewLease makes the Lease of a name.
@@ -45,7 +59,11 @@ func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error 
 	if l.lifetime > 0 {
 		spec.LeaseDurationSeconds = ptr.To(int32(l.lifetime.Seconds()))
 	}
-	return l.patch(ctx, map[string]any{"spec": spec})
+	change := map[string]any{"spec": spec}
+	if len(l.annotations) > 0 {
+		change["metadata"] = map[string]any{"annotations": l.annotations}
+	}
+	return l.patch(ctx, change)
 }
 
 func (l *leases) patch(ctx context.Context, change map[string]any) error {

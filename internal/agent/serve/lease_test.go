@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,4 +101,18 @@ func TestRenewals(t *testing.T) {
 	g.Expect(lease("full", 0).Annotate(t.Context(), "a", "b")).To(Succeed())
 	g.Expect(s.patched["full by etcd-agent"]).To(Equal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}))
 	g.Expect(lease("gone", 0).Renew(t.Context(), "7", at)).To(MatchError(ContainSubstring("patching lease gone")))
+}
+
+// The lease of a member says whether it uses TLS among peers, by the annotation that etcd-druid's has.
+func TestMemberLeaseSaysWhetherPeersUseTLS(t *testing.T) {
+	for urls, want := range map[string]string{"https://0.0.0.0:2380": "true", "http://0.0.0.0:2380": "false"} {
+		g := NewWithT(t)
+		s, config := serving(t, map[string]coordinationv1.LeaseSpec{"m-0": {}})
+		shared := member.Shared{Config: map[string]any{"listen-peer-urls": urls}}
+		l, err := NewMemberLease(config, "ns", "m-0", time.Minute, shared.PeerTLS())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(l.Renew(t.Context(), "a:Leader", time.Now())).To(Succeed())
+		g.Expect(s.patched["m-0 by etcd-agent"]).To(And(HaveKey("spec"),
+			HaveKeyWithValue("metadata", HaveKeyWithValue("annotations", HaveKeyWithValue("member.etcd.gardener.cloud/tls-enabled", want)))))
+	}
 }

@@ -12,26 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// OfTask returns the conditions Stalled and Reconciling of a task, in the order in which they have to be set. Tools that
-// follow kstatus take the first of the two that is True, so Stalled comes first.
+// OfTask returns those of the conditions Stalled and Reconciling that a task has, in the order in which they have to be in its
+// status: tools that follow kstatus take the first of the two. Neither is there once a task has succeeded.
 func OfTask(status *v1alpha1.EtcdOperatorTaskStatus) []metav1.Condition {
 	progressing := cmp.Or(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing), &metav1.Condition{})
 	// Before the task engine says more, the task has been seen.
 	reason := cmp.Or(progressing.Reason, string(v1alpha1.TaskStatePending))
-	var stalled, reconciling metav1.Condition
+	stalled := True(v1alpha1.ConditionStalled, reason, "%s", progressing.Message)
+	reconciling := True(v1alpha1.ConditionReconciling, reason, "%s", progressing.Message)
 	switch {
 	case status.State == v1alpha1.TaskStateFailed || status.State == v1alpha1.TaskStateRejected:
-		stalled = True(v1alpha1.ConditionStalled, reason, "%s", progressing.Message)
-		reconciling = False(v1alpha1.ConditionReconciling, reason, "")
+		return []metav1.Condition{stalled}
 	case status.State == v1alpha1.TaskStateSucceeded:
-		stalled = False(v1alpha1.ConditionStalled, reason, "")
-		reconciling = False(v1alpha1.ConditionReconciling, reason, "")
+		return nil
 	case reason == v1alpha1.ReasonStalled:
-		stalled = True(v1alpha1.ConditionStalled, reason, "%s", progressing.Message)
-		reconciling = True(v1alpha1.ConditionReconciling, reason, "%s", progressing.Message)
-	default:
-		stalled = False(v1alpha1.ConditionStalled, reason, "")
-		reconciling = True(v1alpha1.ConditionReconciling, reason, "%s", progressing.Message)
+		return []metav1.Condition{stalled, reconciling}
 	}
-	return []metav1.Condition{stalled, reconciling}
+	return []metav1.Condition{reconciling}
 }

@@ -52,6 +52,7 @@ func TestTasksByTheRulesOfKstatus(t *testing.T) {
 			}
 			for _, condition := range conditions.OfTask(&task.Status) {
 				g.Expect(condition.Reason).NotTo(BeEmpty(), "the API server requires a reason")
+				g.Expect(condition.Status).To(Equal(metav1.ConditionTrue), "they are absent when all is well")
 				set(task, condition)
 			}
 			task.Spec.Suspend = c.reason == v1alpha1.ReasonSuspended

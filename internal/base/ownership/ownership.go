@@ -134,7 +134,7 @@ var afterDeletion = map[string]string{
 // labeled reports whether an object has the labels by which the StatefulSet of an Etcd selects what it makes.
 func labeled(etcd *v1alpha1.Etcd, object metav1.Object) bool {
 	labels := object.GetLabels()
-	return labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && labels[v1alpha1.LabelPartOf] == etcd.Name
+	return (labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy || labels[v1alpha1.LabelCreatedBy] == v1alpha1.ManagedBy) && labels[v1alpha1.LabelPartOf] == etcd.Name
 }
 
 // OfClaim says what makes a claim foreign to an Etcd; nil when it is the Etcd's own. The StatefulSet controller gives the

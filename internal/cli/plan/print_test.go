@@ -79,7 +79,7 @@ func cutOff(i int, o *cluster.Ordinal) {
 func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *result {
 	t.Helper()
 	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main"}}
-	p.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	p.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 	in, err := p.input(tasks, rollout.Config{Restart: p.restart}, clitest.Now)
 	if err != nil {
 		t.Fatal(err)

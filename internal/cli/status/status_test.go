@@ -39,7 +39,7 @@ func is(condition string, status metav1.ConditionStatus, reason, message string)
 
 func TestStatus(t *testing.T) {
 	quorate := is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve.")
-	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, ""),
+	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionUpToDate, metav1.ConditionTrue, v1alpha1.ReasonUpToDate, ""),
 		is(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 4711, 2026-01-01T23:00:00Z."))
 	healthy.Status.Members = []v1alpha1.Member{
 		{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader, Status: v1alpha1.MemberReady, LastTransitionTime: clitest.Ago(3000)},
@@ -52,7 +52,7 @@ func TestStatus(t *testing.T) {
 	broken := clustertest.Healthy(3)
 	clustertest.Away(broken, 1, v1alpha1.ClassDead, "OOMKilled")
 	backedUp := healthy.DeepCopy()
-	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 	backedUp.Spec.Etcd.Quota = ptr.To(resource.MustParse("8Gi"))
 	stale := backedUp.DeepCopy()
 	stale.Status.Conditions.Set(is(v1alpha1.ConditionBackupReady, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "Newest full snapshot: revision 4711, 2025-12-29T23:00:00Z, older than two periods."))
@@ -87,7 +87,7 @@ func lease(holder string, ago int) *coordinationv1.Lease {
 func TestBackupThatCannotBeRead(t *testing.T) {
 	g := NewWithT(t)
 	e := etcd("etcd-main")
-	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
 	g.Expect(view{etcd: e}.backup(clitest.Now)).To(Equal("no snapshot is known."))
 	g.Expect(view{etcd: e, noLeases: "not permitted: x"}.backup(clitest.Now)).To(Equal(
 		"unknown, because the leases that record snapshots cannot be read: not permitted: x"))

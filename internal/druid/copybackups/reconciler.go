@@ -217,7 +217,7 @@ func (r *Reconciler) refusal(ctx context.Context, task *v1alpha1.EtcdCopyBackups
 
 func copyOf(task *v1alpha1.EtcdCopyBackupsTask) copyjob.Copy {
 	s := task.Spec
-	c := copyjob.Copy{Source: s.SourceStore, Target: s.TargetStore, MaxBackupAge: s.MaxBackupAge, MaxBackups: s.MaxBackups}
+	c := copyjob.Copy{Source: copyjob.Place(s.SourceStore), Target: copyjob.Place(s.TargetStore), MaxBackupAge: s.MaxBackupAge, MaxBackups: s.MaxBackups}
 	if w := s.WaitForFinalSnapshot; w != nil && w.Enabled {
 		if c.Wait = ptr.Deref(w.Timeout, metav1.Duration{}).Duration; c.Wait <= 0 {
 			c.Wait = forever

@@ -46,11 +46,20 @@ func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, all ...metav1.Co
 	setProgress(t, now)
 }
 
-// setProgress sets the conditions that follow from the state of a task and how it progresses.
+// setProgress sets the conditions that follow from the state of a task and how it progresses, at the end of the list, and removes
+// those that no longer do.
 func setProgress(t *v1alpha1.EtcdOperatorTask, now time.Time) {
-	for _, c := range conditions.OfTask(&t.Status) {
+	s := &t.Status
+	before := s.Conditions
+	s.Conditions = slices.DeleteFunc(slices.Clone(before), func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionStalled || c.Type == v1alpha1.ConditionReconciling
+	})
+	for _, c := range conditions.OfTask(s) {
 		c.ObservedGeneration, c.LastTransitionTime = t.Generation, metav1.Time{Time: now}
-		meta.SetStatusCondition(&t.Status.Conditions, c)
+		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		s.Conditions = append(s.Conditions, c)
 	}
 }
 

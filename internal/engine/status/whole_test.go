@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,32 @@ func TestWhatAnEndRecords(t *testing.T) {
 		c := condition(g, task, name)
 		g.Expect(c).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonRejected), HaveField("Message", string(v1alpha1.ErrHibernated)+": wake it up")), name)
 	}
-	g.Expect(condition(g, task, v1alpha1.ConditionReconciling).Status).To(Equal(metav1.ConditionFalse))
+	g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionReconciling)).To(BeNil())
+	g.Expect(meta.IsStatusConditionTrue(task.Status.Conditions, v1alpha1.ConditionStalled)).To(BeTrue())
+}
+
+// A task stalls when Reconciling has been there for a while: kstatus takes the first of the two. Each is gone when it ends.
+func TestStalledComesFirstWhenItComesLater(t *testing.T) {
+	g := NewWithT(t)
+	task := newTask("1")
+	judge := func() kstatus.Status {
+		got, _, err := kstatus.Compute(task)
+		g.Expect(err).NotTo(HaveOccurred())
+		return got
+	}
+	RecordAdmission(task, "", "", epoch)
+	RecordVerdict(task, tasks.Verdict{Message: "working"}, epoch.Add(time.Second))
+	g.Expect(judge()).To(Equal(kstatus.InProgress))
+	RecordVerdict(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch.Add(time.Minute))
+	g.Expect(judge()).To(Equal(kstatus.Failed))
+	g.Expect(condition(g, task, v1alpha1.ConditionReconciling).LastTransitionTime.Time).To(Equal(epoch), "it has been so since then")
+	g.Expect(condition(g, task, v1alpha1.ConditionStalled).LastTransitionTime.Time).To(Equal(epoch.Add(time.Minute)))
+	RecordVerdict(task, tasks.Verdict{Message: "working"}, epoch.Add(time.Hour))
+	g.Expect(judge()).To(Equal(kstatus.InProgress))
+	g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionStalled)).To(BeNil())
+	RecordEnd(task, tasks.Done, "", "", epoch.Add(time.Hour))
+	g.Expect(judge()).To(Equal(kstatus.Current))
+	g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionReconciling)).To(BeNil())
 }
 
 // The oldest error may be the one that is seen again, and there may be as many as are kept.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -24,13 +25,13 @@ const compactionBackoff = time.Hour
 // compactionDue is the task by which a restore gets shorter, when the deltas since the newest full snapshot hold too
 // many events: a compaction, which costs the members nothing. Where there are more than that is thought to cope with, or
 // it has failed, over a damaged delta say, it is a full snapshot of the members. It is pure.
-func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v1alpha1.EtcdOperatorTask) *due {
+func compactionDue(etcd *v1alpha1.Etcd, thresholds configv1alpha1.SnapshotCompaction, leases observe.SnapshotLeases, tasks []v1alpha1.EtcdOperatorTask) *due {
 	if !compacts(etcd) {
 		return nil
 	}
 	spec := etcd.Spec.Backup.SnapshotCompaction
 	full, events := backlog(leases)
-	fewest, most := ptr.Deref(spec.EventsThreshold, v1alpha1.DefaultEventsThreshold), ptr.Deref(spec.TriggerFullSnapshotThreshold, v1alpha1.DefaultTriggerFullSnapshotThreshold)
+	fewest, most := ptr.Deref(spec.EventsThreshold, thresholds.EventsThreshold), ptr.Deref(spec.TriggerFullSnapshotThreshold, thresholds.TriggerFullSnapshotThreshold)
 	if events < min(fewest, most) {
 		return nil
 	}

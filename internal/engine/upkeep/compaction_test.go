@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	. "github.com/onsi/gomega"
@@ -132,7 +133,7 @@ func TestCompactionDue(t *testing.T) {
 			if tc.change != nil {
 				tc.change(etcd)
 			}
-			due := compactionDue(etcd, tc.leases, tc.tasks)
+			due := compactionDue(etcd, thresholds, tc.leases, tc.tasks)
 			if tc.want == "" {
 				g.Expect(due).To(BeNil())
 				return
@@ -145,11 +146,30 @@ func TestCompactionDue(t *testing.T) {
 	}
 }
 
+// thresholds are the defaults of the operator's configuration.
+var thresholds = configv1alpha1.SnapshotCompaction{EventsThreshold: v1alpha1.DefaultEventsThreshold, TriggerFullSnapshotThreshold: v1alpha1.DefaultTriggerFullSnapshotThreshold}
+
+// The operator's thresholds are those of an Etcd that names none.
+func TestThresholdsOfTheOperator(t *testing.T) {
+	g := NewWithT(t)
+	etcd := compacted()
+	*etcd.Spec.Backup.SnapshotCompaction = v1alpha1.SnapshotCompactionSpec{}
+	own := configv1alpha1.SnapshotCompaction{EventsThreshold: 10, TriggerFullSnapshotThreshold: 20}
+	due := func(events int64) *due {
+		return compactionDue(etcd, own, observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: leaseOf(1000+events, 5)}, nil)
+	}
+	g.Expect(due(9)).To(BeNil())
+	g.Expect(due(10).taskType).To(Equal(v1alpha1.OnDemandCompaction))
+	g.Expect(due(20).taskType).To(Equal(v1alpha1.OnDemandSnapshot))
+	etcd.Spec.Backup.SnapshotCompaction.EventsThreshold = ptr.To[int64](15)
+	g.Expect(due(14)).To(BeNil(), "the Etcd's own counts")
+}
+
 func TestTaskOfAnUpkeep(t *testing.T) {
 	g := NewWithT(t)
 	etcd := compacted()
 	etcd.Spec.Backup.EtcdSnapshotTimeout = &metav1.Duration{Duration: 5 * time.Hour}
-	task := compactionDue(etcd, observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: leaseOf(1300, 5)}, nil).task(etcd)
+	task := compactionDue(etcd, thresholds, observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: leaseOf(1300, 5)}, nil).task(etcd)
 	g.Expect(task.Namespace).To(Equal("shoot-a"))
 	g.Expect(task.OwnerReferences).To(HaveLen(1))
 	g.Expect(task.OwnerReferences[0].UID).To(Equal(etcd.UID))

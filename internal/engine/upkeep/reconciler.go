@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
@@ -37,6 +38,8 @@ type Reconciler struct {
 	// Backlog publishes how many events a compaction would compact; nil for an Etcd that is gone, or whose snapshots are not
 	// compacted. It may be nil itself.
 	Backlog func(etcd types.NamespacedName, events *int64)
+	// Thresholds of compactions for Etcds that name none.
+	Thresholds configv1alpha1.SnapshotCompaction
 
 	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
 	// hour that somebody deleted would be created again.
@@ -80,7 +83,7 @@ func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v
 	}
 	_, events := backlog(leases)
 	r.publish(client.ObjectKeyFromObject(etcd), &events)
-	if found := compactionDue(etcd, leases, tasks); found != nil {
+	if found := compactionDue(etcd, r.Thresholds, leases, tasks); found != nil {
 		return r.create(ctx, etcd, *found)
 	}
 	return nil

@@ -38,6 +38,8 @@ type Input struct {
 	// Manager is the value of the label managed-by: that of etcd-druid for a cluster that was adopted from it, since a selector
 	// cannot be changed. Empty is this operator.
 	Manager string
+	// PodsManagedBy is the value of that label on pods and claims, and in the selector of the StatefulSet; empty if it is the same.
+	PodsManagedBy string
 	// Converting: pods of etcd-druid run. They use their ServiceAccount in another way, so what it may do stays as it is.
 	Converting bool
 
@@ -88,6 +90,17 @@ func (in Input) labels(component, name string) map[string]string {
 	l[v1alpha1.LabelComponent] = component
 	l[v1alpha1.LabelName] = name
 	return l
+}
+
+// podLabels are those of the member pods.
+func (in Input) podLabels() map[string]string {
+	l := in.labels(v1alpha1.ComponentStatefulSet, in.Etcd.Name)
+	l[v1alpha1.LabelManagedBy] = in.podsManagedBy()
+	return l
+}
+
+func (in Input) podsManagedBy() string {
+	return cmp.Or(in.PodsManagedBy, in.Manager, v1alpha1.ManagedBy)
 }
 
 // statefulSetSelector selects the pods of the StatefulSet. It cannot be changed once the StatefulSet exists.

@@ -68,7 +68,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		return nil, err
 	}
 	return corev1ac.PodTemplateSpec().
-		WithLabels(over(etcd.Spec.Labels, in.labels(v1alpha1.ComponentStatefulSet, etcd.Name))).
+		WithLabels(over(etcd.Spec.Labels, in.podLabels())).
 		WithAnnotations(over(etcd.Spec.Annotations, map[string]string{
 			v1alpha1.AnnotationConfigChecksum: checksum(config),
 			// The volume holds what the init container renders; losing it costs nothing.
@@ -105,7 +105,7 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, in Input) error {
 				WithWeight(100).
 				WithPodAffinityTerm(corev1ac.PodAffinityTerm().
 					WithTopologyKey(corev1.LabelHostname).
-					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.Manager)))))))
+					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.podsManagedBy())))))))
 		return nil
 	}
 	return convert(struct {

@@ -22,7 +22,7 @@ func podDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfigura
 	}
 	spec := policyv1ac.PodDisruptionBudgetSpec().
 		WithMinAvailable(intstr.FromInt(minAvailable)).
-		WithSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.Manager)))
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.podsManagedBy())))
 	if _, ok := in.Etcd.Annotations[v1alpha1.AnnotationAllowUnhealthyPodEviction]; ok {
 		spec.WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow)
 	}

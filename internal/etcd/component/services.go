@@ -46,7 +46,7 @@ func service(in Input, name, component string, spec *corev1ac.ServiceSpecApplyCo
 	return corev1ac.Service(name, in.Etcd.Namespace).
 		WithLabels(in.labels(component, name)).
 		WithOwnerReferences(owner(in.Etcd)).
-		WithSpec(spec.WithSelector(MemberSelector(in.Etcd.Name, in.Manager)))
+		WithSpec(spec.WithSelector(MemberSelector(in.Etcd.Name, in.podsManagedBy())))
 }
 
 // servicePort is a port of a Service and of its pods. Its target is a number, because network policies are named after it.

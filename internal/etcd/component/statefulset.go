@@ -28,7 +28,7 @@ func statefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithUpdateStrategy(updateStrategy(in.Strategy)).
 			WithPersistentVolumeClaimRetentionPolicy(retention(in.Retention)).
-			WithSelector(metav1ac.LabelSelector().WithMatchLabels(statefulSetSelector(name, in.Manager))).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(statefulSetSelector(name, in.podsManagedBy()))).
 			WithTemplate(template).
 			WithVolumeClaimTemplates(volumeClaim(in))), nil
 }

@@ -21,6 +21,10 @@ func volumeClaim(in Input) *corev1ac.PersistentVolumeClaimApplyConfiguration {
 		spec.WithStorageClassName(class)
 	}
 	claim := &corev1ac.PersistentVolumeClaimApplyConfiguration{}
+	if !v1alpha1.IsAdopted(in.Manager) && in.podsManagedBy() != v1alpha1.ManagedBy {
+		// The label managed-by does not say whose the claim is, and an Etcd that is created again has to know it.
+		claim.WithLabels(map[string]string{v1alpha1.LabelCreatedBy: v1alpha1.ManagedBy})
+	}
 	return claim.WithName(in.Etcd.ClaimTemplateName()).WithSpec(spec)
 }
 

@@ -120,7 +120,7 @@ func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha
 // pods returns which pods of the members have to end before volumes are surveyed. Where there is no StatefulSet, pods without a
 // controller are adopted by the next one instead, and run.
 func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State) (adopts bool, left []string, err error) {
-	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.Manager))
+	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.PodsManagedBy))
 	for i := range int32(survey.MaxMembers) {
 		p, key := &corev1.Pod{}, client.ObjectKey{Namespace: st.Etcd.Namespace, Name: st.Etcd.PodName(i)}
 		if err := reader.Get(ctx, key, p); apierrors.IsNotFound(err) {

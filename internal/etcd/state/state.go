@@ -7,6 +7,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Access struct {
 	Observer observe.Interface
 	Locker   *lock.Locks
 	Clock    clock.PassiveClock
+	// PodsManagedBy is the value of the label managed-by on the pods of new Etcds; empty for the operator's own.
+	PodsManagedBy string
 }
 
 // State is what is known of an Etcd before anything is done.
@@ -46,6 +49,8 @@ type State struct {
 	StatefulSet *appsv1.StatefulSet
 	// Manager is the value of the label managed-by of the objects of an Etcd that was adopted from another operator.
 	Manager string
+	// PodsManagedBy is the value of that label on its pods and claims.
+	PodsManagedBy string
 	// Tasks of the Etcd, of every type and state.
 	Tasks []v1alpha1.EtcdOperatorTask
 	// Claims under the names of its members, by ordinal; they need not be the Etcd's own. None without a StatefulSet.
@@ -72,6 +77,7 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	if s.Manager, err = a.findManager(ctx, etcd, s.StatefulSet); err != nil {
 		return nil, err
 	}
+	s.PodsManagedBy = a.podsManagedBy(s)
 	if s.Tasks, err = etcdtasks.List(ctx, a.Client, etcd); err != nil {
 		return nil, err
 	}
@@ -119,6 +125,23 @@ func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv
 		return "", fmt.Errorf("reading StatefulSet %s: %w", key, err)
 	}
 	return apply.ManagerOfServices(ctx, a.Client, etcd)
+}
+
+// podsManagedBy returns the value of the label managed-by on the pods of an Etcd. It never changes, since a selector cannot: pods of
+// a StatefulSet that was deleted without them are adopted by the next one. So it is what the StatefulSet says, or else what was
+// recorded of it.
+func (a Access) podsManagedBy(s *State) string {
+	recorded := ""
+	if selector := s.Etcd.Status.LabelSelector; selector != nil {
+		recorded = selector.MatchLabels[v1alpha1.LabelManagedBy]
+	}
+	switch {
+	case s.StatefulSet != nil && s.StatefulSet.Spec.Selector != nil:
+		return s.StatefulSet.Spec.Selector.MatchLabels[v1alpha1.LabelManagedBy]
+	case s.Manager != "":
+		return s.Manager
+	}
+	return cmp.Or(recorded, a.PodsManagedBy, v1alpha1.ManagedBy)
 }
 
 // Observe takes a Snapshot; nil when there is no StatefulSet.

@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,13 +27,16 @@ const staleAllowance = 30 * time.Second
 
 // backupReady returns the condition BackupReady: whether snapshots are taken. How old the newest delta is does not matter: while
 // nothing is written there is nothing to take. What matters is when the agent last found that the store has everything; a period
-// of 0 means that this does not matter either.
-func backupReady(before *metav1.Condition, leases observe.SnapshotLeases, period time.Duration, now time.Time) metav1.Condition {
+// of 0 means that this does not matter either. A member that waits for the store says more than leases do, which its agent would
+// write once it runs.
+func backupReady(before *metav1.Condition, waits string, leases observe.SnapshotLeases, period time.Duration, now time.Time) metav1.Condition {
 	failed := ""
 	if leases.Full != nil {
 		failed = leases.Full.Annotations[v1alpha1.AnnotationBackupError]
 	}
 	switch {
+	case waits != "":
+		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupUnreachable, "%s.", waits)
 	case failed != "":
 		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed: %s.", failed)
 	case leases.Full != nil && leases.Full.Spec.RenewTime != nil && stale(leases.Full, period, now):
@@ -43,10 +47,23 @@ func backupReady(before *metav1.Condition, leases observe.SnapshotLeases, period
 		return conditions.True(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupSucceeded, "Newest %s%s.", said("full", leases.Full), said(", delta", leases.Delta))
 	case before != nil && before.Reason == v1alpha1.ReasonNoFullSnapshot && now.Sub(before.LastTransitionTime.Time) >= firstSnapshotTimeout:
 		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within %s: check the log of the leader's container %s.", firstSnapshotTimeout, v1alpha1.ContainerBackupRestore)
-	case before != nil && before.Status == metav1.ConditionFalse:
+	case before != nil && before.Reason == v1alpha1.ReasonBackupFailed:
 		return *before
 	}
 	return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonNoFullSnapshot, "There is no full snapshot yet.")
+}
+
+// unreachable returns which member waits because it cannot read the store, and why; empty for none.
+func unreachable(s *cluster.Snapshot) string {
+	if s == nil {
+		return ""
+	}
+	for _, o := range s.Ordinals {
+		if o.Pod != nil && o.Pod.Refusal != nil && o.Pod.Refusal.Reason == v1alpha1.ReasonBackupUnreachable {
+			return fmt.Sprintf("%s does not start: %s", o.Name, o.Pod.Refusal.Message)
+		}
+	}
+	return ""
 }
 
 // stale reports whether no agent has found the store up to date for twice the period. Agents of an earlier version report

@@ -11,6 +11,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -58,7 +60,7 @@ func TestBackupReady(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := backupReady(tc.before, tc.leases, 5*time.Minute, tc.now)
+			got := backupReady(tc.before, "", tc.leases, 5*time.Minute, tc.now)
 			g.Expect(got.Status).To(Equal(tc.want))
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Message).To(ContainSubstring(tc.message))
@@ -66,4 +68,39 @@ func TestBackupReady(t *testing.T) {
 			g.Expect(strings.ContainsFunc(got.Message, sanitize.Harmful)).To(BeFalse())
 		})
 	}
+}
+
+// A store that refuses, or does not answer, is named while its members wait in their init container: nothing has written a lease.
+func TestAStoreThatRefusesIsNamed(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "x"}}
+	o := observed(etcd, clustertest.Healthy(1), later)
+	o.Leases = &observe.SnapshotLeases{}
+	clustertest.Away(o.Snapshot, 0, v1alpha1.ClassStarting, "Init")
+	o.Snapshot.Ordinals[0].Pod.Refusal = &cluster.Refusal{Reason: v1alpha1.ReasonBackupUnreachable, Message: "S3 container x, prefix y answered 404 NoSuchBucket: create the container"}
+	next := Next(o)
+	ready := next.Conditions.Find(v1alpha1.ConditionBackupReady)
+	g.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
+	g.Expect(ready.Reason).To(Equal(v1alpha1.ReasonBackupUnreachable))
+	g.Expect(ready.Message).To(And(ContainSubstring("S3 container x, prefix y answered 404 NoSuchBucket: create the container."), ContainSubstring(o.Snapshot.Ordinals[0].Name)))
+
+	etcd.Status = next
+	o.Snapshot.Ordinals[0].Pod.Refusal.Reason = v1alpha1.ReasonDataLost
+	next = Next(o)
+	g.Expect(next.Conditions.Find(v1alpha1.ConditionBackupReady).Reason).To(Equal(v1alpha1.ReasonNoFullSnapshot), "the store is not what it waits for")
+}
+
+// A store without a provider takes no backups, which the condition says until there is one, or no store.
+func TestAStoreWithoutProvider(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Container: "x"}}
+	g.Expect(etcd.HasBackupStore()).To(BeFalse())
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(1), later))
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady)).To(HaveValue(And(
+		HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNoProvider), HaveField("Message", ContainSubstring("spec.backup.store.provider")))))
+	etcd.Spec.Backup.Store = nil
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(1), later))
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady)).To(BeNil())
 }

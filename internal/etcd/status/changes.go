@@ -19,6 +19,11 @@ func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 			return true
 		}
 	}
+	for _, c := range before.Conditions {
+		if after.Conditions.Find(c.Type) == nil {
+			return true
+		}
+	}
 	return before.ObservedGeneration != after.ObservedGeneration ||
 		before.ClusterID != after.ClusterID || before.ClusterSize != after.ClusterSize ||
 		!equality.Semantic.DeepEqual(before.Ready, after.Ready) ||

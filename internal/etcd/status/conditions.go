@@ -42,8 +42,12 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	if o.Hibernation != nil {
 		all = append(all, o.Hibernation.Condition)
 	}
+	if o.Etcd.LacksProvider() {
+		all = append(all, conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonNoProvider,
+			"No backups are taken: spec.backup.store names container %s and no provider. Set spec.backup.store.provider, or remove the store.", o.Etcd.Spec.Backup.Store.Container))
+	}
 	if o.Leases != nil {
-		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), *o.Leases, stalePeriod(o), o.Now.Time))
+		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), unreachable(o.Snapshot), *o.Leases, stalePeriod(o), o.Now.Time))
 	}
 	if o.OwnersChecked && (o.Volumes != nil || o.StatefulSet == nil || len(o.Foreign) > 0) {
 		inUse := o.Volumes.Foreign()

@@ -13,7 +13,7 @@ import (
 
 // ownConditions are those that no other operator writes, so nobody would correct them.
 var ownConditions = []string{
-	v1alpha1.ConditionReconciled, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTLSReady,
+	v1alpha1.ConditionReconciled, v1alpha1.ConditionUpToDate, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTLSReady,
 	v1alpha1.ConditionScaled, v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionHibernated,
 }
 

@@ -41,7 +41,7 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"nothing to do": {func(*v1alpha1.Etcd, *Input) {}, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"nothing to do": {func(*v1alpha1.Etcd, *Input) {}, kstatus.Current, v1alpha1.ReasonUpToDate, ""},
 		"a newer spec":  {func(e *v1alpha1.Etcd, o *Input) { e.Generation++; o.Settled = false }, kstatus.InProgress, v1alpha1.ReasonSpecPending, "generation"},
 		"a suspended spec": {func(e *v1alpha1.Etcd, o *Input) {
 			e.Generation++
@@ -53,14 +53,14 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 			o.Snapshot = outdated()
 			o.Tasks = []v1alpha1.EtcdOperatorTask{stalledTask}
 		}, kstatus.Failed, v1alpha1.ReasonRolloutPending, "Task main-rollout: no progress for 10m"},
-		"a rollout was stalled": {func(_ *v1alpha1.Etcd, o *Input) { o.Tasks = []v1alpha1.EtcdOperatorTask{endedTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
-		"another task stalls":   {func(_ *v1alpha1.Etcd, o *Input) { o.Tasks = []v1alpha1.EtcdOperatorTask{otherTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"a rollout was stalled": {func(_ *v1alpha1.Etcd, o *Input) { o.Tasks = []v1alpha1.EtcdOperatorTask{endedTask} }, kstatus.Current, v1alpha1.ReasonUpToDate, ""},
+		"another task stalls":   {func(_ *v1alpha1.Etcd, o *Input) { o.Tasks = []v1alpha1.EtcdOperatorTask{otherTask} }, kstatus.Current, v1alpha1.ReasonUpToDate, ""},
 		"a member is down": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Snapshot.Ordinals[0].Class = v1alpha1.ClassDead
 		}, kstatus.InProgress, v1alpha1.ReasonNotAllMembersReady, "is Dead"},
 		"a stage keeps failing": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("the quota is exhausted")}}
-		}, kstatus.Failed, v1alpha1.ReasonReconciled, "the quota is exhausted."},
+		}, kstatus.Failed, v1alpha1.ReasonReconcileFailed, "the quota is exhausted."},
 		"scale-in is refused": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Size = &scale.Size{Reason: v1alpha1.ReasonScaleInRefused, Why: "scale-in is not supported"}
 		}, kstatus.Failed, v1alpha1.ReasonScaleInRefused, "Scale-in is not supported"},
@@ -73,7 +73,7 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 		"hibernated": {func(e *v1alpha1.Etcd, o *Input) {
 			e.Spec.Replicas = 0
 			o.Snapshot = clustertest.Healthy(0)
-		}, kstatus.InProgress, v1alpha1.ReasonReconciled, "The Etcd has no replicas."},
+		}, kstatus.InProgress, v1alpha1.ReasonUpToDate, "The Etcd has no replicas."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -85,10 +85,14 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got).To(Equal(c.want), message)
 			g.Expect(message).To(ContainSubstring(c.message))
-			reconciling := etcd.Status.Conditions.Find(v1alpha1.ConditionReconciling)
-			g.Expect(reconciling.Reason).To(Equal(c.reason), reconciling.Message)
+			upToDate := etcd.Status.Conditions.Find(v1alpha1.ConditionUpToDate)
+			g.Expect(upToDate.Reason).To(Equal(c.reason), upToDate.Message)
 			golden.Check(t, "kstatus-"+strings.ReplaceAll(name, " ", "-")+".json", encoded(t, etcd))
-			g.Expect(reconciling.Status == metav1.ConditionTrue).To(Equal(c.reason != v1alpha1.ReasonReconciled), "Stalled does not end Reconciling")
+			g.Expect(upToDate.Status == metav1.ConditionTrue).To(Equal(c.reason == v1alpha1.ReasonUpToDate))
+			g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReconciling)).To(Equal(c.reason != v1alpha1.ReasonUpToDate), "Stalled does not end Reconciling")
+			for _, absent := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
+				g.Expect(etcd.Status.Conditions.IsFalse(absent)).To(BeFalse(), "%s is absent when all is well", absent)
+			}
 		})
 	}
 }
@@ -115,5 +119,40 @@ func TestInterruptedReconcileIsStalled(t *testing.T) {
 	for _, c := range etcd.Status.Conditions {
 		order = append(order, c.Type)
 	}
-	g.Expect(order).To(HaveExactElements(v1alpha1.ConditionReconciled, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling))
+	g.Expect(order).To(HaveExactElements(v1alpha1.ConditionReconciled, v1alpha1.ConditionUpToDate, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling))
+}
+
+// A rollout that stalls, as rollouts do, when Reconciling has been there for a while: kstatus takes the first of the two. Each is
+// gone when it ends, and the time since when it has been is kept.
+func TestStalledComesFirstWhenItComesLater(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	at := func(s *cluster.Snapshot, now metav1.Time, reason string) kstatus.Status {
+		before := etcd.Status.DeepCopy()
+		o := observed(etcd, s, now)
+		o.Tasks = []v1alpha1.EtcdOperatorTask{{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}}
+		o.Tasks[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason}}
+		etcd.Status = Next(o)
+		g.Expect(SaysMore(before, &etcd.Status)).To(BeTrue(), "it is written at once")
+		got, _, err := kstatus.Compute(etcd)
+		g.Expect(err).NotTo(HaveOccurred())
+		return got
+	}
+	outdated := clustertest.Healthy(3)
+	outdated.Ordinals[2].Pod.Revision = "old"
+	g.Expect(at(outdated, noon, v1alpha1.ReasonRunning)).To(Equal(kstatus.InProgress))
+	g.Expect(at(outdated, later, v1alpha1.ReasonStalled)).To(Equal(kstatus.Failed))
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciling).LastTransitionTime).To(Equal(noon))
+	g.Expect(at(outdated, later, v1alpha1.ReasonRunning)).To(Equal(kstatus.InProgress))
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil())
+	g.Expect(at(clustertest.Healthy(3), later, v1alpha1.ReasonRunning)).To(Equal(kstatus.Current))
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciling)).To(BeNil())
+}
+
+// A status that says nothing of the members yet, such as the first after an adoption, is not up to date.
+func TestWhatIsNotKnownIsNotUpToDate(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	etcd.Status.ObservedGeneration = 1
+	g.Expect(upToDate(etcd, &etcd.Status)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNoMembersInStatus)))
 }

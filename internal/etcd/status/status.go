@@ -114,7 +114,7 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 
 // refer writes what other controllers find the members by.
 func refer(next *v1alpha1.EtcdStatus, o Input) {
-	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.Manager)}
+	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.PodsManagedBy)}
 	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
 	next.Etcd = nil
 	if o.StatefulSet != nil {
@@ -148,7 +148,7 @@ func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	if !tls.Wanted(o.Etcd) {
 		next.Conditions.Remove(v1alpha1.ConditionTLSReady)
 	}
-	if !o.Etcd.HasBackupStore() {
+	if !o.Etcd.HasBackupStore() && !o.Etcd.LacksProvider() {
 		next.Conditions.Remove(v1alpha1.ConditionBackupReady)
 	}
 }

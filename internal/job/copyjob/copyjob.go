@@ -8,6 +8,7 @@ package copyjob
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -28,6 +29,12 @@ type Copy struct {
 	Schedule string
 	// Wait is how long to wait for a final snapshot in the source; 0 for not at all.
 	Wait time.Duration
+}
+
+// Place returns a store of a copy as its objects are named: without the leading slash that etcd-druid admits in a prefix.
+func Place(store v1alpha1.StoreSpec) v1alpha1.StoreSpec {
+	store.Prefix = strings.TrimPrefix(store.Prefix, "/")
+	return store
 }
 
 // prefix is what the API allows in the stores of an Etcd.

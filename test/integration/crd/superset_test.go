@@ -33,7 +33,6 @@ var stricter = map[string]string{
 	".spec.* minLength":                                       "references",
 	".spec.etcd.clientUrlTls.clientTLSSecretRef required":     "clientTLSSecretRef",
 	".spec.backup.store.container required":                   "container",
-	".spec.backup.store.provider required":                    "provider",
 	".spec.backup.store.prefix pattern":                       "prefix",
 	".spec.etcd.snapshotCount minimum":                        "counts",
 	".spec.backup.maxBackupsLimitBasedGC minimum":             "counts",
@@ -72,6 +71,7 @@ var rules = map[string]string{
 	"provider must be":                           "provider",
 	"with provider Local, container":             "Local",
 	"with provider azure or ABS":                 "secretRef",
+	"prefix must not begin with a slash":         "prefix",
 	"endpointOverride must be a URL":             "",
 	"managedTLS":                                 "",
 }
@@ -87,7 +87,6 @@ var definitions = map[string]definition{
 	"Etcd": {"etcds", "etcd", stricter, rules},
 	"EtcdCopyBackupsTask": {"etcdcopybackupstasks", "copybackupstask", map[string]string{
 		".spec.*Store.container required":      "container",
-		".spec.*Store.provider required":       "provider",
 		".spec.*Store.prefix pattern":          "prefix",
 		".spec.*Store.secretRef.name required": "references",
 		".spec.* maxLength":                    "lengths",
@@ -98,12 +97,13 @@ var definitions = map[string]definition{
 		".status.conditions[].* maxLength":     "status",
 		".status.conditions[].* minLength":     "status",
 	}, map[string]string{
-		"provider must be":                 "provider",
-		"with provider Local, container":   "Local",
-		"with provider azure or ABS":       "secretRef",
-		"endpointOverride must be a URL":   "",
-		"timeout must be a duration":       "durations",
-		"sourceStore and targetStore must": "",
+		"provider must be":                                 "provider",
+		"with provider Local, container":                   "Local",
+		"with provider azure or ABS":                       "secretRef",
+		"endpointOverride must be a URL":                   "",
+		"timeout must be a duration":                       "durations",
+		"sourceStore and targetStore must have a prefix":   "",
+		"sourceStore and targetStore must have a provider": "provider",
 	}},
 	"EtcdOpsTask": {"etcdopstasks", "opstask", map[string]string{
 		".status.lastErrors[].code pattern": "status",

@@ -84,7 +84,7 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("listing the store: %w", err)
+			return fmt.Errorf("listing the store: %w", o.refused(err))
 		}
 		if n > o.max {
 			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", o, o.max)
@@ -129,7 +129,7 @@ func (o *objects) writeSmall(ctx context.Context, key, contentType string, data 
 		if err != nil {
 			return err
 		}
-		return bucket.WriteAll(ctx, key, data, &blob.WriterOptions{ContentType: contentType})
+		return o.refused(bucket.WriteAll(ctx, key, data, &blob.WriterOptions{ContentType: contentType}))
 	}
 	folder := filepath.Dir(o.file(key))
 	if err := os.MkdirAll(folder, 0o750); err != nil {

@@ -49,7 +49,7 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 		BeforeWrite: func(as func(any) bool) error { as(&file); return nil },
 	})
 	if err != nil {
-		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), s.objects.refused(err))
 	}
 	counter := &counter{w: object}
 	if s.Signed() {
@@ -63,10 +63,10 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 		cancel()
 		// The error of a canceled writer is meaningless.
 		_ = object.Close()
-		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), s.objects.refused(err))
 	}
 	if err := s.finish(object, file, snapshot); err != nil {
-		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), s.objects.refused(err))
 	}
 	snapshot.Prefix, snapshot.Size = s.folder(), counter.n
 	return snapshot, nil

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"gocloud.dev/gcerrors"
+)
+
+// RefusedError is the answer of a store that refuses a request, because the container or the credentials are wrong. Its text is the
+// same each time, so that a status in which it is shown does not change; that of the cause has the ID of the request.
+type RefusedError struct {
+	// Store is its description, without secrets.
+	Store string
+	// Status is that of HTTP: 401, 403 or 404.
+	Status int
+	// Code is the store's own word for it; it may be empty.
+	Code  string
+	cause error
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	answer := fmt.Sprint(e.Status)
+	if e.Code != "" {
+		answer += " " + e.Code
+	}
+	todo := "check the credentials of the store, and that they may list, read, write and delete objects there"
+	if e.Status == http.StatusNotFound {
+		todo = "create the container, or correct its name or the endpoint of the store"
+	}
+	return fmt.Sprintf("%s answered %s: %s", e.Store, answer, todo)
+}
+
+// Unwrap returns the error of the library.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// codes are the words that a store may use: what it says is shown in a status.
+var codes = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
+
+// refused returns a *RefusedError if a store has refused to list or to write objects, and other errors, and nil, as they are.
+func (o *objects) refused(err error) error {
+	status := statusOf(err)
+	if status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusNotFound || o.isLocal() {
+		return err
+	}
+	e := &RefusedError{Store: o.String(), Status: status, cause: err}
+	if code := codeOf(err); codes.MatchString(code) {
+		e.Code = code
+	}
+	return e
+}
+
+// codeOf returns what a store calls an error; empty if that is not known.
+func codeOf(err error) string {
+	var s3 interface{ ErrorCode() string }
+	if errors.As(err, &s3) {
+		return s3.ErrorCode()
+	}
+	if azure, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return azure.ErrorCode
+	}
+	return ""
+}
+
+// statusOf returns the status of HTTP that an error stands for; 0 for none that is known.
+func statusOf(err error) int {
+	var s3 interface{ HTTPStatusCode() int }
+	if errors.As(err, &s3) {
+		return s3.HTTPStatusCode()
+	}
+	if azure, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return azure.StatusCode
+	}
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		return http.StatusNotFound
+	case gcerrors.PermissionDenied:
+		return http.StatusForbidden
+	}
+	return 0
+}
