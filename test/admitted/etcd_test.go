@@ -17,7 +17,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"

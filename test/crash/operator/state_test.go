@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 )
 
 var errLost = errors.New("the answer was lost")

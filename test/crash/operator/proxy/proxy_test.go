@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"k8s.io/client-go/rest"
 )
 

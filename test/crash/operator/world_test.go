@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/crash/proxy"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/operator/proxy"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"

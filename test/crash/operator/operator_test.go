@@ -2,15 +2,15 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"context"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/crash/proxy"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/operator/proxy"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )

@@ -2,10 +2,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crash_test kills the whole operator at each of its writes, before a real API server, its etcd and the real StatefulSet controller.
+// Package operator_test kills the whole operator at each of its writes, before a real API server, its etcd and the real StatefulSet controller.
 // There is no kubelet: pods, members, the agent and its Jobs are simulated, so what a member does with its data is not seen here;
-// test/integration/member and the end-to-end tests have that. test/crash does the same to the task engine alone, in memory.
-package crash_test
+// test/integration/member and the end-to-end tests have that. test/crash/engine does the same to the task engine alone, in memory.
+package operator_test
 
 import (
 	"flag"
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 )
 

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package engine
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package disturb is what tests share that disturb an operator at each of its writes: what a write is, what may become of it, and members
-// and agents that take part. The writes go to a cluster in memory (test/crash) or to a real API server (test/integration/crash).
+// and agents that take part. The writes go to a cluster in memory (test/crash/engine) or to a real API server (test/crash/operator).
 package disturb
 
 import (
