@@ -181,6 +181,6 @@ func controllersOf(t *testing.T, o *inmemory.Operator, now *clocktesting.FakePas
 	t.Helper()
 	d := composition.With(o, now)
 	d.Client, d.Live, d.Surroundings = o.Client(), o.Live(), o.Client()
-	composed := composition.New(t, composition.Config(), d)
+	composed := composition.New(t, d)
 	return []reconcile.Reconciler{composed.Etcds, composed.Rollouts, composed.Upkeep}
 }

@@ -37,7 +37,7 @@ func newOperator(t *testing.T, w *inmemory.World, agent string, whole bool, deci
 	o := &operator{Operator: &inmemory.Operator{World: w, Decide: decide}, whole: whole}
 	d := composition.With(o, clock.RealClock{})
 	d.Client, d.Live, d.Surroundings, d.Agent = o.Client(), o.Live(), o.Client(), composition.AgentAt(agent)
-	o.parts = composition.New(t, composition.Config(), d)
+	o.parts = composition.New(t, d)
 	return o
 }
 

@@ -55,7 +55,7 @@ func (w *world) start(change ...func(*proxy.Proxy)) *operator {
 func (w *world) setup(mgr ctrl.Manager, p *proxy.Proxy) error {
 	d := composition.With(disturb.Members{Dialer: w.fake, Write: p.Write}, w.clock).Of(mgr)
 	d.Agent = composition.AgentAt(w.agent.URL)
-	return composition.New(w.t, composition.Config(), d).Setup(w.t.Context(), mgr)
+	return composition.New(w.t, d).Setup(w.t.Context(), mgr)
 }
 
 // swift is a clock that runs faster than that of the machine, so that a recovery does not wait for half a minute.

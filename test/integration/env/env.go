@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/go-logr/logr"
@@ -37,9 +36,6 @@ import (
 // assetsVariable names the environment variable with the folder of the binaries.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout suits a loaded machine; an idle one takes about five seconds.
-const startTimeout = 2 * time.Minute
-
 // Env is a running API server.
 type Env struct {
 	// Config is that of an administrator.
@@ -53,6 +49,7 @@ type Env struct {
 	featureGates      string
 	server            *envtest.Environment
 	controllerManager *controllerManager
+	programs          programs
 }
 
 // Option changes what Main starts.
@@ -128,7 +125,7 @@ func Start(options ...Option) (*Env, error) {
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        crdPaths(filepath.Join(root, "config", "crd")),
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStartTimeout: Patience(),
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
@@ -193,7 +190,7 @@ func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
 
 // Stop stops everything that was started.
 func (e *Env) Stop() error {
-	return errors.Join(e.controllerManager.stop(), e.server.Stop())
+	return errors.Join(e.controllerManager.stop(), e.server.Stop(), e.programs.remove())
 }
 
 // Namespace creates a namespace for one test. It is not removed: no controller here would empty it, and the API server

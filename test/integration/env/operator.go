@@ -71,7 +71,7 @@ func (e *Env) awaitRoles(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client of the operator: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience())
 	defer cancel()
 	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, a := range []authorizationv1.ResourceAttributes{

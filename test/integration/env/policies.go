@@ -35,7 +35,7 @@ func (e *Env) installPolicies(dir string) error {
 		}
 		files = append(files, found...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience())
 	defer cancel()
 	for _, file := range files {
 		objects, err := readObjects(file)
