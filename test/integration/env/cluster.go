@@ -30,7 +30,7 @@ type Cluster struct {
 	// Name is the name of the Etcd.
 	Name string
 	Etcd *v1alpha1.Etcd
-	// Kubelet and Members are nil without Simulate.
+	// Kubelet is nil, and there are no Members, without Simulate.
 	Kubelet *Kubelet
 	Members *etcdfake.Cluster
 }
@@ -38,7 +38,7 @@ type Cluster struct {
 // NewCluster creates a namespace for an Etcd, which does not exist yet.
 func (e *Env) NewCluster(t *testing.T, name string) *Cluster {
 	t.Helper()
-	return &Cluster{WithT: Gomega(t), T: t, Env: e, Namespace: e.Namespace(t), Name: name}
+	return &Cluster{WithT: Gomega(t), T: t, Env: e, Namespace: e.Namespace(t), Name: name, Members: &etcdfake.Cluster{}}
 }
 
 // Gomega returns assertions that wait for as long as the machine may need.
@@ -53,7 +53,7 @@ func Gomega(t *testing.T) *gomega.WithT {
 func (c *Cluster) Simulate(n int) {
 	c.T.Helper()
 	c.Kubelet = c.Env.StartKubelet(c.T, c.Namespace)
-	c.Members = &etcdfake.Cluster{Up: c.Up}
+	c.Members.Up = c.Up
 	for i := range n {
 		c.Members.Names = append(c.Members.Names, c.Pod(i))
 		c.Members.Endpoints = append(c.Members.Endpoints, fmt.Sprintf("http://%s:2379", PodIP(i)))

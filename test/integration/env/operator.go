@@ -109,9 +109,6 @@ func (e *Env) AsUser(name string) (*rest.Config, error) {
 	return user.Config(), nil
 }
 
-// AdminKubeconfig returns a kubeconfig file of an administrator.
-func (e *Env) AdminKubeconfig() []byte { return e.server.KubeConfig }
-
 // OperatorKubeconfig returns a kubeconfig file with the permissions of the operator's ServiceAccount.
 func (e *Env) OperatorKubeconfig() ([]byte, error) {
 	c, err := clientcmd.Load(e.server.KubeConfig)

@@ -81,18 +81,26 @@ func readObjects(file string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
-	var objects []*unstructured.Unstructured
+	objects, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return objects, nil
+}
+
+// Decode decodes manifests.
+func Decode(data []byte) (objects []*unstructured.Unstructured, err error) {
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", file, err)
+			return nil, fmt.Errorf("reading manifests: %w", err)
 		}
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", file, err)
+			return nil, fmt.Errorf("decoding manifests: %w", err)
 		}
 		if len(object.Object) > 0 {
 			objects = append(objects, object)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,18 +71,7 @@ func (w *world) installCertManager() {
 // startCertManager runs cert-manager's controllers until the test ends.
 func (w *world) startCertManager(program string) {
 	w.T.Helper()
-	kubeconfig, log := filepath.Join(w.T.TempDir(), "kubeconfig"), &strings.Builder{}
-	w.Expect(os.WriteFile(kubeconfig, testEnv.Kubeconfig(), 0o600)).To(Succeed())
-	command := exec.Command(program, kubeconfig)
-	command.Stdout, command.Stderr = log, log
-	w.Expect(command.Start()).To(Succeed())
-	w.T.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		if w.T.Failed() {
-			w.T.Log("cert-manager:\n" + log.String())
-		}
-	})
+	env.Run(w.T, exec.Command(program, env.WriteFile(w.T, "kubeconfig", testEnv.Kubeconfig())))
 }
 
 // caIssuer creates an issuer with a CA of its own, or replaces the CA of the one that there is.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -71,9 +72,7 @@ func bind(t *testing.T, g *WithT, namespace string) {
 // who may not delete the object, the operator tells the same of objects of somebody else as without all that, and makes
 // what is its own.
 func TestForeignObjects(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(timeout)
-	binary := build(t)
+	g := env.Gomega(t)
 	var watched []string
 	foreign := map[string]client.Object{}
 	for _, object := range foreigners() {
@@ -88,7 +87,7 @@ func TestForeignObjects(t *testing.T) {
 		bind(t, g, namespace)
 		g.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})).To(Succeed())
 	}
-	start(t, g, binary, watched)
+	start(t, watched)
 	for namespace, object := range foreign {
 		g.Eventually(func(g Gomega) {
 			etcd := &v1alpha1.Etcd{}

@@ -21,12 +21,12 @@ func TestRestartInPlaceAsksTheBudget(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	before := c.uids()
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "budget"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "budget"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{}},
 	}
-	c.create(budget)
+	c.Create(budget)
 	c.template(etcd("localhost/etcd:v2"))
-	c.create(c.task("evict", v1alpha1.QuorumAwareRollout, "podRemoval: Evict"))
+	c.CreateTask("evict", v1alpha1.QuorumAwareRollout, "podRemoval: Evict")
 	c.start(nil)
 	c.heldBy(v1alpha1.GuardRemovalGranted, "main-2")
 	for i := range 3 {

@@ -28,9 +28,9 @@ import (
 
 // inPlace makes a cluster whose pods are updated in place, with resources and an agent.
 func inPlace(c *cluster) {
-	patch := client.MergeFrom(c.etcd.DeepCopy())
-	c.etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
-	c.Expect(testEnv.Client.Patch(c.t.Context(), c.etcd, patch)).To(Succeed())
+	patch := client.MergeFrom(c.Etcd.DeepCopy())
+	c.Etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+	c.Expect(testEnv.Client.Patch(c.T.Context(), c.Etcd, patch)).To(Succeed())
 	spec := &c.set.Spec.Template.Spec
 	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	spec.Containers = append(spec.Containers, corev1.Container{Name: v1alpha1.ContainerBackupRestore, Image: "localhost/agent:v1"})
@@ -39,11 +39,11 @@ func inPlace(c *cluster) {
 
 // template changes the pod template.
 func (c *cluster) template(change func(*corev1.PodTemplateSpec)) {
-	c.t.Helper()
-	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	c.T.Helper()
+	c.Expect(testEnv.Client.Get(c.T.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
 	patch := client.MergeFrom(c.set.DeepCopy())
 	change(&c.set.Spec.Template)
-	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), c.set, patch)).To(Succeed())
 }
 
 func cpu(amount string) func(*corev1.PodTemplateSpec) {
@@ -64,14 +64,14 @@ func etcd(image string) func(*corev1.PodTemplateSpec) {
 
 func (c *cluster) read(g Gomega, i int) *corev1.Pod {
 	p := &corev1.Pod{}
-	g.Expect(testEnv.Client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: c.pod(i)}, p)).To(Succeed())
+	g.Expect(testEnv.Client.Get(c.T.Context(), types.NamespacedName{Namespace: c.Namespace, Name: c.Pod(i)}, p)).To(Succeed())
 	return p
 }
 
 // uids are those of the pods.
 func (c *cluster) uids() []types.UID {
 	var all []types.UID
-	for i := range c.fake.Names {
+	for i := range c.Members.Names {
 		all = append(all, c.read(c, i).UID)
 	}
 	return all
@@ -79,12 +79,12 @@ func (c *cluster) uids() []types.UID {
 
 // updated waits until the StatefulSet controller counts every pod as updated, and no pod is marked.
 func (c *cluster) updated() {
-	c.t.Helper()
+	c.T.Helper()
 	c.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(testEnv.Client.Get(c.T.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
 		g.Expect(c.set.Status.ObservedGeneration).To(Equal(c.set.Generation))
 		g.Expect(c.set.Status.UpdatedReplicas).To(Equal(c.set.Status.Replicas))
-		for i := range c.fake.Names {
+		for i := range c.Members.Names {
 			p := c.read(g, i)
 			g.Expect(inplace.MarkOf(p)).To(BeNil())
 			g.Expect(p.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal(c.set.Status.UpdateRevision))
@@ -97,7 +97,7 @@ func (c *cluster) updated() {
 func TestPodsAreUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	var revisions atomic.Int32
-	c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	c.startWith(testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if strings.Contains(r.URL.Path, "/controllerrevisions/") {
 			revisions.Add(1)
 		}
@@ -126,7 +126,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 			c.Expect(change.check(c.read(c, i))).To(Equal(change.want))
 		}
 		moves += change.moves
-		c.Expect(c.fake.Moves()).To(HaveLen(moves), "%s", change.want)
+		c.Expect(c.Members.Moves()).To(HaveLen(moves), "%s", change.want)
 		c.Expect(revisions.Swap(0)).To(BeEquivalentTo(2), "each revision is read once")
 		c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))
 		for _, p := range done.Status.Rollout.Pods {
@@ -151,7 +151,7 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 	for writes := int32(1); writes <= 6; writes++ {
 		var sent atomic.Int32
 		crashed := make(chan struct{})
-		first := c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		stopFirst := c.startWith(testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/pods/") {
 				if sent.Load() >= writes {
 					return nil, fmt.Errorf("the operator has crashed")
@@ -171,18 +171,18 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 			agent(fmt.Sprintf("localhost/agent:crash%d", writes))(t)
 		})
 		c.Eventually(crashed).Should(BeClosed())
-		first.stop()
-		second := c.startWith(testEnv.Config, nil)
+		stopFirst()
+		stopSecond := c.startWith(testEnv.Config, nil)
 		c.finalRollout(int(writes))
 		c.updated()
 		c.Expect(c.uids()).To(Equal(before), "a crash after %d writes", writes)
-		second.stop()
+		stopSecond()
 	}
 }
 
 // held waits until the only rollout waits for main-2, which is being updated, and returns its message.
 func (c *cluster) held() string {
-	c.t.Helper()
+	c.T.Helper()
 	var message string
 	c.Eventually(func(g Gomega) {
 		all := c.rollouts(g)
@@ -202,7 +202,7 @@ func TestAgentThatDoesNotComeBack(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
 	before := c.uids()
-	c.kubelet.Set("main-2", env.AgentDown)
+	c.Kubelet.Set("main-2", env.AgentDown)
 	c.template(agent("localhost/agent:bad"))
 	c.Expect(c.held()).To(ContainSubstring("container backup-restore is not running after its update"))
 	c.Consistently(func() []types.UID { return c.uids() }).WithTimeout(3 * time.Second).Should(Equal(before))
@@ -210,7 +210,7 @@ func TestAgentThatDoesNotComeBack(t *testing.T) {
 
 	c.template(agent("localhost/agent:good"))
 	c.Eventually(func() string { return c.read(c, 2).Spec.Containers[1].Image }).Should(Equal("localhost/agent:good"))
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(2)
 	c.updated()
 	c.Expect(c.uids()).To(Equal(before))
@@ -221,11 +221,11 @@ func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
 	before := c.uids()
-	c.kubelet.Set("main-2", env.Deferred)
+	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
 	c.Expect(c.held()).To(ContainSubstring("Deferred"))
 	c.template(cpu("100m"))
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	// The pod has the label of the target all the time, and counts as outdated.
 	c.finalRollout(2)
 	c.updated()
@@ -250,16 +250,16 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 		}, reason: "Pod QOS Class may not change"},
 		"infeasible": {prepare: func(c *cluster) {
 			for i := range 3 {
-				c.kubelet.Set(c.pod(i), env.Infeasible)
+				c.Kubelet.Set(c.Pod(i), env.Infeasible)
 			}
 		}, change: cpu("900"), reason: "Infeasible"},
 		"its revision is missing": {prepare: func(c *cluster) {
-			c.create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "of-somebody-else"}, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}})
+			c.Create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "of-somebody-else"}, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}})
 			for i := range 3 {
 				p := c.read(c, i)
 				patch := client.MergeFrom(p.DeepCopy())
 				p.Labels[appsv1.StatefulSetRevisionLabel] = []string{"of-somebody-else", "gone", "gone"}[i]
-				c.Expect(testEnv.Client.Patch(c.t.Context(), p, patch)).To(Succeed())
+				c.Expect(testEnv.Client.Patch(c.T.Context(), p, patch)).To(Succeed())
 			}
 		}, change: cpu("200m"), reason: "is missing"},
 	} {
@@ -296,8 +296,8 @@ func TestQuotaKeepsPods(t *testing.T) {
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Requests, c.set.Spec.Template.Spec.Containers[1].Resources.Requests = some, some
 	})
 	before := c.uids()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
-	c.create(quota)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
+	c.Create(quota)
 	// The controller of quotas is not running here.
 	counted := func(hard string) {
 		c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)).To(Succeed())
@@ -328,11 +328,11 @@ func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	debugged := c.read(c, 1)
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "localhost/debug"}}}
 	c.Expect(testEnv.Client.SubResource("ephemeralcontainers").Update(t.Context(), debugged)).To(Succeed())
-	c.kubelet.Set("main-2", env.Deferred)
+	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
 	c.held()
 	c.Expect(testEnv.Client.Delete(t.Context(), c.read(c, 2))).To(Succeed())
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(1)
 	c.updated()
 	after := c.uids()
@@ -355,7 +355,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 					c.Expect(inplace.MarkOf(c.read(c, i))).To(BeNil(), "one pod at a time")
 				}
 			}
-			c.kubelet.Set("main-2", env.Lost)
+			c.Kubelet.Set("main-2", env.Lost)
 			c.template(change)
 			c.held()
 			half := c.read(c, 2)
@@ -373,7 +373,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 			c.Eventually(func(g Gomega) { g.Expect(c.read(g, 2).UID).NotTo(Equal(before[2])) }).Should(Succeed())
 			othersStay()
 
-			c.kubelet.Set("main-2", env.Ready)
+			c.Kubelet.Set("main-2", env.Ready)
 			c.finalRollout(1)
 			c.updated()
 			c.Expect(c.uids()[:2]).To(Equal(before[:2]))
@@ -451,7 +451,7 @@ func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
 	})
 	before := c.uids()
-	c.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+	c.Create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}}}})
 	c.template(cpu("200m"))
