@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
@@ -31,9 +32,9 @@ func TestAttacks(t *testing.T) {
 leaderElection: {namespace: etcd-foreman-system}
 server: {metricsBindAddress: "0", healthBindAddress: "0"}
 `)
-	ctx, cancel := context.WithTimeout(t.Context(), env.Scaled(5*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(5*time.Minute))
 	defer cancel()
-	attack := exec.CommandContext(ctx, testEnv.Build(t, "test/attack"), "-kubeconfig="+env.WriteFile(t, "kubeconfig", testEnv.Kubeconfig()), "-roles=../../../config/admission/task/task_roles.yaml",
+	attack := exec.CommandContext(ctx, testEnv.Build(t, "test/attack"), "-kubeconfig="+machine.WriteFile(t, "kubeconfig", testEnv.Kubeconfig()), "-roles=../../../config/admission/task/task_roles.yaml",
 		"-only=rights,tasks,crowd,owners,claims,texts", "-watch=5s", "-out="+filepath.Join(t.TempDir(), "attack.md"))
 	out, err := attack.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), "%s", out)

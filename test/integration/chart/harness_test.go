@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -40,12 +41,12 @@ type helm struct {
 
 func newHelm(t *testing.T) helm {
 	t.Helper()
-	home, kubeconfig := t.TempDir(), env.WriteFile(t, "kubeconfig", testEnv.Kubeconfig())
+	home, kubeconfig := t.TempDir(), machine.WriteFile(t, "kubeconfig", testEnv.Kubeconfig())
 	return helm{t, append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)}
 }
 
 func (h helm) try(args ...string) (string, error) {
-	cmd := exec.CommandContext(h.t.Context(), env.Program(h.t, "helm"), args...)
+	cmd := exec.CommandContext(h.t.Context(), machine.Program(h.t, "helm"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/executor"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,7 +115,7 @@ func (p *person) startInto(ctx context.Context, out *watched, args ...string) fu
 		select {
 		case c := <-code:
 			return outcome{c, out.String(), errOut.String()}
-		case <-time.After(env.Patience()):
+		case <-time.After(machine.Patience()):
 			p.T.Fatalf("%v does not end", args)
 			return outcome{}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/druid"
 	"github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,7 +88,7 @@ func install(t *testing.T, g *WithT, crds ...*unstructured.Unstructured) {
 			now := crd.DeepCopy()
 			g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), now)).To(Succeed())
 			g.Expect(conditionsOf(now)).To(And(HaveKeyWithValue("NamesAccepted", "True"), HaveKeyWithValue("Established", "True")), crd.GetName())
-		}).WithTimeout(env.Patience()).Should(Succeed())
+		}).WithTimeout(machine.Patience()).Should(Succeed())
 	}
 }
 
@@ -125,7 +126,7 @@ func TestBothAreEstablished(t *testing.T) {
 					}
 				}
 				g.Expect(short).To(Equal(map[string]string{"eot": "etcdopstasks", "etcdtask": "etcdoperatortasks"}))
-			}).WithTimeout(env.Patience()).Should(Succeed())
+			}).WithTimeout(machine.Patience()).Should(Succeed())
 		})
 	}
 }

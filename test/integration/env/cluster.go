@@ -8,10 +8,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,15 +38,7 @@ type Cluster struct {
 // NewCluster creates a namespace for an Etcd, which does not exist yet.
 func (e *Env) NewCluster(t *testing.T, name string) *Cluster {
 	t.Helper()
-	return &Cluster{WithT: Gomega(t), T: t, Env: e, Namespace: e.Namespace(t), Name: name, Members: &etcdfake.Cluster{}}
-}
-
-// Gomega returns assertions that wait for as long as the machine may need.
-func Gomega(t *testing.T) *gomega.WithT {
-	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(Patience())
-	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	return g
+	return &Cluster{WithT: machine.Gomega(t), T: t, Env: e, Namespace: e.Namespace(t), Name: name, Members: &etcdfake.Cluster{}}
 }
 
 // Simulate starts a kubelet and n members, each of which is up while its pod is ready.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -40,8 +41,8 @@ func (e *Env) StartMembers(t testing.TB, name string, folders []string, args ...
 // name the certificates.
 func (e *Env) StartSecureMembers(t testing.TB, name string, folders []string, clients *tls.Config, args ...string) *Members {
 	t.Helper()
-	peer := FreePort(t)
-	m := &Members{Port: FreePort(t), tls: clients}
+	peer := machine.FreePort(t)
+	m := &Members{Port: machine.FreePort(t), tls: clients}
 	var initial []string
 	for i := range folders {
 		m.Endpoints = append(m.Endpoints, m.endpoint(i))
@@ -56,7 +57,7 @@ func (e *Env) StartSecureMembers(t testing.TB, name string, folders []string, cl
 			"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + t.Name(),
 			"--log-level=error", "--unsafe-no-fsync",
 		}, args...)...)
-		Run(t, cmd)
+		machine.Run(t, cmd)
 	}
 	m.awaitLeader(t)
 	return m
@@ -93,7 +94,7 @@ func (m *Members) Dial(endpoint string, tls *tls.Config) (etcdclient.Client, err
 func (m *Members) awaitLeader(t testing.TB) {
 	t.Helper()
 	c := m.Client(t)
-	ctx, cancel := context.WithTimeout(context.Background(), Patience())
+	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
 	defer cancel()
 	for _, endpoint := range m.Endpoints {
 		for {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,7 +36,7 @@ func (e *Env) installPolicies(dir string) error {
 		}
 		files = append(files, found...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Patience())
+	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
 	defer cancel()
 	for _, file := range files {
 		objects, err := readObjects(file)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,7 +71,7 @@ func (w *world) installCertManager() {
 // startCertManager runs cert-manager's controllers until the test ends.
 func (w *world) startCertManager(program string) {
 	w.T.Helper()
-	env.Run(w.T, exec.Command(program, env.WriteFile(w.T, "kubeconfig", testEnv.Kubeconfig())))
+	machine.Run(w.T, exec.Command(program, machine.WriteFile(w.T, "kubeconfig", testEnv.Kubeconfig())))
 }
 
 // caIssuer creates an issuer with a CA of its own, or replaces the CA of the one that there is.

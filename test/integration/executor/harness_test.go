@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -117,7 +118,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{Cluster: testEnv.NewCluster(t, name), webhook: env.FreePort(t), metrics: env.FreePort(t)}
+	c := &cluster{Cluster: testEnv.NewCluster(t, name), webhook: machine.FreePort(t), metrics: machine.FreePort(t)}
 	c.Kubelet = testEnv.StartKubeletAt(t, c.Namespace, env.Loopback)
 	as, err := druid.NewClient(testEnv.Config, testEnv.Scheme)
 	c.Expect(err).NotTo(HaveOccurred())
@@ -171,7 +172,7 @@ func (c *cluster) startMembers() {
 	// The certificate names no address.
 	clients := &tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true}
 	c.members = testEnv.StartSecureMembers(c.T, name, slices.Repeat([]string{c.T.TempDir()}, members), clients, "--client-cert-auth",
-		"--trusted-ca-file="+env.WriteFile(c.T, "ca.crt", ca.PEM), "--cert-file="+env.WriteFile(c.T, "tls.crt", pair.Certificate), "--key-file="+env.WriteFile(c.T, "tls.key", pair.Key))
+		"--trusted-ca-file="+machine.WriteFile(c.T, "ca.crt", ca.PEM), "--cert-file="+machine.WriteFile(c.T, "tls.crt", pair.Certificate), "--key-file="+machine.WriteFile(c.T, "tls.key", pair.Key))
 }
 
 // reconcile reconciles the Etcd as etcd-druid does.

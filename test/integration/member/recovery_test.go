@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -149,7 +150,7 @@ func TestRecoveryFromABackup(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(note)).To(HavePrefix("restored "), "backups start with a new full snapshot")
 	g.Expect(filepath.Glob(c.dataDir(1) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
-	g.Eventually(func() string { return c.get(g, 1) }).WithTimeout(patience).Should(Equal("in the delta"))
+	g.Eventually(func() string { return c.get(g, 1) }).WithTimeout(machine.Patience()).Should(Equal("in the delta"))
 	for _, i := range []int{0, 2} {
 		c.start(g, i, "existing")
 		c.promote(g, i)
@@ -207,7 +208,7 @@ func TestRebuildThatIsKilled(t *testing.T) {
 	t.Logf("killed %d times", kills)
 	g.Expect(kills).To(BeNumerically(">", 3))
 	c.start(g, 0, "existing")
-	g.Eventually(func() int64 { return c.revision(g) }).WithTimeout(patience).Should(Equal(n))
+	g.Eventually(func() int64 { return c.revision(g) }).WithTimeout(machine.Patience()).Should(Equal(n))
 }
 
 // prepareKilled runs prepare in a process that is killed after a while, and reports whether prepare had ended before.
@@ -264,7 +265,7 @@ func (c *cluster) idOf(g Gomega, i int) (id string) {
 			}
 			return err
 		})
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 	return id
 }
 
@@ -356,5 +357,5 @@ func (w *writers) expectAll(g Gomega, i int) {
 			g.Expect(missing).To(BeEmpty(), "of %d", len(w.acked))
 			return nil
 		})
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }

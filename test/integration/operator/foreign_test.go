@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -72,7 +72,7 @@ func bind(t *testing.T, g *WithT, namespace string) {
 // who may not delete the object, the operator tells the same of objects of somebody else as without all that, and makes
 // what is its own.
 func TestForeignObjects(t *testing.T) {
-	g := env.Gomega(t)
+	g := machine.Gomega(t)
 	var watched []string
 	foreign := map[string]client.Object{}
 	for _, object := range foreigners() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +20,7 @@ import (
 
 // The operator says which right managed TLS takes, and the right that is shipped, with its policy, is enough.
 func TestManagedTLSTakesARight(t *testing.T) {
-	g := env.Gomega(t)
+	g := machine.Gomega(t)
 	namespace := testEnv.Namespace(t)
 	bind(t, g, namespace)
 	right := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "etcd-foreman-managed-tls"}}

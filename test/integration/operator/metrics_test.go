@@ -12,7 +12,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -60,8 +60,8 @@ func scrape(t *testing.T, scheme, address, bearer string) (int, string, error) {
 
 // Metrics name the Etcds of all tenants: only clients with the right to read them get them, over TLS.
 func TestMetricsAreProtected(t *testing.T) {
-	g := env.Gomega(t)
-	namespace, address := testEnv.Namespace(t), env.FreeAddress(t)
+	g := machine.Gomega(t)
+	namespace, address := testEnv.Namespace(t), machine.FreeAddress(t)
 	bind(t, g, namespace)
 	reader, nobody := token(t, g, namespace, "prometheus", "etcd-foreman-metrics-reader"), token(t, g, namespace, "nobody", "")
 	startWith(t, []string{namespace}, fmt.Sprintf("metricsBindAddress: %q", address))
@@ -94,8 +94,8 @@ func TestMetricsAreProtected(t *testing.T) {
 
 // What scraped an earlier version goes on.
 func TestInsecureMetrics(t *testing.T) {
-	g := env.Gomega(t)
-	namespace, address := testEnv.Namespace(t), env.FreeAddress(t)
+	g := machine.Gomega(t)
+	namespace, address := testEnv.Namespace(t), machine.FreeAddress(t)
 	bind(t, g, namespace)
 	startWith(t, []string{namespace}, fmt.Sprintf("metricsBindAddress: %q, insecureMetrics: true", address))
 	g.Eventually(func(g Gomega) {

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -51,7 +52,7 @@ func TestNamespaces(t *testing.T) {
 		{"with rights in these namespaces alone", bindIn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := env.Gomega(t)
+			g := machine.Gomega(t)
 			g.SetDefaultConsistentlyDuration(2 * time.Second)
 			watched, outside := []string{testEnv.Namespace(t), testEnv.Namespace(t)}, testEnv.Namespace(t)
 			tc.rights(t, g, watched)
@@ -76,7 +77,7 @@ func TestNamespaces(t *testing.T) {
 // The operator keeps its key in the Secret that was installed for it, as far as its rights go, and agents learn the same
 // key from the next one.
 func TestSigningKey(t *testing.T) {
-	g := env.Gomega(t)
+	g := machine.Gomega(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "etcd-foreman-system", Name: "etcd-foreman-signing-key"}}
 	g.Expect(testEnv.Client.Create(t.Context(), secret)).To(Succeed())
 	t.Cleanup(func() { g.Expect(testEnv.Client.Delete(context.Background(), secret)).To(Succeed()) })

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +26,7 @@ func secretOf(etcd *v1alpha1.Etcd, name string) *corev1.Secret {
 
 // An operator that somebody has taken over can write no Secret but those of managed TLS.
 func TestWhichSecretsTheOperatorMayWrite(t *testing.T) {
-	g := env.Gomega(t)
+	g := machine.Gomega(t)
 	namespace := testEnv.Namespace(t)
 	operator, err := client.New(testEnv.AsOperator(), client.Options{Scheme: testEnv.Scheme})
 	g.Expect(err).NotTo(HaveOccurred())

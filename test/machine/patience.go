@@ -2,18 +2,30 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package env
+// Package machine is what tests ask of the machine that they run on: time, programs, files and addresses. It needs no Kubernetes.
+package machine
 
 import (
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/onsi/gomega"
 )
 
 // Patience is for how long a test waits for what has to come about: two minutes, and longer on a machine that is busy.
 func Patience() time.Duration { return Scaled(2 * time.Minute) }
+
+// Gomega returns assertions that wait with Patience.
+func Gomega(t testing.TB) *gomega.WithT {
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(Patience())
+	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	return g
+}
 
 // Scaled returns a time that suits an idle machine, or as many times that as the machine has work for each of its processors, up to eight
 // times. It is for deadlines that are not what is tested: only the machine decides them.
