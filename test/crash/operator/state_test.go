@@ -35,7 +35,7 @@ func (w *world) state() string {
 			lines = append(lines, fmt.Sprintf("pod %s updated %t ready %t", p.Name, revision == set.Status.UpdateRevision, w.Kubelet.Ready(p.Name)))
 		}
 	}
-	lines = append(lines, fmt.Sprintf("claims kept %t", maps.Equal(w.claims, w.uidsOfClaims())))
+	lines = append(lines, fmt.Sprintf("claims kept %t", maps.Equal(w.claims, w.Claims())))
 	jobs := &batchv1.JobList{}
 	w.List(w, jobs)
 	for _, j := range jobs.Items {

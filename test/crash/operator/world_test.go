@@ -14,7 +14,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/operator/proxy"
@@ -117,8 +116,8 @@ func (w *world) begin() {
 		defer w.mu.Unlock()
 		return time.Since(w.last) > time.Second
 	})
-	w.claims = w.uidsOfClaims()
-	w.watchPods()
+	w.claims = w.Claims()
+	w.WatchPods(w.seePod)
 	w.scenario.begin(w)
 }
 
@@ -236,45 +235,20 @@ func stable(write disturb.Write) string {
 
 // check looks at a write with eyes of its own.
 func (w *world) check(write disturb.Write) {
-	if write.Kind != "member" && write.Namespace != w.Namespace {
-		w.broken = append(w.broken, fmt.Sprintf("%s is in namespace %q", write.What(), write.Namespace))
+	ready := map[string]bool{}
+	for i := range members {
+		ready[pod(i)] = w.Up(i)
 	}
-	if write.Kind == "persistentvolumeclaims" && write.Verb == "delete" {
-		w.broken = append(w.broken, write.What())
+	if harm := disturb.Harm(write, w.Namespace, ready); harm != "" {
+		w.broken = append(w.broken, harm)
 	}
-	if write.Kind != "pods" || write.Verb != "delete" && write.Verb != "create eviction" || !w.Kubelet.Ready(write.Name) {
+}
+
+// seePod counts the pods of members that are removed, and looks for pods of two revisions at a time.
+func (w *world) seePod(event watch.EventType, p *corev1.Pod) {
+	if p.Labels[appsv1.ControllerRevisionHashLabelKey] == "" {
 		return
 	}
-	serving := 0
-	for i := range members {
-		if w.Kubelet.Ready(pod(i)) {
-			serving++
-		}
-	}
-	if quorum.Exists(serving, members) && !quorum.Exists(serving-1, members) {
-		w.broken = append(w.broken, fmt.Sprintf("%s leaves %d of %d members", write.What(), serving-1, members))
-	}
-}
-
-// watchPods counts the pods of members that are removed, and looks for pods of two revisions at a time, until the test ends.
-func (w *world) watchPods() {
-	w.T.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := testEnv.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.Namespace))
-	w.must(err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if p, ok := event.Object.(*corev1.Pod); ok && p.Labels[appsv1.ControllerRevisionHashLabelKey] != "" {
-				w.seePod(event.Type, p)
-			}
-		}
-	}()
-	w.T.Cleanup(func() { cancel(); events.Stop(); <-done })
-}
-
-func (w *world) seePod(event watch.EventType, p *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if event == watch.Deleted {
@@ -342,17 +316,4 @@ func (w *world) rebuild() {
 	for i := range members {
 		w.Kubelet.Set(pod(i), env.Ready)
 	}
-}
-
-func (w *world) uidsOfClaims() map[string]types.UID {
-	w.T.Helper()
-	all := &corev1.PersistentVolumeClaimList{}
-	w.List(w, all)
-	uids := map[string]types.UID{}
-	for _, c := range all.Items {
-		if c.DeletionTimestamp == nil {
-			uids[c.Name] = c.UID
-		}
-	}
-	return uids
 }

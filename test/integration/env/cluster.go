@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -142,4 +143,46 @@ func (c *Cluster) UntilReady(n int) {
 	c.Eventually(func(g gomega.Gomega) {
 		g.Expect(c.StatefulSet(g).Status.ReadyReplicas).To(gomega.Equal(int32(n)))
 	}).Should(gomega.Succeed())
+}
+
+// WatchPods passes the events of pods to a function until the test ends.
+func (c *Cluster) WatchPods(see func(watch.EventType, *corev1.Pod)) {
+	c.T.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := c.Env.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(c.Namespace))
+	c.Expect(err).NotTo(gomega.HaveOccurred())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range events.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				see(event.Type, pod)
+			}
+		}
+	}()
+	c.T.Cleanup(func() { cancel(); events.Stop(); <-done })
+}
+
+// PodUIDs returns the UIDs of the pods of the first n members.
+func (c *Cluster) PodUIDs(g gomega.Gomega, n int) (uids []types.UID) {
+	for i := range n {
+		pod := &corev1.Pod{}
+		c.Get(g, c.Pod(i), pod)
+		uids = append(uids, pod.UID)
+	}
+	return uids
+}
+
+// Claims returns the UIDs of the claims that are not being deleted.
+func (c *Cluster) Claims() map[string]types.UID {
+	c.T.Helper()
+	all := &corev1.PersistentVolumeClaimList{}
+	c.List(c, all)
+	uids := map[string]types.UID{}
+	for _, claim := range all.Items {
+		if claim.DeletionTimestamp == nil {
+			uids[claim.Name] = claim.UID
+		}
+	}
+	return uids
 }

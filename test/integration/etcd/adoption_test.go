@@ -75,7 +75,7 @@ func (w *world) adopt() {
 func TestAdoptFromDruid(t *testing.T) {
 	t.Parallel()
 	w := newDruidWorld(t)
-	pods, set := w.podUIDs(w), w.StatefulSet(w)
+	pods, set := w.PodUIDs(w, 3), w.StatefulSet(w)
 	o := w.startAll(adopting)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Message).To(ContainSubstring("druid.gardener.cloud/operation=adopt"))
@@ -92,14 +92,14 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.Expect(now.Spec.Selector).To(Equal(set.Spec.Selector))
 	w.Expect(now.Labels).To(Equal(set.Labels))
 	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.Etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27"), Not(HaveKey(v1alpha1.AnnotationRolloutBy))))
-	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}} {
 		w.Get(w, name, object)
 		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
 	}
 	w.claimAdoptedAgain()
 	role := &rbacv1.Role{}
-	w.Get(w, roleName, role)
+	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
 	w.Expect(role.Rules).To(HaveLen(3), "the agents of etcd-druid need it")
 
 	w.Change(annotate(v1alpha1.AnnotationGardenerOperation, v1alpha1.OperationReconcile))
@@ -111,7 +111,7 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.converted(set, pods)
 
 	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationHandBack))
-	pods = w.podUIDs(w)
+	pods = w.PodUIDs(w, 3)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.StatefulSet(g).Annotations).NotTo(HaveKey(v1alpha1.AnnotationAdoptedBy))
 		w.Get(g, name, w.Etcd)
@@ -120,7 +120,7 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.Expect(w.strategy()).To(Satisfy(rolling))
 	w.nudge(o)
 	w.Expect(w.strategy()).To(Satisfy(rolling), "the operator leaves it alone")
-	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
 		g.Expect(w.Etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
@@ -145,7 +145,7 @@ func (w *world) claimAdoptedAgain() {
 // converted checks what one rollout has made of the objects of etcd-druid.
 func (w *world) converted(before *appsv1.StatefulSet, pods []types.UID) {
 	w.T.Helper()
-	for i, uid := range w.podUIDs(w) {
+	for i, uid := range w.PodUIDs(w, 3) {
 		w.Expect(uid).NotTo(Equal(pods[i]))
 	}
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
@@ -185,7 +185,7 @@ func (w *world) converted(before *appsv1.StatefulSet, pods []types.UID) {
 	service, role, account := &corev1.Service{}, &rbacv1.Role{}, &corev1.ServiceAccount{}
 	w.Get(w, name+"-client", service)
 	w.Expect(service.Spec.Selector).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedByDruid))
-	w.Get(w, roleName, role)
+	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
 	w.Expect(role.Rules).To(HaveLen(1), "once no pod of etcd-druid is left, its rights go")
 	w.Get(w, name, account)
 	w.Expect(account.AutomountServiceAccountToken).To(Equal(ptr.To(false)))
@@ -213,7 +213,7 @@ func TestDruidComesBack(t *testing.T) {
 	w := newDruidWorld(t)
 	o := w.startAll(adopting)
 	w.adopt()
-	pods := w.podUIDs(w)
+	pods := w.PodUIDs(w, 3)
 	w.Change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonDruidActive)).To(ContainSubstring("scale etcd-druid to 0"))
@@ -226,5 +226,5 @@ func TestDruidComesBack(t *testing.T) {
 	w.nudge(o)
 	w.Expect(w.strategy().Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType), "the operator does not fight it")
 	w.Expect(w.StatefulSet(w).Annotations).To(BeEmpty())
-	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 }

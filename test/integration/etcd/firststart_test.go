@@ -138,7 +138,7 @@ func TestCreatedAgainBesideEmptyVolumes(t *testing.T) {
 	w := newWorld(t, 3)
 	o := w.start()
 	w.createAgain(0)
-	w.foreign(foreignClaim(fmt.Sprintf("%s-%s", name, pod(0)), leftOver))
+	w.foreign(env.ForeignClaim(fmt.Sprintf("%s-%s", name, pod(0)), leftOver))
 	jobs := w.untilJobs(v1alpha1.ComponentSurveyJob, 2)
 	for i := range 3 {
 		w.Kubelet.Set(pod(i), env.NotReady)
@@ -194,7 +194,7 @@ func TestCreatedAgainBesideTwoClusters(t *testing.T) {
 func TestCreatedAgainWithFewerMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	old := w.foreign(foreignClaim(fmt.Sprintf("%s-%s", name, pod(4)), leftOver)).(*corev1.PersistentVolumeClaim)
+	old := w.foreign(env.ForeignClaim(fmt.Sprintf("%s-%s", name, pod(4)), leftOver)).(*corev1.PersistentVolumeClaim)
 	w.bound(old)
 	w.start()
 	w.looked(1, func(claim string) member.Survey {

@@ -62,7 +62,7 @@ var (
 // anothers creates that claim, bound and of an expandable class.
 func (w *world) anothers(class string, labels map[string]string) *corev1.PersistentVolumeClaim {
 	w.T.Helper()
-	claim := foreignClaim(fmt.Sprintf("%s-%s", templateOfAnother, pod(1)), labels)
+	claim := env.ForeignClaim(fmt.Sprintf("%s-%s", templateOfAnother, pod(1)), labels)
 	claim.Spec.StorageClassName = ptr.To(class)
 	w.foreign(claim)
 	w.bound(claim)

@@ -25,7 +25,7 @@ func (w *world) stuck(before []types.UID) (replaced types.UID) {
 		e.Spec.Etcd.SnapshotCount = ptr.To(ptr.Deref(e.Spec.Etcd.SnapshotCount, 5000) + 1)
 	})
 	w.Eventually(func(g Gomega) {
-		now := w.podUIDs(g)
+		now := w.PodUIDs(g, 3)
 		g.Expect(now[2]).NotTo(Equal(before[2]))
 		g.Expect(now[:2]).To(Equal(before[:2]))
 		replaced = now[2]
@@ -40,7 +40,7 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 	w := newWorld(t, 3)
 	on := w.startAll()
 	w.eventuallyWell()
-	first := w.podUIDs(w)
+	first := w.PodUIDs(w, 3)
 	replaced := w.stuck(first)
 	on.stop()
 
@@ -75,7 +75,7 @@ func (w *world) eventuallyReplaced(before []types.UID, last types.UID) (now []ty
 	w.T.Helper()
 	w.eventuallyWell()
 	w.Expect(w.Status(w).UpdatedReplicas).To(Equal(int32(3)))
-	now = w.podUIDs(w)
+	now = w.PodUIDs(w, 3)
 	w.Expect(now[2]).To(Equal(last), "it was replaced twice")
 	w.Expect(now[:2]).NotTo(ContainElement(before[0]))
 	w.Expect(now[:2]).NotTo(ContainElement(before[1]))

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,12 +27,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -39,53 +38,6 @@ import (
 // withBackups enables backups, which adds the snapshot leases.
 func withBackups(e *v1alpha1.Etcd) {
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
-}
-
-// roleName is the name of the Role and the RoleBinding of the Etcd.
-const roleName = "druid.gardener.cloud:etcd:" + name
-
-// foreigners returns a foreign object for each name that the Etcd needs.
-func foreigners() map[string]client.Object {
-	web := map[string]string{"app": "web"}
-	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
-	budget := intstr.FromInt32(7)
-	service := func(name string) client.Object {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Selector: web, Ports: []corev1.ServicePort{{Port: 80}}}}
-	}
-	none := int32(0)
-	return map[string]client.Object{
-		"ServiceAccount": &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		"Role": &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: roleName}, Rules: []rbacv1.PolicyRule{
-			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}},
-		}},
-		"RoleBinding":          &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: roleName}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: roleName}},
-		"member Lease":         &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: pod0}},
-		"full snapshot Lease":  &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name + "-full-snap"}},
-		"delta snapshot Lease": &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name + "-delta-snap"}},
-		"ConfigMap":            &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-config"}, Data: map[string]string{"a": "b"}},
-		"client Service":       service(name + "-client"),
-		"peer Service":         service(name + "-peer"),
-		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &budget, Selector: &metav1.LabelSelector{MatchLabels: web},
-		}},
-		"StatefulSet": &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
-			Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: web}, Template: pod,
-			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
-		}},
-		"PersistentVolumeClaim": foreignClaim(fmt.Sprintf("%s-%s", name, pod0), web),
-	}
-}
-
-const pod0 = name + "-0"
-
-func foreignClaim(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
 }
 
 // foreign creates a foreign object in the namespace of the Etcd.
@@ -166,11 +118,11 @@ func (w *world) warnings(g Gomega) (notes []string) {
 // The operator does not touch a foreign object with a name of the Etcd, creates no other object of the Etcd, and reports
 // the object's owner. When the Etcd is deleted, the object stays.
 func TestForeignObjects(t *testing.T) {
-	for what := range foreigners() {
+	for what := range env.Foreigners(name) {
 		t.Run(strings.ReplaceAll(what, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, withBackups)
-			object := w.foreign(foreigners()[what])
+			object := w.foreign(env.Foreigners(name)[what])
 			w.start()
 			kind := what[strings.LastIndex(what, " ")+1:]
 			reason, whose := v1alpha1.ReasonNoController, "has no controller"
@@ -213,7 +165,7 @@ func (w *world) goesWith(etcd *v1alpha1.Etcd) {
 func TestObjectsOfAnotherOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	set := foreigners()["StatefulSet"].(*appsv1.StatefulSet)
+	set := env.Foreigners(name)["StatefulSet"].(*appsv1.StatefulSet)
 	set.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}
 	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.Etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
 	set.Spec.Replicas = ptr.To[int32](1)
@@ -245,11 +197,11 @@ func (w *world) recreate() *v1alpha1.EtcdOperatorTask {
 // replace replaces an object of the Etcd with a foreign one and returns both.
 func (w *world) replace(what string) (own, others client.Object) {
 	w.T.Helper()
-	own = foreigners()[what]
+	own = env.Foreigners(name)[what]
 	w.Get(w, own.GetName(), own)
 	w.Eventually(func(g Gomega) {
 		// A running operator may recreate its own object first.
-		others = foreigners()[what]
+		others = env.Foreigners(name)[what]
 		others.SetNamespace(w.Namespace)
 		g.Expect(client.IgnoreNotFound(testEnv.Client.Delete(w.T.Context(), own))).To(Succeed())
 		g.Expect(testEnv.Client.Create(w.T.Context(), others)).To(Succeed())
@@ -272,7 +224,7 @@ func TestHoldWhileAnObjectIsForeign(t *testing.T) {
 
 	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
 	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
-	others = w.foreign(foreigners()["ServiceAccount"])
+	others = w.foreign(env.Foreigners(name)["ServiceAccount"])
 	w.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
 	w.obstructedAfter("ServiceAccount")
 	w.nudge(o)
@@ -360,7 +312,7 @@ func TestForeignObjectAppears(t *testing.T) {
 				seen, others = w.replace("ServiceAccount")
 				w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
 			} else {
-				others = w.foreign(foreigners()["ServiceAccount"])
+				others = w.foreign(env.Foreigners(name)["ServiceAccount"])
 			}
 			if tc.there {
 				// The former ServiceAccount differs from what would be applied.
@@ -469,7 +421,7 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 func TestObstructionThatLasts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.foreign(foreigners()["ServiceAccount"])
+	w.foreign(env.Foreigners(name)["ServiceAccount"])
 	o := w.start()
 	w.obstructed(v1alpha1.ReasonNoController)
 	w.Eventually(w.warnings).Should(HaveLen(1))

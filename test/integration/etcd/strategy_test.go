@@ -133,11 +133,11 @@ func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, whi
 // replacePod deletes a pod and waits for its replacement, which does not become ready.
 func (w *world) replacePod(ordinal int) {
 	w.T.Helper()
-	before := w.podUIDs(w)[ordinal]
+	before := w.PodUIDs(w, 3)[ordinal]
 	w.Kubelet.Set(pod(ordinal), env.NotReady)
 	w.Expect(testEnv.Client.Delete(w.T.Context(), w.pod(ordinal))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.podUIDs(g)[ordinal]).NotTo(Equal(before))
+		g.Expect(w.PodUIDs(g, 3)[ordinal]).NotTo(Equal(before))
 		g.Expect(w.Up(ordinal)).To(BeFalse())
 	}).Should(Succeed())
 }

@@ -16,7 +16,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -61,15 +60,6 @@ func (w *world) bind(n int) {
 	}
 }
 
-func (w *world) podUIDs(g Gomega) (uids []types.UID) {
-	for i := range 3 {
-		p := &corev1.Pod{}
-		w.Get(g, pod(i), p)
-		uids = append(uids, p.UID)
-	}
-	return uids
-}
-
 func storage(c *corev1.PersistentVolumeClaim) string {
 	return c.Spec.Resources.Requests.Storage().String()
 }
@@ -89,7 +79,7 @@ func TestVolumesGrow(t *testing.T) {
 				g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
 				g.Expect(len(w.claim(g, 0).OwnerReferences)).To(Equal(map[bool]int{true: 0, false: 1}[policy == nil]))
 			}).Should(Succeed())
-			pods, before := w.podUIDs(w), w.StatefulSet(w)
+			pods, before := w.PodUIDs(w, 3), w.StatefulSet(w)
 
 			w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 			w.Eventually(func(g Gomega) {
@@ -113,7 +103,7 @@ func TestVolumesGrow(t *testing.T) {
 				}
 			}).Should(Succeed())
 			w.eventuallyWell()
-			w.Expect(w.podUIDs(w)).To(Equal(pods))
+			w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 			w.Expect(w.Status(w).Rollout).To(BeNil())
 			w.nudge(o)
 			o.requests.take()

@@ -7,7 +7,6 @@
 package recreate_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var testEnv *env.Env
@@ -98,18 +96,6 @@ func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
 	return rollouts
 }
 
-// claims returns the UIDs of the pods' claims.
-func (c *cluster) claims() map[string]types.UID {
-	all := &corev1.PersistentVolumeClaimList{}
-	c.List(c, all)
-	uids := map[string]types.UID{}
-	for _, claim := range all.Items {
-		c.Expect(claim.DeletionTimestamp).To(BeNil())
-		uids[claim.Name] = claim.UID
-	}
-	return uids
-}
-
 // mixture records whether pods of different revisions ever exist at the same time.
 type mixture struct {
 	mu     sync.Mutex
@@ -122,19 +108,11 @@ func (c *cluster) watchMixture() *mixture { return c.watchMixtureOf(name) }
 
 func (c *cluster) watchMixtureOf(set string) *mixture {
 	m := &mixture{pods: map[types.UID]string{}}
-	ctx, cancel := context.WithCancel(context.Background())
-	pods, err := testEnv.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(c.Namespace))
-	c.Expect(err).NotTo(HaveOccurred())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range pods.ResultChan() {
-			if p, ok := event.Object.(*corev1.Pod); ok && strings.HasPrefix(p.Name, set+"-") {
-				m.see(event.Type, p)
-			}
+	c.WatchPods(func(event watch.EventType, p *corev1.Pod) {
+		if strings.HasPrefix(p.Name, set+"-") {
+			m.see(event, p)
 		}
-	}()
-	c.T.Cleanup(func() { cancel(); pods.Stop(); <-done })
+	})
 	return m
 }
 

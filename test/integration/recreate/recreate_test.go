@@ -24,7 +24,7 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 	for name, state := range map[string]env.PodState{"not ready": env.NotReady, "crashing": env.Crashing} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, true)
-			claims := c.claims()
+			claims := c.Claims()
 			c.Expect(claims).To(HaveLen(3))
 			// The rollout gets stuck on its first pod.
 			c.Kubelet.Set(pod(0), state)
@@ -50,7 +50,7 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 			c.Expect(superseded).To(HaveLen(1), "no further rollout was needed")
 			c.Expect(superseded[0].Status.State).To(Equal(v1alpha1.TaskStateRejected))
 			c.Expect(superseded[0].Status.LastErrors[len(superseded[0].Status.LastErrors)-1].Code).To(Equal(v1alpha1.ErrSuperseded))
-			c.Expect(c.claims()).To(Equal(claims))
+			c.Expect(c.Claims()).To(Equal(claims))
 			c.Expect(c.StatefulSet(c).Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
 			c.Eventually(func(g Gomega) {
 				events := &eventsv1.EventList{}

@@ -68,15 +68,6 @@ func (c *cluster) read(g Gomega, i int) *corev1.Pod {
 	return p
 }
 
-// uids are those of the pods.
-func (c *cluster) uids() []types.UID {
-	var all []types.UID
-	for i := range c.Members.Names {
-		all = append(all, c.read(c, i).UID)
-	}
-	return all
-}
-
 // updated waits until the StatefulSet controller counts every pod as updated, and no pod is marked.
 func (c *cluster) updated() {
 	c.T.Helper()
@@ -103,7 +94,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 		}
 		return next.RoundTrip(r)
 	}), nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	moves := 0
 	for i, change := range []struct {
 		change func(*corev1.PodTemplateSpec)
@@ -121,7 +112,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 		c.template(change.change)
 		done := c.finalRollout(i + 1)
 		c.updated()
-		c.Expect(c.uids()).To(Equal(before), "%s", change.want)
+		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before), "%s", change.want)
 		for i := range 3 {
 			c.Expect(change.check(c.read(c, i))).To(Equal(change.want))
 		}
@@ -139,7 +130,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 
 	c.template(func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}} })
 	c.finalRollout(5)
-	for i, uid := range c.uids() {
+	for i, uid := range c.PodUIDs(c, len(c.Members.Names)) {
 		c.Expect(uid).NotTo(Equal(before[i]), "any other field takes a new pod")
 	}
 }
@@ -147,7 +138,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 // An operator may crash after any write. The next one carries on, and no pod is replaced.
 func TestCrashBetweenTwoWrites(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	for writes := int32(1); writes <= 6; writes++ {
 		var sent atomic.Int32
 		crashed := make(chan struct{})
@@ -175,7 +166,7 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 		stopSecond := c.startWith(testEnv.Config, nil)
 		c.finalRollout(int(writes))
 		c.updated()
-		c.Expect(c.uids()).To(Equal(before), "a crash after %d writes", writes)
+		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before), "a crash after %d writes", writes)
 		stopSecond()
 	}
 }
@@ -201,11 +192,11 @@ func (c *cluster) held() string {
 func TestAgentThatDoesNotComeBack(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	c.Kubelet.Set("main-2", env.AgentDown)
 	c.template(agent("localhost/agent:bad"))
 	c.Expect(c.held()).To(ContainSubstring("container backup-restore is not running after its update"))
-	c.Consistently(func() []types.UID { return c.uids() }).WithTimeout(3 * time.Second).Should(Equal(before))
+	c.Consistently(func(g Gomega) []types.UID { return c.PodUIDs(g, len(c.Members.Names)) }).WithTimeout(3 * time.Second).Should(Equal(before))
 	c.Expect(c.read(c, 1).Spec.Containers[1].Image).To(Equal("localhost/agent:v1"), "one pod at a time")
 
 	c.template(agent("localhost/agent:good"))
@@ -213,14 +204,14 @@ func TestAgentThatDoesNotComeBack(t *testing.T) {
 	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(2)
 	c.updated()
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 }
 
 // A template that is rolled back, or changed again, while a pod is on its way.
 func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
 	c.Expect(c.held()).To(ContainSubstring("Deferred"))
@@ -230,7 +221,7 @@ func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
 	c.finalRollout(2)
 	c.updated()
 	c.Expect(c.read(c, 2).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("100m"))
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 }
 
 // What cannot be done in place takes new pods, one after the other: whatever the reason.
@@ -269,7 +260,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 				shapes = append(shapes, test.shape)
 			}
 			c := newCluster(t, 3, shapes...)
-			before := c.uids()
+			before := c.PodUIDs(c, len(c.Members.Names))
 			if test.prepare != nil {
 				test.prepare(c)
 			}
@@ -277,7 +268,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 			c.start(nil)
 			done := c.finalRollout(1)
 			c.updated()
-			for i, uid := range c.uids() {
+			for i, uid := range c.PodUIDs(c, len(c.Members.Names)) {
 				c.Expect(uid).NotTo(Equal(before[i]))
 			}
 			for _, p := range done.Status.Rollout.Pods {
@@ -295,7 +286,7 @@ func TestQuotaKeepsPods(t *testing.T) {
 		some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Requests, c.set.Spec.Template.Spec.Containers[1].Resources.Requests = some, some
 	})
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
 	c.Create(quota)
 	// The controller of quotas is not running here.
@@ -311,20 +302,20 @@ func TestQuotaKeepsPods(t *testing.T) {
 	c.start(nil)
 	c.template(cpu("900m"))
 	c.Expect(c.held()).To(ContainSubstring("change the quota"))
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 	patch := client.MergeFrom(quota.DeepCopy())
 	quota.Spec.Hard[corev1.ResourceRequestsCPU] = resource.MustParse("10")
 	c.Expect(testEnv.Client.Patch(t.Context(), quota, patch)).To(Succeed())
 	counted("10")
 	c.finalRollout(1)
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 }
 
 // The StatefulSet controller re-creates a pod that is on its way, and somebody debugs another one.
 func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	debugged := c.read(c, 1)
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "localhost/debug"}}}
 	c.Expect(testEnv.Client.SubResource("ephemeralcontainers").Update(t.Context(), debugged)).To(Succeed())
@@ -335,7 +326,7 @@ func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(1)
 	c.updated()
-	after := c.uids()
+	after := c.PodUIDs(c, len(c.Members.Names))
 	c.Expect(after[2]).NotTo(Equal(before[2]))
 	c.Expect(after[:2]).To(Equal(before[:2]))
 	c.Expect(c.read(c, 1).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("300m"))
@@ -347,7 +338,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 3, inPlace)
 			c.start(nil)
-			before := c.uids()
+			before := c.PodUIDs(c, len(c.Members.Names))
 			othersStay := func() {
 				t.Helper()
 				c.Consistently(func() []types.UID { return []types.UID{c.read(c, 0).UID, c.read(c, 1).UID} }).WithTimeout(2 * time.Second).Should(Equal(before[:2]))
@@ -376,7 +367,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 			c.Kubelet.Set("main-2", env.Ready)
 			c.finalRollout(1)
 			c.updated()
-			c.Expect(c.uids()[:2]).To(Equal(before[:2]))
+			c.Expect(c.PodUIDs(c, len(c.Members.Names))[:2]).To(Equal(before[:2]))
 		})
 	}
 }
@@ -385,12 +376,12 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 func TestOneMemberIsUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 1, inPlace)
 	c.start(nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	for i, change := range []func(*corev1.PodTemplateSpec){cpu("200m"), etcd("localhost/etcd:v3")} {
 		c.template(change)
 		c.finalRollout(i + 1)
 		c.updated()
-		c.Expect(c.uids()).To(Equal(before))
+		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 	}
 }
 
@@ -419,7 +410,7 @@ func TestLateWritesAreRefused(t *testing.T) {
 // The pods are replaced, one after the other and under all guards; none is taken for updated.
 func TestForgedMarks(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	forge := func(i int, m inplace.Mark) {
 		p := c.read(c, i)
 		patch := client.MergeFrom(p.DeepCopy())
@@ -433,7 +424,7 @@ func TestForgedMarks(t *testing.T) {
 	c.start(nil)
 	done := c.finalRollout(1)
 	c.updated()
-	after := c.uids()
+	after := c.PodUIDs(c, len(c.Members.Names))
 	c.Expect(after[0]).NotTo(Equal(before[0]))
 	c.Expect(after[1]).NotTo(Equal(before[1]))
 	c.Expect(after[2]).To(Equal(before[2]), "it was not touched")
@@ -450,7 +441,7 @@ func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
 		// Resources of init containers are resized only by nodes that say so.
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
 	})
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	c.Create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}}}})
@@ -458,7 +449,7 @@ func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
 	c.start(nil)
 	done := c.finalRollout(1)
 	c.updated()
-	for i, uid := range c.uids() {
+	for i, uid := range c.PodUIDs(c, len(c.Members.Names)) {
 		c.Expect(uid).NotTo(Equal(before[i]))
 		c.Expect(done.Status.Rollout.Pods[i].LastOperation.Reason).To(ContainSubstring("would also change limits.memory of container"))
 	}
