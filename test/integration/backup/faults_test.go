@@ -194,7 +194,7 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	}()
 	g.Consistently(answer).Should(BeEmpty(), "the request waits for that snapshot")
 	r.stop()
-	g.Eventually(answer).Should(Receive(MatchError(snapshotter.ErrNotRunning)))
+	g.Eventually(answer).WithTimeout(machine.Patience()).Should(Receive(MatchError(snapshotter.ErrNotRunning)))
 	g.Expect(os.ReadDir(dirOf(s))).To(BeEmpty())
 
 	run(t, e, s, o).begin(g)

@@ -54,7 +54,7 @@ func startEtcd(t testing.TB, dataDir string) *etcd {
 	e := &etcd{Client: client, process: process}
 	t.Cleanup(e.stop)
 	g.Eventually(func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(time.Second))
 		defer cancel()
 		_, err := client.Get(ctx, "x")
 		return err
@@ -90,7 +90,7 @@ type snapshots struct {
 
 func options() snapshotter.Options {
 	return snapshotter.Options{
-		Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: time.Minute,
+		Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: machine.Patience(),
 	}
 }
 

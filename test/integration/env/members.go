@@ -98,7 +98,7 @@ func (m *Members) awaitLeader(t testing.TB) {
 	defer cancel()
 	for _, endpoint := range m.Endpoints {
 		for {
-			ask, stop := context.WithTimeout(ctx, time.Second)
+			ask, stop := context.WithTimeout(ctx, machine.Scaled(time.Second))
 			status, err := c.Status(ask, endpoint)
 			stop()
 			if err == nil && status.Leader != 0 {

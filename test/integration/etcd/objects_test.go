@@ -240,7 +240,7 @@ func TestObjectsGoWithTheirEtcd(t *testing.T) {
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 		err = testEnv.Client.Get(context.Background(), w.Key(name+"-peer"), &corev1.Service{})
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-	}).WithTimeout(time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // In a terminating namespace the objects are deleted one by one, and the Etcd need not be the first.

@@ -18,6 +18,7 @@ import (
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -157,7 +158,7 @@ func (w *world) goesWith(etcd *v1alpha1.Etcd) {
 	w.foreign(probe)
 	w.Eventually(func(g Gomega) {
 		g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(probe), probe))).To(BeTrue())
-	}).WithTimeout(time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // A StatefulSet of another operator for the same Etcds is not touched: its update strategy is not changed, and no task
@@ -180,7 +181,7 @@ func TestObjectsOfAnotherOperator(t *testing.T) {
 
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.Etcd.UID)
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-	w.Eventually(w.strategy).WithTimeout(time.Minute).Should(Satisfy(onDelete))
+	w.Eventually(w.strategy).Should(Satisfy(onDelete))
 	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed(), "a task holds the StatefulSet")
 }
 
@@ -344,7 +345,7 @@ func TestOwnerReferenceIsRemoved(t *testing.T) {
 	w.Expect(testEnv.Client.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null},"spec":{"minAvailable":0}}`)))).To(Succeed())
 	started := time.Now()
 	w.obstructedAfter("PodDisruptionBudget")
-	w.Expect(time.Since(started)).To(BeNumerically("<", 10*time.Second), "an event triggers the reconcile")
+	w.Expect(time.Since(started)).To(BeNumerically("<", machine.Scaled(10*time.Second)), "an event triggers the reconcile")
 	message := w.condition(w, v1alpha1.ConditionObjectsOwned).Message
 	w.Expect(message).To(ContainSubstring("put it back: kubectl -n %s patch poddisruptionbudget %s -p '", w.Namespace, name))
 	w.Get(w, name, budget)
@@ -401,7 +402,7 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.StatefulSet(g).UID).NotTo(Equal(set.UID))
 		g.Expect(metav1.IsControlledBy(w.StatefulSet(g), again)).To(BeTrue())
-	}).WithTimeout(time.Minute).Should(Succeed())
+	}).Should(Succeed())
 	w.looked(1, func(string) member.Survey {
 		s := surveyed(id, 0)
 		s.Voters = []string{"0"}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -156,7 +157,7 @@ func TestDeletionDuringMaintenance(t *testing.T) {
 func TestDefragmentationTakesTooLong(t *testing.T) {
 	c := newCluster(t, 1)
 	before := c.Etcd.DeepCopy()
-	c.Etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: time.Second}
+	c.Etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: machine.Scaled(time.Second)}
 	c.Expect(testEnv.Client.Patch(t.Context(), c.Etcd, client.MergeFrom(before))).To(Succeed())
 	c.fill(c.members.Client(t), 4)
 	var holds atomic.Bool

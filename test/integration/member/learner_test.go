@@ -34,7 +34,7 @@ func TestLearnerOfARecoveredClusterHasAllThatItBeganWith(t *testing.T) {
 	g.Expect(c.prepare(1, machine.Patience())).To(Succeed())
 	var found member.Survey
 	nothing := 0
-	for life := 50 * time.Millisecond; found.State != member.SurveyPresent; life += 5 * time.Millisecond {
+	for life := 50 * time.Millisecond; found.State != member.SurveyPresent; life += max(5*time.Millisecond, life/20) {
 		g.Expect(life).To(BeNumerically("<", machine.Patience()))
 		c.run(g, 1)
 		process := c.processes[1].Process

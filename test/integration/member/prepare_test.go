@@ -308,7 +308,7 @@ func (c *cluster) promote(g Gomega, i int) {
 	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(func(g Gomega) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), machine.Scaled(2*time.Second))
 		defer cancel()
 		status, err := m.Status(ctx)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -252,7 +253,7 @@ func TestDeadlineOfASuspendedTask(t *testing.T) {
 	c := newCluster(t, 1)
 	g, _ := gated()
 	c.CreateTask("slow", v1alpha1.OnDemandSnapshot, "")
-	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: g, Deadline: 3 * time.Second}})
+	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: g, Deadline: machine.Scaled(3 * time.Second)}})
 	slow := c.UntilTask("slow", v1alpha1.TaskStateInProgress)
 	patch := client.MergeFrom(slow.DeepCopy())
 	slow.Spec.Suspend = true
@@ -288,7 +289,7 @@ func TestErrorOfOneTaskDoesNotStopTheOthers(t *testing.T) {
 	g.mu.Lock()
 	looks := g.looks
 	g.mu.Unlock()
-	c.Eventually(func() int { g.mu.Lock(); defer g.mu.Unlock(); return g.looks }).WithTimeout(5*time.Second).Should(BeNumerically(">", looks+20), "it is polled every 20 ms")
+	c.Eventually(func() int { g.mu.Lock(); defer g.mu.Unlock(); return g.looks }).WithTimeout(machine.Scaled(5*time.Second)).Should(BeNumerically(">", looks+20), "it is polled every 20 ms")
 	g.letGo("next")
 	c.UntilTask("next", v1alpha1.TaskStateSucceeded)
 	c.UntilTask("gone", v1alpha1.TaskStateSucceeded)
