@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,11 @@ func (w *world) startAll(changes ...composition.Change) *operator {
 func (w *world) startWith(controllers []composed.Controller, before func(*composed.Operator), changes ...composition.Change) *operator {
 	w.T.Helper()
 	o := &operator{requests: &requests{}, begun: &countingClient{last: map[composed.Controller]types.UID{}, n: map[composed.Controller]int{}}}
+	for _, controller := range []composed.Controller{composed.Etcds, composed.Upkeep} {
+		if controllers == nil || slices.Contains(controllers, controller) {
+			o.begun.n[controller] = 0
+		}
+	}
 	counted := func(c *configv1alpha1.OperatorConfiguration, d *composed.Dependencies) {
 		c.ManagedTLS.Issuers = []configv1alpha1.AllowedIssuer{{Name: "*", AllowServerDNSNames: true}}
 		o.begun.Client = d.Client
@@ -212,22 +218,21 @@ type countingClient struct {
 }
 
 func (c *countingClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	for _, controller := range []composed.Controller{composed.Etcds, composed.Upkeep} {
-		id := env.ReconcileOf(ctx, controller)
-		c.mu.Lock()
-		if id != "" && id != c.last[controller] {
+	c.mu.Lock()
+	for controller := range c.n {
+		if id := env.ReconcileOf(ctx, controller); id != "" && id != c.last[controller] {
 			c.last[controller] = id
 			c.n[controller]++
 		}
-		c.mu.Unlock()
 	}
+	c.mu.Unlock()
 	return c.Client.Get(ctx, key, into, options...)
 }
 
 // count is how many reconciles of Etcds have begun.
 func (c *countingClient) count() int { return c.counts()[composed.Etcds] }
 
-// counts are those of each controller that has begun any.
+// counts are those of each controller that was started.
 func (c *countingClient) counts() map[composed.Controller]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
