@@ -59,7 +59,7 @@ var kinds = []string{"etcds", "etcdoperatortasks", "statefulsets", "pods", "conf
 const longer = 6 * time.Second
 
 // disturbances of a run with some writes. Without -crash-all they are a sample of those that occur in every run, which is the first of its
-// kind, of its name and in its stage: each fourth, one way for each, and the one that records the end, which is lost.
+// kind, of its name and in its stage: each third, one way for each, and the one that records the end, which is lost.
 func disturbances(writes []disturb.Write, scenario string) []disturbance {
 	var every, sample []disturbance
 	var last disturbance
@@ -74,8 +74,8 @@ func disturbances(writes []disturb.Write, scenario string) []disturbance {
 		if write.Kind == "etcdoperatortasks" {
 			last = ways[1]
 		}
-		if i++; i%4 == 3 {
-			sample = append(sample, ways[(i/4+len(scenario))%4])
+		if i++; i%3 == 2 {
+			sample = append(sample, ways[(i/3+len(scenario))%4])
 		}
 	}
 	if *all {
