@@ -77,7 +77,7 @@ WAITING = $$((2 * $$(nproc)))
 
 .PHONY: test
 test: assets ## Run unit and integration tests. Needs neither root nor a container runtime.
-	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -timeout 20m -p $(WAITING) -parallel $(WAITING) ./test/integration/... ./...
+	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -timeout 60m -p $(WAITING) -parallel $(WAITING) ./test/crash/operator ./test/integration/... ./...
 	go -C test/tools/lua test ./...
 
 .PHONY: alerts
@@ -116,9 +116,9 @@ mutants: ## Break the code in PKG at one place after another, and report what no
 
 .PHONY: crashes
 crashes: assets ## Disturb the operator in every way at each of its writes, for every task type, and kill the agent at each of its own. Takes hours; the tests do a part of it.
-	go test ./test/crash -crash-all -timeout 3h -v
+	go test ./test/crash/engine -crash-all -timeout 3h -v
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/backup -run 'KilledAtEachWrite$$' -kill-all -timeout 60m -v
-	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/crash -crash-all -parallel 8 -timeout 4h -v
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/crash/operator -crash-all -parallel 8 -timeout 4h -v
 
 .PHONY: e2e
 e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.

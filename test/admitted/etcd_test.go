@@ -17,7 +17,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -181,6 +181,6 @@ func controllersOf(t *testing.T, o *inmemory.Operator, now *clocktesting.FakePas
 	t.Helper()
 	d := composition.With(o, now)
 	d.Client, d.Live, d.Surroundings = o.Client(), o.Live(), o.Client()
-	composed := composition.New(t, composition.Config(), d)
+	composed := composition.New(t, d)
 	return []reconcile.Reconciler{composed.Etcds, composed.Rollouts, composed.Upkeep}
 }

@@ -27,21 +27,21 @@ const (
 	Agent = "localhost/agent:v1"
 )
 
-// Config returns the operator's configuration with its defaults, and changes. QuorumAwareUpdatesWithOnDelete is enabled. Pods are
-// replaced unless an Etcd asks for updates in place, which most simulated kubelets do not carry out.
-func Config(changes ...func(*configv1alpha1.OperatorConfiguration)) *configv1alpha1.OperatorConfiguration {
-	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.RecreatePods}
-	c.Backup.LocalClaims = []string{"*"}
-	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): true}
-	for _, change := range changes {
-		change(c)
-	}
-	configv1alpha1.SetDefaults(c)
-	return c
+// Change changes the configuration or the dependencies of an operator, before it is composed of them.
+type Change func(*configv1alpha1.OperatorConfiguration, *operator.Dependencies)
+
+// Configured is a Change of the configuration.
+func Configured(change func(*configv1alpha1.OperatorConfiguration)) Change {
+	return func(c *configv1alpha1.OperatorConfiguration, _ *operator.Dependencies) { change(c) }
+}
+
+// Depending is a Change of the dependencies.
+func Depending(change func(*operator.Dependencies)) Change {
+	return func(_ *configv1alpha1.OperatorConfiguration, d *operator.Dependencies) { change(d) }
 }
 
 // GateOff disables the feature gate QuorumAwareUpdatesWithOnDelete.
-func GateOff(c *configv1alpha1.OperatorConfiguration) {
+func GateOff(c *configv1alpha1.OperatorConfiguration, _ *operator.Dependencies) {
 	c.FeatureGates[string(configv1alpha1.QuorumAwareUpdatesWithOnDelete)] = false
 }
 
@@ -55,10 +55,17 @@ func AgentAt(url string) func(context.Context, *v1alpha1.Etcd) (api.Client, erro
 	return func(context.Context, *v1alpha1.Etcd) (api.Client, error) { return api.Client{BaseURL: url}, nil }
 }
 
-// New composes an operator, or fails the test.
-func New(t testing.TB, config *configv1alpha1.OperatorConfiguration, d operator.Dependencies) *operator.Operator {
+// New composes an operator, or fails the test. Its configuration is that of the defaults, with changes: QuorumAwareUpdatesWithOnDelete is
+// enabled, and pods are replaced unless an Etcd asks for updates in place, which most simulated kubelets do not carry out.
+func New(t testing.TB, d operator.Dependencies, changes ...Change) *operator.Operator {
 	t.Helper()
-	o, err := operator.New(config, d)
+	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.RecreatePods}
+	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): true}
+	for _, change := range changes {
+		change(c, &d)
+	}
+	configv1alpha1.SetDefaults(c)
+	o, err := operator.New(c, d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	bolt "go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -142,7 +143,7 @@ func TestLeasesOfDeltas(t *testing.T) {
 		left, err := again.Get(ctx, "left")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(left.Kvs).To(BeEmpty())
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 // A request during a snapshot returns that snapshot.
@@ -192,7 +193,7 @@ func TestOnlyTheLeaderTakesSnapshots(t *testing.T) {
 
 	// The next leader continues from the newest snapshot in the store, without another full snapshot.
 	next := run(t, e, s, options())
-	g.Eventually(func() error { _, err := next.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() error { _, err := next.Delta(t.Context()); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	chain, err := next.Latest(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	revision, _ := world(g, e)
@@ -224,7 +225,7 @@ func TestDeltasByPeriodAndByLimit(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(chain.LastRevision()).To(Equal(revision))
 		g.Expect(len(chain.Deltas)).To(BeNumerically(">", 1), "one delta each time the limit was reached")
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 // No delta can have events that etcd compacted since the last snapshot: a full snapshot follows automatically.
@@ -246,7 +247,7 @@ func TestCompactedEventsCauseAFullSnapshot(t *testing.T) {
 		chain, err := next.Latest(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(chain.Full.LastRevision).To(Equal(revision))
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 	again, _ := restored(t, s)
 	_, got := world(g, again)
 	g.Expect(got).To(Equal(keys))
@@ -265,7 +266,7 @@ func TestAnotherHistory(t *testing.T) {
 	second := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, second, "other", 5)
 	next := run(t, second, s, options())
-	g.Eventually(func() error { _, err := next.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() error { _, err := next.Delta(t.Context()); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	again, _ := restored(t, s)
 	_, want := world(g, second)
 	_, got := world(g, again)

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,7 @@ func TestACopyWaitsForTheFinalSnapshot(t *testing.T) {
 	_, err = r.Full(t.Context(), true)
 	g.Expect(err).NotTo(HaveOccurred())
 	var done outcome
-	g.Eventually(copied).WithTimeout(time.Minute).Should(Receive(&done))
+	g.Eventually(copied).WithTimeout(machine.Patience()).Should(Receive(&done))
 	g.Expect(done.err).NotTo(HaveOccurred())
 	g.Expect(done.FinalSnapshot).To(HaveValue(BeTrue()))
 	restoresTo(t, g, e, config.Target)

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -90,7 +91,7 @@ func TestKilledInTheMiddleOfAnUpload(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			defer func() { _ = forever.Close() }()
 			g.Expect(agent.Start()).To(Succeed())
-			g.Eventually(func() int64 { return bytesIn(g, dir) }).WithTimeout(patience).Should(BeNumerically(">=", uploaded/2))
+			g.Eventually(func() int64 { return bytesIn(g, dir) }).WithTimeout(machine.Patience()).Should(BeNumerically(">=", uploaded/2))
 			g.Expect(agent.Process.Kill()).To(Succeed())
 			_ = agent.Wait() // the error is the kill signal
 
@@ -185,7 +186,7 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	g.Eventually(func() []string {
 		begun, _ := filepath.Glob(filepath.Join(dirOf(s), ".unfinished-Full-*"))
 		return begun
-	}).WithTimeout(patience).ShouldNot(BeEmpty(), "the store is empty, so a full snapshot is taken")
+	}).WithTimeout(machine.Patience()).ShouldNot(BeEmpty(), "the store is empty, so a full snapshot is taken")
 	answer := make(chan error, 1)
 	go func() {
 		_, err := r.Full(context.Background(), false)
@@ -193,7 +194,7 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	}()
 	g.Consistently(answer).Should(BeEmpty(), "the request waits for that snapshot")
 	r.stop()
-	g.Eventually(answer).Should(Receive(MatchError(snapshotter.ErrNotRunning)))
+	g.Eventually(answer).WithTimeout(machine.Patience()).Should(Receive(MatchError(snapshotter.ErrNotRunning)))
 	g.Expect(os.ReadDir(dirOf(s))).To(BeEmpty())
 
 	run(t, e, s, o).begin(g)
@@ -235,7 +236,7 @@ func TestStoreIsFull(t *testing.T) {
 	for _, filler := range fillers {
 		g.Expect(s.Delete(t.Context(), filler)).To(Succeed())
 	}
-	g.Eventually(func() error { _, err := r.Full(t.Context(), false); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() error { _, err := r.Full(t.Context(), false); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	g.Expect(r.Healthy()).To(Succeed())
 	restoresTo(t, g, e, s)
 }
@@ -260,7 +261,7 @@ func TestWrongCredentials(t *testing.T) {
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 20)
 	r := run(t, e, s, options())
-	g.Eventually(r.Healthy).WithTimeout(patience).Should(MatchError(And(ContainSubstring("SignatureDoesNotMatch"), Not(ContainSubstring(wrong)))))
+	g.Eventually(r.Healthy).WithTimeout(machine.Patience()).Should(MatchError(And(ContainSubstring("SignatureDoesNotMatch"), Not(ContainSubstring(wrong)))))
 
 	fixed := filepath.Join(t.TempDir(), "fixed")
 	g.Expect(os.WriteFile(fixed, []byte(secret), 0o600)).To(Succeed())
@@ -283,13 +284,13 @@ func TestStoreUnavailableForAWhile(t *testing.T) {
 	g.Expect(r.Healthy()).To(Succeed())
 	server.stop()
 	put(g, e, "meanwhile", 20)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 	defer cancel()
 	_, err := r.Delta(ctx)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(r.Healthy()).NotTo(Succeed(), "the failure is reported")
 	server.start()
-	g.Eventually(func() error { _, err := r.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() error { _, err := r.Delta(t.Context()); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	g.Expect(r.Healthy()).To(Succeed())
 	_, keys := world(g, e)
 	again, _ := restored(t, s)

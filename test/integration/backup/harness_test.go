@@ -7,13 +7,10 @@ package backup_test
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
@@ -30,7 +28,6 @@ import (
 )
 
 const (
-	patience   = 2 * time.Minute
 	memberName = "m"
 	peerURL    = "http://127.0.0.1:2380" // nothing listens there: a single member has no peers
 )
@@ -45,12 +42,8 @@ type etcd struct {
 func startEtcd(t testing.TB, dataDir string) *etcd {
 	t.Helper()
 	g := NewWithT(t)
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		t.Fatal(`KUBEBUILDER_ASSETS is not set: run the tests with "make test", or set it to a folder with etcd`)
-	}
-	url := "http://" + freeAddress(t)
-	process := exec.Command(filepath.Join(assets, "etcd"), "--name="+memberName, "--data-dir="+dataDir,
+	url := "http://" + machine.FreeAddress(t)
+	process := exec.Command(machine.Program(t, "etcd"), "--name="+memberName, "--data-dir="+dataDir,
 		"--listen-client-urls="+url, "--advertise-client-urls="+url,
 		"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls="+peerURL, "--initial-cluster="+memberName+"="+peerURL,
 		"--unsafe-no-fsync", "--log-level=error", "--quota-backend-bytes=8589934592")
@@ -61,11 +54,11 @@ func startEtcd(t testing.TB, dataDir string) *etcd {
 	e := &etcd{Client: client, process: process}
 	t.Cleanup(e.stop)
 	g.Eventually(func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(time.Second))
 		defer cancel()
 		_, err := client.Get(ctx, "x")
 		return err
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 	return e
 }
 
@@ -73,18 +66,6 @@ func (e *etcd) stop() {
 	_ = e.Close()
 	_ = e.process.Process.Kill()
 	_ = e.process.Wait()
-}
-
-// addresses is the number of addresses handed out. Each member has its own, so that nothing else takes its port.
-var addresses atomic.Int64
-
-func freeAddress(t testing.TB) string {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.77.%d.%d:0", os.Getpid()%250, addresses.Add(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func openStore(t testing.TB, config store.Config) *store.Store {
@@ -109,7 +90,7 @@ type snapshots struct {
 
 func options() snapshotter.Options {
 	return snapshotter.Options{
-		Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: time.Minute,
+		Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: machine.Patience(),
 	}
 }
 
@@ -134,7 +115,7 @@ func run(t testing.TB, e *etcd, s *store.Store, o snapshotter.Options, changes .
 
 // begin takes the first snapshot as soon as requests are accepted.
 func (s *snapshots) begin(g Gomega) (full backup.Snapshot) {
-	g.Eventually(func() (err error) { full, err = s.Full(context.Background(), false); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() (err error) { full, err = s.Full(context.Background(), false); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	return full
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	memberserve "github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
@@ -45,7 +46,7 @@ func restarts(t *testing.T, e *etcd, s *store.Store, n memberserve.AfterRestore,
 				}
 			}
 		})
-		g.Eventually(func() error { _, err := r.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
+		g.Eventually(func() error { _, err := r.Delta(t.Context()); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 		r.stop()
 	}
 }
@@ -121,7 +122,7 @@ func TestRebuiltLeaderTakesAFullSnapshotFirst(t *testing.T) {
 	before := fullsIn(t, s)
 	lease := ""
 	killed := run(t, rebuilt, s, options(), func(c *snapshotter.Config) { c.FullFirst = noted(t, "recovered b2", &lease).NeedsFull })
-	g.Eventually(func() error { _, err := killed.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() error { _, err := killed.Delta(t.Context()); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	killed.stop()
 	g.Expect(fullsIn(t, s)).To(Equal(before + 1))
 	restoresTo(t, g, rebuilt, s)

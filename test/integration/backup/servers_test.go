@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
@@ -54,22 +55,12 @@ func (s *server) start() {
 			return err
 		}
 		return connection.Close()
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 func (s *server) stop() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
-}
-
-// program returns the path of a program that "make test" builds.
-func program(t testing.TB, name string) string {
-	t.Helper()
-	path := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), name)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf(`%v: run the tests with "make test", or build it with "go run ./test/local build %s"`, err, name)
-	}
-	return path
 }
 
 // credentials creates a folder with credentials.
@@ -107,9 +98,9 @@ func startSmallS3(t testing.TB, mib int) *s3 {
 
 // newS3 runs the server, within another command if one is given.
 func newS3(t testing.TB, dir string, within ...string) *s3 {
-	address := freeAddress(t)
+	address := machine.FreeAddress(t)
 	// Without metadata: not every filesystem has extended attributes.
-	return &s3{serve(t, address, append(within, program(t, "versitygw"), "--port="+address,
+	return &s3{serve(t, address, append(within, machine.Program(t, "versitygw"), "--port="+address,
 		"--access="+access, "--secret="+secret, "--region=here", "--quiet", "posix", "--sidecar="+t.TempDir(), dir)...), dir}
 }
 
@@ -124,7 +115,7 @@ func (s *s3) store() *store.Store { return openStore(s.t, s.config(secret)) }
 
 // startGCS starts a Google Cloud Storage server and returns a store in its bucket.
 func startGCS(t testing.TB) *store.Store {
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), machine.FreeAddress(t)
 	if err := os.Mkdir(filepath.Join(dir, bucket), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +123,7 @@ func startGCS(t testing.TB) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, address, program(t, "fake-gcs-server"), "-scheme=http", "-host="+host, "-port="+port, "-public-host="+address,
+	serve(t, address, machine.Program(t, "fake-gcs-server"), "-scheme=http", "-host="+host, "-port="+port, "-public-host="+address,
 		"-external-url=http://"+address, "-backend=filesystem", "-filesystem-root="+dir, "-log-level=error")
 	return openStore(t, store.Config{Provider: store.GCS, Container: bucket, Prefix: prefix, Credentials: credentials(t, map[string]string{
 		"emulatorEnabled": "true", "storageAPIEndpoint": "http://" + address + "/storage/v1/",
@@ -148,7 +139,7 @@ func startABS(t testing.TB) *store.Store {
 	if err != nil {
 		t.Skipf("Azurite is not installed: %v", err)
 	}
-	address, account := freeAddress(t), "devstoreaccount1"
+	address, account := machine.FreeAddress(t), "devstoreaccount1"
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)

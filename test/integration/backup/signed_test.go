@@ -26,6 +26,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 )
@@ -76,7 +77,7 @@ func TestSignedSnapshots(t *testing.T) {
 			restoresTo(t, g, e, s)
 			r = run(t, e, s, options())
 			put(g, e, "after", 5)
-			g.Eventually(func() (err error) { delta, err = r.Delta(ctx); return err }).WithTimeout(patience).Should(Succeed())
+			g.Eventually(func() (err error) { delta, err = r.Delta(ctx); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 			r.stop()
 			g.Expect(delta.Kind).To(Equal(backup.Delta), "deltas continue the compacted snapshot")
 			restoresTo(t, g, e, s)
@@ -114,7 +115,7 @@ func TestSignedSnapshots(t *testing.T) {
 			r = run(t, e, s, options(), func(c *snapshotter.Config) {
 				c.Recorded = func(context.Context) (backup.Record, error) { return record, nil }
 			})
-			g.Eventually(func() error { return r.Healthy() }).WithTimeout(patience).Should(MatchError(ContainSubstring("newer snapshots were removed")))
+			g.Eventually(func() error { return r.Healthy() }).WithTimeout(machine.Patience()).Should(MatchError(ContainSubstring("newer snapshots were removed")))
 			r.begin(g)
 			r.stop()
 			restoresTo(t, g, e, s)
@@ -213,7 +214,7 @@ func TestKilledAtEveryWriteOfSignedSnapshots(t *testing.T) {
 
 // work takes a full snapshot, compacts, and removes the first one, as retention does. It ends at the first failure.
 func work(ctx context.Context, s *store.Store, e *etcd) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, machine.Patience())
 	defer cancel()
 	member, err := snapshotter.Member(e.Client)
 	if err != nil {

@@ -8,7 +8,6 @@ package chart
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +15,9 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -42,14 +41,12 @@ type helm struct {
 
 func newHelm(t *testing.T) helm {
 	t.Helper()
-	home := t.TempDir()
-	kubeconfig := filepath.Join(home, "kubeconfig")
-	NewWithT(t).Expect(os.WriteFile(kubeconfig, testEnv.Kubeconfig(), 0o600)).To(Succeed())
+	home, kubeconfig := t.TempDir(), machine.WriteFile(t, "kubeconfig", testEnv.Kubeconfig())
 	return helm{t, append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)}
 }
 
 func (h helm) try(args ...string) (string, error) {
-	cmd := exec.CommandContext(h.t.Context(), filepath.Join(testEnv.Assets(), "helm"), args...)
+	cmd := exec.CommandContext(h.t.Context(), machine.Program(h.t, "helm"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.env, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -94,20 +91,11 @@ func kustomize(t *testing.T, kustomization string) []*unstructured.Unstructured 
 
 func decode(t *testing.T, manifest string) []*unstructured.Unstructured {
 	t.Helper()
-	var objects []*unstructured.Unstructured
-	for documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096); ; {
-		object := &unstructured.Unstructured{}
-		err := documents.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatalf("decoding a manifest: %v", err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
+	objects, err := env.Decode([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return objects
 }
 
 func key(o *unstructured.Unstructured) string {

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -50,8 +50,7 @@ func previous(t *testing.T) string {
 
 // The life of an installation. Whatever happens to the chart, CRDs, Etcds, tasks, pods and claims stay.
 func TestInstallUpgradeRollbackUninstall(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(2 * time.Minute)
+	g := machine.Gomega(t)
 	h, c := newHelm(t), testEnv.Client
 	categories := func() []string {
 		crd := &unstructured.Unstructured{}

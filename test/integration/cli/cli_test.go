@@ -66,7 +66,7 @@ func TestOutputAndDryRun(t *testing.T) {
 	p.Expect(p.run("restart", "main", "--dry-run=server").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p created (server dry run)\n"))
 	p.Expect(p.run("restart", "etcd/main", "--dry-run=client", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p\n"))
 	p.Expect(p.run("restart", "main", "--dry-run=client", "--ttl", "24h", "-o", "yaml").out).To(ContainSubstring("ttlSecondsAfterFinished: 86400\n"))
-	p.Expect(p.tasks()).To(BeEmpty(), "a dry run creates no task")
+	p.Expect(p.Tasks(p)).To(BeEmpty(), "a dry run creates no task")
 
 	p.Expect(p.run("restart", "main", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p\n"))
 	p.Expect(p.run("restart", "main", "-o", "jsonpath={.metadata.name}", "--name", "b").out).To(Equal("b"))
@@ -131,19 +131,19 @@ func TestWatchPrintsLinesUntilTheEnd(t *testing.T) {
 
 func TestListAndDescribe(t *testing.T) {
 	p := newPerson(t)
-	p.Expect(p.run("list").err).To(Equal("No tasks in namespace " + p.namespace + ".\n"))
+	p.Expect(p.run("list").err).To(Equal("No tasks in namespace " + p.Namespace + ".\n"))
 	p.make("a", v1alpha1.TaskStateInProgress)
 	p.make("b", "")
 	got := p.run("list")
 	p.Expect(got.out).To(MatchRegexp(`(?m)^a +QuorumAwareRollout +main +InProgress +- +- +1 +\d+s$`))
 	p.Expect(got.out).To(MatchRegexp(`(?m)^b +QuorumAwareRollout +main +Pending +- +- +2 +\d+s$`))
-	p.Expect(p.run("list", "-A").out).To(ContainSubstring(p.namespace))
+	p.Expect(p.run("list", "-A").out).To(ContainSubstring(p.Namespace))
 	p.Expect(p.run("list", "main", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/a\netcdoperatortask.druid.gardener.cloud/b\n"))
 	var list v1alpha1.EtcdOperatorTaskList
 	p.Expect(json.Unmarshal([]byte(p.run("list", "-o", "json").out), &list)).To(Succeed())
 	p.Expect(list.Items).To(HaveLen(2))
 
-	p.Expect(p.run("describe", "main").out).To(ContainSubstring("Task:       " + p.namespace + "/a\n"))
+	p.Expect(p.run("describe", "main").out).To(ContainSubstring("Task:       " + p.Namespace + "/a\n"))
 	p.Expect(p.run("describe", "b").out).To(And(ContainSubstring("Queue:      2 of 2"), ContainSubstring("created")))
 }
 
@@ -183,7 +183,7 @@ func TestSteer(t *testing.T) {
 	p.Expect(p.run("resume", "a").code).To(BeZero())
 	p.Expect(p.task("a").Spec.Suspend).To(BeFalse())
 	p.Expect(p.run("abort", "a").out).To(Equal("etcdoperatortask.druid.gardener.cloud/a aborted\n"))
-	p.Expect(p.tasks()).To(BeEmpty())
+	p.Expect(p.Tasks(p)).To(BeEmpty())
 
 	p.make("b", v1alpha1.TaskStateSucceeded)
 	got := p.run("abort", "b")
@@ -212,7 +212,7 @@ func TestErrorIsOneSentence(t *testing.T) {
 		code int
 		say  string
 	}{
-		{"plan other", 1, `there is no Etcd "other" in namespace ` + p.namespace},
+		{"plan other", 1, `there is no Etcd "other" in namespace ` + p.Namespace},
 		{"restart other", 1, `there is no Etcd "other"`},
 		{"list other", 1, `there is no Etcd "other"`},
 		{"describe other", 1, `there is no task and no Etcd "other"`},
@@ -265,23 +265,23 @@ func TestErrorIsOneSentence(t *testing.T) {
 		p.Expect(got.err).To(MatchRegexp(`^error: [^\n]+\n$`), "%s: one line", c.args)
 		p.Expect(got.out).To(BeEmpty(), c.args)
 	}
-	p.Expect(p.tasks()).To(BeEmpty())
+	p.Expect(p.Tasks(p)).To(BeEmpty())
 }
 
 // allow allows a user some verbs on the project's resources.
 func (p *person) allow(user string, verbs ...string) {
-	p.t.Helper()
+	p.T.Helper()
 	p.allowRules(user, user, []string{v1alpha1.GroupVersion.Group}, verbs...)
 }
 
 func (p *person) allowRules(role, user string, groups []string, verbs ...string) {
-	p.t.Helper()
-	p.Expect(testEnv.Client.Create(p.t.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: role},
+	p.T.Helper()
+	p.Expect(testEnv.Client.Create(p.T.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: role},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: groups, Resources: []string{"*"}, Verbs: verbs}},
 	})).To(Succeed())
-	p.Expect(testEnv.Client.Create(p.t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: role},
+	p.Expect(testEnv.Client.Create(p.T.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: role},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	})).To(Succeed())

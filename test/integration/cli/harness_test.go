@@ -21,15 +21,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/executor"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -40,15 +39,10 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
 }
 
-const patience = 2 * time.Minute
-
 // person is a user at a prompt, in a namespace with an Etcd.
 type person struct {
-	*WithT
-	t          *testing.T
-	namespace  string
+	*env.Cluster
 	kubeconfig string
-	etcd       *v1alpha1.Etcd
 	// input is what is typed; interactive: on a terminal.
 	input       string
 	interactive bool
@@ -58,26 +52,24 @@ type person struct {
 
 func newPerson(t *testing.T) *person {
 	t.Helper()
-	p := &person{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	p.SetDefaultEventuallyTimeout(patience)
+	p := &person{Cluster: testEnv.NewCluster(t, "main")}
 	p.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	p.kubeconfig = p.writeKubeconfig(testEnv.Config, "test")
-	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-	p.Expect(testEnv.Client.Create(t.Context(), p.etcd)).To(Succeed())
+	p.CreateEtcd(3)
 	return p
 }
 
 // writeKubeconfig writes a kubeconfig; the current context is given by its name, or there is none.
 func (p *person) writeKubeconfig(config *rest.Config, current string) string {
-	p.t.Helper()
+	p.T.Helper()
 	c := clientcmdapi.NewConfig()
 	c.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
 	c.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Impersonate: config.Impersonate.UserName}
 	for _, name := range []string{"test", "other"} {
-		c.Contexts[name] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: p.namespace}
+		c.Contexts[name] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: p.Namespace}
 	}
 	c.CurrentContext = current
-	path := filepath.Join(p.t.TempDir(), "kubeconfig")
+	path := filepath.Join(p.T.TempDir(), "kubeconfig")
 	p.Expect(clientcmd.WriteToFile(*c, path)).To(Succeed())
 	return path
 }
@@ -90,20 +82,20 @@ type outcome struct {
 
 // run runs a command line as the plugin would.
 func (p *person) run(args ...string) outcome {
-	p.t.Helper()
-	return p.start(p.t.Context(), args...)()
+	p.T.Helper()
+	return p.start(p.T.Context(), args...)()
 }
 
 // start starts a command line and returns a function that waits for its end.
 func (p *person) start(ctx context.Context, args ...string) func() outcome {
-	p.t.Helper()
+	p.T.Helper()
 	var out watched
 	return p.startInto(ctx, &out, args...)
 }
 
 // startInto is start with an output that can be read before the end.
 func (p *person) startInto(ctx context.Context, out *watched, args ...string) func() outcome {
-	p.t.Helper()
+	p.T.Helper()
 	var errOut bytes.Buffer
 	k := kube.New(genericiooptions.IOStreams{In: bytes.NewBufferString(p.input), Out: out, ErrOut: &errOut})
 	k.Rule = executor.Either{}
@@ -119,12 +111,12 @@ func (p *person) startInto(ctx context.Context, out *watched, args ...string) fu
 	code := make(chan int, 1)
 	go func() { code <- cli.Run(ctx, k, args) }()
 	return func() outcome {
-		p.t.Helper()
+		p.T.Helper()
 		select {
 		case c := <-code:
 			return outcome{c, out.String(), errOut.String()}
-		case <-time.After(patience):
-			p.t.Fatalf("%v does not end", args)
+		case <-time.After(machine.Patience()):
+			p.T.Fatalf("%v does not end", args)
 			return outcome{}
 		}
 	}
@@ -132,22 +124,16 @@ func (p *person) startInto(ctx context.Context, out *watched, args ...string) fu
 
 // task returns a task once it exists.
 func (p *person) task(name string) *v1alpha1.EtcdOperatorTask {
-	p.t.Helper()
+	p.T.Helper()
 	t := &v1alpha1.EtcdOperatorTask{}
-	p.Eventually(func() error {
-		return testEnv.Client.Get(p.t.Context(), types.NamespacedName{Namespace: p.namespace, Name: name}, t)
-	}).Should(Succeed())
+	p.Eventually(func(g Gomega) { p.Get(g, name, t) }).Should(Succeed())
 	return t
 }
 
 // make creates a task in a state.
 func (p *person) make(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
-	p.t.Helper()
-	t := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
-	}
-	p.Expect(testEnv.Client.Create(p.t.Context(), t)).To(Succeed())
+	p.T.Helper()
+	t := p.CreateTask(name, v1alpha1.QuorumAwareRollout, "")
 	if state != "" {
 		p.operate(t, state, "as the operator says")
 	}
@@ -156,7 +142,7 @@ func (p *person) make(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOpera
 
 // operate writes the status of a task, as an operator does.
 func (p *person) operate(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState, message string) {
-	p.t.Helper()
+	p.T.Helper()
 	now := metav1.Now()
 	t.Status.State = state
 	t.Status.InitiatedAt = &now
@@ -166,7 +152,7 @@ func (p *person) operate(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState,
 	t.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: string(state), Message: message, LastTransitionTime: now,
 	}}
-	p.Expect(testEnv.Client.Status().Update(p.t.Context(), t)).To(Succeed())
+	p.Expect(testEnv.Client.Status().Update(p.T.Context(), t)).To(Succeed())
 }
 
 // impersonating returns a kubeconfig that impersonates a user with few permissions.
@@ -178,10 +164,4 @@ func (p *person) impersonating(user string) string {
 
 func (o outcome) String() string {
 	return fmt.Sprintf("exit %d\nout: %s\nerr: %s", o.code, o.out, o.err)
-}
-
-func (p *person) tasks() []v1alpha1.EtcdOperatorTask {
-	list := &v1alpha1.EtcdOperatorTaskList{}
-	p.Expect(testEnv.Client.List(p.t.Context(), list, client.InNamespace(p.namespace))).To(Succeed())
-	return list.Items
 }

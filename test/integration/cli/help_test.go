@@ -39,13 +39,13 @@ func TestCompletion(t *testing.T) {
 		p.Expect(got).To(Equal(want), args)
 	}
 	p.Expect(p.complete("__complete", "watch", "")).To(And(ContainSubstring("main\t"), ContainSubstring("\na\t")))
-	p.Expect(p.complete("__complete", "list", "-n", "")).To(ContainSubstring(p.namespace))
+	p.Expect(p.complete("__complete", "list", "-n", "")).To(ContainSubstring(p.Namespace))
 }
 
 // complete requests completions as a shell does, with the kubeconfig in the environment.
 func (p *person) complete(args ...string) string {
-	p.t.Helper()
-	p.t.Setenv("KUBECONFIG", p.kubeconfig)
+	p.T.Helper()
+	p.T.Setenv("KUBECONFIG", p.kubeconfig)
 	kubeconfig := p.kubeconfig
 	p.kubeconfig = ""
 	defer func() { p.kubeconfig = kubeconfig }()

@@ -22,13 +22,13 @@ import (
 
 // members creates a StatefulSet with three ready pods, and leases that name the first as the leader.
 func (p *person) members() *appsv1.StatefulSet {
-	p.t.Helper()
-	testEnv.StartKubelet(p.t, p.namespace)
+	p.T.Helper()
+	testEnv.StartKubelet(p.T, p.Namespace)
 	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet}
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.namespace, Name: "main", Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))},
+			Namespace: p.Namespace, Name: "main", Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))},
 		},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To(int32(3)), PodManagementPolicy: appsv1.ParallelPodManagement, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -41,11 +41,11 @@ func (p *person) members() *appsv1.StatefulSet {
 			},
 		},
 	}
-	p.Expect(testEnv.Client.Create(p.t.Context(), set)).To(Succeed())
+	p.Expect(testEnv.Client.Create(p.T.Context(), set)).To(Succeed())
 	for i, role := range []string{"Leader", "Member", "Member"} {
-		p.Expect(testEnv.Client.Create(p.t.Context(), &coordinationv1.Lease{
+		p.Expect(testEnv.Client.Create(p.T.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: p.namespace, Name: fmt.Sprintf("main-%d", i),
+				Namespace: p.Namespace, Name: fmt.Sprintf("main-%d", i),
 				Labels: map[string]string{v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
 				// As the operator makes them: another's say nothing.
 				OwnerReferences: set.OwnerReferences,
@@ -54,7 +54,7 @@ func (p *person) members() *appsv1.StatefulSet {
 		})).To(Succeed())
 	}
 	p.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(p.t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
+		g.Expect(testEnv.Client.Get(p.T.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
 		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
 	}).Should(Succeed())
 	return set
@@ -85,9 +85,9 @@ func TestPlanFromLeases(t *testing.T) {
 	p.Expect(p.run("plan", "main").out).To(ContainSubstring("Task a does this: InProgress."))
 	p.operate(task, v1alpha1.TaskStateSucceeded, "done")
 	p.Expect(p.run("plan", "main", "--restart").out).To(ContainSubstring("Restart of Etcd"))
-	p.Expect(p.tasks()).To(HaveLen(1), "a plan creates no task")
+	p.Expect(p.Tasks(p)).To(HaveLen(1), "a plan creates no task")
 	pods := &corev1.PodList{}
-	p.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(p.namespace))).To(Succeed())
+	p.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(p.Namespace))).To(Succeed())
 	for _, pod := range pods.Items {
 		p.Expect(pod.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal(before), "a plan deletes no pod")
 	}

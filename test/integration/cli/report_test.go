@@ -25,7 +25,7 @@ import (
 
 // unpack returns the files of a report, by their names.
 func (p *person) unpack(archive io.Reader) map[string]string {
-	p.t.Helper()
+	p.T.Helper()
 	unzipped, err := gzip.NewReader(archive)
 	p.Expect(err).NotTo(HaveOccurred())
 	files := map[string]string{}
@@ -100,11 +100,11 @@ func TestVersionVerb(t *testing.T) {
 	p.Expect(got.code).To(BeZero(), got.String())
 	p.Expect(got.out).To(And(ContainSubstring("In the cluster\nKubernetes: v1."), ContainSubstring("operator: ")))
 	p.Expect(testEnv.Client.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "foreman", Labels: map[string]string{v1alpha1.LabelName: report.OperatorName}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "foreman", Labels: map[string]string{v1alpha1.LabelName: report.OperatorName}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: report.OperatorName, Image: "registry.example/foreman:v0.1.0"}}},
 	})).To(Succeed())
 	got = p.run("version")
-	p.Expect(got.out).To(ContainSubstring("operator:   v0.1.0 in pod " + p.namespace + "/foreman, not ready (registry.example/foreman:v0.1.0)\n"))
+	p.Expect(got.out).To(ContainSubstring("operator:   v0.1.0 in pod " + p.Namespace + "/foreman, not ready (registry.example/foreman:v0.1.0)\n"))
 	var v report.Versions
 	p.Expect(json.Unmarshal([]byte(p.run("version", "-o", "json").out), &v)).To(Succeed())
 	p.Expect(v.Operator).To(ContainElement(HaveField("Version", "v0.1.0")))

@@ -19,23 +19,23 @@ import (
 
 // observed writes the status of the Etcd, as an operator does that has applied its newest spec.
 func (p *person) observed(updated metav1.ConditionStatus) {
-	p.t.Helper()
-	ctx := p.t.Context()
-	p.Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(p.etcd), p.etcd)).To(Succeed())
-	p.etcd.Status.ObservedGeneration = p.etcd.Generation
-	p.etcd.Status.Conditions.Set(metav1.Condition{
+	p.T.Helper()
+	ctx := p.T.Context()
+	p.Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(p.Etcd), p.Etcd)).To(Succeed())
+	p.Etcd.Status.ObservedGeneration = p.Etcd.Generation
+	p.Etcd.Status.Conditions.Set(metav1.Condition{
 		Type: v1alpha1.ConditionAllMembersUpdated, Status: updated, Reason: "Test", Message: "As the test says.",
-		ObservedGeneration: p.etcd.Generation, LastTransitionTime: metav1.Now(),
+		ObservedGeneration: p.Etcd.Generation, LastTransitionTime: metav1.Now(),
 	})
-	p.Expect(testEnv.Client.Status().Update(ctx, p.etcd)).To(Succeed())
+	p.Expect(testEnv.Client.Status().Update(ctx, p.Etcd)).To(Succeed())
 }
 
 // patch changes the pod template of the Etcd.
 func (p *person) patch(note string) {
-	p.t.Helper()
-	before := p.etcd.DeepCopy()
-	p.etcd.Spec.Annotations = map[string]string{"example.com/note": note}
-	p.Expect(testEnv.Client.Patch(p.t.Context(), p.etcd, client.MergeFrom(before))).To(Succeed())
+	p.T.Helper()
+	before := p.Etcd.DeepCopy()
+	p.Etcd.Spec.Annotations = map[string]string{"example.com/note": note}
+	p.Expect(testEnv.Client.Patch(p.T.Context(), p.Etcd, client.MergeFrom(before))).To(Succeed())
 }
 
 // Right after a change of the spec, the task of the change before has succeeded and the next one does not exist yet. The
@@ -72,8 +72,8 @@ func TestWatchOfAnEtcdWaitsForTheTaskOfTheNewestSpec(t *testing.T) {
 func TestAnObjectThatTheOperatorHasNotSeen(t *testing.T) {
 	p := newPerson(t)
 	task := p.make("new", "")
-	p.Expect(p.etcd.Status.ObservedGeneration).To(Equal(int64(-1)))
-	for _, object := range []any{p.etcd, task} {
+	p.Expect(p.Etcd.Status.ObservedGeneration).To(Equal(int64(-1)))
+	for _, object := range []any{p.Etcd, task} {
 		got, why, err := kstatus.Compute(object)
 		p.Expect(err).NotTo(HaveOccurred())
 		p.Expect(got).To(Equal(kstatus.InProgress), why)
@@ -99,9 +99,9 @@ func TestWatchOfAnEtcdGoesOnAfterASupersededTask(t *testing.T) {
 // A spec that is suspended is not waited for.
 func TestWatchOfAnEtcdWhoseSpecIsSuspended(t *testing.T) {
 	p := newPerson(t)
-	before := p.etcd.DeepCopy()
-	p.etcd.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
-	p.Expect(testEnv.Client.Patch(t.Context(), p.etcd, client.MergeFrom(before))).To(Succeed())
+	before := p.Etcd.DeepCopy()
+	p.Etcd.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+	p.Expect(testEnv.Client.Patch(t.Context(), p.Etcd, client.MergeFrom(before))).To(Succeed())
 	got := p.run("watch", "main")
 	p.Expect(got.code).To(Equal(1), got.String())
 	p.Expect(got.err).To(ContainSubstring("suspends it"))
@@ -177,7 +177,7 @@ func TestStatusWatch(t *testing.T) {
 	p.observed(metav1.ConditionFalse)
 	p.Eventually(page.String).Should(ContainSubstring("AllMembersUpdated is False (Test)"))
 	p.Eventually(line.String).Should(MatchRegexp(`(?m)^main .* AllMembersUpdated$`))
-	p.Expect(testEnv.Client.Delete(t.Context(), p.etcd)).To(Succeed())
+	p.Expect(testEnv.Client.Delete(t.Context(), p.Etcd)).To(Succeed())
 	p.Eventually(page.String).Should(ContainSubstring(`This is not the newest state: there is no Etcd "main"`))
 	interrupt()
 	for _, end := range ends {

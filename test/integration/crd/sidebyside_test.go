@@ -10,25 +10,19 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid"
 	"github.com/etcd-foreman/etcd-foreman/internal/operator"
-	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -47,8 +41,6 @@ func TestMain(m *testing.M) {
 const (
 	group = "druid.gardener.cloud"
 	root  = "../../.."
-	// timeout suits a laden machine.
-	timeout = 2 * time.Minute
 )
 
 // stock are the CustomResourceDefinitions of etcd-druid.
@@ -96,7 +88,7 @@ func install(t *testing.T, g *WithT, crds ...*unstructured.Unstructured) {
 			now := crd.DeepCopy()
 			g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), now)).To(Succeed())
 			g.Expect(conditionsOf(now)).To(And(HaveKeyWithValue("NamesAccepted", "True"), HaveKeyWithValue("Established", "True")), crd.GetName())
-		}).WithTimeout(timeout).Should(Succeed())
+		}).WithTimeout(machine.Patience()).Should(Succeed())
 	}
 }
 
@@ -134,7 +126,7 @@ func TestBothAreEstablished(t *testing.T) {
 					}
 				}
 				g.Expect(short).To(Equal(map[string]string{"eot": "etcdopstasks", "etcdtask": "etcdoperatortasks"}))
-			}).WithTimeout(timeout).Should(Succeed())
+			}).WithTimeout(machine.Patience()).Should(Succeed())
 		})
 	}
 }
@@ -143,32 +135,20 @@ func TestBothAreEstablished(t *testing.T) {
 func TestTheEngineUnderTheStockEtcd(t *testing.T) {
 	g := NewWithT(t)
 	install(t, g, append(stock(t), own(t, "task")...)...)
-	namespace := testEnv.Namespace(t)
+	c := testEnv.NewCluster(t, "etcd-main")
 	etcd := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.KindEtcd,
-		"metadata": map[string]any{"namespace": namespace, "name": "etcd-main"},
+		"metadata": map[string]any{"namespace": c.Namespace, "name": c.Name},
 		"spec": map[string]any{
 			"replicas": int64(1), "labels": map[string]any{"app": "etcd"}, "selector": map[string]any{"matchLabels": map[string]any{"app": "etcd"}},
 			"etcd": map[string]any{}, "backup": map[string]any{}, "runAsRoot": true,
 		},
 	}}
 	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
-	testEnv.StartManager(t, testEnv.Config, namespace, func(mgr ctrl.Manager) error {
-		d := composition.With(&etcdfake.Cluster{}, clock.RealClock{}).Of(mgr)
-		return composition.New(t, composition.Config(), d).Setup(t.Context(), mgr, operator.Tasks)
-	})
-	wanted := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "snapshot"},
-		Spec: v1alpha1.EtcdOperatorTaskSpec{
-			Type: v1alpha1.OnDemandSnapshot, Config: "type: full", OwnerEtcdReference: v1alpha1.EtcdReference{Name: etcd.GetName()},
-		},
-	}
-	g.Expect(testEnv.Client.Create(t.Context(), wanted)).To(Succeed())
-	g.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(wanted), wanted)).To(Succeed())
-		g.Expect(wanted.Status.State).To(Equal(v1alpha1.TaskStateRejected))
-		g.Expect(wanted.Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrNoBackup)))
-	}).WithTimeout(timeout).Should(Succeed())
+	c.Start([]operator.Controller{operator.Tasks})
+	c.CreateTask("snapshot", v1alpha1.OnDemandSnapshot, "type: full")
+	rejected := c.UntilTask("snapshot", v1alpha1.TaskStateRejected)
+	g.Expect(rejected.Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrNoBackup)))
 }
 
 // The operator does not start under a CustomResourceDefinition that cannot hold its status, says why in one line, and leaves the
@@ -179,22 +159,9 @@ func TestTheOperatorRefusesTheStockEtcd(t *testing.T) {
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(stock(t)[0].GroupVersionKind())
 	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Name: "etcds." + group}, before)).To(Succeed())
-	binary := filepath.Join(t.TempDir(), "etcd-foreman")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
-	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	g.Expect(os.WriteFile(config, []byte(`apiVersion: operator.config.druid.gardener.cloud/v1alpha1
-kind: OperatorConfiguration
-images: {etcdAgent: localhost/etcd-agent:v1}
-leaderElection: {namespace: default}
+	cmd := testEnv.Operator(t, `leaderElection: {namespace: default}
 server: {metricsBindAddress: "0", healthBindAddress: "0"}
-`), 0o600)).To(Succeed())
-	kubeconfig, err := testEnv.OperatorKubeconfig()
-	g.Expect(err).NotTo(HaveOccurred())
-	kubeconfigFile := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(os.WriteFile(kubeconfigFile, kubeconfig, 0o600)).To(Succeed())
-	cmd := exec.CommandContext(t.Context(), binary, "--config="+config)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigFile)
+`)
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	g.Expect(cmd.Run()).NotTo(Succeed(), "%s", log)

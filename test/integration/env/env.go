@@ -19,9 +19,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,12 +33,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
-
-// assetsVariable names the environment variable with the folder of the binaries.
-const assetsVariable = "KUBEBUILDER_ASSETS"
-
-// startTimeout suits a loaded machine; an idle one takes about five seconds.
-const startTimeout = 2 * time.Minute
 
 // Env is a running API server.
 type Env struct {
@@ -53,6 +47,7 @@ type Env struct {
 	featureGates      string
 	server            *envtest.Environment
 	controllerManager *controllerManager
+	programs          programs
 }
 
 // Option changes what Main starts.
@@ -111,9 +106,9 @@ func Main(m *testing.M, into **Env, options ...Option) int {
 
 // Start starts an Env. The caller must stop it.
 func Start(options ...Option) (*Env, error) {
-	assets := os.Getenv(assetsVariable)
+	assets := os.Getenv(machine.AssetsVariable)
 	if assets == "" {
-		return nil, fmt.Errorf("%s is not set: run the tests with \"make test\", or set it to a folder with kube-apiserver, etcd and kube-controller-manager", assetsVariable)
+		return nil, fmt.Errorf("%s is not set: run the tests with \"make test\", or set it to a folder with kube-apiserver, etcd and kube-controller-manager", machine.AssetsVariable)
 	}
 	root, err := moduleRoot()
 	if err != nil {
@@ -128,7 +123,7 @@ func Start(options ...Option) (*Env, error) {
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        crdPaths(filepath.Join(root, "config", "crd")),
 		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStartTimeout: machine.Patience(),
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
@@ -193,7 +188,7 @@ func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
 
 // Stop stops everything that was started.
 func (e *Env) Stop() error {
-	return errors.Join(e.controllerManager.stop(), e.server.Stop())
+	return errors.Join(e.controllerManager.stop(), e.server.Stop(), e.programs.remove())
 }
 
 // Namespace creates a namespace for one test. It is not removed: no controller here would empty it, and the API server

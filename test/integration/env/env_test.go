@@ -8,9 +8,9 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +26,7 @@ func TestMain(m *testing.M) { os.Exit(env.Main(m, &testEnv, env.WithControllerMa
 // The simulation must support what the project's tests rely on: a StatefulSet whose pods start, become unready, are
 // replaced when deleted, and stay terminating while their node is lost.
 func TestKubeletWithStatefulSetController(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(2 * time.Minute)
+	g := machine.Gomega(t)
 	ctx := context.Background()
 	namespace := testEnv.Namespace(t)
 	kubelet := testEnv.StartKubelet(t, namespace)

@@ -13,10 +13,12 @@ import (
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -73,11 +75,43 @@ func Log(t testing.TB) logr.Logger {
 		defer mu.Unlock()
 		ended = true
 	})
-	return funcr.New(func(prefix, line string) {
+	log := funcr.New(func(prefix, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !ended {
 			t.Log(prefix, line)
 		}
 	}, funcr.Options{LogTimestamp: true})
+	return logr.New(sink{log.GetSink(), ""})
+}
+
+// sink remembers which controller logs.
+type sink struct {
+	logr.LogSink
+	controller string
+}
+
+// WithValues implements logr.LogSink.
+func (s sink) WithValues(values ...any) logr.LogSink {
+	for i := 0; i+1 < len(values); i += 2 {
+		if name, ok := values[i+1].(string); ok && values[i] == "controller" {
+			s.controller = name
+		}
+	}
+	s.LogSink = s.LogSink.WithValues(values...)
+	return s
+}
+
+// WithName implements logr.LogSink.
+func (s sink) WithName(name string) logr.LogSink {
+	s.LogSink = s.LogSink.WithName(name)
+	return s
+}
+
+// ReconcileOf returns the ID of the reconcile of a controller to which a context belongs; empty for any other context.
+func ReconcileOf(ctx context.Context, c composed.Controller) types.UID {
+	if s, ok := ctrl.LoggerFrom(ctx).GetSink().(sink); ok && s.controller == string(c) {
+		return controller.ReconcileIDFromContext(ctx)
+	}
+	return ""
 }

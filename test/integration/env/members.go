@@ -8,8 +8,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -26,33 +25,39 @@ import (
 type Members struct {
 	// Endpoints are the addresses on which the members listen.
 	Endpoints []string
+	// Port is the one for clients, which is the same at each address.
+	Port int
+	tls  *tls.Config
 }
 
 // StartMembers starts a cluster with a member for each folder, named name-0 and so on, with additional arguments of etcd.
 // The members run until the test ends.
 func (e *Env) StartMembers(t testing.TB, name string, folders []string, args ...string) *Members {
 	t.Helper()
-	client, peer := freePort(t), freePort(t)
-	m := &Members{}
+	return e.StartSecureMembers(t, name, folders, nil, args...)
+}
+
+// StartSecureMembers is StartMembers for a cluster whose members serve clients with TLS if its configuration of clients is given. The arguments
+// name the certificates.
+func (e *Env) StartSecureMembers(t testing.TB, name string, folders []string, clients *tls.Config, args ...string) *Members {
+	t.Helper()
+	peer := machine.FreePort(t)
+	m := &Members{Port: machine.FreePort(t), tls: clients}
 	var initial []string
 	for i := range folders {
-		m.Endpoints = append(m.Endpoints, loopback(i, client))
-		initial = append(initial, fmt.Sprintf("%s-%d=%s", name, i, loopback(i, peer)))
+		m.Endpoints = append(m.Endpoints, m.endpoint(i))
+		initial = append(initial, PodName(name, i)+"="+loopback(i, peer))
 	}
 	for i, folder := range folders {
-		member := fmt.Sprintf("%s-%d", name, i)
+		member := PodName(name, i)
 		cmd := exec.Command(filepath.Join(e.assets, "etcd"), append([]string{
 			"--name=" + member, "--data-dir=" + filepath.Join(folder, member),
-			"--listen-client-urls=" + loopback(i, client), "--advertise-client-urls=" + loopback(i, client),
+			"--listen-client-urls=" + m.Endpoints[i], "--advertise-client-urls=" + m.Endpoints[i],
 			"--listen-peer-urls=" + loopback(i, peer), "--initial-advertise-peer-urls=" + loopback(i, peer),
 			"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + t.Name(),
 			"--log-level=error", "--unsafe-no-fsync",
 		}, args...)...)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatalf("starting etcd %s: %v", member, err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		machine.Run(t, cmd)
 	}
 	m.awaitLeader(t)
 	return m
@@ -68,7 +73,7 @@ func (m *Members) Client(t testing.TB, members ...int) *clientv3.Client {
 			endpoints = append(endpoints, m.Endpoints[i])
 		}
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), MaxCallSendMsgSize: 8 << 20})
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: m.tls, Logger: zap.NewNop(), MaxCallSendMsgSize: 8 << 20})
 	if err != nil {
 		t.Fatalf("making an etcd client: %v", err)
 	}
@@ -89,11 +94,11 @@ func (m *Members) Dial(endpoint string, tls *tls.Config) (etcdclient.Client, err
 func (m *Members) awaitLeader(t testing.TB) {
 	t.Helper()
 	c := m.Client(t)
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
 	defer cancel()
 	for _, endpoint := range m.Endpoints {
 		for {
-			ask, stop := context.WithTimeout(ctx, time.Second)
+			ask, stop := context.WithTimeout(ctx, machine.Scaled(time.Second))
 			status, err := c.Status(ask, endpoint)
 			stop()
 			if err == nil && status.Leader != 0 {
@@ -108,15 +113,14 @@ func (m *Members) awaitLeader(t testing.TB) {
 	}
 }
 
-// loopback gives each member its own address, so that one port is enough.
-func loopback(i, port int) string { return fmt.Sprintf("http://127.0.0.%d:%d", i+1, port) }
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("finding a free port: %v", err)
+func (m *Members) endpoint(i int) string {
+	if m.tls != nil {
+		return strings.Replace(loopback(i, m.Port), "http:", "https:", 1)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	return loopback(i, m.Port)
 }
+
+func loopback(i, port int) string { return fmt.Sprintf("http://%s:%d", Loopback(i), port) }
+
+// Loopback is the address of a member of StartMembers. Each has its own, so that one port is enough.
+func Loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }

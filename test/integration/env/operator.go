@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -71,7 +72,7 @@ func (e *Env) awaitRoles(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client of the operator: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, machine.Patience())
 	defer cancel()
 	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, a := range []authorizationv1.ResourceAttributes{
@@ -108,9 +109,6 @@ func (e *Env) AsUser(name string) (*rest.Config, error) {
 	}
 	return user.Config(), nil
 }
-
-// AdminKubeconfig returns a kubeconfig file of an administrator.
-func (e *Env) AdminKubeconfig() []byte { return e.server.KubeConfig }
 
 // OperatorKubeconfig returns a kubeconfig file with the permissions of the operator's ServiceAccount.
 func (e *Env) OperatorKubeconfig() ([]byte, error) {

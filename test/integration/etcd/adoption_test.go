@@ -7,10 +7,10 @@ package etcd
 import (
 	"fmt"
 	"testing"
-	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,12 +28,11 @@ import (
 func newDruidWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, 3)
-	w.members.Version = "3.5.27"
-	w.SetDefaultEventuallyTimeout(2 * time.Minute)
+	w.Members.Version = "3.5.27"
 	w.druidReconciles("etcd-druid-before")
-	w.get(w, name, w.etcd)
+	w.Get(w, name, w.Etcd)
 	w.Eventually(func(g Gomega) {
-		set := w.statefulSet(g)
+		set := w.StatefulSet(g)
 		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
 		g.Expect(set.Status.CurrentRevision).To(Equal(set.Status.UpdateRevision))
 	}).Should(Succeed())
@@ -42,13 +41,16 @@ func newDruidWorld(t *testing.T) *world {
 
 // druidReconciles has an etcd-druid with a field manager reconcile the Etcd.
 func (w *world) druidReconciles(manager string) {
-	w.t.Helper()
-	imitation := druid.Druid{Client: client.WithFieldOwner(testEnv.Client, manager), Etcd: w.etcd, Storage: true}
-	w.Expect(imitation.Reconcile(w.t.Context(), "1")).To(Succeed())
+	w.T.Helper()
+	imitation := druid.Druid{Client: client.WithFieldOwner(testEnv.Client, manager), Etcd: w.Etcd, Storage: true}
+	w.Expect(imitation.Reconcile(w.T.Context(), "1")).To(Succeed())
 }
 
 // adopting has an operator adopt, with images of etcd 3.6.
-func adopting(r *etcd.Reconciler) { r.Images.Etcd, r.AdoptFromDruid = "localhost/etcd:v3.6.16", true }
+var adopting = composition.Configured(func(c *configv1alpha1.OperatorConfiguration) {
+	c.Images.Etcd = "localhost/etcd:v3.6.16"
+	c.FeatureGates[string(configv1alpha1.AdoptFromDruid)] = true
+})
 
 func (w *world) adopted(g Gomega, status metav1.ConditionStatus, reason string) string {
 	c := w.condition(g, v1alpha1.ConditionAdopted)
@@ -59,11 +61,11 @@ func (w *world) adopted(g Gomega, status metav1.ConditionStatus, reason string) 
 
 // adopt adopts the Etcd, and waits for it.
 func (w *world) adopt() {
-	w.t.Helper()
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
+	w.T.Helper()
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
 	w.Eventually(func(g Gomega) {
 		w.adopted(g, metav1.ConditionTrue, v1alpha1.ReasonConversionPending)
-		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
+		g.Expect(w.Etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
 		g.Expect(w.strategy()).To(Satisfy(onDelete))
 	}).Should(Succeed())
 }
@@ -73,7 +75,7 @@ func (w *world) adopt() {
 func TestAdoptFromDruid(t *testing.T) {
 	t.Parallel()
 	w := newDruidWorld(t)
-	pods, set := w.podUIDs(w), w.statefulSet(w)
+	pods, set := w.PodUIDs(w, 3), w.StatefulSet(w)
 	o := w.startAll(adopting)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Message).To(ContainSubstring("druid.gardener.cloud/operation=adopt"))
@@ -81,77 +83,77 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.untouched(w, set)
 
 	marked := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy)
-	w.Expect(testEnv.Client.Patch(t.Context(), w.statefulSet(w), client.RawPatch(types.MergePatchType, marked))).To(Succeed(), "as after executor mode")
+	w.Expect(testEnv.Client.Patch(t.Context(), w.StatefulSet(w), client.RawPatch(types.MergePatchType, marked))).To(Succeed(), "as after executor mode")
 	w.adopt()
-	w.Expect(w.etcd.Finalizers).To(BeEmpty())
+	w.Expect(w.Etcd.Finalizers).To(BeEmpty())
 	w.nudge(o)
-	now := w.statefulSet(w)
+	now := w.StatefulSet(w)
 	w.Expect(now.Spec.Template).To(Equal(set.Spec.Template), "nothing is applied")
 	w.Expect(now.Spec.Selector).To(Equal(set.Spec.Selector))
 	w.Expect(now.Labels).To(Equal(set.Labels))
-	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27"), Not(HaveKey(v1alpha1.AnnotationRolloutBy))))
-	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.Etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27"), Not(HaveKey(v1alpha1.AnnotationRolloutBy))))
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}} {
-		w.get(w, name, object)
+		w.Get(w, name, object)
 		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
 	}
 	w.claimAdoptedAgain()
 	role := &rbacv1.Role{}
-	w.get(w, roleName, role)
+	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
 	w.Expect(role.Rules).To(HaveLen(3), "the agents of etcd-druid need it")
 
-	w.change(annotate(v1alpha1.AnnotationGardenerOperation, v1alpha1.OperationReconcile))
+	w.Change(annotate(v1alpha1.AnnotationGardenerOperation, v1alpha1.OperationReconcile))
 	w.Eventually(func(g Gomega) {
 		w.adopted(g, metav1.ConditionTrue, v1alpha1.ReasonConverted)
-		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationGardenerOperation))
-		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(w.Etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationGardenerOperation))
+		g.Expect(w.Etcd.Status.ObservedGeneration).To(Equal(w.Etcd.Generation))
 	}).Should(Succeed())
 	w.converted(set, pods)
 
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationHandBack))
-	pods = w.podUIDs(w)
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationHandBack))
+	pods = w.PodUIDs(w, 3)
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Annotations).NotTo(HaveKey(v1alpha1.AnnotationAdoptedBy))
-		w.get(g, name, w.etcd)
-		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
+		g.Expect(w.StatefulSet(g).Annotations).NotTo(HaveKey(v1alpha1.AnnotationAdoptedBy))
+		w.Get(g, name, w.Etcd)
+		g.Expect(w.Etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
 	}).Should(Succeed())
 	w.Expect(w.strategy()).To(Satisfy(rolling))
 	w.nudge(o)
 	w.Expect(w.strategy()).To(Satisfy(rolling), "the operator leaves it alone")
-	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
-		g.Expect(w.etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
-		g.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
+		g.Expect(w.Etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
+		g.Expect(w.Etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
 	}).Should(Succeed())
 }
 
 // claimAdoptedAgain checks that a claim which is as the StatefulSet controller makes it is adopted, as those of further members are.
 func (w *world) claimAdoptedAgain() {
-	w.t.Helper()
+	w.T.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	w.get(w, name+"-"+name+"-2", claim)
+	w.Get(w, name+"-"+name+"-2", claim)
 	before := claim.DeepCopy()
 	delete(claim.Annotations, v1alpha1.AnnotationAdoptedBy)
-	w.Expect(testEnv.Client.Patch(w.t.Context(), claim, client.MergeFrom(before))).To(Succeed())
+	w.Expect(testEnv.Client.Patch(w.T.Context(), claim, client.MergeFrom(before))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		w.get(g, claim.Name, claim)
-		g.Expect(claim.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)))
+		w.Get(g, claim.Name, claim)
+		g.Expect(claim.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.Etcd.UID)))
 	}).Should(Succeed())
 }
 
 // converted checks what one rollout has made of the objects of etcd-druid.
 func (w *world) converted(before *appsv1.StatefulSet, pods []types.UID) {
-	w.t.Helper()
-	for i, uid := range w.podUIDs(w) {
+	w.T.Helper()
+	for i, uid := range w.PodUIDs(w, 3) {
 		w.Expect(uid).NotTo(Equal(pods[i]))
 	}
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	w.Expect(testEnv.Client.List(w.t.Context(), tasks, client.InNamespace(w.namespace))).To(Succeed())
+	w.Expect(testEnv.Client.List(w.T.Context(), tasks, client.InNamespace(w.Namespace))).To(Succeed())
 	w.Expect(tasks.Items).To(HaveLen(1))
 	w.Expect(tasks.Items[0].Status.Rollout.Pods).To(HaveLen(3))
 
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	w.Expect(set.UID).To(Equal(before.UID))
 	w.Expect(set.Spec.Selector).To(Equal(before.Spec.Selector))
 	pod := set.Spec.Template.Spec
@@ -171,38 +173,38 @@ func (w *world) converted(before *appsv1.StatefulSet, pods []types.UID) {
 		}
 	}
 	config, theirs := &corev1.ConfigMap{}, &corev1.ConfigMap{}
-	w.get(w, mounted, config)
+	w.Get(w, mounted, config)
 	w.Eventually(func(g Gomega) {
-		w.get(g, mounted, config)
-		g.Expect(config.Data).To(HaveKeyWithValue("cluster-id", w.etcd.Status.ClusterID))
+		w.Get(g, mounted, config)
+		g.Expect(config.Data).To(HaveKeyWithValue("cluster-id", w.Etcd.Status.ClusterID))
 	}).Should(Succeed())
-	w.get(w, name+"-config", theirs)
+	w.Get(w, name+"-config", theirs)
 	w.Expect(theirs.Data).To(HaveLen(1), "that of etcd-druid is left alone")
 	w.Expect(theirs.Annotations).To(BeEmpty())
 
 	service, role, account := &corev1.Service{}, &rbacv1.Role{}, &corev1.ServiceAccount{}
-	w.get(w, name+"-client", service)
+	w.Get(w, name+"-client", service)
 	w.Expect(service.Spec.Selector).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedByDruid))
-	w.get(w, roleName, role)
+	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
 	w.Expect(role.Rules).To(HaveLen(1), "once no pod of etcd-druid is left, its rights go")
-	w.get(w, name, account)
+	w.Get(w, name, account)
 	w.Expect(account.AutomountServiceAccountToken).To(Equal(ptr.To(false)))
-	w.Expect(w.etcd.Status.Selector).To(ContainSubstring(v1alpha1.ManagedByDruid))
+	w.Expect(w.Etcd.Status.Selector).To(ContainSubstring(v1alpha1.ManagedByDruid))
 }
 
 // What keeps an Etcd from being adopted is said, and nothing is written.
 func TestAdoptionRefused(t *testing.T) {
 	t.Parallel()
 	w := newDruidWorld(t)
-	w.members.Version = "3.4.34"
-	before := w.statefulSet(w)
+	w.Members.Version = "3.4.34"
+	before := w.StatefulSet(w)
 	w.startAll(adopting)
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonAdoptionRefused)).To(ContainSubstring("etcd-main-0 runs etcd 3.4.34"))
 	}).Should(Succeed())
 	w.untouched(w, before)
-	w.Expect(w.etcd.Finalizers).To(ConsistOf(v1alpha1.FinalizerDruid))
+	w.Expect(w.Etcd.Finalizers).To(ConsistOf(v1alpha1.FinalizerDruid))
 }
 
 // An etcd-druid that reconciles an adopted Etcd is noticed, and nothing is done against it.
@@ -211,18 +213,18 @@ func TestDruidComesBack(t *testing.T) {
 	w := newDruidWorld(t)
 	o := w.startAll(adopting)
 	w.adopt()
-	pods := w.podUIDs(w)
-	w.change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
+	pods := w.PodUIDs(w, 3)
+	w.Change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonDruidActive)).To(ContainSubstring("scale etcd-druid to 0"))
 	}).Should(Succeed())
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
 	w.druidReconciles(v1alpha1.ManagedByDruid)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Message).To(ContainSubstring("managed by etcd-druid"))
 	}).Should(Succeed())
 	w.nudge(o)
 	w.Expect(w.strategy().Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType), "the operator does not fight it")
-	w.Expect(w.statefulSet(w).Annotations).To(BeEmpty())
-	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Expect(w.StatefulSet(w).Annotations).To(BeEmpty())
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,8 +30,8 @@ import (
 // evil has the Etcd name an image that the operator's configuration does not allow.
 func evil(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("evil.io/etcd:v1") }
 
-func allowing(images ...string) func(*etcd.Reconciler) {
-	return func(r *etcd.Reconciler) { r.Allowed = policy.Rules{Images: images}.Etcd }
+func allowing(images ...string) composition.Change {
+	return composition.Configured(func(c *configv1alpha1.OperatorConfiguration) { c.Images.Allowed = images })
 }
 
 // An Etcd with an image that is not allowed gets no objects.
@@ -40,13 +40,13 @@ func TestImageThatIsNotAllowed(t *testing.T) {
 	w.start(allowing("quay.io/etcd/etcd"))
 	w.Eventually(func(g Gomega) {
 		w.refused(g)
-		g.Expect(w.status(g).LastOperation.State).To(Equal(v1alpha1.OperationError))
+		g.Expect(w.Status(g).LastOperation.State).To(Equal(v1alpha1.OperationError))
 	}).Should(Succeed())
 	w.Consistently(func(g Gomega) { g.Expect(w.versions(g)).To(BeEmpty()) }, time.Second).Should(Succeed())
 
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("quay.io/etcd/etcd:v3.6.8") })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("quay.io/etcd/etcd:v3.6.8") })
 	w.untilReady()
-	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+	w.Expect(w.Status(w).LastErrors).To(BeEmpty())
 }
 
 // The Secrets of an Etcd that was never allowed cost nothing: nothing is said of them, since they are not read.
@@ -70,12 +70,12 @@ func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 	w.untilReady()
 	w.Eventually(func(g Gomega) {
 		config := &corev1.ConfigMap{}
-		w.get(g, name+"-config", config)
+		w.Get(g, name+"-config", config)
 		g.Expect(config.Data).To(HaveKey(member.KeyClusterID))
 	}).Should(Succeed(), "the operator has written everything")
 	before := w.versions(w)
 	w.Expect(before).NotTo(BeEmpty())
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		evil(e)
 		e.Spec.Replicas = 3
 		e.Spec.Labels = map[string]string{"changed": "yes"}
@@ -84,7 +84,7 @@ func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 	w.nudge(o)
 	w.Expect(w.versions(w)).To(Equal(before))
 	w.Expect(w.condition(w, v1alpha1.ConditionAllMembersReady).Status).To(Equal(metav1.ConditionTrue))
-	w.kubelet.Set(pod(0), env.NotReady)
+	w.Kubelet.Set(pod(0), env.NotReady)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionAllMembersReady).Status).To(Equal(metav1.ConditionFalse), "its members are still observed")
 		w.refused(g)
@@ -93,16 +93,16 @@ func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 
 // refused: the status says which image, and what to do.
 func (w *world) refused(g Gomega) {
-	all := w.status(g).LastErrors
+	all := w.Status(g).LastErrors
 	g.Expect(all).To(HaveLen(1))
 	g.Expect(all[0].Code).To(Equal(v1alpha1.ErrNotAllowed))
 	g.Expect(all[0].Description).To(And(ContainSubstring(`spec.etcd.image "evil.io/etcd:v1"`), ContainSubstring("use one of quay.io/etcd/etcd")))
 }
 
 func (w *world) untilReady() {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
-		ready := w.status(g).Ready
+		ready := w.Status(g).Ready
 		g.Expect(ready).NotTo(BeNil())
 		g.Expect(*ready).To(BeTrue())
 	}).Should(Succeed())
@@ -114,7 +114,7 @@ func (w *world) versions(g Gomega) map[string]string {
 	for _, list := range []client.ObjectList{
 		&appsv1.StatefulSetList{}, &corev1.ConfigMapList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &policyv1.PodDisruptionBudgetList{}, &coordinationv1.LeaseList{},
 	} {
-		g.Expect(testEnv.Client.List(w.t.Context(), list, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})).To(Succeed())
+		g.Expect(testEnv.Client.List(w.T.Context(), list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})).To(Succeed())
 		g.Expect(meta.EachListItem(list, func(object runtime.Object) error {
 			o := object.(client.Object)
 			version := o.GetResourceVersion()

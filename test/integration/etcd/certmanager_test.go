@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +48,7 @@ func certManager(t *testing.T) string {
 
 // installCertManager creates the CRDs of cert-manager, from its module.
 func (w *world) installCertManager() {
-	w.t.Helper()
+	w.T.Helper()
 	out, err := exec.Command("go", "-C", "../../tools/certmanager", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager").Output()
 	w.Expect(err).NotTo(HaveOccurred())
 	for _, kind := range []string{"certificates", "certificaterequests", "issuers", "clusterissuers"} {
@@ -55,47 +56,36 @@ func (w *world) installCertManager() {
 		w.Expect(err).NotTo(HaveOccurred())
 		crd := &unstructured.Unstructured{}
 		w.Expect(yaml.Unmarshal(data, &crd.Object)).To(Succeed())
-		if err := testEnv.Client.Create(w.t.Context(), crd); !apierrors.IsAlreadyExists(err) {
+		if err := testEnv.Client.Create(w.T.Context(), crd); !apierrors.IsAlreadyExists(err) {
 			w.Expect(err).NotTo(HaveOccurred())
 		}
 		w.Eventually(func() error {
 			list := &unstructured.UnstructuredList{}
 			list.SetAPIVersion("cert-manager.io/v1")
 			list.SetKind(crd.Object["spec"].(map[string]any)["names"].(map[string]any)["kind"].(string) + "List")
-			return testEnv.Client.List(w.t.Context(), list)
+			return testEnv.Client.List(w.T.Context(), list)
 		}).Should(Succeed())
 	}
 }
 
 // startCertManager runs cert-manager's controllers until the test ends.
 func (w *world) startCertManager(program string) {
-	w.t.Helper()
-	kubeconfig, log := filepath.Join(w.t.TempDir(), "kubeconfig"), &strings.Builder{}
-	w.Expect(os.WriteFile(kubeconfig, testEnv.Kubeconfig(), 0o600)).To(Succeed())
-	command := exec.Command(program, kubeconfig)
-	command.Stdout, command.Stderr = log, log
-	w.Expect(command.Start()).To(Succeed())
-	w.t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		if w.t.Failed() {
-			w.t.Log("cert-manager:\n" + log.String())
-		}
-	})
+	w.T.Helper()
+	machine.Run(w.T, exec.Command(program, machine.WriteFile(w.T, "kubeconfig", testEnv.Kubeconfig())))
 }
 
 // caIssuer creates an issuer with a CA of its own, or replaces the CA of the one that there is.
 func (w *world) caIssuer(issuer string) {
-	w.t.Helper()
+	w.T.Helper()
 	ca, err := certs.NewCA(issuer, func(c *x509.Certificate) { c.NotAfter = time.Now().AddDate(3, 0, 0) })
 	w.Expect(err).NotTo(HaveOccurred())
 	w.put(issuer+"-ca", map[string][]byte{"tls.crt": ca.PEM, "tls.key": ca.Key})
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"ca": map[string]any{"secretName": issuer + "-ca"}}}}
 	o.SetAPIVersion("cert-manager.io/v1")
 	o.SetKind("Issuer")
-	o.SetNamespace(w.namespace)
+	o.SetNamespace(w.Namespace)
 	o.SetName(issuer)
-	if err := testEnv.Client.Create(w.t.Context(), o); !apierrors.IsAlreadyExists(err) {
+	if err := testEnv.Client.Create(w.T.Context(), o); !apierrors.IsAlreadyExists(err) {
 		w.Expect(err).NotTo(HaveOccurred())
 	}
 }
@@ -104,16 +94,16 @@ func (w *world) certificate(name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("cert-manager.io/v1")
 	o.SetKind("Certificate")
-	o.SetNamespace(w.namespace)
+	o.SetNamespace(w.Namespace)
 	o.SetName(name)
 	return o
 }
 
 // reissue has cert-manager issue a certificate again, and waits for it.
 func (w *world) reissue(name string) {
-	w.t.Helper()
+	w.T.Helper()
 	before := w.secret(w, name+"-issued")
-	w.Expect(testEnv.Client.Delete(w.t.Context(), before)).To(Succeed())
+	w.Expect(testEnv.Client.Delete(w.T.Context(), before)).To(Succeed())
 	w.Eventually(func(g Gomega) {
 		after := w.secret(g, name+"-issued")
 		g.Expect(after.Data["tls.crt"]).NotTo(Or(BeEmpty(), Equal(before.Data["tls.crt"])))
@@ -124,7 +114,6 @@ func (w *world) reissue(name string) {
 func TestCertManager(t *testing.T) {
 	program := certManager(t)
 	w, clock := newWorld(t, 3, byIssuers), &shiftedClock{}
-	w.SetDefaultEventuallyTimeout(2 * time.Minute)
 	w.overTLS()
 	o := w.start(at(clock))
 	w.Eventually(w.tlsMessage).Should(ContainSubstring("cert-manager is not installed"))
@@ -138,15 +127,15 @@ func TestCertManager(t *testing.T) {
 
 	for _, suffix := range []string{"-server-tls", "-operator-tls", "-client-tls", "-peer-tls", "-agent-tls"} {
 		certificate := w.certificate(name + suffix)
-		w.get(w, certificate.GetName(), certificate)
-		w.Expect(metav1.IsControlledBy(certificate, w.etcd)).To(BeTrue())
+		w.Get(w, certificate.GetName(), certificate)
+		w.Expect(metav1.IsControlledBy(certificate, w.Etcd)).To(BeTrue())
 		secret := w.secret(w, name+suffix)
-		w.Expect(metav1.IsControlledBy(secret, w.etcd)).To(BeTrue())
+		w.Expect(metav1.IsControlledBy(secret, w.Etcd)).To(BeTrue())
 		w.Expect(secret.Data["tls.crt"]).To(Equal(w.secret(w, name+suffix+"-issued").Data["tls.crt"]))
 	}
 	w.Expect(w.secret(w, name+"-client-ca-key").Data).NotTo(HaveKey("tls.key"), "the operator has no key of the CA")
 	w.Expect(w.secret(w, name+"-client-ca").Data["ca.crt"]).NotTo(Equal(w.secret(w, name+"-peer-ca").Data["ca.crt"]))
-	revision, checksum := w.statefulSet(w).Status.UpdateRevision, w.checksum()
+	revision, checksum := w.StatefulSet(w).Status.UpdateRevision, w.checksum()
 
 	// A certificate is renewed.
 	w.reissue(name + "-server-tls")
@@ -155,7 +144,7 @@ func TestCertManager(t *testing.T) {
 		w.nudge(o)
 		g.Expect(w.secret(g, name+"-server-tls").Data["tls.crt"]).To(Equal(w.secret(g, name+"-server-tls-issued").Data["tls.crt"]))
 	}).Should(Succeed())
-	w.Expect(w.statefulSet(w).Status.UpdateRevision).To(Equal(revision), "nothing is restarted")
+	w.Expect(w.StatefulSet(w).Status.UpdateRevision).To(Equal(revision), "nothing is restarted")
 
 	// The issuer's CA is replaced.
 	used := w.secret(w, name+"-server-tls").Data["tls.crt"]
@@ -178,7 +167,7 @@ func TestCertManager(t *testing.T) {
 	w.Expect(w.trusted(w, v1alpha1.TLSClients)).To(Equal(2), "the previous CA is trusted until its last certificate expires")
 
 	// A renewal of the CA is not the operator's to begin.
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
 	w.Eventually(w.events).Should(ContainElement(v1alpha1.ReasonCARenewalIgnored))
 }
 
@@ -195,10 +184,10 @@ func TestCertManagerLeavesOthersAlone(t *testing.T) {
 		ContainSubstring("is not that of Certificate etcd-main-server-tls, which would overwrite it"),
 		ContainSubstring(name+"-peer-tls has no controller")))
 	w.Expect(w.secret(w, name+"-server-tls-issued").Data).To(Equal(map[string][]byte{"password": []byte("x")}))
-	err := testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name + "-server-tls"}, w.certificate(""))
+	err := testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: name + "-server-tls"}, w.certificate(""))
 	w.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "no Certificate is created that would overwrite the Secret")
 	after := w.certificate("")
-	w.get(w, theirs.GetName(), after)
+	w.Get(w, theirs.GetName(), after)
 	w.Expect(after.Object["spec"]).To(Equal(theirs.Object["spec"]))
-	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name + "-server-tls"}, &corev1.Secret{}))).To(BeTrue())
+	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: name + "-server-tls"}, &corev1.Secret{}))).To(BeTrue())
 }

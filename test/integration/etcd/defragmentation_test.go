@@ -5,41 +5,25 @@
 package etcd
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	. "github.com/onsi/gomega"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
-
-// aheadClock is ahead of the real clock.
-type aheadClock struct {
-	clock.RealClock
-	by atomic.Int64
-}
-
-func (c *aheadClock) Now() time.Time                  { return time.Now().Add(time.Duration(c.by.Load())) }
-func (c *aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
-// set sets the time of the clock.
-func (c *aheadClock) set(to time.Time) { c.by.Store(int64(time.Until(to))) }
 
 // The operator creates one task for each scheduled time, however often it reconciles, and none for a missed one.
 func TestDefragmentationSchedule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
-	ahead := &aheadClock{}
-	byThatClock := func(r *etcd.Reconciler) { r.Clock = ahead }
+	ahead := &shiftedClock{}
 	// The next night, more than a day away.
 	night := time.Now().UTC().Truncate(24 * time.Hour).Add(2*24*time.Hour + 3*time.Hour)
 	nameOf := func(at time.Time) string { return name + "-defragmentation-" + at.Format("200601021504") }
 
 	ahead.set(night.Add(-time.Hour))
-	o := w.start(byThatClock)
+	o := w.start(at(ahead))
 	w.eventuallyWell()
 	w.Expect(w.settled(o)).To(BeEmpty())
 	o.requests.take()
@@ -52,7 +36,7 @@ func TestDefragmentationSchedule(t *testing.T) {
 	w.Expect(made.Spec.Type).To(Equal(v1alpha1.OnDemandMaintenance))
 	w.Expect(made.Spec.Config).To(Equal("etcdDefragmentation: true\n"))
 	o.stop()
-	o = w.start(byThatClock)
+	o = w.start(at(ahead))
 	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
 	w.Expect(w.tasks(w)[made.Name].UID).To(Equal(made.UID), "another operator creates no second task")
 	w.ends(w.tasks(w)[made.Name], v1alpha1.TaskStateSucceeded)
@@ -61,7 +45,7 @@ func TestDefragmentationSchedule(t *testing.T) {
 	// The next night no operator is running.
 	o.stop()
 	ahead.set(night.Add(24*time.Hour + 2*time.Hour))
-	o = w.start(byThatClock)
+	o = w.start(at(ahead))
 	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
 
 	// The night after, a user deletes the task: the operator does not create it again.
@@ -76,16 +60,16 @@ func TestDefragmentationSchedule(t *testing.T) {
 func TestScheduleValidation(t *testing.T) {
 	w := newWorld(t, 1)
 	schedule := func(s string) error {
-		w.get(w, name, w.etcd)
-		w.etcd.Spec.Etcd.DefragmentationSchedule = &s
-		return testEnv.Client.Update(t.Context(), w.etcd)
+		w.Get(w, name, w.Etcd)
+		w.Etcd.Spec.Etcd.DefragmentationSchedule = &s
+		return testEnv.Client.Update(t.Context(), w.Etcd)
 	}
 	w.Expect(schedule("0 0 * *")).To(MatchError(ContainSubstring("spec.etcd.defragmentationSchedule")))
 	w.Expect(schedule("1010 0 * * *")).To(MatchError(ContainSubstring("spec.etcd.defragmentationSchedule")))
 	w.Expect(schedule("34 12 */3 * *")).To(Succeed())
 	w.Expect(schedule("5-5,10-20/2 08-10 * * 1-5")).To(Succeed())
 	w.Expect(schedule("0 0 * * 5-2")).To(MatchError(ContainSubstring("a range like 2-5 begins with the lower number")))
-	w.etcd.Spec.Etcd.DefragmentationSchedule = nil
-	w.etcd.Spec.Backup = &v1alpha1.BackupSpec{FullSnapshotSchedule: ptr.To("0 22-5 * * *")}
-	w.Expect(testEnv.Client.Update(t.Context(), w.etcd)).To(MatchError(ContainSubstring("a range like 2-5 begins with the lower number")))
+	w.Etcd.Spec.Etcd.DefragmentationSchedule = nil
+	w.Etcd.Spec.Backup = &v1alpha1.BackupSpec{FullSnapshotSchedule: ptr.To("0 22-5 * * *")}
+	w.Expect(testEnv.Client.Update(t.Context(), w.Etcd)).To(MatchError(ContainSubstring("a range like 2-5 begins with the lower number")))
 }

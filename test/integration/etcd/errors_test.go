@@ -13,9 +13,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,22 +26,21 @@ var errNetwork = errors.New("the network is down")
 // faults makes one part of a controller fail while it is switched on.
 type faults struct {
 	client.Client
-	observe.Interface
 	observing, instructing, strategy, holding atomic.Bool
 	// held: the StatefulSet was scaled to zero for a task.
 	held atomic.Bool
 }
 
-func (f *faults) into(r *etcd.Reconciler) {
-	f.Client, f.Interface = r.Client, r.Observer
-	r.Client, r.Observer = f, f
+func (f *faults) before(next client.Client) client.Client {
+	f.Client = next
+	return f
 }
 
-func (f *faults) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
-	if f.observing.Load() {
-		return nil, errNetwork
+func (f *faults) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if _, ok := into.(*corev1.PodList); ok && f.observing.Load() {
+		return errNetwork
 	}
-	return f.Interface.Observe(ctx, reader, e)
+	return f.Client.List(ctx, into, options...)
 }
 
 func (f *faults) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -69,9 +65,9 @@ func (f *faults) Patch(ctx context.Context, object client.Object, patch client.P
 
 // eventuallyReports waits until the status reports an error, or none if the code is empty.
 func (w *world) eventuallyReports(code v1alpha1.ErrorCode, more ...func(Gomega, v1alpha1.EtcdStatus)) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
+		status := w.Status(g)
 		reconciled := w.condition(g, v1alpha1.ConditionReconciled)
 		if code == "" {
 			g.Expect(status.LastErrors).To(BeEmpty())
@@ -94,13 +90,13 @@ func TestErrorOfAnyStageIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	f := &faults{}
-	w.start(f.into)
+	w.start(reading(f.before))
 	w.eventuallyWell()
 	w.eventuallyReports("")
 
 	// Before the observation: the status of the members stays.
 	f.observing.Store(true)
-	w.change(annotate("test/nudge", "observe"))
+	w.Change(annotate("test/nudge", "observe"))
 	w.eventuallyReports(v1alpha1.ErrObserve, func(g Gomega, status v1alpha1.EtcdStatus) {
 		g.Expect(status.Members).To(HaveLen(3))
 		g.Expect(status.Ready).To(HaveValue(BeTrue()))
@@ -111,23 +107,23 @@ func TestErrorOfAnyStageIsReported(t *testing.T) {
 	// After the status was written: the rest of the status stays up to date.
 	f.instructing.Store(true)
 	config := &corev1.ConfigMap{}
-	w.get(w, name+"-config", config)
+	w.Get(w, name+"-config", config)
 	before := client.MergeFrom(config.DeepCopy())
 	config.Data[member.KeyClusterID] = "beef"
 	w.Expect(testEnv.Client.Patch(t.Context(), config, before)).To(Succeed())
 	w.eventuallyReports(v1alpha1.ErrApply)
-	w.kubelet.Set(pod(1), env.NotReady)
+	w.Kubelet.Set(pod(1), env.NotReady)
 	w.eventuallyReports(v1alpha1.ErrApply, func(g Gomega, status v1alpha1.EtcdStatus) {
 		g.Expect(status.Members[1].Status).To(Equal(v1alpha1.MemberNotReady))
 	})
-	w.kubelet.Set(pod(1), env.Ready)
+	w.Kubelet.Set(pod(1), env.Ready)
 	f.instructing.Store(false)
 	w.eventuallyReports("")
 	w.eventuallyWell()
 
 	// A stage that does not depend on the failed one runs.
 	f.strategy.Store(true)
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	before = client.MergeFrom(set.DeepCopy())
 	set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}
 	w.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
@@ -146,27 +142,23 @@ func TestRecoveryIsRecordedOnceMembersAreStopped(t *testing.T) {
 	w := newWorld(t, 3)
 	f := &faults{}
 	f.holding.Store(true)
-	o := w.start(f.into)
+	o := w.start(reading(f.before))
 	w.eventuallyWell()
-	task := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "recover"},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumLossRecovery, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
-	}
-	w.Expect(testEnv.Client.Create(t.Context(), task)).To(Succeed())
+	task := w.CreateTask("recover", v1alpha1.QuorumLossRecovery, "")
 	before := client.MergeFrom(task.DeepCopy())
 	task.Status.State = v1alpha1.TaskStateInProgress
 	task.Status.Recovery = &v1alpha1.RecoveryStatus{
-		Phase: v1alpha1.RecoveryStarting, PhaseSince: metav1.Now(), Member: pod(0), Source: v1alpha1.RecoverFromData, PreviousClusterID: w.status(w).ClusterID,
+		Phase: v1alpha1.RecoveryStarting, PhaseSince: metav1.Now(), Member: pod(0), Source: v1alpha1.RecoverFromData, PreviousClusterID: w.Status(w).ClusterID,
 	}
 	w.Expect(testEnv.Client.Status().Patch(t.Context(), task, before)).To(Succeed())
 	w.eventuallyReports(v1alpha1.ErrApply)
 	w.nudge(o)
-	w.Expect(w.status(w).Recovery).To(BeNil())
+	w.Expect(w.Status(w).Recovery).To(BeNil())
 	w.Expect(f.held.Load()).To(BeFalse())
 
 	f.holding.Store(false)
 	w.Eventually(f.held.Load).Should(BeTrue())
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Recovery).NotTo(BeNil()) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).Recovery).NotTo(BeNil()) }).Should(Succeed())
 }
 
 // A suspended spec does not hide that the cluster has another size.
@@ -175,12 +167,12 @@ func TestSizeWhileTheSpecIsSuspended(t *testing.T) {
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 		e.Spec.Replicas = 3
 	})
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionScaled).Message).To(Equal("1 of 3 members have joined."))
-		g.Expect(w.status(g).Ready).To(HaveValue(BeFalse()))
+		g.Expect(w.Status(g).Ready).To(HaveValue(BeFalse()))
 	}).Should(Succeed())
 }

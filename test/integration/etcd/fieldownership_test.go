@@ -7,6 +7,7 @@ package etcd
 import (
 	"testing"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
@@ -28,14 +29,14 @@ func annotated(e *v1alpha1.Etcd) {
 
 // plainAgain removes from the spec what annotated set, and waits until it is gone from the objects.
 func (w *world) plainAgain() {
-	w.t.Helper()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.ClientService, e.Spec.Annotations = nil, nil })
+	w.T.Helper()
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.ClientService, e.Spec.Annotations = nil, nil })
 	w.Eventually(func(g Gomega) {
 		service := &corev1.Service{}
-		w.get(g, name+"-client", service)
+		w.Get(g, name+"-client", service)
 		g.Expect(service.Annotations).NotTo(HaveKey("example.com/a"))
 		g.Expect(service.Spec.TrafficDistribution).To(BeNil())
-		g.Expect(w.statefulSet(g).Spec.Template.Annotations).NotTo(HaveKey("example.com/a"))
+		g.Expect(w.StatefulSet(g).Spec.Template.Annotations).NotTo(HaveKey("example.com/a"))
 	}).Should(Succeed())
 }
 
@@ -56,7 +57,7 @@ func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 	w := newWorld(t, 1, annotated)
 	o := w.start()
 	w.eventuallyWell()
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	w.Expect(managers(set)).To(ConsistOf("Update etcd-foreman-create"))
 	before := set.DeepCopy()
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "team", "storage")
@@ -67,10 +68,10 @@ func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "druid.gardener.cloud/patched", "by the operator")
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), apply.Manager)).To(Succeed())
 	service := &corev1.Service{}
-	w.get(w, name+"-client", service)
+	w.Get(w, name+"-client", service)
 
 	w.plainAgain()
-	now := w.statefulSet(w)
+	now := w.StatefulSet(w)
 	w.Expect(now.UID).To(Equal(set.UID))
 	w.Expect(managers(now)).To(ConsistOf("Apply etcd-foreman", "Update etcd-foreman", "Update another-client"))
 	w.Expect(now.Annotations).To(HaveKeyWithValue("team", "storage"))
@@ -79,7 +80,7 @@ func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 	delete(set.Spec.Template.Annotations, "example.com/a")
 	w.Expect(apiequality.Semantic.DeepEqual(now.Spec, set.Spec)).To(BeTrue(), "defaulted fields keep their defaults")
 	after := &corev1.Service{}
-	w.get(w, service.Name, after)
+	w.Get(w, service.Name, after)
 	w.Expect(after.Spec.ClusterIP).To(Equal(service.Spec.ClusterIP))
 
 	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(0))).To(Succeed())
@@ -94,10 +95,10 @@ func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 func TestFieldsAreRemovedFromAppliedObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, annotated)
-	w.get(w, name, w.etcd)
+	w.Get(w, name, w.Etcd)
 	objects, err := component.Objects(component.Input{
-		Etcd: w.etcd, Images: composition.Config().Images,
-		Replicas: 1, Strategy: appsv1.OnDeleteStatefulSetStrategyType, Capacity: w.etcd.Spec.Capacity(), Retention: w.etcd.Spec.Retention(),
+		Etcd: w.Etcd, Images: configv1alpha1.Images{Etcd: composition.Etcd, EtcdAgent: composition.Agent},
+		Replicas: 1, Strategy: appsv1.OnDeleteStatefulSetStrategyType, Capacity: w.Etcd.Spec.Capacity(), Retention: w.Etcd.Spec.Retention(),
 	})
 	w.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
@@ -105,11 +106,11 @@ func TestFieldsAreRemovedFromAppliedObjects(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(testEnv.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(d.Unstructured), client.ForceOwnership, apply.Manager)).To(Succeed())
 	}
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	w.start()
 	w.eventuallyWell()
-	w.Expect(w.statefulSet(w).Generation).To(Equal(set.Generation), "the StatefulSet needs no change")
+	w.Expect(w.StatefulSet(w).Generation).To(Equal(set.Generation), "the StatefulSet needs no change")
 	w.plainAgain()
-	w.Expect(w.statefulSet(w).UID).To(Equal(set.UID))
-	w.Expect(managers(w.statefulSet(w))).To(ConsistOf("Apply etcd-foreman"))
+	w.Expect(w.StatefulSet(w).UID).To(Equal(set.UID))
+	w.Expect(managers(w.StatefulSet(w))).To(ConsistOf("Apply etcd-foreman"))
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,13 +30,13 @@ var nothing = member.Survey{State: member.SurveyNone}
 // config returns what the members read.
 func (w *world) config(g Gomega) map[string]string {
 	c := &corev1.ConfigMap{}
-	w.get(g, name+"-config", c)
+	w.Get(g, name+"-config", c)
 	return c.Data
 }
 
 // looked ends the Jobs that survey n volumes, with what each says, and waits until they are removed.
 func (w *world) looked(n int, says func(claim string) member.Survey) {
-	w.t.Helper()
+	w.T.Helper()
 	jobs := w.untilJobs(v1alpha1.ComponentSurveyJob, n)
 	for i := range jobs {
 		w.Expect(jobs[i].Spec.Template.Spec.Containers[0].VolumeMounts[0].ReadOnly).To(BeTrue())
@@ -45,38 +44,37 @@ func (w *world) looked(n int, says func(claim string) member.Survey) {
 	}
 	w.Eventually(func(g Gomega) {
 		w.letGo()
-		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+		g.Expect(w.Jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
 	}).Should(Succeed())
 }
 
 // createAgain deletes an Etcd that has served, but keeps its claims, without those that are lost, and creates it again.
 func (w *world) createAgain(lost ...int) (id string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.eventuallyWell()
-	members := w.etcd.Spec.Replicas
-	w.bind(int(members))
-	id = w.etcd.Status.ClusterID
-	w.Expect(testEnv.Client.Delete(w.t.Context(), w.etcd)).To(Succeed())
+	w.bind(3)
+	id = w.Etcd.Status.ClusterID
+	w.Expect(testEnv.Client.Delete(w.T.Context(), w.Etcd)).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+		err := testEnv.Client.Get(context.Background(), w.Key(name), &appsv1.StatefulSet{})
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 		pods := &corev1.PodList{}
-		g.Expect(testEnv.Client.List(context.Background(), pods, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(testEnv.Client.List(context.Background(), pods, client.InNamespace(w.Namespace))).To(Succeed())
 		g.Expect(pods.Items).To(BeEmpty())
 	}).Should(Succeed())
 	for _, i := range lost {
 		w.loses(i)
 	}
-	w.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: members}}
-	w.Expect(testEnv.Client.Create(w.t.Context(), w.etcd)).To(Succeed())
+	w.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	w.Expect(testEnv.Client.Create(w.T.Context(), w.Etcd)).To(Succeed())
 	return id
 }
 
 // loses deletes the claim of an ordinal.
 func (w *world) loses(i int) {
-	w.t.Helper()
+	w.T.Helper()
 	claim := w.claim(w, i)
-	w.Expect(testEnv.Client.Delete(w.t.Context(), claim)).To(Succeed())
+	w.Expect(testEnv.Client.Delete(w.T.Context(), claim)).To(Succeed())
 	w.Eventually(func(g Gomega) {
 		w.remove(g, claim.Name)
 		g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(claim), claim))).To(BeTrue())
@@ -87,7 +85,7 @@ func (w *world) loses(i int) {
 func (w *world) notStarted(g Gomega, reason string) *metav1.Condition {
 	c := w.condition(g, v1alpha1.ConditionDataVolumesReady)
 	g.Expect(c.Reason).To(Equal(reason), c.Message)
-	g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero()))
+	g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero()))
 	g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart))
 	return c
 }
@@ -103,17 +101,17 @@ func TestCreatedAgainBesideLessThanAQuorum(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		c := w.notStarted(g, v1alpha1.ReasonSurveyingVolumes)
 		g.Expect(c.Message).To(ContainSubstring("claim " + w.claim(g, 0).Name))
-		g.Expect(w.etcd.Status.ClusterID).To(BeEmpty())
+		g.Expect(w.Etcd.Status.ClusterID).To(BeEmpty())
 	}).Should(Succeed())
 	// Another operator goes on where this one has stopped.
 	o.stop()
-	w.kubelet.Set(pod(0), env.NotReady)
+	w.Kubelet.Set(pod(0), env.NotReady)
 	w.start()
 	w.looked(1, func(string) member.Survey { return surveyed(id, 0) })
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
-		g.Expect(w.status(g).ClusterID).To(Equal(id))
-		g.Expect(w.etcd.Status.ClusterSize).To(Equal(int32(3)))
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.Status(g).ClusterID).To(Equal(id))
+		g.Expect(w.Etcd.Status.ClusterSize).To(Equal(int32(3)))
 		g.Expect(w.config(g)).To(HaveKeyWithValue(member.KeyClusterID, id))
 		g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
@@ -130,7 +128,7 @@ func TestCreatedAgainBesideAQuorum(t *testing.T) {
 		return surveyed(id, map[string]int{w.claim(w, 1).Name: 1}[claim])
 	})
 	w.eventuallyWell()
-	w.Expect(w.etcd.Status.ClusterID).To(Equal(id))
+	w.Expect(w.Etcd.Status.ClusterID).To(Equal(id))
 	w.Expect(w.config(w)).NotTo(HaveKey(member.KeyFirstStart))
 }
 
@@ -140,10 +138,10 @@ func TestCreatedAgainBesideEmptyVolumes(t *testing.T) {
 	w := newWorld(t, 3)
 	o := w.start()
 	w.createAgain(0)
-	w.foreign(foreignClaim(fmt.Sprintf("%s-%s", name, pod(0)), leftOver))
+	w.foreign(env.ForeignClaim(fmt.Sprintf("%s-%s", name, pod(0)), leftOver))
 	jobs := w.untilJobs(v1alpha1.ComponentSurveyJob, 2)
 	for i := range 3 {
-		w.kubelet.Set(pod(i), env.NotReady)
+		w.Kubelet.Set(pod(i), env.NotReady)
 	}
 	for i := range jobs {
 		w.end(&jobs[i], true, nothing)
@@ -151,19 +149,19 @@ func TestCreatedAgainBesideEmptyVolumes(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		permit := member.ParseFirstStart(w.config(g)[member.KeyFirstStart])
 		g.Expect(permit).NotTo(BeNil())
-		g.Expect(permit.Etcd).To(Equal(string(w.etcd.UID)))
+		g.Expect(permit.Etcd).To(Equal(string(w.Etcd.UID)))
 		g.Expect(permit.Claims).To(HaveLen(3))
 	}).Should(Succeed())
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job still exists")
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job still exists")
 	w.Eventually(func(g Gomega) {
 		w.letGo()
-		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.Jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 		g.Expect(w.config(g)).To(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
 	for i := range 3 {
-		w.kubelet.Set(pod(i), env.Ready)
+		w.Kubelet.Set(pod(i), env.Ready)
 	}
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) { g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart)) }).Should(Succeed())
@@ -187,8 +185,8 @@ func TestCreatedAgainBesideTwoClusters(t *testing.T) {
 	w.loses(1)
 	w.Eventually(func(g Gomega) {
 		w.letGo()
-		g.Expect(w.status(g).ClusterID).To(Equal(id))
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.Status(g).ClusterID).To(Equal(id))
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 	}).Should(Succeed())
 }
 
@@ -240,7 +238,7 @@ func TestCreatedAgainBesideDamagedDataOfAnUnknownCluster(t *testing.T) {
 func TestCreatedAgainWithFewerMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	old := w.foreign(foreignClaim(fmt.Sprintf("%s-%s", name, pod(4)), leftOver)).(*corev1.PersistentVolumeClaim)
+	old := w.foreign(env.ForeignClaim(fmt.Sprintf("%s-%s", name, pod(4)), leftOver)).(*corev1.PersistentVolumeClaim)
 	w.bound(old)
 	w.start()
 	w.looked(1, func(claim string) member.Survey {
@@ -248,8 +246,8 @@ func TestCreatedAgainWithFewerMembers(t *testing.T) {
 		return surveyed("cafe", 1)
 	})
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.status(g).ClusterID).To(Equal("cafe"))
-		g.Expect(w.etcd.Status.ClusterSize).To(Equal(int32(5)))
+		g.Expect(w.Status(g).ClusterID).To(Equal("cafe"))
+		g.Expect(w.Etcd.Status.ClusterSize).To(Equal(int32(5)))
 		g.Expect(w.config(g)).To(HaveKeyWithValue(member.KeyClusterID, "cafe"))
 		g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
@@ -260,11 +258,11 @@ func bootstrapping(t *testing.T) (*world, *operator) {
 	t.Helper()
 	w := newWorld(t, 3)
 	for i := range 3 {
-		w.kubelet.Set(pod(i), env.NotReady)
+		w.Kubelet.Set(pod(i), env.NotReady)
 	}
 	o := w.start()
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Status.Replicas).To(Equal(int32(3)))
+		g.Expect(w.StatefulSet(g).Status.Replicas).To(Equal(int32(3)))
 		g.Expect(w.config(g)).To(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
 	w.bind(3)
@@ -273,11 +271,11 @@ func bootstrapping(t *testing.T) (*world, *operator) {
 
 // withdraw removes the permission, as if none had been given.
 func (w *world) withdraw() {
-	w.t.Helper()
+	w.T.Helper()
 	config := &corev1.ConfigMap{}
-	w.get(w, name+"-config", config)
+	w.Get(w, name+"-config", config)
 	patch := fmt.Appendf(nil, `{"data":{%q:null}}`, member.KeyFirstStart)
-	w.Expect(testEnv.Client.Patch(w.t.Context(), config, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	w.Expect(testEnv.Client.Patch(w.T.Context(), config, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 // The operator is upgraded while a cluster begins: an earlier one has given no permission. Each claim was made for this StatefulSet.
@@ -289,7 +287,7 @@ func TestUpgradeWhileAClusterBegins(t *testing.T) {
 	w.start()
 	w.Eventually(func(g Gomega) { g.Expect(w.config(g)).To(HaveKey(member.KeyFirstStart)) }).Should(Succeed())
 	for i := range 3 {
-		w.kubelet.Set(pod(i), env.Ready)
+		w.Kubelet.Set(pod(i), env.Ready)
 	}
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) { g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart)) }).Should(Succeed())
@@ -300,20 +298,20 @@ func TestNothingBeginsASecondTime(t *testing.T) {
 	for what, served := range map[string]func(*world){
 		"a lease was renewed": func(w *world) {
 			lease := &coordinationv1.Lease{}
-			w.get(w, pod(1), lease)
+			w.Get(w, pod(1), lease)
 			lease.Spec.HolderIdentity = ptr.To("2:cafe:Member")
-			w.Expect(testEnv.Client.Update(w.t.Context(), lease)).To(Succeed())
+			w.Expect(testEnv.Client.Update(w.T.Context(), lease)).To(Succeed())
 		},
 		"the ConfigMap records the cluster": func(w *world) {
 			config := &corev1.ConfigMap{}
-			w.get(w, name+"-config", config)
+			w.Get(w, name+"-config", config)
 			config.Data[member.KeyClusterID] = "cafe"
-			w.Expect(testEnv.Client.Update(w.t.Context(), config)).To(Succeed())
+			w.Expect(testEnv.Client.Update(w.T.Context(), config)).To(Succeed())
 		},
 		"the size is recorded": func(w *world) {
-			w.get(w, name, w.etcd)
-			w.etcd.Status.ClusterSize = 3
-			w.Expect(testEnv.Client.Status().Update(w.t.Context(), w.etcd)).To(Succeed())
+			w.Get(w, name, w.Etcd)
+			w.Etcd.Status.ClusterSize = 3
+			w.Expect(testEnv.Client.Status().Update(w.T.Context(), w.Etcd)).To(Succeed())
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -333,15 +331,15 @@ func TestNothingBeginsASecondTime(t *testing.T) {
 func TestStoppedWhileItBegins(t *testing.T) {
 	t.Parallel()
 	w, _ := bootstrapping(t)
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
-	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Status.Replicas).To(BeZero()) }).Should(Succeed())
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Status.Replicas).To(BeZero()) }).Should(Succeed())
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.looked(3, func(string) member.Survey {
 		w.notStarted(w, v1alpha1.ReasonSurveyingVolumes)
 		return nothing
 	})
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 		g.Expect(w.config(g)).To(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
 }
@@ -350,17 +348,17 @@ func TestStoppedWhileItBegins(t *testing.T) {
 func TestOrphanedWhileItBegins(t *testing.T) {
 	t.Parallel()
 	w, _ := bootstrapping(t)
-	before := w.statefulSet(w)
+	before := w.StatefulSet(w)
 	w.Expect(testEnv.Client.Delete(t.Context(), before, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		set := w.statefulSet(g)
+		set := w.StatefulSet(g)
 		g.Expect(set.UID).NotTo(Equal(before.UID))
 		g.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
 		g.Expect(w.config(g)).To(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
-	w.Expect(w.jobs(w, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+	w.Expect(w.Jobs(w, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
 	for i := range 3 {
-		w.kubelet.Set(pod(i), env.Ready)
+		w.Kubelet.Set(pod(i), env.Ready)
 	}
 	w.eventuallyWell()
 }
@@ -373,13 +371,13 @@ func TestALateCachePermitsNothing(t *testing.T) {
 	w.createAgain()
 	jobs := w.untilJobs(v1alpha1.ComponentSurveyJob, 3)
 	o.stop()
-	behind := testEnv.Lag(t, w.namespace, &v1alpha1.EtcdList{})
-	w.get(w, name, w.etcd)
-	w.etcd.Status.ClusterID, w.etcd.Status.ClusterSize = "cafe", 3
-	w.Expect(testEnv.Client.Status().Update(t.Context(), w.etcd)).To(Succeed())
+	behind := testEnv.Lag(t, w.Namespace, &v1alpha1.EtcdList{})
+	w.Get(w, name, w.Etcd)
+	w.Etcd.Status.ClusterID, w.Etcd.Status.ClusterSize = "cafe", 3
+	w.Expect(testEnv.Client.Status().Update(t.Context(), w.Etcd)).To(Succeed())
 	for i := range jobs {
 		w.end(&jobs[i], true, nothing)
 	}
-	w.start(func(r *etcd.Reconciler) { r.Client = behind })
+	w.start(reading(func(client.Client) client.Client { return behind }))
 	w.Consistently(func(g Gomega) { g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart)) }).WithTimeout(3 * time.Second).Should(Succeed())
 }

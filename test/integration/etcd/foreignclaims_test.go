@@ -13,7 +13,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -31,19 +30,19 @@ import (
 // claimNamed returns a claim of the namespace.
 func (w *world) claimNamed(g Gomega, name string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
-	w.get(g, name, claim)
+	w.Get(g, name, claim)
 	return claim
 }
 
 // bound binds a claim to a volume of the requested capacity.
 func (w *world) bound(claim *corev1.PersistentVolumeClaim) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
-		w.get(g, claim.Name, claim)
+		w.Get(g, claim.Name, claim)
 		claim.Spec.VolumeName = "pv-" + claim.Name
-		g.Expect(testEnv.Client.Update(w.t.Context(), claim)).To(Succeed())
+		g.Expect(testEnv.Client.Update(w.T.Context(), claim)).To(Succeed())
 		claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
-		g.Expect(testEnv.Client.Status().Update(w.t.Context(), claim)).To(Succeed())
+		g.Expect(testEnv.Client.Status().Update(w.T.Context(), claim)).To(Succeed())
 	}).Should(Succeed())
 }
 
@@ -62,8 +61,8 @@ var (
 
 // anothers creates that claim, bound and of an expandable class.
 func (w *world) anothers(class string, labels map[string]string) *corev1.PersistentVolumeClaim {
-	w.t.Helper()
-	claim := foreignClaim(fmt.Sprintf("%s-%s", templateOfAnother, pod(1)), labels)
+	w.T.Helper()
+	claim := env.ForeignClaim(fmt.Sprintf("%s-%s", templateOfAnother, pod(1)), labels)
 	claim.Spec.StorageClassName = ptr.To(class)
 	w.foreign(claim)
 	w.bound(claim)
@@ -72,7 +71,7 @@ func (w *world) anothers(class string, labels map[string]string) *corev1.Persist
 
 // wellBeside waits until the cluster is healthy. One that an earlier Etcd of the name left behind is looked at first, and holds nothing.
 func (w *world) wellBeside(claim *corev1.PersistentVolumeClaim) {
-	w.t.Helper()
+	w.T.Helper()
 	if claim.Labels[v1alpha1.LabelPartOf] == name {
 		w.looked(1, func(string) member.Survey { return nothing })
 	}
@@ -97,12 +96,12 @@ func claimsOfAnotherDoNotGrow(t *testing.T, labels map[string]string) {
 	w.wellBeside(others)
 	own := w.claimNamed(w, fmt.Sprintf("%s-%s", templateOfAnother, pod(0)))
 	w.bound(own)
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 	w.Eventually(func(g Gomega) { g.Expect(storage(w.claimNamed(g, own.Name))).To(Equal("8Gi")) }).Should(Succeed())
 	w.bound(own)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue), "growth does not wait for the foreign claim")
-		g.Expect(w.statefulSet(g).Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()).To(Equal("8Gi"))
+		g.Expect(w.StatefulSet(g).Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()).To(Equal("8Gi"))
 	}).Should(Succeed())
 	w.nudge(o)
 	w.untouched(w, others)
@@ -126,8 +125,8 @@ func claimsOfAnotherOutlastHibernation(t *testing.T, labels map[string]string) {
 	w.wellBeside(others)
 	own := w.claimNamed(w, fmt.Sprintf("%s-%s", templateOfAnother, pod(0)))
 	w.bound(own)
-	id := w.etcd.Status.ClusterID
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	id := w.Etcd.Status.ClusterID
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
 	w.Expect(surveys[0].Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveField("ClaimName", own.Name))))
 	seen := surveyed(id, 0)
@@ -136,8 +135,8 @@ func claimsOfAnotherOutlastHibernation(t *testing.T, labels map[string]string) {
 	final := w.untilJobs(v1alpha1.ComponentFinalSnapshotJob, 1)
 	w.end(&final[0], true, map[string]string{"snapshot": "a/v2/Full-00000000-00000042-1.gz.final", "revision": "42"})
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.status(g).Hibernation).NotTo(BeNil())
-		g.Expect(w.etcd.Status.Hibernation.Claims).To(Equal([]v1alpha1.HibernatedClaim{{Name: own.Name, UID: own.UID}}))
+		g.Expect(w.Status(g).Hibernation).NotTo(BeNil())
+		g.Expect(w.Etcd.Status.Hibernation.Claims).To(Equal([]v1alpha1.HibernatedClaim{{Name: own.Name, UID: own.UID}}))
 	}).Should(Succeed())
 	w.Eventually(func(g Gomega) {
 		w.letGo()
@@ -150,7 +149,7 @@ func claimsOfAnotherOutlastHibernation(t *testing.T, labels map[string]string) {
 // remove removes the finalizer of a claim, as the PVC protection controller does.
 func (w *world) remove(g Gomega, name string) {
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := testEnv.Client.Get(context.Background(), w.key(name), claim); apierrors.IsNotFound(err) {
+	if err := testEnv.Client.Get(context.Background(), w.Key(name), claim); apierrors.IsNotFound(err) {
 		return
 	}
 	g.Expect(claim.DeletionTimestamp).NotTo(BeNil())
@@ -166,16 +165,16 @@ func TestClaimsOfTwoEtcdsCollide(t *testing.T) {
 	w.eventuallyWell()
 	claim := fmt.Sprintf("%s-%s", templateOfAnother, pod(0))
 	own := w.claimNamed(w, claim)
-	second := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "my-" + name}, Spec: v1alpha1.EtcdSpec{Replicas: 1, VolumeClaimTemplate: ptr.To("data")}}
+	second := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "my-" + name}, Spec: v1alpha1.EtcdSpec{Replicas: 1, VolumeClaimTemplate: ptr.To("data")}}
 	w.Expect(testEnv.Client.Create(t.Context(), second)).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		w.get(g, second.Name, second)
+		w.Get(g, second.Name, second)
 		c := second.Status.Conditions.Find(v1alpha1.ConditionObjectsOwned)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonClaimNotOwned))
-		g.Expect(c.Message).To(ContainSubstring("PersistentVolumeClaim %s/%s is part of %s", w.namespace, claim, name))
+		g.Expect(c.Message).To(ContainSubstring("PersistentVolumeClaim %s/%s is part of %s", w.Namespace, claim, name))
 	}).Should(Succeed())
-	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.key(second.Name), &appsv1.StatefulSet{}))).To(BeTrue())
+	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.Key(second.Name), &appsv1.StatefulSet{}))).To(BeTrue())
 	w.untouched(w, own)
 	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue), "nothing blocks the first Etcd")
 }
@@ -193,30 +192,30 @@ func TestClaimRestoredByHand(t *testing.T) {
 	w.eventuallyWell()
 	claim := w.claim(w, 0)
 	w.bound(claim)
-	id := w.etcd.Status.ClusterID
+	id := w.Etcd.Status.ClusterID
 	w.Expect(testEnv.Client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 	w.Eventually(func(g Gomega) {
 		c := w.condition(g, v1alpha1.ConditionVolumesGrown)
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonClaimNotOwned))
-		g.Expect(c.Message).To(ContainSubstring("annotate persistentvolumeclaim %s druid.gardener.cloud/adopted-by=%s", claim.Name, w.etcd.UID))
+		g.Expect(c.Message).To(ContainSubstring("annotate persistentvolumeclaim %s druid.gardener.cloud/adopted-by=%s", claim.Name, w.Etcd.UID))
 		owned := w.condition(g, v1alpha1.ConditionObjectsOwned)
 		g.Expect(owned.Reason).To(Equal(v1alpha1.ReasonClaimNotOwned))
-		g.Expect(w.etcd.Status.LastErrors).To(BeEmpty(), "the rest of the spec is carried out")
-		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(w.Etcd.Status.LastErrors).To(BeEmpty(), "the rest of the spec is carried out")
+		g.Expect(w.Etcd.Status.ObservedGeneration).To(Equal(w.Etcd.Generation))
 	}).Should(Succeed())
 	w.nudge(o)
 	w.Expect(storage(w.claim(w, 0))).To(Equal("4Gi"))
 
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	w.Eventually(func(g Gomega) {
 		w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
-		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("the volumes are kept"), ContainSubstring("adopted-by="+string(w.etcd.UID))))
+		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("the volumes are kept"), ContainSubstring("adopted-by="+string(w.Etcd.UID))))
 	}).Should(Succeed())
-	w.Expect(w.jobs(w, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+	w.Expect(w.Jobs(w, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
 
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.etcd.UID)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.Etcd.UID)
 	w.Expect(testEnv.Client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
 	w.Eventually(func(g Gomega) { g.Expect(storage(w.claim(g, 0))).To(Equal("8Gi")) }).Should(Succeed())
@@ -240,18 +239,18 @@ func TestClaimBecomesForeignBeforeItsDeletion(t *testing.T) {
 	w.eventuallyWell()
 	claim := w.claim(w, 0)
 	w.bound(claim)
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
 	first.stop()
 	w.Expect(testEnv.Client.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"app.kubernetes.io/part-of":"web"}}}`)))).To(Succeed())
-	w.get(w, name, w.etcd)
-	w.etcd.Status.Hibernation = &v1alpha1.Hibernation{
-		ID: "job", Since: metav1.Now(), Snapshot: "a", Revision: 42, ClusterID: w.etcd.Status.ClusterID,
+	w.Get(w, name, w.Etcd)
+	w.Etcd.Status.Hibernation = &v1alpha1.Hibernation{
+		ID: "job", Since: metav1.Now(), Snapshot: "a", Revision: 42, ClusterID: w.Etcd.Status.ClusterID,
 		Claims: []v1alpha1.HibernatedClaim{{Name: claim.Name, UID: claim.UID}},
 	}
-	w.Expect(testEnv.Client.Status().Update(t.Context(), w.etcd)).To(Succeed())
+	w.Expect(testEnv.Client.Status().Update(t.Context(), w.Etcd)).To(Succeed())
 	// The cache is stale and shows the claim as it was.
-	w.start(func(r *etcd.Reconciler) { r.Client = reader{r.Client, seeing(claim, claim, -1)} })
+	w.start(reading(func(cache client.Client) client.Client { return reader{cache, seeing(claim, claim, -1)} }))
 	w.Consistently(func(g Gomega) { g.Expect(w.claim(g, 0).DeletionTimestamp).To(BeNil()) }).WithTimeout(3 * time.Second).Should(Succeed())
 }
 
@@ -265,14 +264,14 @@ func TestJobsOfAnother(t *testing.T) {
 			w.start()
 			w.eventuallyWell()
 			w.bind(1)
-			id := w.etcd.Status.ClusterID
+			id := w.Etcd.Status.ClusterID
 			others := w.foreign(&batchv1.Job{
-				ObjectMeta: metav1.ObjectMeta{Name: job.Name(w.etcd) + "-" + which, Annotations: map[string]string{v1alpha1.AnnotationJobSubject: "x"}},
+				ObjectMeta: metav1.ObjectMeta{Name: job.Name(w.Etcd) + "-" + which, Annotations: map[string]string{v1alpha1.AnnotationJobSubject: "x"}},
 				Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web", Image: "web"}},
 				}}},
 			})
-			w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+			w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 			if which == "final" {
 				surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
 				seen := surveyed(id, 0)
@@ -281,13 +280,13 @@ func TestJobsOfAnother(t *testing.T) {
 			}
 			w.Eventually(func(g Gomega) {
 				w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
-				g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(ContainSubstring("Job %s/%s has no controller", w.namespace, others.GetName()))
+				g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(ContainSubstring("Job %s/%s has no controller", w.Namespace, others.GetName()))
 			}).Should(Succeed())
 			w.untouched(w, others)
-			w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 1 })
+			w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 1 })
 			w.Eventually(func(g Gomega) {
 				w.letGo()
-				g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(1))))
+				g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(1))))
 			}).Should(Succeed())
 			w.eventuallyWell()
 			w.untouched(w, others)
@@ -302,24 +301,24 @@ func TestForeignPodsProvideNoJobResult(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	w.bind(1)
-	survey := surveyed(w.etcd.Status.ClusterID, 0)
+	survey := surveyed(w.Etcd.Status.ClusterID, 0)
 	survey.Voters = []string{"0"}
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
 	message, err := json.Marshal(survey)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.kubelet.Set("impostor", env.Lost)
+	w.Kubelet.Set("impostor", env.Lost)
 	impostor := w.foreign(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "impostor", Labels: map[string]string{batchv1.JobNameLabel: surveys[0].Name}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: "x"}}, RestartPolicy: corev1.RestartPolicyNever},
 	}).(*corev1.Pod)
 	impostor.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(message)}}}}
 	w.Expect(testEnv.Client.Status().Update(t.Context(), impostor)).To(Succeed())
-	succeed(&surveys[0])
+	surveys[0].Status = env.Succeeded()
 	w.Expect(testEnv.Client.Status().Update(t.Context(), &surveys[0])).To(Succeed())
 	w.Eventually(func(g Gomega) {
 		w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
 		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(ContainSubstring("left no readable result"))
 	}).Should(Succeed())
-	w.Expect(w.jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
+	w.Expect(w.Jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
 }

@@ -29,8 +29,8 @@ func TestAnEtcdOfGardener(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
-		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationGardenerOperation))
+		status := w.Status(g)
+		g.Expect(w.Etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationGardenerOperation))
 		g.Expect(status.LastErrors).To(BeEmpty())
 		g.Expect(status.LastOperation).To(HaveValue(And(HaveField("State", v1alpha1.OperationSucceeded), HaveField("RunID", Not(BeEmpty())))))
 		g.Expect(status.Etcd).To(HaveValue(HaveField("Name", name)))
@@ -43,21 +43,21 @@ func TestAnEtcdOfGardener(t *testing.T) {
 	}).Should(Succeed())
 
 	scale := &autoscalingv1.Scale{}
-	w.Expect(testEnv.Client.SubResource("scale").Get(t.Context(), w.etcd, scale)).To(Succeed())
+	w.Expect(testEnv.Client.SubResource("scale").Get(t.Context(), w.Etcd, scale)).To(Succeed())
 	pods := &corev1.PodList{}
 	selector, err := metav1.ParseToLabelSelector(scale.Status.Selector)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(w.namespace), client.MatchingLabels(selector.MatchLabels))).To(Succeed())
+	w.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(w.Namespace), client.MatchingLabels(selector.MatchLabels))).To(Succeed())
 	w.Expect(pods.Items).To(HaveLen(3))
 	for _, p := range pods.Items {
 		w.Expect(p.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationSafeToEvict, "true"), "it is left to the Etcd")
 	}
 	service := &corev1.Service{}
-	w.get(w, name+"-client", service)
+	w.Get(w, name+"-client", service)
 	ports := map[string]string{}
 	for _, p := range service.Spec.Ports {
 		ports[p.Name] = p.TargetPort.String()
 	}
 	w.Expect(ports).To(Equal(map[string]string{"client": "2379", "server": "2380", "backuprestore": "8080"}))
-	w.Expect(w.kubelet.Ready(pod(0))).To(BeTrue())
+	w.Expect(w.Kubelet.Ready(pod(0))).To(BeTrue())
 }

@@ -5,37 +5,14 @@
 package etcd
 
 import (
-	"context"
-	"slices"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// hopeful is an Observer with a stale cache, in which every member participates.
-type hopeful struct {
-	observe.Interface
-	cache client.Reader
-}
-
-func (h hopeful) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
-	s, err := h.Interface.Observe(ctx, reader, e)
-	if err != nil || reader != h.cache {
-		return s, err
-	}
-	past := *s
-	past.Surplus, past.Ordinals = nil, slices.Clone(s.Ordinals)
-	for i := range past.Ordinals {
-		past.Ordinals[i].Class = v1alpha1.ClassParticipating
-	}
-	return &past, nil
-}
 
 // The StatefulSet controller takes over when every member participates according to the API server. With a stale cache
 // it would delete the next pod while one is missing.
@@ -45,14 +22,16 @@ func TestHandOverIsDecidedOnLiveReads(t *testing.T) {
 	on := w.start()
 	w.eventuallyWell()
 	on.stop()
-	w.kubelet.Set(pod(1), env.NotReady)
-	w.Eventually(func() bool { return w.up(1) }).Should(BeFalse())
+	behind := testEnv.Lag(t, w.Namespace, &corev1.PodList{})
+	w.Kubelet.Set(pod(1), env.NotReady)
+	w.Eventually(func() bool { return w.Up(1) }).Should(BeFalse())
+	w.Members.Up = func(int) bool { return true } // the member answers, and only the API server says that its pod is not ready
 
-	off := w.start(gateOff, func(r *etcd.Reconciler) { r.Observer = hopeful{r.Observer, r.Client} })
+	off := w.start(composition.GateOff, reading(func(client.Client) client.Client { return behind }))
 	for range 3 {
 		w.nudge(off)
 		w.Expect(w.strategy()).To(Satisfy(onDelete))
 	}
-	w.kubelet.Set(pod(1), env.Ready)
+	w.Kubelet.Set(pod(1), env.Ready)
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 }

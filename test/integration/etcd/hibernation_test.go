@@ -29,18 +29,11 @@ func hibernatesWithoutVolumes(e *v1alpha1.Etcd) {
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 }
 
-// jobs returns the Jobs of a component.
-func (w *world) jobs(g Gomega, component string) []batchv1.Job {
-	list := &batchv1.JobList{}
-	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelComponent: component})).To(Succeed())
-	return list.Items
-}
-
 // untilJobs waits for n Jobs of a component and returns them sorted by name.
 func (w *world) untilJobs(component string, n int) (jobs []batchv1.Job) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
-		jobs = w.jobs(g, component)
+		jobs = w.Jobs(g, component)
 		g.Expect(jobs).To(HaveLen(n))
 	}).Should(Succeed())
 	return jobs
@@ -48,55 +41,35 @@ func (w *world) untilJobs(component string, n int) (jobs []batchv1.Job) {
 
 // end finishes a Job as the Job controller and the agent do.
 func (w *world) end(j *batchv1.Job, succeeds bool, result any) {
-	w.t.Helper()
+	w.T.Helper()
 	message, err := json.Marshal(result)
 	w.Expect(err).NotTo(HaveOccurred())
 	ended := corev1.ContainerStateTerminated{Message: string(message)}
-	if succeeds {
-		succeed(j)
-	} else {
+	j.Status = env.Succeeded()
+	if !succeeds {
 		now := metav1.Now()
 		ended.ExitCode = 1
-		j.Status.StartTime = &now
-		j.Status.Failed = 1
-		j.Status.Conditions = []batchv1.JobCondition{
+		j.Status = batchv1.JobStatus{StartTime: &now, Failed: 1, Conditions: []batchv1.JobCondition{
 			{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: "BackoffLimitExceeded"},
 			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: "BackoffLimitExceeded"},
-		}
+		}}
 	}
-	name := fmt.Sprintf("%s-%.5s", j.Name, j.UID)
-	w.kubelet.Set(name, env.Lost)
-	w.t.Cleanup(func() { w.release(name) })
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: j.Spec.Template.Labels},
-		Spec:       corev1.PodSpec{Containers: j.Spec.Template.Spec.Containers, Volumes: j.Spec.Template.Spec.Volumes, RestartPolicy: corev1.RestartPolicyNever},
-	}
-	p.Labels[batchv1.JobNameLabel] = j.Name
+	p, status := env.PodOf(j, fmt.Sprintf("%s-%.5s", j.Name, j.UID), ended)
+	w.Kubelet.Set(p.Name, env.Lost)
+	w.T.Cleanup(func() { w.release(p.Name) })
 	p.Finalizers = []string{"test.etcd-foreman/kubelet"}
-	// The StatefulSet would adopt a pod without a controller.
-	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}
-	w.Expect(testEnv.Client.Create(w.t.Context(), p)).To(Succeed())
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &ended}}}
-	w.Expect(testEnv.Client.Status().Update(w.t.Context(), p)).To(Succeed())
-	w.Expect(testEnv.Client.Status().Update(w.t.Context(), j)).To(Succeed())
-	w.ended = append(w.ended, name)
-}
-
-// succeed gives a Job the status of a successful one.
-func succeed(j *batchv1.Job) {
-	now := metav1.Now()
-	j.Status.StartTime, j.Status.CompletionTime, j.Status.Succeeded = &now, &now, 1
-	j.Status.Conditions = []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
-	}
+	w.Create(p)
+	p.Status = status
+	w.Expect(testEnv.Client.Status().Update(w.T.Context(), p)).To(Succeed())
+	w.Expect(testEnv.Client.Status().Update(w.T.Context(), j)).To(Succeed())
+	w.ended = append(w.ended, p.Name)
 }
 
 // letGo releases the deleted pods of finished Jobs.
 func (w *world) letGo() {
 	for _, name := range w.ended {
 		p := &corev1.Pod{}
-		if err := testEnv.Client.Get(context.Background(), w.key(name), p); err == nil && p.DeletionTimestamp != nil {
+		if err := testEnv.Client.Get(context.Background(), w.Key(name), p); err == nil && p.DeletionTimestamp != nil {
 			w.release(name)
 		}
 	}
@@ -104,7 +77,7 @@ func (w *world) letGo() {
 
 // release removes the finalizers of a pod.
 func (w *world) release(name string) {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	// The pod may be gone already.
 	_ = testEnv.Client.Patch(context.Background(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
@@ -124,7 +97,7 @@ func (w *world) hibernated(g Gomega, status metav1.ConditionStatus, reason strin
 func (w *world) finish(g Gomega) {
 	for i := range 3 {
 		claim := &corev1.PersistentVolumeClaim{}
-		err := testEnv.Client.Get(context.Background(), w.key(fmt.Sprintf("%s-%s", name, pod(i))), claim)
+		err := testEnv.Client.Get(context.Background(), w.Key(fmt.Sprintf("%s-%s", name, pod(i))), claim)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -143,19 +116,19 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 	another := func() { o.stop(); o = w.start() }
 	w.eventuallyWell()
 	w.bind(3)
-	id := w.etcd.Status.ClusterID
+	id := w.Etcd.Status.ClusterID
 	claims := map[string]*corev1.PersistentVolumeClaim{}
 	for i := range 3 {
 		claims[pod(i)] = w.claim(w, i)
 	}
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 
 	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 3)
-	w.Expect(w.statefulSet(w).Status.Replicas).To(BeZero(), "no volume is surveyed before all members have stopped")
-	w.Expect(w.jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
+	w.Expect(w.StatefulSet(w).Status.Replicas).To(BeZero(), "no volume is surveyed before all members have stopped")
+	w.Expect(w.Jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
 	another()
 	for i := range surveys {
-		w.Expect(metav1.IsControlledBy(&surveys[i], w.etcd)).To(BeTrue())
+		w.Expect(metav1.IsControlledBy(&surveys[i], w.Etcd)).To(BeTrue())
 		w.Expect(surveys[i].Spec.Template.Spec.Containers[0].VolumeMounts[0].ReadOnly).To(BeTrue())
 		w.end(&surveys[i], true, surveyed(id, i))
 	}
@@ -163,17 +136,17 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 	final := w.untilJobs(v1alpha1.ComponentFinalSnapshotJob, 1)
 	another()
 	agent := final[0].Spec.Template.Spec.Containers[0]
-	w.Expect(agent.Args).To(ContainElements("final-snapshot", "--cluster-id="+id, "--store-prefix="+w.namespace+"/"+name, "--work-dir=/var/etcd/work"))
+	w.Expect(agent.Args).To(ContainElements("final-snapshot", "--cluster-id="+id, "--store-prefix="+w.Namespace+"/"+name, "--work-dir=/var/etcd/work"))
 	w.Expect(final[0].Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveField("ClaimName", fmt.Sprintf("%s-%s", name, pod(2))))), "the final snapshot is taken of the most advanced member")
 	for i := range 3 {
 		w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
 	}
-	w.Expect(w.status(w).Hibernation).To(BeNil())
+	w.Expect(w.Status(w).Hibernation).To(BeNil())
 	w.end(&final[0], true, map[string]string{"snapshot": "a/v2/Full-00000000-00000042-1.gz.final", "revision": "42"})
 
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Hibernation).NotTo(BeNil()) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).Hibernation).NotTo(BeNil()) }).Should(Succeed())
 	another()
-	record := w.etcd.Status.Hibernation
+	record := w.Etcd.Status.Hibernation
 	w.Expect(record.Revision).To(Equal(int64(42)))
 	w.Expect(record.ClusterID).To(Equal(id))
 	w.Expect(record.ID).To(Equal(final[0].UID))
@@ -182,34 +155,34 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 		w.Expect(record.Claims[i].UID).To(Equal(claims[pod(i)].UID))
 	}
 	// A wake-up now waits until the last claim is gone.
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.nudge(o)
 	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
-	w.Expect(w.status(w).Recovery).To(BeNil())
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
+	w.Expect(w.Status(w).Recovery).To(BeNil())
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 
 	w.Eventually(func(g Gomega) {
 		w.letGo()
 		w.finish(g)
 		w.hibernated(g, metav1.ConditionTrue, v1alpha1.ReasonHibernated)
-		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
-		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
+		g.Expect(w.Jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+		g.Expect(w.Jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
 		// The generation counts as observed once the StatefulSet controller has seen its part.
-		g.Expect(w.status(g).ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(w.Status(g).ObservedGeneration).To(Equal(w.Etcd.Generation))
 	}).Should(Succeed())
-	w.Expect(w.status(w).Hibernation).To(Equal(record), "the record does not change")
+	w.Expect(w.Status(w).Hibernation).To(Equal(record), "the record does not change")
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
 	w.Expect(o.requests.take()).To(BeEmpty())
 
 	another()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 		config := &corev1.ConfigMap{}
-		w.get(g, name+"-config", config)
+		w.Get(g, name+"-config", config)
 		recovery, err := member.ParseRecovery([]byte(config.Data[member.KeyRecovery]))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(recovery).To(Equal(&member.Recovery{Task: string(record.ID), Member: pod(0), Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: 42}))
@@ -217,13 +190,13 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 	another()
 	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
 	config := &corev1.ConfigMap{}
-	w.get(w, name+"-config", config)
+	w.Get(w, name+"-config", config)
 	shared, err := member.ParseShared(config.Data)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.members.Rebuild(shared.RecoveredID())
+	w.Members.Rebuild(shared.RecoveredID())
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
+		status := w.Status(g)
 		g.Expect(status.ClusterID).NotTo(Equal(id))
 		g.Expect(status.Hibernation).To(BeNil())
 		g.Expect(status.Recovery).To(BeNil())
@@ -243,9 +216,9 @@ func TestHibernationWithAFailingStore(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	w.bind(3)
-	id := w.etcd.Status.ClusterID
+	id := w.Etcd.Status.ClusterID
 	fall := func() {
-		w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+		w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 		surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 3)
 		for i := range surveys {
 			w.end(&surveys[i], true, surveyed(id, i))
@@ -256,39 +229,39 @@ func TestHibernationWithAFailingStore(t *testing.T) {
 		w.Expect(w.condition(w, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("no such bucket"), ContainSubstring("the volumes are kept")))
 	}
 	untouched := func() {
-		w.t.Helper()
+		w.T.Helper()
 		for i := range 3 {
 			w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
 		}
-		w.Expect(w.status(w).Hibernation).To(BeNil())
+		w.Expect(w.Status(w).Hibernation).To(BeNil())
 	}
 
 	fall()
 	untouched()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
-		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).NotTo(BeEmpty())
+		g.Expect(w.Jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
+		g.Expect(w.Jobs(g, v1alpha1.ComponentFinalSnapshotJob)).NotTo(BeEmpty())
 	}).Should(Succeed())
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job still exists")
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job still exists")
 	w.Eventually(func(g Gomega) {
 		w.letGo()
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 	}).Should(Succeed())
 	w.eventuallyWell()
 	untouched()
 
 	fall()
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesRetained
 	})
 	w.Eventually(func(g Gomega) {
 		w.letGo()
 		w.hibernated(g, metav1.ConditionTrue, v1alpha1.ReasonHibernated)
-		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+		g.Expect(w.Jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
 	}).Should(Succeed())
 	untouched()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.eventuallyWell()
 }
 
@@ -301,24 +274,24 @@ func TestHibernationWhileBackupsFail(t *testing.T) {
 	w.bind(1)
 	backups := func(failure string) {
 		lease := &coordinationv1.Lease{}
-		w.get(w, name+"-full-snap", lease)
+		w.Get(w, name+"-full-snap", lease)
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationBackupError, failure)
 		lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 		w.Expect(testEnv.Client.Update(t.Context(), lease)).To(Succeed())
 	}
 	backups("no space left")
-	w.change(annotate("test/reconcile", "1"))
+	w.Change(annotate("test/reconcile", "1"))
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionBackupReady).Reason).To(Equal(v1alpha1.ReasonBackupFailed))
 	}).Should(Succeed())
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	w.Eventually(func(g Gomega) {
 		w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
 		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("is kept running"), ContainSubstring("no space left")))
 	}).Should(Succeed())
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))))
-	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "the hibernation is not carried out")
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))))
+	w.Expect(w.Status(w).ObservedGeneration).To(BeNumerically("<", w.Etcd.Generation), "the hibernation is not carried out")
 	backups("")
 	w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
 }

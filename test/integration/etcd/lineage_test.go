@@ -17,7 +17,7 @@ import (
 // shared returns what the members read.
 func (w *world) shared(g Gomega) member.Shared {
 	config := &corev1.ConfigMap{}
-	w.get(g, name+"-config", config)
+	w.Get(g, name+"-config", config)
 	shared, err := member.ParseShared(config.Data)
 	g.Expect(err).NotTo(HaveOccurred())
 	return shared
@@ -30,10 +30,10 @@ func TestOnlyMemberThatIsRestored(t *testing.T) {
 	w.eventuallyWell()
 	for range 2 {
 		id := w.shared(w).SuccessorIDs()[0]
-		w.members.Rebuild(id)
-		w.Eventually(func(g Gomega) { g.Expect(w.status(g).ClusterID).To(Equal(id)) }).Should(Succeed())
+		w.Members.Rebuild(id)
+		w.Eventually(func(g Gomega) { g.Expect(w.Status(g).ClusterID).To(Equal(id)) }).Should(Succeed())
 		w.eventuallyWell()
-		w.Expect(w.status(w).LastErrors).To(BeEmpty())
+		w.Expect(w.Status(w).LastErrors).To(BeEmpty())
 	}
 }
 
@@ -43,27 +43,27 @@ func TestMembersThatServeAsAnotherCluster(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
-	recorded, before := w.status(w).ClusterID, w.versions(w)
-	w.members.Rebuild("dead")
+	recorded, before := w.Status(w).ClusterID, w.versions(w)
+	w.Members.Rebuild("dead")
 	w.Eventually(func(g Gomega) {
-		all := w.status(g).LastErrors
+		all := w.Status(g).LastErrors
 		g.Expect(all).To(HaveLen(1))
 		g.Expect(all[0].Code).To(Equal(v1alpha1.ErrClusterID))
 		g.Expect(all[0].Description).To(ContainSubstring("as cluster dead, but cluster %s is recorded", recorded))
 	}).Should(Succeed())
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.Replicas = 3
 		e.Spec.Annotations = map[string]string{"changed": "yes"}
 	})
 	w.nudge(o)
 	w.nudge(o)
-	w.Expect(w.status(w).ClusterID).To(Equal(recorded))
+	w.Expect(w.Status(w).ClusterID).To(Equal(recorded))
 	w.Expect(w.versions(w)).To(Equal(before))
 
 	// The command in the message.
-	w.Expect(testEnv.Client.Status().Patch(t.Context(), w.etcd, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"clusterID":"dead"}}`)))).To(Succeed())
+	w.Expect(testEnv.Client.Status().Patch(t.Context(), w.Etcd, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"clusterID":"dead"}}`)))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
+		status := w.Status(g)
 		g.Expect(status.LastErrors).To(BeEmpty())
 		g.Expect(status.ClusterID).To(Equal("dead"))
 		g.Expect(w.shared(g).ClusterID).To(Equal("dead"))

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -35,21 +34,19 @@ type shiftedClock struct{ ahead atomic.Int64 }
 func (c *shiftedClock) Now() time.Time                  { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func (c *shiftedClock) add(d time.Duration)             { c.ahead.Add(int64(d)) }
-
-// at starts an operator with a clock.
-func at(c *shiftedClock) func(*etcd.Reconciler) { return func(r *etcd.Reconciler) { r.Clock = c } }
+func (c *shiftedClock) set(to time.Time)                { c.ahead.Store(int64(time.Until(to))) }
 
 // overTLS has the members serve clients and peers over TLS from the start.
 func (w *world) overTLS() {
-	for i := range w.members.Endpoints {
-		w.members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
+	for i := range w.Members.Endpoints {
+		w.Members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
 	}
-	w.members.ListWith("https")
+	w.Members.ListWith("https")
 }
 
 func (w *world) secret(g Gomega, name string) *corev1.Secret {
 	secret := &corev1.Secret{}
-	w.get(g, name, secret)
+	w.Get(g, name, secret)
 	return secret
 }
 
@@ -65,7 +62,7 @@ func (w *world) issuer(g Gomega, secret string) string {
 // trusted returns how many CAs a bundle has.
 func (w *world) trusted(g Gomega, connection v1alpha1.TLSConnection) int {
 	n := 0
-	for rest := w.secret(g, w.etcd.CASecret(connection)).Data["ca.crt"]; ; n++ {
+	for rest := w.secret(g, w.Etcd.CASecret(connection)).Data["ca.crt"]; ; n++ {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			return n
@@ -74,13 +71,13 @@ func (w *world) trusted(g Gomega, connection v1alpha1.TLSConnection) int {
 }
 
 func (w *world) checksum() string {
-	return w.statefulSet(w).Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum]
+	return w.StatefulSet(w).Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum]
 }
 
 // events returns the reasons of the events of the Etcd.
 func (w *world) events(g Gomega) (reasons []string) {
 	list := &eventsv1.EventList{}
-	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
+	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.Namespace))).To(Succeed())
 	for _, e := range list.Items {
 		reasons = append(reasons, e.Reason)
 	}
@@ -89,7 +86,7 @@ func (w *world) events(g Gomega) (reasons []string) {
 
 // settle lets the time pass that a change takes to reach all pods. The operator looks often enough.
 func (w *world) settle(o *operator, clock *shiftedClock) {
-	w.t.Helper()
+	w.T.Helper()
 	for range 4 {
 		clock.add(110 * time.Second)
 		w.nudge(o)
@@ -106,7 +103,7 @@ func TestManagedTLS(t *testing.T) {
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
 	w.Expect(w.templateStation(w)).To(Equal(v1alpha1.TLSOn))
 	w.Eventually(w.events).Should(ContainElements(v1alpha1.ReasonCACreated, v1alpha1.ReasonCertificateIssued))
-	for _, volume := range w.statefulSet(w).Spec.Template.Spec.Volumes {
+	for _, volume := range w.StatefulSet(w).Spec.Template.Spec.Volumes {
 		if volume.Secret != nil {
 			w.Expect(volume.Secret.SecretName).NotTo(HaveSuffix("-ca-key"), "no pod has the key of a CA")
 		}
@@ -115,7 +112,7 @@ func TestManagedTLS(t *testing.T) {
 	before := map[string]string{}
 	for _, suffix := range all {
 		secret := w.secret(w, name+suffix)
-		w.Expect(metav1.IsControlledBy(secret, w.etcd)).To(BeTrue())
+		w.Expect(metav1.IsControlledBy(secret, w.Etcd)).To(BeTrue())
 		before[suffix] = secret.ResourceVersion
 	}
 	w.Expect(w.secret(w, name+"-client-tls").Data).To(And(HaveKey("ca.crt"), HaveKey("tls.crt"), HaveKey("tls.key")))
@@ -127,7 +124,7 @@ func TestManagedTLS(t *testing.T) {
 	maps.DeleteFunc(writes, func(request string, _ int) bool { return strings.HasSuffix(request, " events") })
 	w.Expect(writes).To(BeEmpty(), "nothing is written while nothing is due")
 
-	revision := w.statefulSet(w).Status.UpdateRevision
+	revision := w.StatefulSet(w).Status.UpdateRevision
 	clock.add(61 * 24 * time.Hour)
 	w.nudge(o)
 	for _, suffix := range all {
@@ -135,16 +132,16 @@ func TestManagedTLS(t *testing.T) {
 		w.Expect(w.secret(w, name+suffix).ResourceVersion != before[suffix]).To(Equal(changed), suffix)
 	}
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Status.UpdateRevision).To(Equal(revision), "nothing is restarted")
+	w.Expect(w.StatefulSet(w).Status.UpdateRevision).To(Equal(revision), "nothing is restarted")
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
 
 	// The renewal of the CAs begins.
 	first := w.issuer(w, name+"-server-tls")
 	checksum := w.checksum()
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
 	w.Eventually(func(g Gomega) {
-		w.get(g, name, w.etcd)
-		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
+		w.Get(g, name, w.Etcd)
+		g.Expect(w.Etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
 	}).Should(Succeed())
 	for _, c := range v1alpha1.TLSConnections() {
 		w.Expect(w.trusted(w, c)).To(Equal(2), string(c))
@@ -160,11 +157,11 @@ func TestManagedTLS(t *testing.T) {
 	// One of three is left out: nothing happens.
 	w.replaceOutdated()
 	w.eventuallyWell()
-	w.kubelet.Set(pod(1), env.NotReady)
+	w.Kubelet.Set(pod(1), env.NotReady)
 	w.settle(o, clock)
 	issuer = w.issuer(w, name+"-server-tls")
 	w.Expect(issuer).To(Equal(first))
-	w.kubelet.Set(pod(1), env.Ready)
+	w.Kubelet.Set(pod(1), env.Ready)
 	w.eventuallyWell()
 	clock.add(110 * time.Second)
 	w.nudge(o)
@@ -205,7 +202,7 @@ func TestManagedTLS(t *testing.T) {
 }
 
 func (w *world) tlsMessage(g Gomega) string {
-	c := w.status(g).Conditions.Find(v1alpha1.ConditionTLSReady)
+	c := w.Status(g).Conditions.Find(v1alpha1.ConditionTLSReady)
 	g.Expect(c).NotTo(BeNil())
 	return c.Message
 }
@@ -216,7 +213,7 @@ func TestManagedTLSIsSwitchedOn(t *testing.T) {
 	w := newWorld(t, 3)
 	w.start()
 	w.eventuallyWell()
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.ManagedTLS = &v1alpha1.ManagedTLS{Connections: []v1alpha1.TLSConnection{v1alpha1.TLSPeers}}
 	})
 	w.Eventually(w.templateStation).Should(Equal(v1alpha1.TLSPrepared))
@@ -226,15 +223,15 @@ func TestManagedTLSIsSwitchedOn(t *testing.T) {
 	w.replaceOutdated()
 	w.eventuallyWell()
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
-	w.Expect(testEnv.Client.Patch(t.Context(), w.etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"managedTLS":null}}`)))).
+	w.Expect(testEnv.Client.Patch(t.Context(), w.Etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"managedTLS":null}}`)))).
 		To(MatchError(ContainSubstring("managedTLS cannot be removed")))
-	w.Expect(testEnv.Client.Patch(t.Context(), w.etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"managedTLS":{"connections":["Clients"]}}}`)))).
+	w.Expect(testEnv.Client.Patch(t.Context(), w.Etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"managedTLS":{"connections":["Clients"]}}}`)))).
 		To(MatchError(ContainSubstring("managedTLS cannot be removed")))
 
-	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), w.Etcd)).To(Succeed())
 	for _, secret := range []string{"-peer-ca-key", "-peer-ca", "-peer-tls"} {
 		w.Eventually(func() bool {
-			return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.key(name+secret), &corev1.Secret{}))
+			return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.Key(name+secret), &corev1.Secret{}))
 		}).Should(BeTrue(), "Secret %s goes with the Etcd", secret)
 	}
 }
@@ -251,14 +248,14 @@ func TestManagedTLSLeavesForeignSecrets(t *testing.T) {
 	w.Expect(w.tlsMessage(w)).To(ContainSubstring("has no controller"))
 	w.Eventually(w.events).Should(ContainElement(v1alpha1.ReasonSecretInvalid))
 	w.Eventually(func(g Gomega) {
-		c := w.status(g).Conditions.Find(v1alpha1.ConditionObjectsOwned)
+		c := w.Status(g).Conditions.Find(v1alpha1.ConditionObjectsOwned)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
-		g.Expect(c.Message).To(ContainSubstring("Secret " + w.namespace + "/" + name + "-server-tls"))
+		g.Expect(c.Message).To(ContainSubstring("Secret " + w.Namespace + "/" + name + "-server-tls"))
 	}).Should(Succeed())
 	w.nudge(o)
 	w.Expect(w.secret(w, name+"-server-tls").Data).To(Equal(foreign))
-	err := testEnv.Client.Get(t.Context(), w.key(name+"-client-ca-key"), &corev1.Secret{})
+	err := testEnv.Client.Get(t.Context(), w.Key(name+"-client-ca-key"), &corev1.Secret{})
 	w.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	w.Expect(err).To(HaveOccurred(), "none of the connection is written")
 
@@ -277,14 +274,14 @@ func TestManagedTLSWithALostCA(t *testing.T) {
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
 	lost := w.secret(w, name+"-peer-ca-key")
 	w.Expect(testEnv.Client.Delete(t.Context(), lost)).To(Succeed())
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonCertificatesNotRenewed))
 	w.Expect(w.tlsMessage(w)).To(ContainSubstring("Secret " + name + "-peer-ca-key does not exist"))
 	w.nudge(o)
-	w.Expect(testEnv.Client.Get(t.Context(), w.key(lost.Name), &corev1.Secret{})).NotTo(Succeed())
-	w.Expect(w.status(w).Ready).To(HaveValue(BeTrue()))
+	w.Expect(testEnv.Client.Get(t.Context(), w.Key(lost.Name), &corev1.Secret{})).NotTo(Succeed())
+	w.Expect(w.Status(w).Ready).To(HaveValue(BeTrue()))
 
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
 	w.Eventually(func(g Gomega) { g.Expect(w.trusted(g, v1alpha1.TLSPeers)).To(Equal(2)) }).Should(Succeed())
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
 }

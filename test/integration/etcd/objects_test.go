@@ -5,16 +5,18 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
-	"strings"
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,15 +34,15 @@ func TestObjectsAppear(t *testing.T) {
 	w.eventuallyWell()
 	for key, object := range w.objects(w) {
 		if _, self := object.(*v1alpha1.Etcd); !self {
-			w.Expect(metav1.IsControlledBy(object, w.etcd)).To(BeTrue(), key)
+			w.Expect(metav1.IsControlledBy(object, w.Etcd)).To(BeTrue(), key)
 		}
 	}
-	status := w.status(w)
+	status := w.Status(w)
 	w.Expect(status.ClusterID).To(Equal("1"))
 	w.Expect(status.Members).To(HaveLen(3))
 	w.Expect(status.Members[0].Role).To(Equal(v1alpha1.MemberRoleLeader))
 	w.Expect(status.Rollout).To(BeNil())
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	w.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
 	w.Expect(set.Spec.PodManagementPolicy).To(Equal(appsv1.ParallelPodManagement))
 }
@@ -84,31 +86,31 @@ func TestDriftIsRepaired(t *testing.T) {
 
 	drift := func() {
 		service := &corev1.Service{}
-		w.get(w, name+"-peer", service)
+		w.Get(w, name+"-peer", service)
 		before := service.DeepCopy()
 		service.Spec.PublishNotReadyAddresses = false
 		w.Expect(testEnv.Client.Patch(t.Context(), service, client.MergeFrom(before))).To(Succeed())
 
 		budget := &policyv1.PodDisruptionBudget{}
-		w.get(w, name, budget)
+		w.Get(w, name, budget)
 		patch := client.MergeFrom(budget.DeepCopy())
 		budget.Spec.MinAvailable = ptr.To(intstr.FromInt(0))
 		w.Expect(testEnv.Client.Patch(t.Context(), budget, patch)).To(Succeed())
 
-		w.Expect(testEnv.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-config"}})).To(Succeed())
+		w.Expect(testEnv.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-config"}})).To(Succeed())
 	}
 	drift()
 	w.Eventually(func(g Gomega) {
 		service := &corev1.Service{}
-		w.get(g, name+"-peer", service)
+		w.Get(g, name+"-peer", service)
 		g.Expect(service.Spec.PublishNotReadyAddresses).To(BeTrue())
 		budget := &policyv1.PodDisruptionBudget{}
-		w.get(g, name, budget)
+		w.Get(g, name, budget)
 		g.Expect(budget.Spec.MinAvailable.IntValue()).To(Equal(2))
 	}).Should(Succeed())
 	w.eventuallyWell() // the ConfigMap exists again and has the cluster's ID
 
-	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.Change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	w.nudge(o)
 	o.requests.take()
 	drift()
@@ -121,7 +123,7 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	before := set.DeepCopy()
 	metav1.SetMetaDataLabel(&set.ObjectMeta, "team", "storage")
 	set.Spec.RevisionHistoryLimit = ptr.To[int32](3)
@@ -131,7 +133,7 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 	o.requests.take()
 	w.nudge(o)
 	w.Expect(o.requests.take()).To(BeEmpty())
-	set = w.statefulSet(w)
+	set = w.StatefulSet(w)
 	w.Expect(set.Labels).To(HaveKeyWithValue("team", "storage"))
 	w.Expect(set.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
 }
@@ -139,36 +141,32 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 // The agents receive the operator's key, and a new key at once, even while the spec is suspended. No pod is replaced for it.
 func TestAgentsReceiveTheOperatorsKey(t *testing.T) {
 	w := newWorld(t, 1)
-	trusting := func(key string) func(*etcd.Reconciler) {
-		return func(r *etcd.Reconciler) {
-			r.AgentTrust = func(e *v1alpha1.Etcd) auth.Trust {
-				return auth.Trust{Audience: string(e.UID), PublicKey: ed25519.PublicKey(key)}
-			}
-		}
+	signing := func(key ed25519.PrivateKey) composition.Change {
+		return composition.Depending(func(d *composed.Dependencies) { d.SigningKey = key })
 	}
-	key := func(g Gomega) string {
+	key := func(g Gomega) ed25519.PublicKey {
 		config := &corev1.ConfigMap{}
-		w.get(g, name+"-config", config)
+		w.Get(g, name+"-config", config)
 		trust, err := auth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(trust.Audience).To(BeEquivalentTo(w.etcd.UID))
-		return string(trust.PublicKey)
+		g.Expect(trust.Audience).To(BeEquivalentTo(w.Etcd.UID))
+		return trust.PublicKey
 	}
-	first, second := strings.Repeat("1", ed25519.PublicKeySize), strings.Repeat("2", ed25519.PublicKeySize)
-	o := w.start(trusting(first))
+	first, second := ed25519.NewKeyFromSeed(bytes.Repeat([]byte("1"), ed25519.SeedSize)), ed25519.NewKeyFromSeed(bytes.Repeat([]byte("2"), ed25519.SeedSize))
+	o := w.start(signing(first))
 	w.eventuallyWell()
-	w.Eventually(key).Should(Equal(first))
+	w.Eventually(key).Should(Equal(first.Public()))
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
 	w.Expect(o.requests.take()).To(BeEmpty(), "the key is written once")
-	template := w.statefulSet(w).Generation
+	template := w.StatefulSet(w).Generation
 	o.stop()
 
-	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
-	w.start(trusting(second))
-	w.Eventually(key).Should(Equal(second))
-	w.Expect(w.statefulSet(w).Generation).To(Equal(template))
+	w.Change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.start(signing(second))
+	w.Eventually(key).Should(Equal(second.Public()))
+	w.Expect(w.StatefulSet(w).Generation).To(Equal(template))
 }
 
 // A new version of the operator renders different objects. It waits for the reconcile annotation.
@@ -179,23 +177,23 @@ func TestNewOperatorWaitsForTheAnnotation(t *testing.T) {
 	old.stop()
 	for _, annotation := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
 		t.Run(annotation, func(t *testing.T) {
-			image := func() string { return w.statefulSet(w).Spec.Template.Spec.Containers[0].Image }
+			image := func() string { return w.StatefulSet(w).Spec.Template.Spec.Containers[0].Image }
 			before := image()
 			next := before + "1"
-			o := w.start(func(r *etcd.Reconciler) { r.Images.Etcd = next })
+			o := w.start(composition.Configured(func(c *configv1alpha1.OperatorConfiguration) { c.Images.Etcd = next }))
 			defer o.stop()
 			w.Eventually(o.begun.count).Should(BeNumerically(">", 0))
 			w.nudge(o)
 			w.Expect(image()).To(Equal(before))
 
-			w.change(annotate(annotation, v1alpha1.OperationReconcile))
+			w.Change(annotate(annotation, v1alpha1.OperationReconcile))
 			w.Eventually(image).Should(Equal(next))
 			w.Eventually(func(g Gomega) {
-				status := w.status(g)
-				g.Expect(w.etcd.Annotations).NotTo(HaveKey(annotation))
+				status := w.Status(g)
+				g.Expect(w.Etcd.Annotations).NotTo(HaveKey(annotation))
 				g.Expect(status.Ready).To(HaveValue(BeFalse()), "once the annotation is gone, the status reflects the new template")
 			}).Should(Succeed())
-			w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod(0)}})).To(Succeed())
+			w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod(0)}})).To(Succeed())
 			w.eventuallyWell()
 		})
 	}
@@ -206,43 +204,43 @@ func TestSuspendedSpecIsLeftAlone(t *testing.T) {
 	o := w.start()
 	w.Eventually(o.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(o)
-	err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+	err := testEnv.Client.Get(context.Background(), w.Key(name), &appsv1.StatefulSet{})
 	w.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
-	w.change(func(e *v1alpha1.Etcd) { delete(e.Annotations, v1alpha1.AnnotationSuspendSpecReconcile) })
+	w.Change(func(e *v1alpha1.Etcd) { delete(e.Annotations, v1alpha1.AnnotationSuspendSpecReconcile) })
 	w.eventuallyWell()
 
-	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.Change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
 	w.nudge(o)
-	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation))
+	w.Expect(w.Status(w).ObservedGeneration).To(BeNumerically("<", w.Etcd.Generation))
 }
 
 func TestFailureIsReported(t *testing.T) {
 	w := newWorld(t, 1, func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"not a label": ""} })
 	w.start()
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
+		status := w.Status(g)
 		g.Expect(status.LastErrors).To(HaveLen(1))
 		g.Expect(status.LastErrors[0].Code).To(Equal(v1alpha1.ErrApply))
 		g.Expect(status.LastErrors[0].Description).To(And(ContainSubstring("applying StatefulSet"), ContainSubstring("not a label")))
 	}).Should(Succeed())
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Labels = nil })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Labels = nil })
 	w.eventuallyWell()
-	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+	w.Expect(w.Status(w).LastErrors).To(BeEmpty())
 }
 
 func TestObjectsGoWithTheirEtcd(t *testing.T) {
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
-	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), w.Etcd)).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+		err := testEnv.Client.Get(context.Background(), w.Key(name), &appsv1.StatefulSet{})
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-		err = testEnv.Client.Get(context.Background(), w.key(name+"-peer"), &corev1.Service{})
+		err = testEnv.Client.Get(context.Background(), w.Key(name+"-peer"), &corev1.Service{})
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-	}).WithTimeout(time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // In a terminating namespace the objects are deleted one by one, and the Etcd need not be the first.
@@ -252,11 +250,11 @@ func TestNamespaceTerminates(t *testing.T) {
 	w.eventuallyWell()
 	w.nudge(o)
 	o.requests.take()
-	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
-	w.Expect(testEnv.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})).To(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})).To(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}})).To(Succeed())
 	refused := func() int { return o.requests.count("POST poddisruptionbudgets") }
 	w.Eventually(refused).Should(BeNumerically(">", 0))
 	// A late event may cause a second attempt; a retry loop would make eight in this time.
 	w.Consistently(refused).WithTimeout(time.Second).Should(BeNumerically("<=", 2), "the operator does not retry")
-	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+	w.Expect(w.Status(w).LastErrors).To(BeEmpty())
 }

@@ -15,7 +15,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -25,12 +28,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -40,58 +41,11 @@ func withBackups(e *v1alpha1.Etcd) {
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 }
 
-// roleName is the name of the Role and the RoleBinding of the Etcd.
-const roleName = "druid.gardener.cloud:etcd:" + name
-
-// foreigners returns a foreign object for each name that the Etcd needs.
-func foreigners() map[string]client.Object {
-	web := map[string]string{"app": "web"}
-	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
-	budget := intstr.FromInt32(7)
-	service := func(name string) client.Object {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Selector: web, Ports: []corev1.ServicePort{{Port: 80}}}}
-	}
-	none := int32(0)
-	return map[string]client.Object{
-		"ServiceAccount": &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		"Role": &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: roleName}, Rules: []rbacv1.PolicyRule{
-			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}},
-		}},
-		"RoleBinding":          &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: roleName}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: roleName}},
-		"member Lease":         &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: pod0}},
-		"full snapshot Lease":  &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name + "-full-snap"}},
-		"delta snapshot Lease": &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name + "-delta-snap"}},
-		"ConfigMap":            &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-config"}, Data: map[string]string{"a": "b"}},
-		"client Service":       service(name + "-client"),
-		"peer Service":         service(name + "-peer"),
-		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &budget, Selector: &metav1.LabelSelector{MatchLabels: web},
-		}},
-		"StatefulSet": &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
-			Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: web}, Template: pod,
-			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
-		}},
-		"PersistentVolumeClaim": foreignClaim(fmt.Sprintf("%s-%s", name, pod0), web),
-	}
-}
-
-const pod0 = name + "-0"
-
-func foreignClaim(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
-}
-
 // foreign creates a foreign object in the namespace of the Etcd.
 func (w *world) foreign(object client.Object) client.Object {
-	w.t.Helper()
-	object.SetNamespace(w.namespace)
-	w.Expect(testEnv.Client.Create(w.t.Context(), object)).To(Succeed())
+	w.T.Helper()
+	object.SetNamespace(w.Namespace)
+	w.Expect(testEnv.Client.Create(w.T.Context(), object)).To(Succeed())
 	return object
 }
 
@@ -122,7 +76,7 @@ func (w *world) made(g Gomega, but client.Object) (made []string) {
 		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &coordinationv1.LeaseList{}, &corev1.ConfigMapList{},
 		&corev1.ServiceList{}, &policyv1.PodDisruptionBudgetList{}, &appsv1.StatefulSetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{},
 	} {
-		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelPartOf: name})).To(Succeed())
+		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: name})).To(Succeed())
 		g.Expect(meta.EachListItem(list, func(o runtime.Object) error {
 			object := o.(client.Object)
 			if but == nil || object.GetUID() != but.GetUID() {
@@ -136,7 +90,7 @@ func (w *world) made(g Gomega, but client.Object) (made []string) {
 
 // obstructed waits until the status reports a foreign object, and what it says about its owner.
 func (w *world) obstructed(reason string, says ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
 		c := w.condition(g, v1alpha1.ConditionObjectsOwned)
 		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
@@ -144,16 +98,16 @@ func (w *world) obstructed(reason string, says ...string) {
 		for _, s := range says {
 			g.Expect(c.Message).To(ContainSubstring(s))
 		}
-		g.Expect(w.etcd.Status.LastErrors).To(HaveLen(1))
-		g.Expect(w.etcd.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
-		g.Expect(w.etcd.Status.ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "the spec is not carried out")
+		g.Expect(w.Etcd.Status.LastErrors).To(HaveLen(1))
+		g.Expect(w.Etcd.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
+		g.Expect(w.Etcd.Status.ObservedGeneration).To(BeNumerically("<", w.Etcd.Generation), "the spec is not carried out")
 	}).Should(Succeed())
 }
 
 // warnings returns the events about foreign objects.
 func (w *world) warnings(g Gomega) (notes []string) {
 	list := &eventsv1.EventList{}
-	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
+	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.Namespace))).To(Succeed())
 	for _, e := range list.Items {
 		if e.Regarding.Kind == v1alpha1.KindEtcd && e.Action == "ApplyObjects" && e.Type == corev1.EventTypeWarning {
 			notes = append(notes, e.Note)
@@ -165,31 +119,31 @@ func (w *world) warnings(g Gomega) (notes []string) {
 // The operator does not touch a foreign object with a name of the Etcd, creates no other object of the Etcd, and reports
 // the object's owner. When the Etcd is deleted, the object stays.
 func TestForeignObjects(t *testing.T) {
-	for what := range foreigners() {
+	for what := range env.Foreigners(name) {
 		t.Run(strings.ReplaceAll(what, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, withBackups)
-			object := w.foreign(foreigners()[what])
+			object := w.foreign(env.Foreigners(name)[what])
 			w.start()
 			kind := what[strings.LastIndex(what, " ")+1:]
 			reason, whose := v1alpha1.ReasonNoController, "has no controller"
 			if kind == "PersistentVolumeClaim" {
-				reason, whose = v1alpha1.ReasonClaimNotOwned, v1alpha1.AnnotationAdoptedBy+"="+string(w.etcd.UID)
+				reason, whose = v1alpha1.ReasonClaimNotOwned, v1alpha1.AnnotationAdoptedBy+"="+string(w.Etcd.UID)
 			}
-			w.obstructed(reason, fmt.Sprintf("%s %s/%s", kind, w.namespace, object.GetName()), whose)
-			w.change(annotate("test/reconcile", "again"))
+			w.obstructed(reason, fmt.Sprintf("%s %s/%s", kind, w.Namespace, object.GetName()), whose)
+			w.Change(annotate("test/reconcile", "again"))
 			w.Consistently(func(g Gomega) {
 				w.untouched(g, object)
 				g.Expect(w.made(g, object)).To(BeEmpty())
 			}).WithTimeout(time.Second).Should(Succeed())
 			w.Eventually(w.warnings).Should(ConsistOf(ContainSubstring(object.GetName())))
 
-			w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
+			w.Expect(testEnv.Client.Delete(t.Context(), w.Etcd)).To(Succeed())
 			w.Eventually(func(g Gomega) {
-				g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), w.key(name), &v1alpha1.Etcd{}))).To(BeTrue())
+				g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), w.Key(name), &v1alpha1.Etcd{}))).To(BeTrue())
 			}).Should(Succeed())
 			// The garbage collector removes the objects of a deleted Etcd.
-			w.goesWith(w.etcd)
+			w.goesWith(w.Etcd)
 			w.untouched(w, object)
 		})
 	}
@@ -197,14 +151,14 @@ func TestForeignObjects(t *testing.T) {
 
 // goesWith waits until the garbage collector has removed a ConfigMap owned by a deleted Etcd.
 func (w *world) goesWith(etcd *v1alpha1.Etcd) {
-	w.t.Helper()
+	w.T.Helper()
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: "probe", OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID}},
 	}}
 	w.foreign(probe)
 	w.Eventually(func(g Gomega) {
 		g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(probe), probe))).To(BeTrue())
-	}).WithTimeout(time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // A StatefulSet of another operator for the same Etcds is not touched: its update strategy is not changed, and no task
@@ -212,50 +166,46 @@ func (w *world) goesWith(etcd *v1alpha1.Etcd) {
 func TestObjectsOfAnotherOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	set := foreigners()["StatefulSet"].(*appsv1.StatefulSet)
+	set := env.Foreigners(name)["StatefulSet"].(*appsv1.StatefulSet)
 	set.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.Etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
 	set.Spec.Replicas = ptr.To[int32](1)
 	w.foreign(set)
 	w.recreate()
 	w.start()
-	w.obstructed(v1alpha1.ReasonManagedByAnother, "StatefulSet "+w.namespace+"/"+name, "managed by etcd-druid")
+	w.obstructed(v1alpha1.ReasonManagedByAnother, "StatefulSet "+w.Namespace+"/"+name, "managed by etcd-druid")
 	w.Consistently(func(g Gomega) {
 		w.untouched(g, set)
 		g.Expect(w.made(g, set)).To(BeEmpty())
 	}).WithTimeout(time.Second).Should(Succeed())
 
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.etcd.UID)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.Etcd.UID)
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-	w.Eventually(w.strategy).WithTimeout(time.Minute).Should(Satisfy(onDelete))
-	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed(), "a task holds the StatefulSet")
+	w.Eventually(w.strategy).Should(Satisfy(onDelete))
+	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed(), "a task holds the StatefulSet")
 }
 
 // recreate creates a task that stops the members.
 func (w *world) recreate() *v1alpha1.EtcdOperatorTask {
-	w.t.Helper()
-	task := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "recreate"},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
-	}
-	w.Expect(testEnv.Client.Create(w.t.Context(), task)).To(Succeed())
+	w.T.Helper()
+	task := w.CreateTask("recreate", v1alpha1.RecreateRollout, "")
 	task.Status.State = v1alpha1.TaskStateInProgress
 	task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion}
-	w.Expect(testEnv.Client.Status().Update(w.t.Context(), task)).To(Succeed())
+	w.Expect(testEnv.Client.Status().Update(w.T.Context(), task)).To(Succeed())
 	return task
 }
 
 // replace replaces an object of the Etcd with a foreign one and returns both.
 func (w *world) replace(what string) (own, others client.Object) {
-	w.t.Helper()
-	own = foreigners()[what]
-	w.get(w, own.GetName(), own)
+	w.T.Helper()
+	own = env.Foreigners(name)[what]
+	w.Get(w, own.GetName(), own)
 	w.Eventually(func(g Gomega) {
 		// A running operator may recreate its own object first.
-		others = foreigners()[what]
-		others.SetNamespace(w.namespace)
-		g.Expect(client.IgnoreNotFound(testEnv.Client.Delete(w.t.Context(), own))).To(Succeed())
-		g.Expect(testEnv.Client.Create(w.t.Context(), others)).To(Succeed())
+		others = env.Foreigners(name)[what]
+		others.SetNamespace(w.Namespace)
+		g.Expect(client.IgnoreNotFound(testEnv.Client.Delete(w.T.Context(), own))).To(Succeed())
+		g.Expect(testEnv.Client.Create(w.T.Context(), others)).To(Succeed())
 	}).Should(Succeed())
 	return own, others
 }
@@ -271,15 +221,15 @@ func TestHoldWhileAnObjectIsForeign(t *testing.T) {
 	task := w.recreate()
 	w.nudge(o)
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))), "the members are not stopped")
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))), "the members are not stopped")
 
 	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
-	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
-	others = w.foreign(foreigners()["ServiceAccount"])
+	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
+	others = w.foreign(env.Foreigners(name)["ServiceAccount"])
 	w.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
 	w.obstructedAfter("ServiceAccount")
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "the members are not started")
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "the members are not started")
 	w.untouched(w, others)
 	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
 	w.eventuallyWell()
@@ -287,11 +237,11 @@ func TestHoldWhileAnObjectIsForeign(t *testing.T) {
 
 // obstructedAfter waits until the status of a formerly healthy Etcd reports a foreign object.
 func (w *world) obstructedAfter(kind string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
 		c := w.condition(g, v1alpha1.ConditionObjectsOwned)
 		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
-		g.Expect(c.Message).To(ContainSubstring(kind + " " + w.namespace + "/"))
+		g.Expect(c.Message).To(ContainSubstring(kind + " " + w.Namespace + "/"))
 	}).Should(Succeed())
 }
 
@@ -336,11 +286,11 @@ func TestForeignObjectBehindAStaleCache(t *testing.T) {
 	w.eventuallyWell()
 	first.stop()
 	own, others := w.replace("client Service")
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.Etcd.ClientService = &v1alpha1.ClientService{Annotations: map[string]string{"a": "b"}}
 	})
-	w.start(func(r *etcd.Reconciler) { r.Client = reader{r.Client, seeing(own, own, -1)} })
-	w.obstructed(v1alpha1.ReasonNoController, "Service "+w.namespace+"/"+own.GetName())
+	w.start(reading(func(cache client.Client) client.Client { return reader{cache, seeing(own, own, -1)} }))
+	w.obstructed(v1alpha1.ReasonNoController, "Service "+w.Namespace+"/"+own.GetName())
 	w.untouched(w, others)
 }
 
@@ -361,21 +311,19 @@ func TestForeignObjectAppears(t *testing.T) {
 			var seen, others client.Object
 			if tc.there {
 				seen, others = w.replace("ServiceAccount")
-				w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+				w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
 			} else {
-				others = w.foreign(foreigners()["ServiceAccount"])
+				others = w.foreign(env.Foreigners(name)["ServiceAccount"])
 			}
-			w.start(func(r *etcd.Reconciler) {
-				if tc.there {
-					// The former ServiceAccount differs from what would be applied.
-					without := seen.DeepCopyObject().(client.Object)
-					without.SetAnnotations(nil)
-					// The former ServiceAccount was applied, not only created.
-					without.SetManagedFields(nil)
-					seen = without
-				}
-				r.APIReader = reader{testEnv.Client, seeing(others, seen, 1)}
-			})
+			if tc.there {
+				// The former ServiceAccount differs from what would be applied.
+				without := seen.DeepCopyObject().(client.Object)
+				without.SetAnnotations(nil)
+				// The former ServiceAccount was applied, not only created.
+				without.SetManagedFields(nil)
+				seen = without
+			}
+			w.start(composition.Depending(func(d *composed.Dependencies) { d.Live = reader{testEnv.Client, seeing(others, seen, 1)} }))
 			w.obstructedAfter("ServiceAccount")
 			w.untouched(w, others)
 			if !tc.there {
@@ -392,26 +340,26 @@ func TestOwnerReferenceIsRemoved(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	budget := &policyv1.PodDisruptionBudget{}
-	w.get(w, name, budget)
+	w.Get(w, name, budget)
 	reference := budget.OwnerReferences
 	w.Expect(testEnv.Client.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null},"spec":{"minAvailable":0}}`)))).To(Succeed())
 	started := time.Now()
 	w.obstructedAfter("PodDisruptionBudget")
-	w.Expect(time.Since(started)).To(BeNumerically("<", 10*time.Second), "an event triggers the reconcile")
+	w.Expect(time.Since(started)).To(BeNumerically("<", machine.Scaled(10*time.Second)), "an event triggers the reconcile")
 	message := w.condition(w, v1alpha1.ConditionObjectsOwned).Message
-	w.Expect(message).To(ContainSubstring("put it back: kubectl -n %s patch poddisruptionbudget %s -p '", w.namespace, name))
-	w.get(w, name, budget)
+	w.Expect(message).To(ContainSubstring("put it back: kubectl -n %s patch poddisruptionbudget %s -p '", w.Namespace, name))
+	w.Get(w, name, budget)
 	w.Expect(budget.Spec.MinAvailable.IntValue()).To(BeZero(), "the object is not written")
 
 	_, patch, _ := strings.Cut(message, " -p '")
 	patch, _, _ = strings.Cut(patch, "'")
 	w.Expect(testEnv.Client.Patch(t.Context(), budget, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		w.get(g, name, budget)
+		w.Get(g, name, budget)
 		g.Expect(budget.OwnerReferences).To(Equal(reference))
 		g.Expect(budget.Spec.MinAvailable.IntValue()).To(Equal(2))
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue))
-		g.Expect(w.etcd.Status.LastErrors).To(BeEmpty())
+		g.Expect(w.Etcd.Status.LastErrors).To(BeEmpty())
 	}).Should(Succeed())
 	w.Expect(w.warnings(w)).To(HaveLen(1))
 }
@@ -429,12 +377,12 @@ func TestForeignObjectInACluster(t *testing.T) {
 			_, others := w.replace(what)
 			if suspended {
 				// It is reported even while the spec is suspended.
-				w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+				w.Change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 			}
 			w.start()
 			w.obstructedAfter(what)
 			w.Consistently(func(g Gomega) { w.untouched(g, others) }).WithTimeout(time.Second).Should(Succeed())
-			w.Expect(w.status(w).ClusterID).To(Equal("1"))
+			w.Expect(w.Status(w).ClusterID).To(Equal("1"))
 		})
 	}
 }
@@ -447,21 +395,21 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	w.bind(1)
-	claim, set, id := w.claim(w, 0), w.statefulSet(w), w.etcd.Status.ClusterID
-	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
-	again := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: w.etcd.Spec}
+	claim, set, id := w.claim(w, 0), w.StatefulSet(w), w.Etcd.Status.ClusterID
+	w.Expect(testEnv.Client.Delete(t.Context(), w.Etcd)).To(Succeed())
+	again := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}, Spec: w.Etcd.Spec}
 	w.Eventually(func() error { return testEnv.Client.Create(t.Context(), again) }).Should(Succeed())
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).UID).NotTo(Equal(set.UID))
-		g.Expect(metav1.IsControlledBy(w.statefulSet(g), again)).To(BeTrue())
-	}).WithTimeout(time.Minute).Should(Succeed())
+		g.Expect(w.StatefulSet(g).UID).NotTo(Equal(set.UID))
+		g.Expect(metav1.IsControlledBy(w.StatefulSet(g), again)).To(BeTrue())
+	}).Should(Succeed())
 	w.looked(1, func(string) member.Survey {
 		s := surveyed(id, 0)
 		s.Voters = []string{"0"}
 		return s
 	})
 	w.eventuallyWell()
-	w.Expect(w.etcd.Status.ClusterID).To(Equal(id))
+	w.Expect(w.Etcd.Status.ClusterID).To(Equal(id))
 	w.Expect(w.claim(w, 0).UID).To(Equal(claim.UID))
 	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue))
 	for _, note := range w.warnings(w) {
@@ -474,14 +422,14 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 func TestObstructionThatLasts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.foreign(foreigners()["ServiceAccount"])
+	w.foreign(env.Foreigners(name)["ServiceAccount"])
 	o := w.start()
 	w.obstructed(v1alpha1.ReasonNoController)
 	w.Eventually(w.warnings).Should(HaveLen(1))
 	o.requests.take()
 	o.requests.takeReads()
 	for i := range 5 {
-		w.change(annotate("test/reconcile", fmt.Sprint(i)))
+		w.Change(annotate("test/reconcile", fmt.Sprint(i)))
 	}
 	var reads []string
 	w.Consistently(func(g Gomega) {

@@ -18,9 +18,9 @@ import (
 // "restricted".
 func TestPodsAreRestricted(t *testing.T) {
 	w := newWorld(t, 1, clientTLS, peerTLS)
-	w.members.Endpoints[0] = "https://" + env.PodIP(0) + ":2379"
-	w.members.ListWith("https")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	w.Members.Endpoints[0] = "https://" + env.PodIP(0) + ":2379"
+	w.Members.ListWith("https")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
 	metav1.SetMetaDataLabel(&namespace.ObjectMeta, "pod-security.kubernetes.io/enforce", "restricted")
 	w.Expect(testEnv.Client.Update(t.Context(), namespace)).To(Succeed())
@@ -29,8 +29,8 @@ func TestPodsAreRestricted(t *testing.T) {
 	w.eventuallyWell()
 
 	pod := w.pod(0)
-	w.get(w, pod.Name, pod)
-	loose := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "loose"}, Spec: *pod.Spec.DeepCopy()}
+	w.Get(w, pod.Name, pod)
+	loose := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "loose"}, Spec: *pod.Spec.DeepCopy()}
 	loose.Spec.NodeName = ""
 	w.Expect(testEnv.Client.Create(t.Context(), loose.DeepCopy(), client.DryRunAll)).To(Succeed())
 	loose.Spec.SecurityContext.RunAsNonRoot = nil

@@ -16,7 +16,7 @@ import (
 )
 
 func (w *world) condition(g Gomega, conditionType string) *metav1.Condition {
-	status := w.status(g)
+	status := w.Status(g)
 	c := status.Conditions.Find(conditionType)
 	g.Expect(c).NotTo(BeNil())
 	return c
@@ -27,7 +27,7 @@ func TestReadyFollowsTheQuorum(t *testing.T) {
 	w := newWorld(t, 3)
 	w.start()
 	w.eventuallyWell()
-	w.kubelet.Set(pod(0), env.NotReady)
+	w.Kubelet.Set(pod(0), env.NotReady)
 	w.Eventually(func(g Gomega) {
 		c := w.condition(g, v1alpha1.ConditionAllMembersReady)
 		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
@@ -35,12 +35,12 @@ func TestReadyFollowsTheQuorum(t *testing.T) {
 	}).Should(Succeed())
 	w.Expect(w.condition(w, v1alpha1.ConditionReady).Reason).To(Equal(v1alpha1.ReasonQuorate))
 
-	w.kubelet.Set(pod(1), env.Crashing)
+	w.Kubelet.Set(pod(1), env.Crashing)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionReady).Reason).To(Equal(v1alpha1.ReasonQuorumLost))
 	}).Should(Succeed())
-	w.kubelet.Set(pod(0), env.Ready)
-	w.kubelet.Set(pod(1), env.Ready)
+	w.Kubelet.Set(pod(0), env.Ready)
+	w.Kubelet.Set(pod(1), env.Ready)
 	w.eventuallyWell()
 }
 
@@ -53,24 +53,24 @@ func TestStatusOfARolloutIsCheap(t *testing.T) {
 	w.nudge(o)
 	o.requests.take()
 
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
-		g.Expect(status.ObservedGeneration).To(Equal(w.etcd.Generation))
+		status := w.Status(g)
+		g.Expect(status.ObservedGeneration).To(Equal(w.Etcd.Generation))
 		g.Expect(status.Rollout).NotTo(BeNil())
-		g.Expect(status.Rollout.TargetRevision).To(Equal(w.statefulSet(g).Status.UpdateRevision))
+		g.Expect(status.Rollout.TargetRevision).To(Equal(w.StatefulSet(g).Status.UpdateRevision))
 	}).Should(Succeed())
 	for i := range 3 {
 		w.Expect(testEnv.Client.Delete(t.Context(), w.pod(i))).To(Succeed())
 		w.Eventually(func(g Gomega) {
 			p := w.pod(i)
-			w.get(g, p.Name, p)
-			g.Expect(p.Labels["controller-revision-hash"]).To(Equal(w.statefulSet(g).Status.UpdateRevision))
-			g.Expect(w.up(i)).To(BeTrue())
+			w.Get(g, p.Name, p)
+			g.Expect(p.Labels["controller-revision-hash"]).To(Equal(w.StatefulSet(g).Status.UpdateRevision))
+			g.Expect(w.Up(i)).To(BeTrue())
 		}).Should(Succeed())
 	}
 	w.eventuallyWell()
-	status := w.status(w)
+	status := w.Status(w)
 	w.Expect(status.Rollout).To(BeNil())
 	w.Expect(status.UpdatedReplicas).To(Equal(int32(3)))
 
@@ -85,41 +85,37 @@ func TestStatusNamesTheRolloutTask(t *testing.T) {
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Rollout).NotTo(BeNil()) }).Should(Succeed())
-	task := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "roll"},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
-	}
-	w.Expect(testEnv.Client.Create(t.Context(), task)).To(Succeed())
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Rollout.Task).To(Equal("roll")) }).Should(Succeed())
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).Rollout).NotTo(BeNil()) }).Should(Succeed())
+	w.CreateTask("roll", v1alpha1.QuorumAwareRollout, "")
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).Rollout.Task).To(Equal("roll")) }).Should(Succeed())
 	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(0))).To(Succeed())
 	w.eventuallyWell()
-	w.Expect(w.status(w).Rollout).To(BeNil())
+	w.Expect(w.Status(w).Rollout).To(BeNil())
 }
 
 func TestStatusWhileHibernated(t *testing.T) {
 	w := newWorld(t, 3)
 	o := w.start()
 	w.eventuallyWell()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionReady).Reason).To(Equal(v1alpha1.ReasonHibernated))
-		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
-		g.Expect(w.statefulSet(g).Status.Replicas).To(BeZero())
+		g.Expect(w.Etcd.Status.ObservedGeneration).To(Equal(w.Etcd.Generation))
+		g.Expect(w.StatefulSet(g).Status.Replicas).To(BeZero())
 		budget := &policyv1.PodDisruptionBudget{}
-		w.get(g, name, budget)
+		w.Get(g, name, budget)
 		g.Expect(budget.Spec.MinAvailable.IntValue()).To(BeZero())
 	}).Should(Succeed())
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
 
 	// A user scales the StatefulSet behind the operator's back.
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	set.Spec.Replicas = ptr.To[int32](3)
 	w.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
-	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
 
 	o.requests.take()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.eventuallyWell()
 }

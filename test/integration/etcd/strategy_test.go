@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -35,18 +36,18 @@ func onDelete(strategy appsv1.StatefulSetUpdateStrategy) bool {
 }
 
 func (w *world) strategy() appsv1.StatefulSetUpdateStrategy {
-	return w.statefulSet(w).Spec.UpdateStrategy
+	return w.StatefulSet(w).Spec.UpdateStrategy
 }
 
 func TestStrategyFollowsTheGate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
-	off := w.start(gateOff)
+	off := w.start(composition.GateOff)
 	w.eventuallyWell()
 	w.Expect(w.strategy()).To(Satisfy(rolling))
 	off.stop()
 
-	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.Change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	on := w.start()
 	w.Eventually(w.strategy).Should(Satisfy(onDelete), "even while the spec is suspended")
 	w.nudge(on)
@@ -55,7 +56,7 @@ func TestStrategyFollowsTheGate(t *testing.T) {
 	w.Expect(on.requests.take()).To(BeEmpty())
 	on.stop()
 
-	off = w.start(gateOff)
+	off = w.start(composition.GateOff)
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 	w.nudge(off)
 	off.requests.take()
@@ -63,7 +64,7 @@ func TestStrategyFollowsTheGate(t *testing.T) {
 	w.Expect(off.requests.take()).To(BeEmpty())
 	off.stop()
 
-	w.change(func(e *v1alpha1.Etcd) { delete(e.Annotations, v1alpha1.AnnotationSuspendSpecReconcile) })
+	w.Change(func(e *v1alpha1.Etcd) { delete(e.Annotations, v1alpha1.AnnotationSuspendSpecReconcile) })
 	w.start()
 	w.Eventually(w.strategy).Should(Satisfy(onDelete))
 	w.eventuallyWell()
@@ -71,11 +72,11 @@ func TestStrategyFollowsTheGate(t *testing.T) {
 
 func TestPartitionIsRepaired(t *testing.T) {
 	w := newWorld(t, 1)
-	w.start(gateOff)
+	w.start(composition.GateOff)
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) {
 		// The StatefulSet controller may write the status concurrently.
-		set := w.statefulSet(g)
+		set := w.StatefulSet(g)
 		set.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To[int32](1)
 		g.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
 	}).Should(Succeed())
@@ -88,42 +89,42 @@ func TestHandOverWaitsForEveryMember(t *testing.T) {
 	w := newWorld(t, 3)
 	on := w.start()
 	w.eventuallyWell()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Rollout).NotTo(BeNil()) }).Should(Succeed())
-	w.kubelet.Set(pod(1), env.NotReady)
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).Rollout).NotTo(BeNil()) }).Should(Succeed())
+	w.Kubelet.Set(pod(1), env.NotReady)
 	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(1))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.status(g).Ready).To(HaveValue(BeFalse()))
+		g.Expect(w.Status(g).Ready).To(HaveValue(BeFalse()))
 	}).Should(Succeed())
 	on.stop()
 
-	off := w.start(gateOff)
+	off := w.start(composition.GateOff)
 	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(off)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
 
-	w.kubelet.Set(pod(1), env.Ready)
+	w.Kubelet.Set(pod(1), env.Ready)
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 	w.eventuallyWell() // the StatefulSet controller has replaced the other pods
-	w.Expect(w.status(w).UpdatedReplicas).To(Equal(int32(3)))
+	w.Expect(w.Status(w).UpdatedReplicas).To(Equal(int32(3)))
 }
 
 // byHand returns the controller of Etcds with the gate disabled. The test drives its reconciles and its clock. It reads from the API
 // server.
 func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
-	w.t.Helper()
-	d := composition.With(w.members, now)
+	w.T.Helper()
+	d := composition.With(w.Members, now)
 	d.Client, d.Live, d.Surroundings = testEnv.Client, testEnv.Client, testEnv.Client
-	return composition.New(w.t, composition.Config(composition.GateOff), d).Etcds
+	return composition.New(w.T, d, composition.GateOff).Etcds
 }
 
 // pass has the controller reconcile every five seconds of a period.
 func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, while time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	const interval = 5 * time.Second
 	for range int(while / interval) {
 		now.SetTime(now.Now().Add(interval))
-		result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: w.key(name)})
+		result, err := r.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: w.Key(name)})
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(result.RequeueAfter).To(BeNumerically("<=", 2*time.Second), "the controller has to poll")
 	}
@@ -131,13 +132,13 @@ func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, whi
 
 // replacePod deletes a pod and waits for its replacement, which does not become ready.
 func (w *world) replacePod(ordinal int) {
-	w.t.Helper()
-	before := w.podUIDs(w)[ordinal]
-	w.kubelet.Set(pod(ordinal), env.NotReady)
-	w.Expect(testEnv.Client.Delete(w.t.Context(), w.pod(ordinal))).To(Succeed())
+	w.T.Helper()
+	before := w.PodUIDs(w, 3)[ordinal]
+	w.Kubelet.Set(pod(ordinal), env.NotReady)
+	w.Expect(testEnv.Client.Delete(w.T.Context(), w.pod(ordinal))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.podUIDs(g)[ordinal]).NotTo(Equal(before))
-		g.Expect(w.up(ordinal)).To(BeFalse())
+		g.Expect(w.PodUIDs(g, 3)[ordinal]).NotTo(Equal(before))
+		g.Expect(w.Up(ordinal)).To(BeFalse())
 	}).Should(Succeed())
 }
 
@@ -156,8 +157,8 @@ func TestHandOverWaitsForAProgressingRollout(t *testing.T) {
 		w.pass(off, now, time.Minute)
 		w.Expect(w.strategy()).To(Satisfy(onDelete), "after %d minutes", i+1)
 		// The pod is ready, and the next one is deleted, before the next reconcile.
-		w.kubelet.Set(pod(2-i%3), env.Ready)
-		w.Eventually(func() bool { return w.up(2 - i%3) }).Should(BeTrue())
+		w.Kubelet.Set(pod(2-i%3), env.Ready)
+		w.Eventually(func() bool { return w.Up(2 - i%3) }).Should(BeTrue())
 	}
 }
 
@@ -188,18 +189,18 @@ func TestHandOverWaitsForATerminatingPod(t *testing.T) {
 	w.eventuallyWell()
 	on.stop()
 	scale := func(replicas int32) {
-		set := w.statefulSet(w)
+		set := w.StatefulSet(w)
 		before := client.MergeFrom(set.DeepCopy())
 		set.Spec.Replicas = ptr.To(replicas)
 		w.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
 	}
 	scale(2)
-	w.Eventually(func() bool { return w.up(1) }).Should(BeTrue())
-	w.kubelet.Set(pod(1), env.Lost)
+	w.Eventually(func() bool { return w.Up(1) }).Should(BeTrue())
+	w.Kubelet.Set(pod(1), env.Lost)
 	scale(1)
 	w.Eventually(func(g Gomega) {
 		left := &corev1.Pod{}
-		w.get(g, pod(1), left)
+		w.Get(g, pod(1), left)
 		g.Expect(left.DeletionTimestamp).NotTo(BeNil())
 	}).Should(Succeed())
 	now := clocktesting.NewFakePassiveClock(time.Now())
@@ -219,23 +220,23 @@ func TestHandOverExcludesDeletions(t *testing.T) {
 	on.stop()
 
 	deleting := make(chan func(), 1)
-	off := w.start(gateOff, func(r *etcd.Reconciler) {
-		deleting <- r.Locker.Lock(w.key(name))
-	})
+	off := w.startWith([]composed.Controller{composed.Etcds}, func(o *composed.Operator) {
+		deleting <- o.Etcds.Locker.Lock(w.Key(name))
+	}, composition.GateOff)
 	done := <-deleting
 	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.Consistently(w.strategy).WithTimeout(time.Second).Should(Satisfy(onDelete))
 	// The deletion happens while the handover waits for the lock: the handover must see it.
-	w.kubelet.Set(pod(0), env.NotReady)
+	w.Kubelet.Set(pod(0), env.NotReady)
 	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(0))).To(Succeed())
-	w.Eventually(func() bool { return w.up(0) }).Should(BeFalse())
+	w.Eventually(func() bool { return w.Up(0) }).Should(BeFalse())
 	done()
 	w.nudge(off)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
-	w.kubelet.Set(pod(0), env.Ready)
+	w.Kubelet.Set(pod(0), env.Ready)
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 }
 
 func (w *world) pod(ordinal int) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod(ordinal)}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod(ordinal)}}
 }

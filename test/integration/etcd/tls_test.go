@@ -38,7 +38,7 @@ func peerTLS(e *v1alpha1.Etcd) {
 
 // issue creates valid Secrets and returns the CA.
 func (w *world) issue() *certs.CA {
-	w.t.Helper()
+	w.T.Helper()
 	ca, err := certs.NewCA("ca")
 	w.Expect(err).NotTo(HaveOccurred())
 	w.put("ca", map[string][]byte{"ca.crt": ca.PEM})
@@ -48,25 +48,25 @@ func (w *world) issue() *certs.CA {
 }
 
 func (w *world) putPair(ca *certs.CA, secret string, changes ...certs.Change) {
-	w.t.Helper()
-	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, w.namespace)}, changes...)
+	w.T.Helper()
+	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, w.Namespace)}, changes...)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.put(secret, map[string][]byte{"tls.crt": pair.Certificate, "tls.key": pair.Key})
 }
 
 // put creates or updates a Secret.
 func (w *world) put(name string, data map[string][]byte) {
-	w.t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: data}
-	if err := testEnv.Client.Create(w.t.Context(), secret); apierrors.IsAlreadyExists(err) {
-		w.Expect(testEnv.Client.Update(w.t.Context(), secret)).To(Succeed())
+	w.T.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}, Data: data}
+	if err := testEnv.Client.Create(w.T.Context(), secret); apierrors.IsAlreadyExists(err) {
+		w.Expect(testEnv.Client.Update(w.T.Context(), secret)).To(Succeed())
 	} else {
 		w.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
 func (w *world) tlsReason(g Gomega) string {
-	c := w.status(g).Conditions.Find(v1alpha1.ConditionTLSReady)
+	c := w.Status(g).Conditions.Find(v1alpha1.ConditionTLSReady)
 	if c == nil {
 		return ""
 	}
@@ -75,37 +75,37 @@ func (w *world) tlsReason(g Gomega) string {
 
 // replaceOutdated replaces outdated pods like a rollout, but without its guards.
 func (w *world) replaceOutdated() {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
-		set := w.statefulSet(g)
+		set := w.StatefulSet(g)
 		g.Expect(set.Status.ObservedGeneration).To(Equal(set.Generation), "the update revision is that of the template")
 	}).Should(Succeed())
-	for i := range w.members.Names {
+	for i := range w.Members.Names {
 		p := w.pod(i)
-		w.get(w, p.Name, p)
-		if p.Labels[appsv1.StatefulSetRevisionLabel] == w.statefulSet(w).Status.UpdateRevision {
+		w.Get(w, p.Name, p)
+		if p.Labels[appsv1.StatefulSetRevisionLabel] == w.StatefulSet(w).Status.UpdateRevision {
 			continue
 		}
-		w.Expect(testEnv.Client.Delete(w.t.Context(), p)).To(Succeed())
+		w.Expect(testEnv.Client.Delete(w.T.Context(), p)).To(Succeed())
 		w.Eventually(func(g Gomega) {
 			next := w.pod(i)
-			w.get(g, p.Name, next)
+			w.Get(g, p.Name, next)
 			g.Expect(next.UID).NotTo(Equal(p.UID))
-			g.Expect(w.up(i)).To(BeTrue())
+			g.Expect(w.Up(i)).To(BeTrue())
 		}).Should(Succeed())
 	}
 }
 
 func (w *world) templateStation(g Gomega) string {
-	return w.statefulSet(g).Spec.Template.Annotations[v1alpha1.AnnotationPeerTLS]
+	return w.StatefulSet(g).Spec.Template.Annotations[v1alpha1.AnnotationPeerTLS]
 }
 
 func TestNewClusterWithTLS(t *testing.T) {
 	w := newWorld(t, 3, clientTLS, peerTLS)
-	for i := range w.members.Endpoints {
-		w.members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
+	for i := range w.Members.Endpoints {
+		w.Members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
 	}
-	w.members.ListWith("https")
+	w.Members.ListWith("https")
 	w.issue()
 	o := w.start()
 	w.eventuallyWell()
@@ -126,28 +126,28 @@ func TestPeerTLSIsSwitchedOn(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	w.issue()
-	w.change(peerTLS)
+	w.Change(peerTLS)
 	w.Eventually(w.templateStation).Should(Equal(v1alpha1.TLSPrepared))
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonCertificatesRollout))
 	config := &corev1.ConfigMap{}
-	w.get(w, name+"-config", config)
+	w.Get(w, name+"-config", config)
 	w.Expect(config.Data["etcd.conf.yaml"]).To(And(ContainSubstring("listen-peer-urls: http://"), ContainSubstring("peer-transport-security")))
-	w.Expect(w.members.PeerURLs(1)).To(Equal([]string{"http://etcd-main-1:2380"}))
-	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "the spec is not carried out yet")
+	w.Expect(w.Members.PeerURLs(1)).To(Equal([]string{"http://etcd-main-1:2380"}))
+	w.Expect(w.Status(w).ObservedGeneration).To(BeNumerically("<", w.Etcd.Generation), "the spec is not carried out yet")
 
 	w.replaceOutdated()
 	w.Eventually(w.templateStation).Should(Equal(v1alpha1.TLSOn))
-	w.Expect(w.members.PeerURLs(1)).To(Equal([]string{"http://etcd-main-1:2380", "https://etcd-main-1:2380"}))
+	w.Expect(w.Members.PeerURLs(1)).To(Equal([]string{"http://etcd-main-1:2380", "https://etcd-main-1:2380"}))
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonPeerTLSRollout))
 
 	w.replaceOutdated()
 	w.eventuallyWell()
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
-	w.Eventually(func() []string { return w.members.PeerURLs(1) }).Should(Equal([]string{"https://etcd-main-1:2380"}))
-	w.get(w, name+"-config", config)
+	w.Eventually(func() []string { return w.Members.PeerURLs(1) }).Should(Equal([]string{"https://etcd-main-1:2380"}))
+	w.Get(w, name+"-config", config)
 	w.Expect(config.Data["etcd.conf.yaml"]).To(ContainSubstring("listen-peer-urls: https://"))
 
-	w.Expect(testEnv.Client.Patch(t.Context(), w.etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"etcd":{"peerUrlTls":null}}}`)))).
+	w.Expect(testEnv.Client.Patch(t.Context(), w.Etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"etcd":{"peerUrlTls":null}}}`)))).
 		To(MatchError(ContainSubstring("etcd.peerUrlTls cannot be removed")))
 }
 
@@ -155,11 +155,11 @@ func TestPeerTLSIsSwitchedOn(t *testing.T) {
 func TestBrokenSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, clientTLS)
-	w.members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
+	w.Members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
 	o := w.start()
 	w.untilInvalid("Secret ca does not exist")
 	w.nudge(o)
-	err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+	err := testEnv.Client.Get(context.Background(), w.Key(name), &appsv1.StatefulSet{})
 	w.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
 	ca := w.issue()
@@ -167,7 +167,7 @@ func TestBrokenSecret(t *testing.T) {
 	before := w.objects(w)
 
 	w.putPair(ca, "server", certs.Expired)
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"team": "storage"} })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"team": "storage"} })
 	w.untilInvalid("Secret server has a certificate that expired")
 	w.nudge(o)
 	for key, object := range w.objects(w) {
@@ -177,20 +177,20 @@ func TestBrokenSecret(t *testing.T) {
 	}
 	w.Expect(w.condition(w, v1alpha1.ConditionReady).Status).To(Equal(metav1.ConditionTrue))
 	// Drift is still repaired.
-	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-client"}})).To(Succeed())
-	w.Eventually(func(g Gomega) { w.get(g, name+"-client", &corev1.Service{}) }).Should(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-client"}})).To(Succeed())
+	w.Eventually(func(g Gomega) { w.Get(g, name+"-client", &corev1.Service{}) }).Should(Succeed())
 
 	w.putPair(ca, "server")
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Spec.Template.Labels).To(HaveKeyWithValue("team", "storage"))
+		g.Expect(w.StatefulSet(g).Spec.Template.Labels).To(HaveKeyWithValue("team", "storage"))
 	}).Should(Succeed())
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).LastErrors).To(BeEmpty()) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).LastErrors).To(BeEmpty()) }).Should(Succeed())
 }
 
 func (w *world) untilInvalid(message string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
-		status := w.status(g)
+		status := w.Status(g)
 		c := status.Conditions.Find(v1alpha1.ConditionTLSReady)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonSecretInvalid))
@@ -200,7 +200,7 @@ func (w *world) untilInvalid(message string) {
 	}).Should(Succeed())
 	w.Eventually(func(g Gomega) {
 		list := &eventsv1.EventList{}
-		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.Namespace))).To(Succeed())
 		var notes []string
 		for _, e := range list.Items {
 			if e.Reason == v1alpha1.ReasonSecretInvalid {
@@ -214,19 +214,19 @@ func (w *world) untilInvalid(message string) {
 // etcd reads its CA at the start: a new CA changes the template.
 func TestChangedCA(t *testing.T) {
 	w := newWorld(t, 1, clientTLS)
-	w.members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
+	w.Members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
 	ca := w.issue()
 	w.start()
 	w.eventuallyWell()
 	checksum := func() string {
-		return w.statefulSet(w).Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum]
+		return w.StatefulSet(w).Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum]
 	}
 	before := checksum()
 	w.Expect(before).NotTo(BeEmpty())
 	other, err := certs.NewCA("next")
 	w.Expect(err).NotTo(HaveOccurred())
 	w.put("ca", map[string][]byte{"ca.crt": append(append([]byte{}, ca.PEM...), other.PEM...)})
-	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
 	w.Eventually(checksum).Should(And(Not(BeEmpty()), Not(Equal(before))))
 }
 

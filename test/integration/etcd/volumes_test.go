@@ -16,7 +16,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -41,33 +40,24 @@ func storageClass(t *testing.T, expandable bool) string {
 
 func (w *world) claim(g Gomega, i int) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
-	w.get(g, fmt.Sprintf("%s-%s", name, pod(i)), claim)
+	w.Get(g, fmt.Sprintf("%s-%s", name, pod(i)), claim)
 	return claim
 }
 
 // bind binds the claims of n members, or grows their volumes to the requested size, as a provisioner does.
 func (w *world) bind(n int) {
-	w.t.Helper()
+	w.T.Helper()
 	for i := range n {
 		w.Eventually(func(g Gomega) {
 			claim := w.claim(g, i)
 			if claim.Spec.VolumeName == "" {
 				claim.Spec.VolumeName = fmt.Sprintf("pv-%d", i)
-				g.Expect(testEnv.Client.Update(w.t.Context(), claim)).To(Succeed())
+				g.Expect(testEnv.Client.Update(w.T.Context(), claim)).To(Succeed())
 			}
 			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
-			g.Expect(testEnv.Client.Status().Update(w.t.Context(), claim)).To(Succeed())
+			g.Expect(testEnv.Client.Status().Update(w.T.Context(), claim)).To(Succeed())
 		}).Should(Succeed())
 	}
-}
-
-func (w *world) podUIDs(g Gomega) (uids []types.UID) {
-	for i := range 3 {
-		p := &corev1.Pod{}
-		w.get(g, pod(i), p)
-		uids = append(uids, p.UID)
-	}
-	return uids
 }
 
 func storage(c *corev1.PersistentVolumeClaim) string {
@@ -89,14 +79,14 @@ func TestVolumesGrow(t *testing.T) {
 				g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
 				g.Expect(len(w.claim(g, 0).OwnerReferences)).To(Equal(map[bool]int{true: 0, false: 1}[policy == nil]))
 			}).Should(Succeed())
-			pods, before := w.podUIDs(w), w.statefulSet(w)
+			pods, before := w.PodUIDs(w, 3), w.StatefulSet(w)
 
-			w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+			w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 			w.Eventually(func(g Gomega) {
 				for i := range 3 {
 					g.Expect(storage(w.claim(g, i))).To(Equal("8Gi"))
 				}
-				set := w.statefulSet(g)
+				set := w.StatefulSet(g)
 				g.Expect(set.UID).NotTo(Equal(before.UID))
 				g.Expect(set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()).To(Equal("8Gi"))
 				g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
@@ -113,8 +103,8 @@ func TestVolumesGrow(t *testing.T) {
 				}
 			}).Should(Succeed())
 			w.eventuallyWell()
-			w.Expect(w.podUIDs(w)).To(Equal(pods))
-			w.Expect(w.status(w).Rollout).To(BeNil())
+			w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
+			w.Expect(w.Status(w).Rollout).To(BeNil())
 			w.nudge(o)
 			o.requests.take()
 			w.nudge(o)
@@ -128,16 +118,16 @@ func TestVolumesOfAClassWithoutExpansion(t *testing.T) {
 	o := w.start()
 	w.eventuallyWell()
 	w.bind(1)
-	before := w.statefulSet(w)
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	before := w.StatefulSet(w)
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 	w.Eventually(func(g Gomega) {
 		c := w.condition(g, v1alpha1.ConditionVolumesGrown)
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonVolumesNotExpandable))
 		g.Expect(c.Message).To(ContainSubstring("allowVolumeExpansion"))
-		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation), "the rest of the spec is carried out")
+		g.Expect(w.Etcd.Status.ObservedGeneration).To(Equal(w.Etcd.Generation), "the rest of the spec is carried out")
 	}).Should(Succeed())
 	w.Expect(storage(w.claim(w, 0))).To(Equal("4Gi"))
-	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
+	w.Expect(w.StatefulSet(w).UID).To(Equal(before.UID))
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
@@ -150,15 +140,15 @@ func TestStatefulSetIsReplacedOnlyWhileHealthy(t *testing.T) {
 	o := w.start()
 	w.eventuallyWell()
 	w.bind(3)
-	before := w.statefulSet(w)
-	w.kubelet.Set(pod(1), env.NotReady)
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Ready).To(HaveValue(BeFalse())) }).Should(Succeed())
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	before := w.StatefulSet(w)
+	w.Kubelet.Set(pod(1), env.NotReady)
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).Ready).To(HaveValue(BeFalse())) }).Should(Succeed())
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 	w.Eventually(func(g Gomega) { g.Expect(storage(w.claim(g, 2))).To(Equal("8Gi")) }).Should(Succeed())
 	w.bind(3)
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
-	w.kubelet.Set(pod(1), env.Ready)
+	w.Expect(w.StatefulSet(w).UID).To(Equal(before.UID))
+	w.Kubelet.Set(pod(1), env.Ready)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
 	}).Should(Succeed())
@@ -171,17 +161,17 @@ func TestStatefulSetIsReplacedOnlyIfItCanBeCreated(t *testing.T) {
 	o := w.start()
 	w.eventuallyWell()
 	w.bind(1)
-	before := w.statefulSet(w)
-	w.change(func(e *v1alpha1.Etcd) {
+	before := w.StatefulSet(w)
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi"))
 		clientTLS(e) // its Secrets do not exist
 	})
 	w.Eventually(func(g Gomega) { g.Expect(storage(w.claim(g, 0))).To(Equal("8Gi")) }).Should(Succeed())
 	w.bind(1)
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
+	w.Expect(w.StatefulSet(w).UID).To(Equal(before.UID))
 	w.issue()
-	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).UID).NotTo(Equal(before.UID)) }).Should(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).UID).NotTo(Equal(before.UID)) }).Should(Succeed())
 }
 
 func TestHibernationNeedsABackupOrItsVolumes(t *testing.T) {
@@ -190,34 +180,34 @@ func TestHibernationNeedsABackupOrItsVolumes(t *testing.T) {
 	})
 	o := w.start()
 	w.eventuallyWell()
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	w.Eventually(func(g Gomega) {
 		c := w.condition(g, v1alpha1.ConditionHibernated)
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
 		g.Expect(c.Message).To(ContainSubstring("there is no backup to wake up from"))
 	}).Should(Succeed())
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "the cluster is kept running")
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "the cluster is kept running")
 
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesRetained
 	})
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Status).To(Equal(metav1.ConditionTrue))
-		g.Expect(w.statefulSet(g).Status.Replicas).To(BeZero())
+		g.Expect(w.StatefulSet(g).Status.Replicas).To(BeZero())
 	}).Should(Succeed())
 
 	// A change of the policy during hibernation deletes no volumes.
-	w.change(func(e *v1alpha1.Etcd) {
+	w.Change(func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesDeleted
 	})
 	w.nudge(o)
 	for i := range 3 {
 		w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
 	}
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.eventuallyWell()
-	w.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionHibernated)).To(BeNil())
+	w.Expect(w.Etcd.Status.Conditions.Find(v1alpha1.ConditionHibernated)).To(BeNil())
 }
 
 // Neither scaling the StatefulSet nor changing its policy deletes volumes, whatever the Etcd says.
@@ -230,12 +220,12 @@ func TestPolicyOfTheStatefulSetIsTheOperators(t *testing.T) {
 	want := appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 	}
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	w.Expect(set.Spec.PersistentVolumeClaimRetentionPolicy).To(HaveValue(Equal(want)))
 	before := client.MergeFrom(set.DeepCopy())
 	set.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	w.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Spec.PersistentVolumeClaimRetentionPolicy).To(HaveValue(Equal(want)))
+		g.Expect(w.StatefulSet(g).Spec.PersistentVolumeClaimRetentionPolicy).To(HaveValue(Equal(want)))
 	}).Should(Succeed())
 }

@@ -62,27 +62,27 @@ func TestPolicyHasTheRulesOfTheWebhook(t *testing.T) {
 
 	// Updates: what is there before counts too.
 	c.reconcile("1")
-	marked(c, c.set(c))
-	generation := c.set(c).Generation
+	marked(c, c.StatefulSet(c))
+	generation := c.StatefulSet(c).Generation
 	c.reconcile("1")
-	c.Expect(c.set(c).Generation).To(Equal(generation), "a reconciliation without a change changes nothing")
+	c.Expect(c.StatefulSet(c).Generation).To(Equal(generation), "a reconciliation without a change changes nothing")
 
 	// Neither without the label of the namespace, nor without the switch.
 	c.label("other")
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
-		g.Expect(c.set(g).Annotations).To(BeEmpty())
-		g.Expect(c.set(g).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+		g.Expect(c.StatefulSet(g).Annotations).To(BeEmpty())
+		g.Expect(c.StatefulSet(g).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
 	}).Should(Succeed())
 	c.label(v1alpha1.ManagedBy)
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
-		marked(g, c.set(g))
+		marked(g, c.StatefulSet(g))
 	}).Should(Succeed())
 	c.Expect(testEnv.Client.Delete(context.Background(), c.theSwitch())).To(Succeed())
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
-		g.Expect(c.set(g).Annotations).To(BeEmpty())
-		g.Expect(c.set(g).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+		g.Expect(c.StatefulSet(g).Annotations).To(BeEmpty())
+		g.Expect(c.StatefulSet(g).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
 	}).Should(Succeed())
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // mayRequest is everything that an executor may ask of the API server. Its own objects are besides: see isOwn.
@@ -39,20 +37,20 @@ func isOwn(r request) bool {
 func TestRolloutBesideDruid(t *testing.T) {
 	c := newCluster(t)
 	c.reconcile("1")
-	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
-	c.Expect(c.set(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType), "the webhook is not there")
+	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
+	c.Expect(c.StatefulSet(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType), "the webhook is not there")
 	stop := c.start()
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
-		marked(g, c.set(g))
+		marked(g, c.StatefulSet(g))
 	}).Should(Succeed())
-	generation := c.set(c).Generation
+	generation := c.StatefulSet(c).Generation
 	c.reconcile("1")
-	c.Expect(c.set(c).Generation).To(Equal(generation), "a reconciliation without a change changes nothing")
+	c.Expect(c.StatefulSet(c).Generation).To(Equal(generation), "a reconciliation without a change changes nothing")
 
 	c.reconcile("2")
 	c.Eventually(func(g Gomega) {
-		tasks := c.tasks(g)
+		tasks := c.Tasks(g)
 		g.Expect(tasks).To(HaveLen(1))
 		g.Expect(tasks[0].Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "status: %+v", tasks[0].Status)
 		g.Expect(tasks[0].Status.Rollout.Pods).To(HaveLen(members))
@@ -60,21 +58,14 @@ func TestRolloutBesideDruid(t *testing.T) {
 			g.Expect(pod.Evidence.Serving).To(HaveLen(members), "members answer over TLS")
 		}
 	}).Should(Succeed())
-	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
-	marked(c, c.set(c))
+	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
+	marked(c, c.StatefulSet(c))
 
-	recovery := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "recovery"}, Spec: v1alpha1.EtcdOperatorTaskSpec{
-		Type: v1alpha1.QuorumLossRecovery, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name},
-	}}
-	c.Expect(testEnv.Client.Create(t.Context(), recovery)).To(Succeed())
-	c.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(recovery), recovery)).To(Succeed())
-		g.Expect(recovery.Status.State).To(Equal(v1alpha1.TaskStateRejected))
-		g.Expect(recovery.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNotInExecutorMode))
-	}).Should(Succeed())
+	c.CreateTask("recovery", v1alpha1.QuorumLossRecovery, "")
+	c.Expect(c.UntilTask("recovery", v1alpha1.TaskStateRejected).Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNotInExecutorMode))
 
 	stop()
-	all := requests(c, c.namespace)
+	all := requests(c, c.Namespace)
 	c.Expect(all).To(And(HaveKey("get secrets"), HaveKey("delete pods"), HaveKey("create etcdoperatortasks")), "the audit sees the executor")
 	_, settled := all["patch statefulsets/status"]
 	c.Expect(settled).To(Equal(!testEnv.PromotesUnderOnDelete(t)), "from Kubernetes 1.37 on its controller promotes the current revision itself")
@@ -85,9 +76,9 @@ func TestRolloutBesideDruid(t *testing.T) {
 
 	// Without the executor, etcd-druid works as ever.
 	c.reconcile("3")
-	c.Expect(c.set(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
-	c.Expect(c.set(c).Annotations).To(BeEmpty())
-	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
+	c.Expect(c.StatefulSet(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+	c.Expect(c.StatefulSet(c).Annotations).To(BeEmpty())
+	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
 }
 
 // The documented order, in the middle of a rollout, leaves a StatefulSet as etcd-druid alone writes it, and its controller rolls
@@ -97,14 +88,14 @@ func TestUninstallMidRollout(t *testing.T) {
 	stop := c.start()
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
-		marked(g, c.set(g))
+		marked(g, c.StatefulSet(g))
 	}).Should(Succeed())
-	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
-	c.kubelet.Set(name+"-0", env.NotReady)
-	c.Eventually(func() bool { return c.kubelet.Ready(name + "-0") }).Should(BeFalse())
+	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
+	c.Kubelet.Set(name+"-0", env.NotReady)
+	c.Eventually(func() bool { return c.Kubelet.Ready(name + "-0") }).Should(BeFalse())
 	c.reconcile("2")
 	c.Eventually(func(g Gomega) {
-		tasks := c.tasks(g)
+		tasks := c.Tasks(g)
 		g.Expect(tasks).To(HaveLen(1))
 		g.Expect(tasks[0].Status.Rollout).NotTo(BeNil())
 		g.Expect(tasks[0].Status.Rollout.UpdatedReplicas).To(Equal(int32(1)), "status: %+v", tasks[0].Status.Rollout)
@@ -115,22 +106,22 @@ func TestUninstallMidRollout(t *testing.T) {
 	c.reconcile("2")
 	alone := &appsv1.StatefulSet{}
 	c.druid.Build(alone, "2")
-	set := c.set(c)
+	set := c.StatefulSet(c)
 	c.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
 	c.Expect(set.Annotations).To(Equal(alone.Annotations))
 	c.Expect(set.Labels).To(Equal(alone.Labels))
 	c.Expect(set.OwnerReferences).To(Equal(alone.OwnerReferences))
 	c.Eventually(func(g Gomega) {
-		task := c.tasks(g)[0]
+		task := c.Tasks(g)[0]
 		g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateFailed))
 		last := task.Status.LastErrors[len(task.Status.LastErrors)-1]
 		g.Expect(last.Code).To(Equal(v1alpha1.ErrStrategy))
 		g.Expect(last.Description).To(And(ContainSubstring("etcd-druid wrote it"), ContainSubstring("its own controller replaces pods")))
 	}).Should(Succeed())
 	stop()
-	c.kubelet.Set(name+"-0", env.Ready)
-	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
-	c.Consistently(func(g Gomega) { g.Expect(c.tasks(g)).To(HaveLen(1)) }).WithTimeout(time.Second).Should(Succeed())
+	c.Kubelet.Set(name+"-0", env.Ready)
+	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
+	c.Consistently(func(g Gomega) { g.Expect(c.Tasks(g)).To(HaveLen(1)) }).WithTimeout(time.Second).Should(Succeed())
 }
 
 // An outdated pod of a marked StatefulSet that no task replaces shows in the metrics that the alert EtcdPodsOutdatedWithoutTask
@@ -140,18 +131,18 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 	c.start()
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
-		marked(g, c.set(g))
+		marked(g, c.StatefulSet(g))
 	}).Should(Succeed())
-	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
+	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
 	c.Eventually(c.outdatedWithoutTask).Should(Equal("0"))
 	allow := c.refuseTasks()
 	c.reconcile("2")
 	c.Eventually(c.outdatedWithoutTask).Should(Equal("1"))
-	c.Expect(c.tasks(c)).To(BeEmpty())
+	c.Expect(c.Tasks(c)).To(BeEmpty())
 	allow()
 	c.Eventually(func(g Gomega) {
-		g.Expect(c.tasks(g)).To(HaveLen(1))
-		g.Expect(c.tasks(g)[0].Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+		g.Expect(c.Tasks(g)).To(HaveLen(1))
+		g.Expect(c.Tasks(g)[0].Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
 	}).Should(Succeed())
 	c.Eventually(c.outdatedWithoutTask).Should(Equal("0"))
 

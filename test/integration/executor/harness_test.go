@@ -9,27 +9,23 @@ package executor
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	druidmode "github.com/etcd-foreman/etcd-foreman/internal/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,32 +42,19 @@ const (
 	own      = "etcd-foreman-system"
 	executor = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
 	members  = druid.Members
-	// timeout suits a laden machine.
-	timeout = 2 * time.Minute
 )
 
 var (
-	testEnv *env.Env
-	// programs is where the operator is built to.
-	programs, auditLog string
+	testEnv  *env.Env
+	auditLog string
 )
-
-// build builds the operator, once for all tests.
-var build = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(programs, "etcd-foreman")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the operator: %w: %s", err, out)
-	}
-	return binary, nil
-})
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "executor-audit-")
 	if err != nil {
 		panic(err)
 	}
-	programs, auditLog = dir, filepath.Join(dir, "audit.log")
+	auditLog = filepath.Join(dir, "audit.log")
 	policy := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		panic(err)
@@ -128,24 +111,21 @@ func requests(g Gomega, namespace string) map[string]request {
 
 // cluster is an Etcd of etcd-druid in a namespace that has opted in.
 type cluster struct {
-	*WithT
-	t         *testing.T
-	namespace string
-	kubelet   *env.Kubelet
-	druid     druid.Druid
-	// Ports: of the members, and of the operator.
-	port, webhook, metrics int
+	*env.Cluster
+	druid druid.Druid
+	// members are real.
+	members *env.Members
+	// Ports of the operator.
+	webhook, metrics int
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t), port: freePort(t), webhook: freePort(t), metrics: freePort(t)}
-	c.SetDefaultEventuallyTimeout(timeout)
-	c.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	c.kubelet = testEnv.StartKubeletAt(t, c.namespace, address)
+	c := &cluster{Cluster: testEnv.NewCluster(t, name), webhook: machine.FreePort(t), metrics: machine.FreePort(t)}
+	c.Kubelet = testEnv.StartKubeletAt(t, c.Namespace, env.Loopback)
 	as, err := druid.NewClient(testEnv.Config, testEnv.Scheme)
 	c.Expect(err).NotTo(HaveOccurred())
-	etcd, err := druid.Etcd(c.namespace)
+	etcd, err := druid.Etcd(c.Namespace)
 	c.Expect(err).NotTo(HaveOccurred())
 	c.druid = druid.Druid{Client: as, Etcd: etcd, Adapt: c.adapt}
 	c.label(v1alpha1.ManagedBy)
@@ -158,14 +138,14 @@ func newCluster(t *testing.T) *cluster {
 
 // adapt has the operator ask the members at their port.
 func (c *cluster) adapt(template *corev1.PodTemplateSpec) {
-	template.Spec.Containers[0].Ports[1].ContainerPort = int32(c.port)
+	template.Spec.Containers[0].Ports[1].ContainerPort = int32(c.members.Port)
 }
 
 // label lets admission change StatefulSets of the namespace, or not.
 func (c *cluster) label(value string) {
-	c.t.Helper()
+	c.T.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelRolloutBy, value)
-	c.Expect(testEnv.Client.Patch(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 }
 
 func (c *cluster) theSwitch() *corev1.ConfigMap {
@@ -173,67 +153,35 @@ func (c *cluster) theSwitch() *corev1.ConfigMap {
 }
 
 func (c *cluster) switchOn() {
-	c.t.Helper()
-	c.Expect(testEnv.Client.Create(c.t.Context(), c.theSwitch())).To(Succeed())
-	c.t.Cleanup(func() { _ = client.IgnoreNotFound(testEnv.Client.Delete(context.Background(), c.theSwitch())) })
+	c.T.Helper()
+	c.Expect(testEnv.Client.Create(c.T.Context(), c.theSwitch())).To(Succeed())
+	c.T.Cleanup(func() { _ = client.IgnoreNotFound(testEnv.Client.Delete(context.Background(), c.theSwitch())) })
 }
 
 // startMembers starts an etcd cluster whose members serve clients with TLS, and creates the Secrets of it.
 func (c *cluster) startMembers() {
-	c.t.Helper()
+	c.T.Helper()
 	ca, err := certs.NewCA("etcd")
 	c.Expect(err).NotTo(HaveOccurred())
-	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, c.namespace)})
+	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, c.Namespace)})
 	c.Expect(err).NotTo(HaveOccurred())
 	for secret, data := range map[string]map[string][]byte{
 		druid.CASecret: {"bundle.crt": ca.PEM}, druid.ServerSecret: {"tls.crt": pair.Certificate, "tls.key": pair.Key}, druid.ClientSecret: {"tls.crt": pair.Certificate, "tls.key": pair.Key},
 	} {
-		c.Expect(testEnv.Client.Create(c.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: secret}, Data: data})).To(Succeed())
+		c.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: secret}, Data: data})
 	}
-	dir, peer := c.t.TempDir(), freePort(c.t)
-	for file, data := range map[string][]byte{"ca.crt": ca.PEM, "tls.crt": pair.Certificate, "tls.key": pair.Key} {
-		c.Expect(os.WriteFile(filepath.Join(dir, file), data, 0o600)).To(Succeed())
-	}
-	var initial []string
-	for i := range members {
-		initial = append(initial, fmt.Sprintf("%s-%d=http://%s:%d", name, i, address(i), peer))
-	}
-	for i := range members {
-		clients, peers := fmt.Sprintf("https://%s:%d", address(i), c.port), fmt.Sprintf("http://%s:%d", address(i), peer)
-		cmd := exec.Command(filepath.Join(testEnv.Assets(), "etcd"),
-			fmt.Sprintf("--name=%s-%d", name, i), "--data-dir="+filepath.Join(dir, fmt.Sprint(i)), "--log-level=error", "--unsafe-no-fsync",
-			"--listen-client-urls="+clients, "--advertise-client-urls="+clients, "--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers,
-			"--initial-cluster="+strings.Join(initial, ","), "--initial-cluster-token="+c.namespace,
-			"--client-cert-auth", "--trusted-ca-file="+filepath.Join(dir, "ca.crt"), "--cert-file="+filepath.Join(dir, "tls.crt"), "--key-file="+filepath.Join(dir, "tls.key"))
-		c.Expect(cmd.Start()).To(Succeed())
-		c.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	}
-}
-
-// address of the pod of an ordinal, at which its member listens.
-func address(ordinal int) string { return fmt.Sprintf("127.0.0.%d", ordinal+1) }
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	c.Expect(err).NotTo(HaveOccurred())
+	// The certificate names no address.
+	clients := &tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true}
+	c.members = testEnv.StartSecureMembers(c.T, name, slices.Repeat([]string{c.T.TempDir()}, members), clients, "--client-cert-auth",
+		"--trusted-ca-file="+machine.WriteFile(c.T, "ca.crt", ca.PEM), "--cert-file="+machine.WriteFile(c.T, "tls.crt", pair.Certificate), "--key-file="+machine.WriteFile(c.T, "tls.key", pair.Key))
 }
 
 // reconcile reconciles the Etcd as etcd-druid does.
 func (c *cluster) reconcile(template string) {
-	c.t.Helper()
-	c.Expect(c.druid.Reconcile(c.t.Context(), template)).To(Succeed())
-}
-
-// set reads the StatefulSet.
-func (c *cluster) set(g Gomega) *appsv1.StatefulSet {
-	set := &appsv1.StatefulSet{}
-	g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: name}, set)).To(Succeed())
-	return set
+	c.T.Helper()
+	c.Expect(c.druid.Reconcile(c.T.Context(), template)).To(Succeed())
 }
 
 // allUpdated is when etcd-druid shows an Etcd as ready, and all its members as updated.
@@ -247,50 +195,14 @@ func marked(g Gomega, set *appsv1.StatefulSet) {
 	g.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy))
 }
 
-// tasks are the tasks of the namespace.
-func (c *cluster) tasks(g Gomega) []v1alpha1.EtcdOperatorTask {
-	all := &v1alpha1.EtcdOperatorTaskList{}
-	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(c.namespace))).To(Succeed())
-	return all.Items
-}
-
-// start starts the operator with its roles and the webhook, and waits until the API server reaches that.
+// start starts the operator with its roles and the webhook, which the API server then reaches.
 func (c *cluster) start() (stop func()) {
-	c.t.Helper()
-	dir := c.t.TempDir()
-	binary, err := build()
-	c.Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := testEnv.OperatorKubeconfig()
-	c.Expect(err).NotTo(HaveOccurred())
-	configuration := fmt.Sprintf(`apiVersion: operator.config.druid.gardener.cloud/v1alpha1
-kind: OperatorConfiguration
-mode: Executor
-images: {etcdAgent: localhost/etcd-agent:v1}
+	c.T.Helper()
+	c.reach()
+	return testEnv.StartOperator(c.T, fmt.Sprintf(`mode: Executor
 leaderElection: {namespace: %s}
 server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", webhookBindAddress: "127.0.0.1:%d"}
-`, own, c.metrics, c.webhook)
-	c.Expect(os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600)).To(Succeed())
-	c.Expect(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(configuration), 0o600)).To(Succeed())
-	c.reach()
-	c.publish()
-	log := &bytes.Buffer{}
-	cmd := exec.Command(binary, "--config="+filepath.Join(dir, "config.yaml"))
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
-	cmd.Stdout, cmd.Stderr = log, log
-	c.Expect(cmd.Start()).To(Succeed())
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
-		if c.t.Failed() || err != nil {
-			c.t.Errorf("the operator ended: %v\n%s", err, log)
-		}
-	}
-	c.t.Cleanup(stop)
-	return stop
+`, own, c.metrics, c.webhook))
 }
 
 // publish writes the CA to the configuration of the webhook, as the ServiceAccount for that, until the test ends.
@@ -310,12 +222,12 @@ func (c *cluster) publish() {
 
 // reach has the API server call the webhook at its port: there is no Service network.
 func (c *cluster) reach() {
-	c.t.Helper()
+	c.T.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKey{Name: "etcd-foreman-rollouts"}, configuration)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.T.Context(), client.ObjectKey{Name: "etcd-foreman-rollouts"}, configuration)).To(Succeed())
 	configuration.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(fmt.Sprintf("https://127.0.0.1:%d/mutate-statefulsets", c.webhook))}
 	configuration.Webhooks[0].TimeoutSeconds = ptr.To(int32(10))
-	c.Expect(testEnv.Client.Update(c.t.Context(), configuration)).To(Succeed())
+	c.Expect(testEnv.Client.Update(c.T.Context(), configuration)).To(Succeed())
 }
 
 // removePolicy removes the policy, so that other tests have the webhook alone.
@@ -346,7 +258,7 @@ func (c *cluster) outdatedWithoutTask() (string, error) {
 		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	series := fmt.Sprintf("etcddruid_rollout_outdated_without_task{etcd=%q,etcd_namespace=%q} ", name, c.namespace)
+	series := fmt.Sprintf("etcddruid_rollout_outdated_without_task{etcd=%q,etcd_namespace=%q} ", name, c.Namespace)
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), series); ok {
 			return value, nil
@@ -357,14 +269,14 @@ func (c *cluster) outdatedWithoutTask() (string, error) {
 
 // refuseTasks has the API server refuse new tasks in the namespace, until allow is called.
 func (c *cluster) refuseTasks() (allow func()) {
-	c.t.Helper()
-	ctx, meta := context.Background(), metav1.ObjectMeta{Name: "refuse-" + c.namespace}
+	c.T.Helper()
+	ctx, meta := context.Background(), metav1.ObjectMeta{Name: "refuse-" + c.Namespace}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"etcdoperatortasks"}},
 		}}}},
-		Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.namespace != %q", c.namespace)}},
+		Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.namespace != %q", c.Namespace)}},
 	}}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
@@ -374,15 +286,12 @@ func (c *cluster) refuseTasks() (allow func()) {
 			c.Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, o))).To(Succeed())
 		}
 	}
-	c.t.Cleanup(allow)
+	c.T.Cleanup(allow)
 	for _, o := range []client.Object{policy, binding} {
 		c.Expect(testEnv.Client.Create(ctx, o)).To(Succeed())
 	}
 	c.Eventually(func() error {
-		task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "refused"}, Spec: v1alpha1.EtcdOperatorTaskSpec{
-			Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name},
-		}}
-		return testEnv.Client.Create(ctx, task, client.DryRunAll)
+		return testEnv.Client.Create(ctx, c.NewTask("refused", v1alpha1.QuorumAwareRollout, ""), client.DryRunAll)
 	}).Should(MatchError(ContainSubstring(meta.Name)))
 	return allow
 }

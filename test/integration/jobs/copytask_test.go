@@ -25,23 +25,18 @@ import (
 
 // startCopies starts an operator that carries out EtcdCopyBackupsTasks.
 func (w *world) startCopies() (stop func()) {
-	w.t.Helper()
+	w.T.Helper()
 	return w.startOnly(composed.CopyBackupsTasks)
 }
 
 // copyTask is the task of a control plane that moves to another seed, as Gardener creates it.
 func (w *world) copyTask(change ...func(*v1alpha1.EtcdCopyBackupsTaskSpec)) *v1alpha1.EtcdCopyBackupsTask {
-	w.t.Helper()
-	return w.copyTaskNamed("moved", change...)
-}
-
-func (w *world) copyTaskNamed(name string, change ...func(*v1alpha1.EtcdCopyBackupsTaskSpec)) *v1alpha1.EtcdCopyBackupsTask {
-	w.t.Helper()
+	w.T.Helper()
 	store := func(container, secret string) v1alpha1.StoreSpec {
 		return v1alpha1.StoreSpec{Provider: "aws", Container: container, Prefix: "shoot--a--b/etcd-main", SecretRef: &v1alpha1.SecretReference{Name: secret}}
 	}
 	t := &v1alpha1.EtcdCopyBackupsTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "moved"},
 		Spec: v1alpha1.EtcdCopyBackupsTaskSpec{
 			SourceStore: store("old", "source-etcd-backup"), TargetStore: store("new", "etcd-backup"),
 			PodLabels:            map[string]string{"networking.gardener.cloud/to-dns": "allowed", "team": "a", v1alpha1.LabelManagedBy: "somebody"},
@@ -51,13 +46,13 @@ func (w *world) copyTaskNamed(name string, change ...func(*v1alpha1.EtcdCopyBack
 	for _, c := range change {
 		c(&t.Spec)
 	}
-	w.Expect(testEnv.Client.Create(w.t.Context(), t)).To(Succeed())
+	w.Expect(testEnv.Client.Create(w.T.Context(), t)).To(Succeed())
 	return t
 }
 
 // untilCopy waits until a task has a condition, and returns it.
 func (w *world) untilCopy(task *v1alpha1.EtcdCopyBackupsTask, condition string) *v1alpha1.EtcdCopyBackupsTask {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
 		g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(task), task)).To(Succeed())
 		g.Expect(task.Status.Conditions.IsTrue(condition)).To(BeTrue(), "%+v", task.Status)
@@ -94,7 +89,7 @@ func TestEtcdCopyBackupsTask(t *testing.T) {
 	w.Expect(done.Status.Result).To(And(HaveKeyWithValue("copied", "3"), HaveKeyWithValue("lastRevision", "42")))
 	w.Expect(done.Status.LastError).To(BeNil())
 	w.Expect(done.Status.Conditions[0].LastUpdateTime.IsZero()).To(BeFalse())
-	w.Expect(w.jobs(w)).To(HaveLen(1))
+	w.Expect(w.Jobs(w)).To(HaveLen(1))
 	w.Eventually(func(g Gomega) {
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(task), task)).To(Succeed())
 		g.Expect(task.Finalizers).To(BeEmpty(), "nothing keeps a task that has ended")
@@ -134,7 +129,7 @@ func TestACopyThatFails(t *testing.T) {
 	w.Expect(task.Status.Conditions.Find(v1alpha1.ConditionCopyFailed).Reason).To(Equal(v1alpha1.ReasonOutOfMemory))
 	w.Expect(task.Status.LastError).To(HaveValue(ContainSubstring("OOM-killed")))
 	w.Eventually(func(g Gomega) {
-		for _, j := range w.jobs(g) {
+		for _, j := range w.Jobs(g) {
 			g.Expect(j.DeletionTimestamp).NotTo(BeNil())
 			j.Finalizers = nil
 			g.Expect(testEnv.Client.Update(t.Context(), &j)).To(Succeed())
@@ -142,7 +137,7 @@ func TestACopyThatFails(t *testing.T) {
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(task), task)).To(Succeed())
 		g.Expect(task.Finalizers).To(BeEmpty())
 	}).Should(Succeed())
-	w.Expect(w.jobs(w)).To(BeEmpty())
+	w.Expect(w.Jobs(w)).To(BeEmpty())
 }
 
 // Secrets of other namespaces, identities of nodes, live backups and endpoints that nobody has allowed are refused, and no Job is
@@ -165,17 +160,17 @@ func TestCopiesThatAreRefused(t *testing.T) {
 			w := newWorld(t)
 			w.startCopies()
 			task := w.copyTask(c.change, func(s *v1alpha1.EtcdCopyBackupsTaskSpec) {
-				s.TargetStore.Prefix = strings.Replace(s.TargetStore.Prefix, "NAMESPACE", w.namespace, 1)
+				s.TargetStore.Prefix = strings.Replace(s.TargetStore.Prefix, "NAMESPACE", w.Namespace, 1)
 			})
 			w.untilCopy(task, v1alpha1.ConditionCopyFailed)
 			w.Expect(task.Status.LastError).To(HaveValue(ContainSubstring(c.says)))
 			w.Expect(task.Status.Conditions.Find(v1alpha1.ConditionCopyFailed).Reason).To(Equal(v1alpha1.ReasonNotAllowed))
-			w.Expect(w.jobs(w)).To(BeEmpty())
+			w.Expect(w.Jobs(w)).To(BeEmpty())
 		})
 	}
 	w := newWorld(t)
 	elsewhere := &v1alpha1.EtcdCopyBackupsTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "elsewhere"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "elsewhere"},
 		Spec: v1alpha1.EtcdCopyBackupsTaskSpec{
 			SourceStore: v1alpha1.StoreSpec{Provider: "aws", Container: "old", Prefix: "a", SecretRef: &v1alpha1.SecretReference{Name: "s", Namespace: "kube-system"}},
 			TargetStore: v1alpha1.StoreSpec{Provider: "aws", Container: "new", Prefix: "a", SecretRef: &v1alpha1.SecretReference{Name: "s"}},
@@ -188,7 +183,7 @@ func TestCopiesThatAreRefused(t *testing.T) {
 func TestAForeignJobOfACopy(t *testing.T) {
 	w := newWorld(t)
 	others := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "moved-worker"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "moved-worker"},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web", Image: "web"}},
 		}}},
@@ -222,7 +217,7 @@ func TestATaskWithTheNameOfAnEarlierOne(t *testing.T) {
 	// No garbage collector is running here.
 	w.Expect(testEnv.Client.Delete(t.Context(), old, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		all := w.jobs(g)
+		all := w.Jobs(g)
 		g.Expect(all).To(HaveLen(1))
 		g.Expect(metav1.IsControlledBy(&all[0], task)).To(BeTrue())
 	}).Should(Succeed())
@@ -243,7 +238,7 @@ func TestAChangedCopy(t *testing.T) {
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(task), task)).To(Succeed())
 		g.Expect(task.Status.LastError).To(HaveValue(ContainSubstring("create another task")))
 	}).Should(Succeed())
-	w.Expect(w.jobs(w)).To(ConsistOf(HaveField("UID", job.UID)))
+	w.Expect(w.Jobs(w)).To(ConsistOf(HaveField("UID", job.UID)))
 }
 
 // Of many tasks in a namespace a few run at once, the others say what they wait for, and take their turn.

@@ -7,14 +7,12 @@
 package jobs_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
@@ -27,8 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -38,83 +34,40 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, &testEnv, env.WithRoles()))
 }
 
-// world is a namespace with an Etcd that has a store for backups.
-type world struct {
-	*WithT
-	t         *testing.T
-	namespace string
-}
+// world is an Etcd that has a store for backups.
+type world struct{ *env.Cluster }
 
 func newWorld(t *testing.T, change ...func(*v1alpha1.Etcd)) *world {
 	t.Helper()
-	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	w.SetDefaultEventuallyTimeout(2 * time.Minute)
-	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	etcd := &v1alpha1.Etcd{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main"},
-		Spec: v1alpha1.EtcdSpec{Replicas: 1, Backup: &v1alpha1.BackupSpec{
-			Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"},
-		}},
+	w := &world{testEnv.NewCluster(t, "main")}
+	backedUp := func(e *v1alpha1.Etcd) {
+		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"}}
 	}
-	for _, c := range change {
-		c(etcd)
-	}
-	w.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
+	w.CreateEtcd(1, append([]func(*v1alpha1.Etcd){backedUp}, change...)...)
 	return w
 }
 
 // start starts an operator that runs tasks; stop stops it.
 func (w *world) start() (stop func()) {
-	w.t.Helper()
+	w.T.Helper()
 	return w.startOnly(composed.Tasks)
 }
 
 // startOnly starts some controllers of an operator that may copy from one store.
 func (w *world) startOnly(controllers ...composed.Controller) (stop func()) {
-	w.t.Helper()
-	return testEnv.StartManager(w.t, testEnv.AsOperator(), w.namespace, func(mgr ctrl.Manager) error {
-		config := composition.Config(func(c *configv1alpha1.OperatorConfiguration) {
-			c.Images.EtcdAgent = "x/agent"
-			c.Backup.CopyStores = []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}}
-		})
-		d := composition.With(&etcdfake.Cluster{}, clock.RealClock{}).Of(mgr)
-		return composition.New(w.t, config, d).Setup(w.t.Context(), mgr, controllers...)
-	})
-}
-
-func (w *world) create(name string, taskType v1alpha1.TaskType, config string) *v1alpha1.EtcdOperatorTask {
-	w.t.Helper()
-	t := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
-	}
-	w.Expect(testEnv.Client.Create(w.t.Context(), t)).To(Succeed())
-	return t
-}
-
-func (w *world) until(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
-	w.t.Helper()
-	t := &v1alpha1.EtcdOperatorTask{}
-	w.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, t)).To(Succeed())
-		g.Expect(t.Status.State).To(Equal(state), "%+v", t.Status)
-	}).Should(Succeed())
-	return t
-}
-
-// jobs are those of the namespace.
-func (w *world) jobs(g Gomega) []batchv1.Job {
-	all := &batchv1.JobList{}
-	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace))).To(Succeed())
-	return all.Items
+	w.T.Helper()
+	return w.Start(controllers, composition.Configured(func(c *configv1alpha1.OperatorConfiguration) {
+		c.Images.EtcdAgent = "x/agent"
+		c.Backup.CopyStores = []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}}
+	}))
 }
 
 // job waits for the only Job.
 func (w *world) job() *batchv1.Job {
-	w.t.Helper()
+	w.T.Helper()
 	var job batchv1.Job
 	w.Eventually(func(g Gomega) {
-		all := w.jobs(g)
+		all := w.Jobs(g)
 		g.Expect(all).To(HaveLen(1))
 		job = all[0]
 	}).Should(Succeed())
@@ -123,50 +76,43 @@ func (w *world) job() *batchv1.Job {
 
 // pod gives a Job a pod whose container has ended.
 func (w *world) pod(job *batchv1.Job, ended corev1.ContainerStateTerminated) {
-	w.t.Helper()
+	w.T.Helper()
 	w.labeled(job, ended, *metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job")))
 }
 
-// labeled makes a pod with the label of a Job.
+// labeled makes a pod with the label of a Job, and other owners than the Job.
 func (w *world) labeled(job *batchv1.Job, ended corev1.ContainerStateTerminated, owners ...metav1.OwnerReference) {
-	w.t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: job.Name + "-", Labels: job.Spec.Template.Labels, OwnerReferences: owners},
-		Spec:       corev1.PodSpec{Containers: job.Spec.Template.Spec.Containers, Volumes: job.Spec.Template.Spec.Volumes, RestartPolicy: corev1.RestartPolicyNever},
-	}
-	pod.Labels[batchv1.JobNameLabel] = job.Name
-	w.Expect(testEnv.Client.Create(w.t.Context(), pod)).To(Succeed())
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &ended}}}
-	w.Expect(testEnv.Client.Status().Update(w.t.Context(), pod)).To(Succeed())
+	w.T.Helper()
+	pod, status := env.PodOf(job, "", ended)
+	pod.GenerateName, pod.OwnerReferences = job.Name+"-", owners
+	w.Create(pod)
+	pod.Status = status
+	w.Expect(testEnv.Client.Status().Update(w.T.Context(), pod)).To(Succeed())
 }
 
 func (w *world) complete(job *batchv1.Job) {
-	w.t.Helper()
-	now := metav1.Now()
-	job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Conditions: []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
-	}}
-	w.Expect(testEnv.Client.Status().Update(w.t.Context(), job)).To(Succeed())
+	w.T.Helper()
+	job.Status = env.Succeeded()
+	w.Expect(testEnv.Client.Status().Update(w.T.Context(), job)).To(Succeed())
 }
 
 // One Job, also when the operator goes away, and what the agent told at its end.
 func TestCompaction(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
-	owner := w.create("compact", v1alpha1.OnDemandCompaction, "")
+	owner := w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
 	job := w.job()
 	stop()
 	w.start()
 	w.Expect(metav1.IsControlledBy(job, owner)).To(BeTrue())
-	w.Expect(job.Spec.Template.Spec.Containers[0].Args).To(ContainElements("compact", "--store-prefix="+w.namespace+"/main", "--work-dir=/var/etcd/work"))
+	w.Expect(job.Spec.Template.Spec.Containers[0].Args).To(ContainElements("compact", "--store-prefix="+w.Namespace+"/main", "--work-dir=/var/etcd/work"))
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "a/v2/Full-00000000-00000009-1.gz", "revision": 9, "bytesAfter": 100}`})
 	w.complete(job)
-	done := w.until("compact", v1alpha1.TaskStateSucceeded)
+	done := w.UntilTask("compact", v1alpha1.TaskStateSucceeded)
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("snapshot", "a/v2/Full-00000000-00000009-1.gz"))
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("revision", "9"))
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("job", job.Name))
-	w.Expect(w.jobs(w)).To(HaveLen(1))
+	w.Expect(w.Jobs(w)).To(HaveLen(1))
 }
 
 // The lease of full snapshots tells of the snapshot before the task has succeeded, unless it tells of a newer one.
@@ -183,16 +129,16 @@ func TestCompactionIsRecorded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			lease := &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main-full-snap", OwnerReferences: w.ownedByEtcd()},
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "main-full-snap", OwnerReferences: w.ownedByEtcd()},
 				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &tc.holder, RenewTime: &metav1.MicroTime{Time: tc.at}},
 			}
 			w.Expect(testEnv.Client.Create(t.Context(), lease)).To(Succeed())
 			w.start()
-			w.create("compact", v1alpha1.OnDemandCompaction, "")
+			w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
 			job := w.job()
 			w.pod(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "a", "revision": "9", "createdOn": "2026-07-01T12:00:00Z"}`})
 			w.complete(job)
-			done := w.until("compact", v1alpha1.TaskStateSucceeded)
+			done := w.UntilTask("compact", v1alpha1.TaskStateSucceeded)
 			w.Expect(done.Status.Result).To(HaveKeyWithValue("revision", "9"))
 			w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease)).To(Succeed())
 			w.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(tc.want)))
@@ -205,24 +151,24 @@ func TestCompactionIsRecorded(t *testing.T) {
 
 // ownedByEtcd are the owner references of an object of the Etcd.
 func (w *world) ownedByEtcd() []metav1.OwnerReference {
-	w.t.Helper()
+	w.T.Helper()
 	etcd := &v1alpha1.Etcd{}
-	w.Expect(testEnv.Client.Get(w.t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "main"}, etcd)).To(Succeed())
+	w.Expect(testEnv.Client.Get(w.T.Context(), types.NamespacedName{Namespace: w.Namespace, Name: "main"}, etcd)).To(Succeed())
 	return []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
 }
 
 // A lease of somebody else with the name of the Etcd's is not written to; the task says so.
 func TestCompactionIsNotRecordedInAForeignLease(t *testing.T) {
 	w := newWorld(t)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main-full-snap"}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "main-full-snap"}}
 	w.Expect(testEnv.Client.Create(t.Context(), lease)).To(Succeed())
 	w.start()
-	w.create("compact", v1alpha1.OnDemandCompaction, "")
+	w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
 	job := w.job()
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "a", "revision": "9", "createdOn": "2026-07-01T12:00:00Z"}`})
 	w.complete(job)
-	done := w.until("compact", v1alpha1.TaskStateSucceeded)
-	w.Expect(meta.FindStatusCondition(done.Status.Conditions, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("Lease %s/main-full-snap has no controller", w.namespace))
+	done := w.UntilTask("compact", v1alpha1.TaskStateSucceeded)
+	w.Expect(meta.FindStatusCondition(done.Status.Conditions, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("Lease %s/main-full-snap has no controller", w.Namespace))
 	now := &coordinationv1.Lease{}
 	w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), now)).To(Succeed())
 	w.Expect(now.ResourceVersion).To(Equal(lease.ResourceVersion))
@@ -231,18 +177,18 @@ func TestCompactionIsNotRecordedInAForeignLease(t *testing.T) {
 // A Job of somebody else with the name of the task's is left alone, and the task says whose it is.
 func TestForeignJob(t *testing.T) {
 	w := newWorld(t)
-	compact := w.create("compact", v1alpha1.OnDemandCompaction, "")
+	compact := w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
 	others := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: job.Name(compact)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: job.Name(compact)},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web", Image: "web"}},
 		}}},
 	}
 	w.Expect(testEnv.Client.Create(t.Context(), others)).To(Succeed())
 	w.start()
-	failed := w.until("compact", v1alpha1.TaskStateFailed)
+	failed := w.UntilTask("compact", v1alpha1.TaskStateFailed)
 	w.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
-	w.Expect(failed.Status.LastErrors[0].Description).To(ContainSubstring("Job %s/%s has no controller", w.namespace, others.Name))
+	w.Expect(failed.Status.LastErrors[0].Description).To(ContainSubstring("Job %s/%s has no controller", w.Namespace, others.Name))
 	now := &batchv1.Job{}
 	w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(others), now)).To(Succeed())
 	w.Expect(now.ResourceVersion).To(Equal(others.ResourceVersion))
@@ -252,7 +198,7 @@ func TestForeignJob(t *testing.T) {
 func TestPodThatTheJobDoesNotControl(t *testing.T) {
 	w := newWorld(t)
 	w.start()
-	w.create("copy", v1alpha1.CopyBackups, `
+	w.CreateTask("copy", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
 targetStore: {provider: Local, container: claim, prefix: copies}`)
 	job := w.job()
@@ -260,7 +206,7 @@ targetStore: {provider: Local, container: claim, prefix: copies}`)
 	w.labeled(job, corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
 	w.labeled(job, corev1.ContainerStateTerminated{Message: `{"copied": 1000000}`})
 	w.complete(job)
-	done := w.until("copy", v1alpha1.TaskStateSucceeded)
+	done := w.UntilTask("copy", v1alpha1.TaskStateSucceeded)
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("copied", "3"))
 }
 
@@ -283,7 +229,7 @@ func TestResourcesOfACompaction(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = tc.spec })
 			w.start()
-			w.create("compact", v1alpha1.OnDemandCompaction, "")
+			w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
 			has := w.job().Spec.Template.Spec.Containers[0].Resources
 			w.Expect(has.Requests).To(BeComparableTo(tc.want))
 			// A quota of 8Gi, a volume of 16Gi.
@@ -297,12 +243,12 @@ func TestResourcesOfACompaction(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	w := newWorld(t)
 	w.start()
-	w.create("compact", v1alpha1.OnDemandCompaction, "")
+	w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
 	w.pod(w.job(), corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
-	failed := w.until("compact", v1alpha1.TaskStateFailed)
+	failed := w.UntilTask("compact", v1alpha1.TaskStateFailed)
 	w.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrJobOutOfMemory))
 	w.Eventually(func(g Gomega) {
-		for _, j := range w.jobs(g) {
+		for _, j := range w.Jobs(g) {
 			g.Expect(j.DeletionTimestamp).NotTo(BeNil(), "a Job that goes on is stopped")
 		}
 	}).Should(Succeed())
@@ -311,30 +257,30 @@ func TestOutOfMemory(t *testing.T) {
 func TestCopyBackups(t *testing.T) {
 	w := newWorld(t)
 	w.start()
-	w.create("elsewhere", v1alpha1.CopyBackups, `
+	w.CreateTask("elsewhere", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s, namespace: kube-system}}
 targetStore: {provider: Local, container: claim, prefix: copies}`)
-	w.until("elsewhere", v1alpha1.TaskStateRejected)
-	w.Expect(w.jobs(w)).To(BeEmpty())
+	w.UntilTask("elsewhere", v1alpha1.TaskStateRejected)
+	w.Expect(w.Jobs(w)).To(BeEmpty())
 
-	w.create("copy", v1alpha1.CopyBackups, `
+	w.CreateTask("copy", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
 targetStore: {provider: Local, container: claim, prefix: copies}`)
 	job := w.job()
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3, "skipped": 1, "bytes": 1000, "lastRevision": 42}`})
 	w.complete(job)
-	done := w.until("copy", v1alpha1.TaskStateSucceeded)
+	done := w.UntilTask("copy", v1alpha1.TaskStateSucceeded)
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("copied", "3"))
 }
 
 func TestNoStore(t *testing.T) {
 	w := newWorld(t)
 	etcd := &v1alpha1.Etcd{}
-	w.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "main"}, etcd)).To(Succeed())
+	w.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: w.Namespace, Name: "main"}, etcd)).To(Succeed())
 	etcd.Spec.Backup = nil
 	w.Expect(testEnv.Client.Update(t.Context(), etcd)).To(Succeed())
 	w.start()
-	w.create("compact", v1alpha1.OnDemandCompaction, "")
-	rejected := w.until("compact", v1alpha1.TaskStateRejected)
+	w.CreateTask("compact", v1alpha1.OnDemandCompaction, "")
+	rejected := w.UntilTask("compact", v1alpha1.TaskStateRejected)
 	w.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNoBackup))
 }

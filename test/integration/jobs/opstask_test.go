@@ -22,7 +22,7 @@ import (
 
 // startOps starts an operator that serves EtcdOpsTasks, and runs their EtcdOperatorTasks only if it has the engine.
 func (w *world) startOps(withEngine bool) (stop func()) {
-	w.t.Helper()
+	w.T.Helper()
 	if withEngine {
 		return w.startOnly(composed.OpsTasks, composed.Tasks)
 	}
@@ -30,18 +30,18 @@ func (w *world) startOps(withEngine bool) (stop func()) {
 }
 
 func (w *world) opsTask(etcd *string, config v1alpha1.OnDemandSnapshotConfig, ttl int32) *v1alpha1.EtcdOpsTask {
-	w.t.Helper()
+	w.T.Helper()
 	t := &v1alpha1.EtcdOpsTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "snapshot"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "snapshot"},
 		Spec:       v1alpha1.EtcdOpsTaskSpec{EtcdName: etcd, TTLSecondsAfterFinished: &ttl, Config: v1alpha1.EtcdOpsTaskConfig{OnDemandSnapshot: &config}},
 	}
-	w.Expect(testEnv.Client.Create(w.t.Context(), t)).To(Succeed())
+	w.Expect(testEnv.Client.Create(w.T.Context(), t)).To(Succeed())
 	return t
 }
 
 // untilOps waits until a task is in a state.
 func (w *world) untilOps(task *v1alpha1.EtcdOpsTask, state v1alpha1.TaskState) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Eventually(func(g Gomega) {
 		g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(task), task)).To(Succeed())
 		g.Expect(task.Status.State).To(HaveValue(Equal(state)), "%+v", task.Status)
@@ -50,10 +50,10 @@ func (w *world) untilOps(task *v1alpha1.EtcdOpsTask, state v1alpha1.TaskState) {
 
 // operatorTask waits for the EtcdOperatorTask of a task.
 func (w *world) operatorTask(task *v1alpha1.EtcdOpsTask) *v1alpha1.EtcdOperatorTask {
-	w.t.Helper()
+	w.T.Helper()
 	all := &v1alpha1.EtcdOperatorTaskList{}
 	w.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(w.Namespace))).To(Succeed())
 		g.Expect(all.Items).To(HaveLen(1))
 	}).Should(Succeed())
 	w.Expect(metav1.IsControlledBy(&all.Items[0], task)).To(BeTrue())

@@ -75,7 +75,7 @@ func defragment(t *testing.T, way string, mebibytes int) map[string]gap {
 	began := time.Now()
 	if way == ourWay {
 		c.run("m", "etcdDefragmentation: true")
-		c.until("m", v1alpha1.TaskStateSucceeded)
+		c.UntilTask("m", v1alpha1.TaskStateSucceeded)
 	} else {
 		c.Expect(c.etcdctl(0, "defrag", "--cluster", "--command-timeout=10m")).To(Succeed())
 	}
@@ -108,8 +108,8 @@ func disks(t *testing.T) []string {
 
 // fillPages writes the given number of MiB twice, in values of 16 KiB, and compacts, so that half of the database is free.
 func (c *cluster) fillPages(mebibytes int) {
-	c.t.Helper()
-	etcd := c.members.Client(c.t)
+	c.T.Helper()
+	etcd := c.members.Client(c.T)
 	var revision int64
 	for range 2 {
 		for i := range mebibytes {
@@ -119,7 +119,7 @@ func (c *cluster) fillPages(mebibytes int) {
 				_, _ = rand.Read(value)
 				ops[j] = clientv3.OpPut(fmt.Sprintf("fill/%06d-%02d", i, j), string(value))
 			}
-			done, err := etcd.Txn(c.t.Context()).Then(ops...).Commit()
+			done, err := etcd.Txn(c.T.Context()).Then(ops...).Commit()
 			c.Expect(err).NotTo(HaveOccurred())
 			revision = done.Header.Revision
 		}
@@ -131,9 +131,9 @@ func (c *cluster) fillPages(mebibytes int) {
 	for _, endpoint := range c.members.Endpoints {
 		c.Eventually(func(g Gomega) {
 			// A member updates its free size on commit.
-			_, err := etcd.Put(c.t.Context(), "count", "")
+			_, err := etcd.Put(c.T.Context(), "count", "")
 			g.Expect(err).NotTo(HaveOccurred())
-			status, err := etcd.Status(c.t.Context(), endpoint)
+			status, err := etcd.Status(c.T.Context(), endpoint)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(float64(status.DbSizeInUse)/float64(status.DbSize)).To(BeNumerically("~", 0.5, 0.1), "half of the database is free")
 		}).Should(Succeed())

@@ -64,14 +64,14 @@ type writers struct {
 func (c *cluster) write() *writers {
 	started := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
-	c.t.Cleanup(cancel)
+	c.T.Cleanup(cancel)
 	w := &writers{cancel: cancel, acks: map[crowd]map[int][]time.Time{}}
 	// Writers wait here before their first answer counts.
 	w.mu.Lock()
 	for _, who := range crowds {
-		clients := []*clientv3.Client{c.members.Client(c.t)}
+		clients := []*clientv3.Client{c.members.Client(c.T)}
 		if who.pinned {
-			clients = []*clientv3.Client{c.members.Client(c.t, 0), c.members.Client(c.t, 1), c.members.Client(c.t, 2)}
+			clients = []*clientv3.Client{c.members.Client(c.T, 0), c.members.Client(c.T, 1), c.members.Client(c.T, 2)}
 		}
 		w.acks[who] = map[int][]time.Time{}
 		for i, etcd := range clients {

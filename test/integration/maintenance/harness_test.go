@@ -24,14 +24,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var testEnv *env.Env
@@ -44,12 +36,9 @@ const name = "main"
 
 // cluster is an Etcd whose pods are simulated and whose members are real.
 type cluster struct {
-	*WithT
-	t         *testing.T
-	namespace string
-	etcd      *v1alpha1.Etcd
-	members   *env.Members
-	spy       *spy
+	*env.Cluster
+	members *env.Members
+	spy     *spy
 }
 
 func newCluster(t *testing.T, n int, args ...string) *cluster {
@@ -61,72 +50,35 @@ func newCluster(t *testing.T, n int, args ...string) *cluster {
 func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 	t.Helper()
 	n := len(folders)
-	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	c.SetDefaultEventuallyTimeout(2 * time.Minute)
-	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	c := &cluster{Cluster: testEnv.NewCluster(t, name)}
 	c.members = testEnv.StartMembers(t, name, folders, args...)
 	c.spy = &spy{Dialer: c.members}
-	testEnv.StartKubelet(t, c.namespace)
-	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}}
-	c.Expect(testEnv.Client.Create(t.Context(), c.etcd)).To(Succeed())
-	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: name, v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet}
-	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.namespace, Name: name, Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))},
-		},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To(int32(n)), PodManagementPolicy: appsv1.ParallelPodManagement,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "localhost/etcd:v1"}}},
-			},
-		},
-	}
-	c.Expect(testEnv.Client.Create(t.Context(), set)).To(Succeed())
-	c.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
-		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(n)))
-	}).Should(Succeed())
+	c.Simulate(n)
+	c.CreateEtcd(n)
+	c.Create(c.NewStatefulSet(n))
+	c.UntilReady(n)
 	return c
 }
 
 // start starts an operator that runs tasks; stop stops it.
 func (c *cluster) start() (stop func()) {
-	c.t.Helper()
-	return testEnv.StartManager(c.t, testEnv.AsOperator(), c.namespace, func(mgr ctrl.Manager) error {
-		return composition.New(c.t, composition.Config(), composition.With(c.spy, clock.RealClock{}).Of(mgr)).Setup(c.t.Context(), mgr, composed.Tasks)
-	})
+	c.T.Helper()
+	return c.Start([]composed.Controller{composed.Tasks}, composition.Depending(func(d *composed.Dependencies) { d.Dialer = c.spy }))
 }
 
 func (c *cluster) run(name, config string) {
-	c.t.Helper()
-	c.Expect(testEnv.Client.Create(c.t.Context(), &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandMaintenance, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
-	})).To(Succeed())
-}
-
-// until waits for a task to be in a state.
-func (c *cluster) until(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
-	c.t.Helper()
-	t := &v1alpha1.EtcdOperatorTask{}
-	c.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: name}, t)).To(Succeed())
-		g.Expect(t.Status.State).To(Equal(state), "%+v", t.Status)
-	}).Should(Succeed())
-	return t
+	c.T.Helper()
+	c.CreateTask(name, v1alpha1.OnDemandMaintenance, config)
 }
 
 // fill writes the given number of MiB twice, so that half of them are garbage after a compaction.
 func (c *cluster) fill(etcd *clientv3.Client, mebibytes int) {
-	c.t.Helper()
+	c.T.Helper()
 	value := make([]byte, 1<<20)
 	_, _ = rand.Read(value)
 	for range 2 {
 		for i := range mebibytes {
-			_, err := etcd.Put(c.t.Context(), fmt.Sprintf("fill/%04d", i), string(value))
+			_, err := etcd.Put(c.T.Context(), fmt.Sprintf("fill/%04d", i), string(value))
 			c.Expect(err).NotTo(HaveOccurred())
 		}
 	}
@@ -138,21 +90,21 @@ func (c *cluster) keepWriting(etcd *clientv3.Client) {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-c.t.Context().Done():
+		case <-c.T.Context().Done():
 			return
 		case <-ticker.C:
 			// A failed write is followed by another.
-			_, _ = etcd.Put(c.t.Context(), "count", "")
+			_, _ = etcd.Put(c.T.Context(), "count", "")
 		}
 	}
 }
 
 func (c *cluster) leader() int {
-	etcd := c.members.Client(c.t)
+	etcd := c.members.Client(c.T)
 	leader := -1
 	c.Eventually(func(g Gomega) {
 		for i, endpoint := range c.members.Endpoints {
-			status, err := etcd.Status(c.t.Context(), endpoint)
+			status, err := etcd.Status(c.T.Context(), endpoint)
 			g.Expect(err).NotTo(HaveOccurred())
 			if status.Leader == status.Header.MemberId {
 				leader = i

@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +37,7 @@ func TestMaintenance(t *testing.T) {
 	leader := c.leader()
 	c.start()
 	c.run("m", both)
-	done := c.until("m", v1alpha1.TaskStateSucceeded)
+	done := c.UntilTask("m", v1alpha1.TaskStateSucceeded)
 	t.Logf("%+v", done.Status)
 
 	asked := strings.Split(strings.TrimSpace(c.spy.said()), "\n")
@@ -54,7 +55,7 @@ func TestMaintenance(t *testing.T) {
 
 	// A second maintenance has nothing to gain.
 	c.run("again", both)
-	again := c.until("again", v1alpha1.TaskStateSucceeded)
+	again := c.UntilTask("again", v1alpha1.TaskStateSucceeded)
 	c.Expect(again.Status.Result["main-0.skipped"]).To(ContainSubstring("nothing to gain"))
 	c.Expect(strings.Count(c.spy.said(), "Defragment")).To(Equal(3))
 }
@@ -70,7 +71,7 @@ func TestNoSpaceIsResolved(t *testing.T) {
 	}).WithPolling(time.Millisecond).Should(MatchError(ContainSubstring("database space exceeded")))
 	c.start()
 	c.run("m", both)
-	done := c.until("m", v1alpha1.TaskStateSucceeded)
+	done := c.UntilTask("m", v1alpha1.TaskStateSucceeded)
 	c.Expect(done.Status.Result).To(HaveKeyWithValue("alarmDisarmed", "NOSPACE"))
 	_, err := etcd.Put(t.Context(), "key", "value")
 	c.Expect(err).NotTo(HaveOccurred())
@@ -102,11 +103,11 @@ func TestOperatorStopsDuringDefragmentation(t *testing.T) {
 			<-held
 			stop()
 			interrupted := &v1alpha1.EtcdOperatorTask{}
-			c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "m"}, interrupted)).To(Succeed())
+			c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: "m"}, interrupted)).To(Succeed())
 			c.Expect(interrupted.Status.LastOperation.Name).To(Equal("Defragment"))
 
 			c.start()
-			done := c.until("m", v1alpha1.TaskStateSucceeded)
+			done := c.UntilTask("m", v1alpha1.TaskStateSucceeded)
 			c.Expect(done.Status.Result).To(HaveKey("main-2.bytesAfter"))
 			asked := strings.Count(c.spy.said(), "Defragment")
 			if passOn {
@@ -123,7 +124,7 @@ func TestNoQuorumNoMaintenance(t *testing.T) {
 	c.members.Endpoints[0] = "http://127.0.0.1:1"
 	c.start()
 	c.run("m", both)
-	rejected := c.until("m", v1alpha1.TaskStateRejected)
+	rejected := c.UntilTask("m", v1alpha1.TaskStateRejected)
 	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNoQuorum))
 }
 
@@ -145,19 +146,19 @@ func TestDeletionDuringMaintenance(t *testing.T) {
 	<-held
 	c.run("second", "etcdDefragmentation: true")
 	first := &v1alpha1.EtcdOperatorTask{}
-	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "first"}, first)).To(Succeed())
+	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: "first"}, first)).To(Succeed())
 	c.Expect(testEnv.Client.Delete(t.Context(), first, client.Preconditions{UID: &first.UID})).To(Succeed())
 	close(proceed)
-	c.until("second", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("second", v1alpha1.TaskStateSucceeded)
 }
 
 // The request to a member that takes longer than spec.etcd.etcdDefragTimeout is given up: the task reports that and checks
 // the outcome later.
 func TestDefragmentationTakesTooLong(t *testing.T) {
 	c := newCluster(t, 1)
-	before := c.etcd.DeepCopy()
-	c.etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: time.Second}
-	c.Expect(testEnv.Client.Patch(t.Context(), c.etcd, client.MergeFrom(before))).To(Succeed())
+	before := c.Etcd.DeepCopy()
+	c.Etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: machine.Scaled(time.Second)}
+	c.Expect(testEnv.Client.Patch(t.Context(), c.Etcd, client.MergeFrom(before))).To(Succeed())
 	c.fill(c.members.Client(t), 4)
 	var holds atomic.Bool
 	holds.Store(true)
@@ -170,7 +171,7 @@ func TestDefragmentationTakesTooLong(t *testing.T) {
 	}
 	c.start()
 	c.run("m", both)
-	done := c.until("m", v1alpha1.TaskStateSucceeded)
+	done := c.UntilTask("m", v1alpha1.TaskStateSucceeded)
 	c.Expect(done.Status.LastErrors).To(ContainElement(HaveField("Code", v1alpha1.ErrMaintenance)))
 	c.Expect(done.Status.Result).To(HaveKey("main-0.bytesAfter"))
 }

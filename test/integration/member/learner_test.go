@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
@@ -30,11 +31,11 @@ func TestLearnerOfARecoveredClusterHasAllThatItBeganWith(t *testing.T) {
 	c.recordID(recovered)
 	began := c.revision(g)
 
-	g.Expect(c.prepare(1, patience)).To(Succeed())
+	g.Expect(c.prepare(1, machine.Patience())).To(Succeed())
 	var found member.Survey
 	nothing := 0
-	for life := 50 * time.Millisecond; found.State != member.SurveyPresent; life += 5 * time.Millisecond {
-		g.Expect(life).To(BeNumerically("<", patience))
+	for life := 50 * time.Millisecond; found.State != member.SurveyPresent; life += max(5*time.Millisecond, life/20) {
+		g.Expect(life).To(BeNumerically("<", machine.Patience()))
 		c.run(g, 1)
 		process := c.processes[1].Process
 		kill := time.AfterFunc(life, func() { _ = process.Kill() })

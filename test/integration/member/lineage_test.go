@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
@@ -38,7 +39,7 @@ func TestOnlyMemberIsRestoredWhateverIDIsRecorded(t *testing.T) {
 				lost := filepath.Join(t.TempDir(), "lost")
 				g.Expect(os.Rename(c.dataDir(0), lost)).To(Succeed())
 				c.start(g, 0, "existing")
-				g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(patience).Should(Equal("saved"))
+				g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
 				id := c.idOf(g, 0)
 				g.Expect(seen).NotTo(ContainElement(id), "the cluster is another one")
 				seen = append(seen, id)
@@ -82,7 +83,7 @@ func TestOnlyMemberIsRestoredBeforeItsPeerURLChanges(t *testing.T) {
 	g.Expect(c.prepare(0, 0)).To(Succeed())
 	c.share(g, 1)
 	c.start(g, 0, "existing")
-	g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(patience).Should(Equal("saved"))
+	g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
 }
 
 // A cluster that has woken up does not restore less than its final snapshot, also when it has served since.
@@ -163,7 +164,7 @@ func (c *cluster) restart(g *GomegaWithT, id string) {
 	c.t.Helper()
 	c.stop(0)
 	c.start(g, 0, "existing")
-	g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(patience).Should(Equal("saved"))
+	g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
 	g.Expect(c.idOf(g, 0)).To(Equal(id))
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,8 +32,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 )
-
-const patience = 2 * time.Minute
 
 // A late member joins; one with lost or damaged data rejoins as a learner and is promoted; a fourth joins a cluster of
 // three; and no member starts a new cluster while its past is unknown.
@@ -94,10 +92,10 @@ func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 	g.Expect(c.dataDir(1)).To(BeADirectory(), "it was left alone")
 
 	waited := make(chan error, 1)
-	go func() { waited <- c.prepare(2, patience) }()
+	go func() { waited <- c.prepare(2, machine.Patience()) }()
 	c.repair(g, 1)
 	c.start(g, 1, "existing")
-	g.Eventually(waited).WithTimeout(patience).Should(Receive(BeNil()), "it proceeds once quorum is restored")
+	g.Eventually(waited).WithTimeout(machine.Patience()).Should(Receive(BeNil()), "it proceeds once quorum is restored")
 }
 
 func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
@@ -172,7 +170,7 @@ func (c *cluster) takeSnapshots(g Gomega) *snapshotter.Snapshotter {
 	m, err := snapshotter.Member(etcd)
 	g.Expect(err).NotTo(HaveOccurred())
 	taker, err := snapshotter.New(snapshotter.Config{
-		Options: snapshotter.Options{Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: patience},
+		Options: snapshotter.Options{Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: machine.Patience()},
 		Etcd:    m, Store: to, OnSnapshot: func(backup.Snapshot) {}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -183,7 +181,7 @@ func (c *cluster) takeSnapshots(g Gomega) *snapshotter.Snapshotter {
 		_ = taker.Run(ctx)
 	}()
 	c.t.Cleanup(func() { cancel(); <-done; _ = etcd.Close(); _ = to.Close() })
-	g.Eventually(func() error { _, err := taker.Delta(ctx); return err }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func() error { _, err := taker.Delta(ctx); return err }).WithTimeout(machine.Patience()).Should(Succeed())
 	return taker
 }
 
@@ -207,13 +205,9 @@ type cluster struct {
 
 func newCluster(t testing.TB, members int) *cluster {
 	t.Helper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		t.Fatal(`KUBEBUILDER_ASSETS is not set: run the tests with "make test", or set it to a folder with etcd`)
-	}
 	c := &cluster{
-		t: t, dir: t.TempDir(), etcd: filepath.Join(assets, "etcd"), members: members,
-		client: freePort(t), peer: freePort(t), processes: map[int]*exec.Cmd{},
+		t: t, dir: t.TempDir(), etcd: machine.Program(t, "etcd"), members: members,
+		client: machine.FreePort(t), peer: machine.FreePort(t), processes: map[int]*exec.Cmd{},
 		etcdUID: t.Name(), mayBegin: true,
 	}
 	t.Cleanup(func() {
@@ -264,7 +258,7 @@ func (c *cluster) prepare(i int, patience time.Duration) error {
 // the other members have been connected for five seconds.
 func (c *cluster) start(g Gomega, i int, state string) {
 	c.t.Helper()
-	g.Expect(c.prepare(i, patience)).To(Succeed())
+	g.Expect(c.prepare(i, machine.Patience())).To(Succeed())
 	file, err := os.ReadFile(c.configFile(i))
 	g.Expect(err).NotTo(HaveOccurred())
 	var config map[string]any
@@ -305,7 +299,7 @@ func (c *cluster) awaitVoters(g Gomega, n int) {
 			g.Expect(voters).To(Equal(n))
 			return nil
 		})
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 // promote promotes a learner, as its agent does.
@@ -314,13 +308,13 @@ func (c *cluster) promote(g Gomega, i int) {
 	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(func(g Gomega) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), machine.Scaled(2*time.Second))
 		defer cancel()
 		status, err := m.Status(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(status.Learner).To(BeTrue())
 		g.Expect(m.Promote(ctx, status.MemberID)).To(Succeed())
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 // id returns the ID of the cluster.
@@ -398,7 +392,7 @@ func (c *cluster) ask(g Gomega, i int, question func(context.Context, *clientv3.
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = etcd.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
 	defer cancel()
 	g.Expect(question(ctx, etcd)).To(Succeed())
 }
@@ -414,13 +408,3 @@ func (c *cluster) memberDir(i int) string  { return filepath.Join(c.dir, strconv
 func (c *cluster) dataDir(i int) string    { return filepath.Join(c.memberDir(i), "data") }
 func (c *cluster) configFile(i int) string { return filepath.Join(c.memberDir(i), "rendered.yaml") }
 func (c *cluster) url(i, port int) string  { return fmt.Sprintf("http://127.0.0.%d:%d", i+1, port) }
-
-// freePort returns a port that is free on the first address; nothing else listens on the others.
-func freePort(t testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	bolt "go.etcd.io/bbolt"
@@ -248,7 +249,7 @@ func (c *cluster) forceNewCluster(g Gomega, dir string) (revision int64) {
 	cmd.Stderr = os.Stderr
 	g.Expect(cmd.Start()).To(Succeed())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	g.Eventually(func(g Gomega) { revision = c.revision(g) }).WithTimeout(patience).Should(Succeed())
+	g.Eventually(func(g Gomega) { revision = c.revision(g) }).WithTimeout(machine.Patience()).Should(Succeed())
 	return revision
 }
 
@@ -300,7 +301,7 @@ func (c *cluster) hash(g Gomega, revision int64, as *clientv3.Config) (hash uint
 			}
 			return err
 		})
-	}).WithTimeout(patience).Should(Succeed())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 	return hash
 }
 
@@ -310,11 +311,11 @@ func (c *cluster) askAs(g Gomega, as *clientv3.Config, question func(context.Con
 	if as != nil {
 		config = *as
 	}
-	config.Endpoints, config.Logger, config.DialTimeout = []string{c.url(0, c.client)}, zap.NewNop(), patience
+	config.Endpoints, config.Logger, config.DialTimeout = []string{c.url(0, c.client)}, zap.NewNop(), machine.Patience()
 	etcd, err := clientv3.New(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = etcd.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
 	defer cancel()
 	g.Expect(question(ctx, etcd)).To(Succeed())
 }

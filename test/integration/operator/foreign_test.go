@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,38 +20,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// foreigners are objects of somebody else, without the operator's labels, under each of the names that an Etcd needs.
-func foreigners() []client.Object {
-	web := map[string]string{"app": "web"}
-	none, all := int32(0), intstr.FromInt32(7)
-	roleName := "druid.gardener.cloud:etcd:" + name
-	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Labels: web} }
-	ports := []corev1.ServicePort{{Port: 80}}
-	return []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: at(name)},
-		&rbacv1.Role{ObjectMeta: at(roleName)},
-		&rbacv1.RoleBinding{ObjectMeta: at(roleName), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: roleName}},
-		&coordinationv1.Lease{ObjectMeta: at(name + "-0")},
-		&corev1.ConfigMap{ObjectMeta: at(name + "-config")},
-		&corev1.Service{ObjectMeta: at(name + "-client"), Spec: corev1.ServiceSpec{Selector: web, Ports: ports}},
-		&corev1.Service{ObjectMeta: at(name + "-peer"), Spec: corev1.ServiceSpec{Selector: web, Ports: ports}},
-		&policyv1.PodDisruptionBudget{ObjectMeta: at(name), Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: web}}},
-		&appsv1.StatefulSet{ObjectMeta: at(name), Spec: appsv1.StatefulSetSpec{
-			Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: web},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
-		}},
-		&corev1.PersistentVolumeClaim{ObjectMeta: at(name + "-" + name + "-0"), Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		}},
-	}
-}
 
 // kindOf is the kind of a typed object.
 func kindOf(object client.Object) string {
@@ -71,12 +44,13 @@ func bind(t *testing.T, g *WithT, namespace string) {
 // who may not delete the object, the operator tells the same of objects of somebody else as without all that, and makes
 // what is its own.
 func TestForeignObjects(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(timeout)
-	binary := build(t)
+	g := machine.Gomega(t)
 	var watched []string
 	foreign := map[string]client.Object{}
-	for _, object := range foreigners() {
+	for _, object := range env.Foreigners(name) {
+		if strings.HasSuffix(object.GetName(), "-snap") {
+			continue // an Etcd without backups needs no leases of snapshots
+		}
 		namespace := testEnv.Namespace(t)
 		object.SetNamespace(namespace)
 		g.Expect(testEnv.Client.Create(t.Context(), object)).To(Succeed())
@@ -88,7 +62,7 @@ func TestForeignObjects(t *testing.T) {
 		bind(t, g, namespace)
 		g.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})).To(Succeed())
 	}
-	start(t, g, binary, watched)
+	start(t, watched)
 	for namespace, object := range foreign {
 		g.Eventually(func(g Gomega) {
 			etcd := &v1alpha1.Etcd{}

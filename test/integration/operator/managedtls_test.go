@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,7 @@ import (
 
 // The operator says which right managed TLS takes, and the right that is shipped, with its policy, is enough.
 func TestManagedTLSTakesARight(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(timeout)
+	g := machine.Gomega(t)
 	namespace := testEnv.Namespace(t)
 	bind(t, g, namespace)
 	right := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "etcd-foreman-managed-tls"}}
@@ -34,7 +34,7 @@ func TestManagedTLSTakesARight(t *testing.T) {
 
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1, ManagedTLS: &v1alpha1.ManagedTLS{}}}
 	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
-	start(t, g, build(t), []string{namespace})
+	start(t, []string{namespace})
 	g.Eventually(func(g Gomega) {
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
 		c := etcd.Status.Conditions.Find(v1alpha1.ConditionTLSReady)

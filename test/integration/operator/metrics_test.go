@@ -8,11 +8,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,13 +38,6 @@ func token(t *testing.T, g *WithT, namespace, name, role string) string {
 	return created.Status.Token
 }
 
-func freeAddress(g *WithT) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // scrape asks for metrics, and returns the status code and the body.
 func scrape(t *testing.T, scheme, address, bearer string) (int, string, error) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+address+"/metrics", nil)
@@ -67,12 +60,11 @@ func scrape(t *testing.T, scheme, address, bearer string) (int, string, error) {
 
 // Metrics name the Etcds of all tenants: only clients with the right to read them get them, over TLS.
 func TestMetricsAreProtected(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(timeout)
-	namespace, address := testEnv.Namespace(t), freeAddress(g)
+	g := machine.Gomega(t)
+	namespace, address := testEnv.Namespace(t), machine.FreeAddress(t)
 	bind(t, g, namespace)
 	reader, nobody := token(t, g, namespace, "prometheus", "etcd-foreman-metrics-reader"), token(t, g, namespace, "nobody", "")
-	startWith(t, g, build(t), []string{namespace}, fmt.Sprintf("metricsBindAddress: %q", address))
+	startWith(t, []string{namespace}, fmt.Sprintf("metricsBindAddress: %q", address))
 
 	g.Eventually(func(g Gomega) {
 		code, body, err := scrape(t, "https", address, reader)
@@ -102,11 +94,10 @@ func TestMetricsAreProtected(t *testing.T) {
 
 // What scraped an earlier version goes on.
 func TestInsecureMetrics(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(timeout)
-	namespace, address := testEnv.Namespace(t), freeAddress(g)
+	g := machine.Gomega(t)
+	namespace, address := testEnv.Namespace(t), machine.FreeAddress(t)
 	bind(t, g, namespace)
-	startWith(t, g, build(t), []string{namespace}, fmt.Sprintf("metricsBindAddress: %q, insecureMetrics: true", address))
+	startWith(t, []string{namespace}, fmt.Sprintf("metricsBindAddress: %q, insecureMetrics: true", address))
 	g.Eventually(func(g Gomega) {
 		code, _, err := scrape(t, "http", address, "")
 		g.Expect(err).NotTo(HaveOccurred())
@@ -116,7 +107,7 @@ func TestInsecureMetrics(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	g := NewWithT(t)
-	out, err := exec.CommandContext(t.Context(), build(t), "--version").Output()
+	out, err := exec.CommandContext(t.Context(), testEnv.Build(t, "cmd/etcd-foreman"), "--version").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(out)).To(MatchRegexp(`^etcd-foreman \S+\ncommit: +\S+\ngo: +go1\S+\netcd: .*\nKubernetes: .*\n$`))
 }

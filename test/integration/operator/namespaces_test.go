@@ -6,16 +6,11 @@
 package operator
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -43,14 +39,11 @@ func TestMain(m *testing.M) {
 const (
 	name     = "etcd-main"
 	operator = "etcd-foreman"
-	// timeout is for the operator to be there and to have looked at everything, on a laden machine.
-	timeout = 2 * time.Minute
 )
 
 // The operator looks after Etcds in the namespaces that it was told of, and leaves those in others alone, whether or
 // not it had the right to touch them.
 func TestNamespaces(t *testing.T) {
-	binary := build(t)
 	for _, tc := range []struct {
 		name   string
 		rights func(t *testing.T, g *WithT, watched []string)
@@ -59,9 +52,7 @@ func TestNamespaces(t *testing.T) {
 		{"with rights in these namespaces alone", bindIn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := NewWithT(t)
-			g.SetDefaultEventuallyTimeout(timeout)
-			g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+			g := machine.Gomega(t)
 			g.SetDefaultConsistentlyDuration(2 * time.Second)
 			watched, outside := []string{testEnv.Namespace(t), testEnv.Namespace(t)}, testEnv.Namespace(t)
 			tc.rights(t, g, watched)
@@ -69,7 +60,7 @@ func TestNamespaces(t *testing.T) {
 			for _, namespace := range watched {
 				create(t, g, namespace)
 			}
-			start(t, g, binary, watched)
+			start(t, watched)
 			for _, namespace := range watched {
 				g.Eventually(func(g Gomega) {
 					found := look(t, g, namespace)
@@ -86,19 +77,17 @@ func TestNamespaces(t *testing.T) {
 // The operator keeps its key in the Secret that was installed for it, as far as its rights go, and agents learn the same
 // key from the next one.
 func TestSigningKey(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(timeout)
+	g := machine.Gomega(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "etcd-foreman-system", Name: "etcd-foreman-signing-key"}}
 	g.Expect(testEnv.Client.Create(t.Context(), secret)).To(Succeed())
 	t.Cleanup(func() { g.Expect(testEnv.Client.Delete(context.Background(), secret)).To(Succeed()) })
-	binary := build(t)
 	var keys []string
 	for _, operator := range []string{"the first operator", "the next one"} {
 		t.Run(operator, func(t *testing.T) {
 			namespace := testEnv.Namespace(t)
 			bind(t, g, namespace)
 			create(t, g, namespace)
-			start(t, g, binary, []string{namespace})
+			start(t, []string{namespace})
 			g.Eventually(func(g Gomega) {
 				config := &corev1.ConfigMap{}
 				g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name + "-config"}, config)).To(Succeed())
@@ -112,17 +101,6 @@ func TestSigningKey(t *testing.T) {
 	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
 	public := ed25519.NewKeyFromSeed(secret.Data["ed25519.seed"]).Public().(ed25519.PublicKey)
 	g.Expect(keys).To(ConsistOf(string(public), string(public)))
-}
-
-// build builds the operator.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), operator)
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
-	if err != nil {
-		t.Fatalf("building the operator: %v\n%s", err, out)
-	}
-	return binary
 }
 
 // found is what there is in a namespace.
@@ -193,38 +171,16 @@ func bindIn(t *testing.T, g *WithT, namespaces []string) {
 }
 
 // start starts the operator for some namespaces.
-func start(t *testing.T, g *WithT, binary string, namespaces []string) {
+func start(t *testing.T, namespaces []string) {
 	t.Helper()
-	startWith(t, g, binary, namespaces, `metricsBindAddress: "0"`)
+	startWith(t, namespaces, `metricsBindAddress: "0"`)
 }
 
-// startWith starts the operator, with something to say of its server. It runs until the test ends, and its log is shown when
-// that fails.
-func startWith(t *testing.T, g *WithT, binary string, namespaces []string, server string) {
+// startWith starts the operator, with something to say of its server.
+func startWith(t *testing.T, namespaces []string, server string) {
 	t.Helper()
-	dir := t.TempDir()
-	kubeconfig, err := testEnv.OperatorKubeconfig()
-	g.Expect(err).NotTo(HaveOccurred())
-	configuration := fmt.Sprintf(`apiVersion: operator.config.druid.gardener.cloud/v1alpha1
-kind: OperatorConfiguration
-images: {etcdAgent: localhost/etcd-agent:v1}
-leaderElection: {namespace: etcd-foreman-system}
+	testEnv.StartOperator(t, fmt.Sprintf(`leaderElection: {namespace: etcd-foreman-system}
 server: {%s, healthBindAddress: "0"}
 namespaces: [%s]
-`, server, strings.Join(namespaces, ", "))
-	files := map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": []byte(configuration)}
-	for file, data := range files {
-		g.Expect(os.WriteFile(filepath.Join(dir, file), data, 0o600)).To(Succeed())
-	}
-	log := &bytes.Buffer{}
-	cmd := exec.Command(binary, "--config="+filepath.Join(dir, "config.yaml"))
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
-	cmd.Stdout, cmd.Stderr = log, log
-	g.Expect(cmd.Start()).To(Succeed())
-	t.Cleanup(func() {
-		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
-		if t.Failed() || err != nil {
-			t.Errorf("the operator ended: %v\n%s", err, log)
-		}
-	})
+`, server, strings.Join(namespaces, ", ")))
 }

@@ -6,9 +6,9 @@ package rbac
 
 import (
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +26,7 @@ func secretOf(etcd *v1alpha1.Etcd, name string) *corev1.Secret {
 
 // An operator that somebody has taken over can write no Secret but those of managed TLS.
 func TestWhichSecretsTheOperatorMayWrite(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(2 * time.Minute)
+	g := machine.Gomega(t)
 	namespace := testEnv.Namespace(t)
 	operator, err := client.New(testEnv.AsOperator(), client.Options{Scheme: testEnv.Scheme})
 	g.Expect(err).NotTo(HaveOccurred())

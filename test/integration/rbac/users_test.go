@@ -7,9 +7,9 @@ package rbac
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,44 +23,34 @@ var (
 )
 
 // world is a namespace with users, who have certificates and are bound to the roles that are shipped.
-type world struct {
-	*WithT
-	t         *testing.T
-	namespace string
-}
+type world struct{ *env.Cluster }
 
-func newWorld(t *testing.T) *world {
-	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	w.SetDefaultEventuallyTimeout(2 * time.Minute)
-	return w
-}
+func newWorld(t *testing.T) *world { return &world{testEnv.NewCluster(t, "main")} }
 
 // user is a client of a user with some ClusterRoles in the namespace.
 func (w *world) user(name string, roles ...string) client.Client {
-	w.t.Helper()
-	name += "-of-" + w.namespace
+	w.T.Helper()
+	name += "-of-" + w.Namespace
 	for _, role := range roles {
-		w.Expect(testEnv.Client.Create(w.t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + role},
+		w.Create(&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-" + role},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		})).To(Succeed())
+		})
 	}
 	config, err := testEnv.AsUser(name)
 	w.Expect(err).NotTo(HaveOccurred())
 	c, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Eventually(func() error {
-		return c.List(w.t.Context(), &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(w.namespace))
+		return c.List(w.T.Context(), &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(w.Namespace))
 	}).Should(Succeed())
 	return c
 }
 
 func (w *world) task(taskType v1alpha1.TaskType, change ...func(*v1alpha1.EtcdOperatorTaskSpec)) *v1alpha1.EtcdOperatorTask {
-	task := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "task-"},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
-	}
+	task := w.NewTask("", taskType, "")
+	task.GenerateName = "task-"
 	for _, c := range change {
 		c(&task.Spec)
 	}
@@ -75,7 +65,7 @@ func suspended(s *v1alpha1.EtcdOperatorTaskSpec) { s.Suspend = true }
 
 // forbidden expects that it takes a verb that the user does not have.
 func (w *world) forbidden(err error, verb string, what ...any) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v: %v", fmt.Sprint(what...), err)
 	w.Expect(err).To(MatchError(ContainSubstring("%q", verb)), fmt.Sprint(what...))
 }
@@ -157,7 +147,7 @@ func TestWhichTasksTheOperatorCreates(t *testing.T) {
 func TestRolesAreAggregated(t *testing.T) {
 	w := newWorld(t)
 	viewer, editor, admin := w.user("viewer", "view"), w.user("editor", "edit"), w.user("admin", "admin")
-	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
 	overrides := func() *v1alpha1.EtcdOperatorTask { return w.task(v1alpha1.QuorumAwareRollout, overriding) }
 	w.Eventually(func() error { return editor.Create(t.Context(), etcd.DeepCopy(), client.DryRunAll) }).Should(Succeed())
 	w.Eventually(func() error { return editor.Create(t.Context(), w.task(v1alpha1.OnDemandSnapshot), client.DryRunAll) }).Should(Succeed())
@@ -182,8 +172,8 @@ func TestRolesAreAggregated(t *testing.T) {
 func TestWhoMayUseTheTypesOfEtcdDruid(t *testing.T) {
 	w := newWorld(t)
 	store := v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim", Prefix: "a"}
-	copies := &v1alpha1.EtcdCopyBackupsTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "copy-"}, Spec: v1alpha1.EtcdCopyBackupsTaskSpec{SourceStore: store, TargetStore: store}}
-	snapshot := &v1alpha1.EtcdOpsTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "snapshot-"}, Spec: v1alpha1.EtcdOpsTaskSpec{
+	copies := &v1alpha1.EtcdCopyBackupsTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "copy-"}, Spec: v1alpha1.EtcdCopyBackupsTaskSpec{SourceStore: store, TargetStore: store}}
+	snapshot := &v1alpha1.EtcdOpsTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "snapshot-"}, Spec: v1alpha1.EtcdOpsTaskSpec{
 		Config: v1alpha1.EtcdOpsTaskConfig{OnDemandSnapshot: &v1alpha1.OnDemandSnapshotConfig{Type: "full"}},
 	}}
 	for name, c := range map[string]struct {

@@ -12,6 +12,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,59 +32,47 @@ import (
 func stopped(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t, true)
-	c.Eventually(func(g Gomega) {
-		e := &v1alpha1.Etcd{}
-		g.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
-		g.Expect(e.Status.Ready).To(HaveValue(BeTrue()))
-	}).Should(Succeed())
+	c.Eventually(func(g Gomega) { g.Expect(c.Status(g).Ready).To(HaveValue(BeTrue())) }).Should(Succeed())
 	c.stop()
 	return c
 }
 
 // successor returns the Etcd controller of a newly started operator, with a cache of its own.
-func (c *cluster) successor(cache client.Client, change ...func(*etcd.Reconciler)) *etcd.Reconciler {
-	c.t.Helper()
-	d := composition.With(c.fake, clock.RealClock{})
+func (c *cluster) successor(cache client.Client, changes ...composition.Change) *etcd.Reconciler {
+	c.T.Helper()
+	d := composition.With(c.Members, clock.RealClock{})
 	d.Client, d.Live, d.Surroundings = cache, testEnv.Client, testEnv.Client
-	r := composition.New(c.t, composition.Config(), d).Etcds
-	for _, f := range change {
-		f(r)
-	}
-	return r
+	return composition.New(c.T, d, changes...).Etcds
 }
 
 // reconcile has a controller reconcile the Etcd several times. Only the effects matter, not the results.
 func (c *cluster) reconcile(r *etcd.Reconciler) {
-	c.t.Helper()
+	c.T.Helper()
 	for range 3 {
-		if _, err := r.Reconcile(c.t.Context(), ctrl.Request{NamespacedName: c.key(name)}); err != nil {
-			c.t.Log(err)
+		if _, err := r.Reconcile(c.T.Context(), ctrl.Request{NamespacedName: c.Key(name)}); err != nil {
+			c.T.Log(err)
 		}
 	}
 }
 
 // scales has a controller reconcile until the StatefulSet has the replicas: a write may conflict with another one.
 func (c *cluster) scales(r *etcd.Reconciler, replicas int32, why ...any) {
-	c.t.Helper()
+	c.T.Helper()
 	c.Eventually(func() int32 { c.reconcile(r); return c.replicas() }).Should(Equal(replicas), why...)
 }
 
 // runs creates a task that is already in progress.
 func (c *cluster) runs(taskType v1alpha1.TaskType, status v1alpha1.EtcdOperatorTaskStatus) *v1alpha1.EtcdOperatorTask {
-	c.t.Helper()
-	t := &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "task"},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
-	}
-	c.Expect(testEnv.Client.Create(c.t.Context(), t)).To(Succeed())
+	c.T.Helper()
+	t := c.CreateTask("task", taskType, "")
 	c.become(t, status)
 	return t
 }
 
 func (c *cluster) become(t *v1alpha1.EtcdOperatorTask, status v1alpha1.EtcdOperatorTaskStatus) {
-	c.t.Helper()
+	c.T.Helper()
 	t.Status = status
-	c.Expect(testEnv.Client.Status().Update(c.t.Context(), t)).To(Succeed())
+	c.Expect(testEnv.Client.Status().Update(c.T.Context(), t)).To(Succeed())
 }
 
 func recreating(state v1alpha1.TaskState, phase v1alpha1.RecreatePhase) v1alpha1.EtcdOperatorTaskStatus {
@@ -95,35 +85,35 @@ func surveying() v1alpha1.EtcdOperatorTaskStatus {
 	}
 }
 
-func (c *cluster) replicas() int32 { return *c.set(c).Spec.Replicas }
+func (c *cluster) replicas() int32 { return *c.StatefulSet(c).Spec.Replicas }
 
 // scale scales the StatefulSet and records which task, if any, holds it at zero.
 func (c *cluster) scale(replicas int32, heldBy types.UID) {
-	c.t.Helper()
-	set := c.set(c)
+	c.T.Helper()
+	set := c.StatefulSet(c)
 	before := client.MergeFrom(set.DeepCopy())
 	set.Spec.Replicas = ptr.To(replicas)
 	if heldBy != "" {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationHeldAtZeroBy, string(heldBy))
 	}
-	c.Expect(testEnv.Client.Patch(c.t.Context(), set, before)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), set, before)).To(Succeed())
 }
 
 // hibernate sets the replicas of the Etcd.
 func (c *cluster) hibernate(replicas int32) {
-	c.t.Helper()
+	c.T.Helper()
 	e := &v1alpha1.Etcd{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(name), e)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.T.Context(), c.Key(name), e)).To(Succeed())
 	before := client.MergeFrom(e.DeepCopy())
 	e.Spec.Replicas = replicas
-	c.Expect(testEnv.Client.Patch(c.t.Context(), e, before)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), e, before)).To(Succeed())
 }
 
 // instructions returns the recovery instructions of the members.
 func (c *cluster) instructions() string {
-	c.t.Helper()
+	c.T.Helper()
 	config := &corev1.ConfigMap{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(name+"-config"), config)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.T.Context(), c.Key(component.ConfigMapName(name, "")), config)).To(Succeed())
 	return config.Data[member.KeyRecovery]
 }
 
@@ -131,7 +121,7 @@ func (c *cluster) instructions() string {
 func TestHealthyMembersAreNotStoppedForATaskThatHasEnded(t *testing.T) {
 	c := stopped(t)
 	recreation := c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateWaitingTermination))
-	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdOperatorTaskList{})
 	c.become(recreation, recreating(v1alpha1.TaskStateSucceeded, v1alpha1.RecreateComplete))
 	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
@@ -143,15 +133,15 @@ func TestHealthyMembersAreNotStoppedForATaskThatHasEnded(t *testing.T) {
 // The cache does not show the recovery yet for which all members are stopped.
 func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
 	c := stopped(t)
-	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdOperatorTaskList{})
 	recovery := c.runs(v1alpha1.QuorumLossRecovery, surveying())
 	c.scale(0, recovery.UID)
 	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(0)))
 
-	c.Expect(testEnv.Client.Delete(t.Context(), c.set(c))).To(Succeed())
+	c.Expect(testEnv.Client.Delete(t.Context(), c.StatefulSet(c))).To(Succeed())
 	gone := func() bool {
-		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.key(name), &appsv1.StatefulSet{}))
+		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.Key(name), &appsv1.StatefulSet{}))
 	}
 	c.Eventually(gone).Should(BeTrue())
 	c.reconcile(c.successor(behind))
@@ -159,7 +149,7 @@ func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
 	c.reconcile(c.successor(testEnv.Client))
 	c.Expect(gone()).To(BeTrue())
 	e := &v1alpha1.Etcd{}
-	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
 	c.Expect(e.Status.Conditions.Find(v1alpha1.ConditionAllMembersReady).Message).To(ContainSubstring("no StatefulSet"), "the status reports it")
 }
 
@@ -167,12 +157,12 @@ func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
 func TestMembersFollowTheLiveEtcd(t *testing.T) {
 	c := stopped(t)
 	c.hibernate(0)
-	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdList{})
 	c.hibernate(3)
 	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 
-	behind = testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	behind = testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdList{})
 	c.hibernate(0)
 	c.scale(0, "")
 	c.reconcile(c.successor(behind))
@@ -188,11 +178,11 @@ func TestMembersFollowTheLiveEtcd(t *testing.T) {
 func TestStatefulSetIsCreatedFromTheLiveEtcd(t *testing.T) {
 	c := stopped(t)
 	c.hibernate(0)
-	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdList{})
 	c.hibernate(3)
-	c.Expect(testEnv.Client.Delete(t.Context(), c.set(c), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	c.Expect(testEnv.Client.Delete(t.Context(), c.StatefulSet(c), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	gone := func() bool {
-		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.key(name), &appsv1.StatefulSet{}))
+		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.Key(name), &appsv1.StatefulSet{}))
 	}
 	c.Eventually(gone).Should(BeTrue())
 	c.reconcile(c.successor(behind))
@@ -204,9 +194,9 @@ func TestStatefulSetIsCreatedFromTheLiveEtcd(t *testing.T) {
 // The members' recovery instructions are those that the live Etcd records.
 func TestMembersAreInstructedFromTheLiveEtcd(t *testing.T) {
 	c := stopped(t)
-	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdList{})
 	e := &v1alpha1.Etcd{}
-	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
 	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
 	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
 	c.Eventually(func() string { c.reconcile(c.successor(testEnv.Client)); return c.instructions() }).Should(ContainSubstring("task: uid"))
@@ -217,14 +207,14 @@ func TestMembersAreInstructedFromTheLiveEtcd(t *testing.T) {
 // Members keep the instructions of a recovery, and so their data from before it, while its task exists.
 func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 	c := stopped(t)
-	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdOperatorTaskList{})
 	recovery := c.runs(v1alpha1.QuorumLossRecovery, v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateSucceeded})
 	e := &v1alpha1.Etcd{}
-	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
 	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: recovery.Name, TaskUID: recovery.UID, Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
 	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
 	recorded := func() *v1alpha1.ClusterRecovery {
-		c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+		c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
 		return e.Status.Recovery
 	}
 	c.Eventually(func() string { c.reconcile(c.successor(behind)); return c.instructions() }).Should(ContainSubstring(string(recovery.UID)))
@@ -239,10 +229,6 @@ func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 func TestPausedOperatorStopsNoMember(t *testing.T) {
 	c := stopped(t)
 	c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion))
-	paused := func(pause time.Duration) func(*etcd.Reconciler) {
-		now := clocktesting.NewFakePassiveClock(time.Now())
-		return func(r *etcd.Reconciler) { r.Clock, r.APIReader = now, pausing{testEnv.Client, now, pause} }
-	}
 	c.reconcile(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
@@ -251,13 +237,15 @@ func TestPausedOperatorStopsNoMember(t *testing.T) {
 func TestPausedOperatorHibernatesNoCluster(t *testing.T) {
 	c := stopped(t)
 	c.hibernate(0)
-	paused := func(pause time.Duration) func(*etcd.Reconciler) {
-		now := clocktesting.NewFakePassiveClock(time.Now())
-		return func(r *etcd.Reconciler) { r.Clock, r.APIReader = now, pausing{testEnv.Client, now, pause} }
-	}
 	c.reconcile(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
+}
+
+// paused is an operator that pauses after each answer of the API server.
+func paused(pause time.Duration) composition.Change {
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	return composition.Depending(func(d *composed.Dependencies) { d.Clock, d.Live = now, pausing{testEnv.Client, now, pause} })
 }
 
 // pausing is a client that pauses the operator after each answer of the API server.

@@ -25,7 +25,7 @@ func TestNativeStrategyIsSetBack(t *testing.T) {
 	before := c.podUIDs(name)
 	c.patchSet(name, func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy = native })
 	c.Eventually(func(g Gomega) {
-		g.Expect(c.set(g).Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
+		g.Expect(c.StatefulSet(g).Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
 	}).Should(Succeed())
 	c.Expect(c.podUIDs(name)).To(Equal(before))
 
@@ -38,7 +38,7 @@ func TestNativeStrategyIsSetBack(t *testing.T) {
 	for pod, uid := range c.podUIDs(name) {
 		c.Expect(uid).NotTo(Equal(before[pod]))
 	}
-	c.Expect(c.set(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
+	c.Expect(c.StatefulSet(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
 }
 
 // What docs/recreate.md says of the strategy: like the task it never runs two revisions side by side, but it leaves
@@ -48,7 +48,7 @@ func TestNativeStrategyBesideTheTask(t *testing.T) {
 	const plain = "plain"
 	labels := map[string]string{"app": plain}
 	c.Expect(testEnv.Client.Create(t.Context(), &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: plain},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: plain},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			PodManagementPolicy: appsv1.ParallelPodManagement, UpdateStrategy: native,
@@ -75,12 +75,12 @@ func TestNativeStrategyBesideTheTask(t *testing.T) {
 
 	// A pod of each is stuck at the newest revision.
 	stuck, ours := c.podUIDs(plain), c.podUIDs(name)
-	c.kubelet.Set(plain+"-0", env.Crashing)
-	c.kubelet.Set(pod(0), env.Crashing)
-	c.Eventually(func() bool { return c.kubelet.Ready(pod(0)) }).Should(BeFalse())
+	c.Kubelet.Set(plain+"-0", env.Crashing)
+	c.Kubelet.Set(pod(0), env.Crashing)
+	c.Eventually(func() bool { return c.Kubelet.Ready(pod(0)) }).Should(BeFalse())
 	c.recreate()
 	c.untilPhase(v1alpha1.RecreateReadyForCreation)
-	c.kubelet.Set(pod(0), env.Ready)
+	c.Kubelet.Set(pod(0), env.Ready)
 	c.untilState(v1alpha1.TaskStateSucceeded)
 	c.Expect(c.podUIDs(name)[pod(0)]).NotTo(Equal(ours[pod(0)]))
 	c.Expect(c.podUIDs(plain)).To(Equal(stuck))
@@ -90,19 +90,19 @@ func TestNativeStrategyBesideTheTask(t *testing.T) {
 var native = appsv1.StatefulSetUpdateStrategy{Type: "Recreate"}
 
 func (c *cluster) patchSet(name string, change func(*appsv1.StatefulSet)) {
-	c.t.Helper()
+	c.T.Helper()
 	s := &appsv1.StatefulSet{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(name), s)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.T.Context(), c.Key(name), s)).To(Succeed())
 	before := client.MergeFrom(s.DeepCopy())
 	change(s)
-	c.Expect(testEnv.Client.Patch(c.t.Context(), s, before)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), s, before)).To(Succeed())
 }
 
 func (c *cluster) untilReady(name string) {
-	c.t.Helper()
+	c.T.Helper()
 	c.Eventually(func(g Gomega) {
 		s := &appsv1.StatefulSet{}
-		g.Expect(testEnv.Client.Get(c.t.Context(), c.key(name), s)).To(Succeed())
+		g.Expect(testEnv.Client.Get(c.T.Context(), c.Key(name), s)).To(Succeed())
 		g.Expect(s.Status.ObservedGeneration).To(Equal(s.Generation))
 		g.Expect(s.Status.ReadyReplicas).To(Equal(*s.Spec.Replicas))
 	}).Should(Succeed())
@@ -110,9 +110,9 @@ func (c *cluster) untilReady(name string) {
 
 // podUIDs returns the UIDs of the pods of a StatefulSet that are not being deleted.
 func (c *cluster) podUIDs(set string) map[string]types.UID {
-	c.t.Helper()
+	c.T.Helper()
 	all := &corev1.PodList{}
-	c.Expect(testEnv.Client.List(c.t.Context(), all, client.InNamespace(c.namespace))).To(Succeed())
+	c.Expect(testEnv.Client.List(c.T.Context(), all, client.InNamespace(c.Namespace))).To(Succeed())
 	uids := map[string]types.UID{}
 	for _, p := range all.Items {
 		if owner := metav1.GetControllerOf(&p); owner != nil && owner.Name == set && p.DeletionTimestamp == nil {

@@ -24,12 +24,12 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 	for name, state := range map[string]env.PodState{"not ready": env.NotReady, "crashing": env.Crashing} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, true)
-			claims := c.claims()
+			claims := c.Claims()
 			c.Expect(claims).To(HaveLen(3))
 			// The rollout gets stuck on its first pod.
-			c.kubelet.Set(pod(0), state)
-			c.kubelet.Set(pod(1), state)
-			c.kubelet.Set(pod(2), state)
+			c.Kubelet.Set(pod(0), state)
+			c.Kubelet.Set(pod(1), state)
+			c.Kubelet.Set(pod(2), state)
 			c.change()
 			c.Eventually(func(g Gomega) {
 				g.Expect(c.rollouts(g)).To(HaveLen(1))
@@ -38,7 +38,7 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 			c.recreate()
 			c.untilPhase(v1alpha1.RecreateReadyForCreation)
 			for i := range 3 {
-				c.kubelet.Set(pod(i), env.Ready)
+				c.Kubelet.Set(pod(i), env.Ready)
 			}
 			done := c.untilState(v1alpha1.TaskStateSucceeded)
 			c.Expect(done.Status.Rollout.Phase).To(Equal(v1alpha1.RecreateComplete))
@@ -50,11 +50,11 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 			c.Expect(superseded).To(HaveLen(1), "no further rollout was needed")
 			c.Expect(superseded[0].Status.State).To(Equal(v1alpha1.TaskStateRejected))
 			c.Expect(superseded[0].Status.LastErrors[len(superseded[0].Status.LastErrors)-1].Code).To(Equal(v1alpha1.ErrSuperseded))
-			c.Expect(c.claims()).To(Equal(claims))
-			c.Expect(c.set(c).Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
+			c.Expect(c.Claims()).To(Equal(claims))
+			c.Expect(c.StatefulSet(c).Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
 			c.Eventually(func(g Gomega) {
 				events := &eventsv1.EventList{}
-				g.Expect(testEnv.Client.List(t.Context(), events, client.InNamespace(c.namespace))).To(Succeed())
+				g.Expect(testEnv.Client.List(t.Context(), events, client.InNamespace(c.Namespace))).To(Succeed())
 				var reasons []string
 				for _, e := range events.Items {
 					reasons = append(reasons, e.Reason)
@@ -68,13 +68,13 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 // heldByALostPod returns a cluster that is being recreated, with one pod stuck terminating: its node is lost.
 func heldByALostPod(t *testing.T) (*cluster, *mixture) {
 	c := newCluster(t, true)
-	c.kubelet.Set(pod(1), env.Lost)
+	c.Kubelet.Set(pod(1), env.Lost)
 	m := c.watchMixture()
 	c.recreateWithChange()
 	c.untilPhase(v1alpha1.RecreateWaitingTermination)
 	c.Eventually(func(g Gomega) {
 		pods := &corev1.PodList{}
-		g.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(c.namespace))).To(Succeed())
+		g.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(c.Namespace))).To(Succeed())
 		g.Expect(pods.Items).To(HaveLen(1))
 	}).Should(Succeed())
 	return c, m
@@ -84,10 +84,10 @@ func heldByALostPod(t *testing.T) (*cluster, *mixture) {
 func (c *cluster) recreateWithChange() {
 	c.stop()
 	c.recreate()
-	set := c.set(c)
+	set := c.StatefulSet(c)
 	before := client.MergeFrom(set.DeepCopy())
 	set.Spec.Template.Annotations["changed"] = "by hand"
-	c.Expect(testEnv.Client.Patch(c.t.Context(), set, before)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), set, before)).To(Succeed())
 	c.start()
 }
 
@@ -95,22 +95,22 @@ func TestOldAndNewNeverRunTogetherThoughTheOperatorRestarts(t *testing.T) {
 	c, m := heldByALostPod(t)
 	// The operator crashes halfway, and a user intervenes.
 	c.stop()
-	set := c.set(c)
+	set := c.StatefulSet(c)
 	before := client.MergeFrom(set.DeepCopy())
 	set.Spec.Replicas = ptr.To(int32(0))
 	c.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
 	c.start()
 	c.Consistently(func(g Gomega) {
 		pods := &corev1.PodList{}
-		g.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(c.namespace))).To(Succeed())
+		g.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(c.Namespace))).To(Succeed())
 		g.Expect(pods.Items).To(HaveLen(1))
-		g.Expect(*c.set(g).Spec.Replicas).To(Equal(int32(0)))
+		g.Expect(*c.StatefulSet(g).Spec.Replicas).To(Equal(int32(0)))
 	}).WithTimeout(3 * time.Second).Should(Succeed())
-	c.kubelet.Set(pod(1), env.Ready)
+	c.Kubelet.Set(pod(1), env.Ready)
 	c.untilState(v1alpha1.TaskStateSucceeded)
 	worst, when := m.revisions()
 	c.Expect(worst).To(Equal(1), "%v", when)
-	c.Expect(*c.set(c).Spec.Replicas).To(Equal(int32(3)))
+	c.Expect(*c.StatefulSet(c).Spec.Replicas).To(Equal(int32(3)))
 }
 
 func TestReplicasAreRestoredWhenTheTaskIsDeleted(t *testing.T) {
@@ -119,7 +119,7 @@ func TestReplicasAreRestoredWhenTheTaskIsDeleted(t *testing.T) {
 			c, _ := heldByALostPod(t)
 			etcd := &v1alpha1.Etcd{}
 			c.Eventually(func(g Gomega) {
-				g.Expect(testEnv.Client.Get(t.Context(), c.key("main"), etcd)).To(Succeed())
+				g.Expect(testEnv.Client.Get(t.Context(), c.Key("main"), etcd)).To(Succeed())
 				ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady)
 				g.Expect(ready.Reason).To(Equal(v1alpha1.ReasonHeldAtZero))
 			}).Should(Succeed())
@@ -131,9 +131,9 @@ func TestReplicasAreRestoredWhenTheTaskIsDeleted(t *testing.T) {
 			if away {
 				c.start()
 			}
-			c.kubelet.Set(pod(1), env.Ready)
+			c.Kubelet.Set(pod(1), env.Ready)
 			c.Eventually(func(g Gomega) {
-				set := c.set(g)
+				set := c.StatefulSet(g)
 				g.Expect(*set.Spec.Replicas).To(Equal(int32(3)))
 				g.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
 				g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
@@ -144,7 +144,7 @@ func TestReplicasAreRestoredWhenTheTaskIsDeleted(t *testing.T) {
 
 func TestNotUnderRollingUpdate(t *testing.T) {
 	c := newCluster(t, false)
-	c.Expect(c.set(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+	c.Expect(c.StatefulSet(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
 	c.recreate()
 	rejected := c.untilState(v1alpha1.TaskStateRejected)
 	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrStrategy))

@@ -19,14 +19,14 @@ import (
 // With podRemoval: Evict, a PodDisruptionBudget that allows no disruption allows no restart in place either. Nothing is taken from it.
 func TestRestartInPlaceAsksTheBudget(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "budget"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "budget"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{}},
 	}
-	c.create(budget)
+	c.Create(budget)
 	c.template(etcd("localhost/etcd:v2"))
-	c.create(c.task("evict", v1alpha1.QuorumAwareRollout, "podRemoval: Evict"))
+	c.CreateTask("evict", v1alpha1.QuorumAwareRollout, "podRemoval: Evict")
 	c.start(nil)
 	c.heldBy(v1alpha1.GuardRemovalGranted, "main-2")
 	for i := range 3 {
@@ -37,7 +37,7 @@ func TestRestartInPlaceAsksTheBudget(t *testing.T) {
 	c.Expect(testEnv.Client.Patch(t.Context(), budget, patch)).To(Succeed())
 	c.finalRollout(1)
 	c.updated()
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 	c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(budget), budget)).To(Succeed())
 	c.Expect(budget.Status.DisruptedPods).To(BeEmpty())
 }

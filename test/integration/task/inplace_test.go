@@ -28,9 +28,9 @@ import (
 
 // inPlace makes a cluster whose pods are updated in place, with resources and an agent.
 func inPlace(c *cluster) {
-	patch := client.MergeFrom(c.etcd.DeepCopy())
-	c.etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
-	c.Expect(testEnv.Client.Patch(c.t.Context(), c.etcd, patch)).To(Succeed())
+	patch := client.MergeFrom(c.Etcd.DeepCopy())
+	c.Etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+	c.Expect(testEnv.Client.Patch(c.T.Context(), c.Etcd, patch)).To(Succeed())
 	spec := &c.set.Spec.Template.Spec
 	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	spec.Containers = append(spec.Containers, corev1.Container{Name: v1alpha1.ContainerBackupRestore, Image: "localhost/agent:v1"})
@@ -39,11 +39,11 @@ func inPlace(c *cluster) {
 
 // template changes the pod template.
 func (c *cluster) template(change func(*corev1.PodTemplateSpec)) {
-	c.t.Helper()
-	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	c.T.Helper()
+	c.Expect(testEnv.Client.Get(c.T.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
 	patch := client.MergeFrom(c.set.DeepCopy())
 	change(&c.set.Spec.Template)
-	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), c.set, patch)).To(Succeed())
 }
 
 func cpu(amount string) func(*corev1.PodTemplateSpec) {
@@ -64,27 +64,18 @@ func etcd(image string) func(*corev1.PodTemplateSpec) {
 
 func (c *cluster) read(g Gomega, i int) *corev1.Pod {
 	p := &corev1.Pod{}
-	g.Expect(testEnv.Client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: c.pod(i)}, p)).To(Succeed())
+	g.Expect(testEnv.Client.Get(c.T.Context(), types.NamespacedName{Namespace: c.Namespace, Name: c.Pod(i)}, p)).To(Succeed())
 	return p
-}
-
-// uids are those of the pods.
-func (c *cluster) uids() []types.UID {
-	var all []types.UID
-	for i := range c.fake.Names {
-		all = append(all, c.read(c, i).UID)
-	}
-	return all
 }
 
 // updated waits until the StatefulSet controller counts every pod as updated, and no pod is marked.
 func (c *cluster) updated() {
-	c.t.Helper()
+	c.T.Helper()
 	c.Eventually(func(g Gomega) {
-		g.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(testEnv.Client.Get(c.T.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
 		g.Expect(c.set.Status.ObservedGeneration).To(Equal(c.set.Generation))
 		g.Expect(c.set.Status.UpdatedReplicas).To(Equal(c.set.Status.Replicas))
-		for i := range c.fake.Names {
+		for i := range c.Members.Names {
 			p := c.read(g, i)
 			g.Expect(clusterstate.MarkOf(p)).To(BeNil())
 			g.Expect(p.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal(c.set.Status.UpdateRevision))
@@ -97,13 +88,13 @@ func (c *cluster) updated() {
 func TestPodsAreUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	var revisions atomic.Int32
-	c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	c.startWith(testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if strings.Contains(r.URL.Path, "/controllerrevisions/") {
 			revisions.Add(1)
 		}
 		return next.RoundTrip(r)
 	}), nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	moves := 0
 	for i, change := range []struct {
 		change func(*corev1.PodTemplateSpec)
@@ -121,12 +112,12 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 		c.template(change.change)
 		done := c.finalRollout(i + 1)
 		c.updated()
-		c.Expect(c.uids()).To(Equal(before), "%s", change.want)
+		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before), "%s", change.want)
 		for i := range 3 {
 			c.Expect(change.check(c.read(c, i))).To(Equal(change.want))
 		}
 		moves += change.moves
-		c.Expect(c.fake.Moves()).To(HaveLen(moves), "%s", change.want)
+		c.Expect(c.Members.Moves()).To(HaveLen(moves), "%s", change.want)
 		c.Expect(revisions.Swap(0)).To(BeEquivalentTo(2), "each revision is read once")
 		c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))
 		for _, p := range done.Status.Rollout.Pods {
@@ -139,7 +130,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 
 	c.template(func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}} })
 	c.finalRollout(5)
-	for i, uid := range c.uids() {
+	for i, uid := range c.PodUIDs(c, len(c.Members.Names)) {
 		c.Expect(uid).NotTo(Equal(before[i]), "any other field takes a new pod")
 	}
 }
@@ -147,11 +138,11 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 // An operator may crash after any write. The next one carries on, and no pod is replaced.
 func TestCrashBetweenTwoWrites(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	for writes := int32(1); writes <= 6; writes++ {
 		var sent atomic.Int32
 		crashed := make(chan struct{})
-		first := c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		stopFirst := c.startWith(testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/pods/") {
 				if sent.Load() >= writes {
 					return nil, fmt.Errorf("the operator has crashed")
@@ -171,18 +162,18 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 			agent(fmt.Sprintf("localhost/agent:crash%d", writes))(t)
 		})
 		c.Eventually(crashed).Should(BeClosed())
-		first.stop()
-		second := c.startWith(testEnv.AsOperator(), nil)
+		stopFirst()
+		stopSecond := c.startWith(testEnv.Config, nil)
 		c.finalRollout(int(writes))
 		c.updated()
-		c.Expect(c.uids()).To(Equal(before), "a crash after %d writes", writes)
-		second.stop()
+		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before), "a crash after %d writes", writes)
+		stopSecond()
 	}
 }
 
 // held waits until the only rollout waits for main-2, which is being updated, and returns its message.
 func (c *cluster) held() string {
-	c.t.Helper()
+	c.T.Helper()
 	var message string
 	c.Eventually(func(g Gomega) {
 		all := c.rollouts(g)
@@ -201,36 +192,36 @@ func (c *cluster) held() string {
 func TestAgentThatDoesNotComeBack(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
-	before := c.uids()
-	c.kubelet.Set("main-2", env.AgentDown)
+	before := c.PodUIDs(c, len(c.Members.Names))
+	c.Kubelet.Set("main-2", env.AgentDown)
 	c.template(agent("localhost/agent:bad"))
 	c.Expect(c.held()).To(ContainSubstring("container backup-restore is not running after its update"))
-	c.Consistently(func() []types.UID { return c.uids() }).WithTimeout(3 * time.Second).Should(Equal(before))
+	c.Consistently(func(g Gomega) []types.UID { return c.PodUIDs(g, len(c.Members.Names)) }).WithTimeout(3 * time.Second).Should(Equal(before))
 	c.Expect(c.read(c, 1).Spec.Containers[1].Image).To(Equal("localhost/agent:v1"), "one pod at a time")
 
 	c.template(agent("localhost/agent:good"))
 	c.Eventually(func() string { return c.read(c, 2).Spec.Containers[1].Image }).Should(Equal("localhost/agent:good"))
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(2)
 	c.updated()
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 }
 
 // A template that is rolled back, or changed again, while a pod is on its way.
 func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
-	before := c.uids()
-	c.kubelet.Set("main-2", env.Deferred)
+	before := c.PodUIDs(c, len(c.Members.Names))
+	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
 	c.Expect(c.held()).To(ContainSubstring("Deferred"))
 	c.template(cpu("100m"))
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	// The pod has the label of the target all the time, and counts as outdated.
 	c.finalRollout(2)
 	c.updated()
 	c.Expect(c.read(c, 2).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("100m"))
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 }
 
 // What cannot be done in place takes new pods, one after the other: whatever the reason.
@@ -250,16 +241,16 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 		}, reason: "Pod QOS Class may not change"},
 		"infeasible": {prepare: func(c *cluster) {
 			for i := range 3 {
-				c.kubelet.Set(c.pod(i), env.Infeasible)
+				c.Kubelet.Set(c.Pod(i), env.Infeasible)
 			}
 		}, change: cpu("900"), reason: "Infeasible"},
 		"its revision is missing": {prepare: func(c *cluster) {
-			c.create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "of-somebody-else"}, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}})
+			c.Create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "of-somebody-else"}, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}})
 			for i := range 3 {
 				p := c.read(c, i)
 				patch := client.MergeFrom(p.DeepCopy())
 				p.Labels[appsv1.StatefulSetRevisionLabel] = []string{"of-somebody-else", "gone", "gone"}[i]
-				c.Expect(testEnv.Client.Patch(c.t.Context(), p, patch)).To(Succeed())
+				c.Expect(testEnv.Client.Patch(c.T.Context(), p, patch)).To(Succeed())
 			}
 		}, change: cpu("200m"), reason: "is missing"},
 	} {
@@ -269,7 +260,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 				shapes = append(shapes, test.shape)
 			}
 			c := newCluster(t, 3, shapes...)
-			before := c.uids()
+			before := c.PodUIDs(c, len(c.Members.Names))
 			if test.prepare != nil {
 				test.prepare(c)
 			}
@@ -277,7 +268,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 			c.start(nil)
 			done := c.finalRollout(1)
 			c.updated()
-			for i, uid := range c.uids() {
+			for i, uid := range c.PodUIDs(c, len(c.Members.Names)) {
 				c.Expect(uid).NotTo(Equal(before[i]))
 			}
 			for _, p := range done.Status.Rollout.Pods {
@@ -295,9 +286,9 @@ func TestQuotaKeepsPods(t *testing.T) {
 		some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Requests, c.set.Spec.Template.Spec.Containers[1].Resources.Requests = some, some
 	})
-	before := c.uids()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
-	c.create(quota)
+	before := c.PodUIDs(c, len(c.Members.Names))
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
+	c.Create(quota)
 	// The controller of quotas is not running here.
 	counted := func(hard string) {
 		c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)).To(Succeed())
@@ -311,31 +302,31 @@ func TestQuotaKeepsPods(t *testing.T) {
 	c.start(nil)
 	c.template(cpu("900m"))
 	c.Expect(c.held()).To(ContainSubstring("change the quota"))
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 	patch := client.MergeFrom(quota.DeepCopy())
 	quota.Spec.Hard[corev1.ResourceRequestsCPU] = resource.MustParse("10")
 	c.Expect(testEnv.Client.Patch(t.Context(), quota, patch)).To(Succeed())
 	counted("10")
 	c.finalRollout(1)
-	c.Expect(c.uids()).To(Equal(before))
+	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 }
 
 // The StatefulSet controller re-creates a pod that is on its way, and somebody debugs another one.
 func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	debugged := c.read(c, 1)
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "localhost/debug"}}}
 	c.Expect(testEnv.Client.SubResource("ephemeralcontainers").Update(t.Context(), debugged)).To(Succeed())
-	c.kubelet.Set("main-2", env.Deferred)
+	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
 	c.held()
 	c.Expect(testEnv.Client.Delete(t.Context(), c.read(c, 2))).To(Succeed())
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(1)
 	c.updated()
-	after := c.uids()
+	after := c.PodUIDs(c, len(c.Members.Names))
 	c.Expect(after[2]).NotTo(Equal(before[2]))
 	c.Expect(after[:2]).To(Equal(before[:2]))
 	c.Expect(c.read(c, 1).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("300m"))
@@ -347,7 +338,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 3, inPlace)
 			c.start(nil)
-			before := c.uids()
+			before := c.PodUIDs(c, len(c.Members.Names))
 			othersStay := func() {
 				t.Helper()
 				c.Consistently(func() []types.UID { return []types.UID{c.read(c, 0).UID, c.read(c, 1).UID} }).WithTimeout(2 * time.Second).Should(Equal(before[:2]))
@@ -355,7 +346,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 					c.Expect(clusterstate.MarkOf(c.read(c, i))).To(BeNil(), "one pod at a time")
 				}
 			}
-			c.kubelet.Set("main-2", env.Lost)
+			c.Kubelet.Set("main-2", env.Lost)
 			c.template(change)
 			c.held()
 			half := c.read(c, 2)
@@ -373,10 +364,10 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 			c.Eventually(func(g Gomega) { g.Expect(c.read(g, 2).UID).NotTo(Equal(before[2])) }).Should(Succeed())
 			othersStay()
 
-			c.kubelet.Set("main-2", env.Ready)
+			c.Kubelet.Set("main-2", env.Ready)
 			c.finalRollout(1)
 			c.updated()
-			c.Expect(c.uids()[:2]).To(Equal(before[:2]))
+			c.Expect(c.PodUIDs(c, len(c.Members.Names))[:2]).To(Equal(before[:2]))
 		})
 	}
 }
@@ -385,12 +376,12 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 func TestOneMemberIsUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 1, inPlace)
 	c.start(nil)
-	before := c.uids()
+	before := c.PodUIDs(c, len(c.Members.Names))
 	for i, change := range []func(*corev1.PodTemplateSpec){cpu("200m"), etcd("localhost/etcd:v3")} {
 		c.template(change)
 		c.finalRollout(i + 1)
 		c.updated()
-		c.Expect(c.uids()).To(Equal(before))
+		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 	}
 }
 
@@ -419,8 +410,8 @@ func TestLateWritesAreRefused(t *testing.T) {
 // The pods are replaced, one after the other and under all guards; none is taken for updated.
 func TestForgedMarks(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	before := c.uids()
-	forge := func(i int, m clusterstate.Mark) {
+	before := c.PodUIDs(c, len(c.Members.Names))
+	forge := func(i int, m inplace.Mark) {
 		p := c.read(c, i)
 		patch := client.MergeFrom(p.DeepCopy())
 		m.UID = p.UID
@@ -433,7 +424,7 @@ func TestForgedMarks(t *testing.T) {
 	c.start(nil)
 	done := c.finalRollout(1)
 	c.updated()
-	after := c.uids()
+	after := c.PodUIDs(c, len(c.Members.Names))
 	c.Expect(after[0]).NotTo(Equal(before[0]))
 	c.Expect(after[1]).NotTo(Equal(before[1]))
 	c.Expect(after[2]).To(Equal(before[2]), "it was not touched")
@@ -450,15 +441,15 @@ func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
 		// Resources of init containers are resized only by nodes that say so.
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
 	})
-	before := c.uids()
-	c.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+	before := c.PodUIDs(c, len(c.Members.Names))
+	c.Create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}}}})
 	c.template(cpu("200m"))
 	c.start(nil)
 	done := c.finalRollout(1)
 	c.updated()
-	for i, uid := range c.uids() {
+	for i, uid := range c.PodUIDs(c, len(c.Members.Names)) {
 		c.Expect(uid).NotTo(Equal(before[i]))
 		c.Expect(done.Status.Rollout.Pods[i].LastOperation.Reason).To(ContainSubstring("would also change limits.memory of container"))
 	}

@@ -18,7 +18,7 @@ import (
 
 // heldBy waits until a guard holds the newest rollout because of a pod.
 func (c *cluster) heldBy(guard v1alpha1.GuardName, pod string) {
-	c.t.Helper()
+	c.T.Helper()
 	c.Eventually(func(g Gomega) {
 		all := c.rollouts(g)
 		g.Expect(all).NotTo(BeEmpty())
@@ -34,9 +34,9 @@ func (c *cluster) heldBy(guard v1alpha1.GuardName, pod string) {
 // what its kubelet reports is true.
 func TestRolloutDoesNotBelieveLostNodes(t *testing.T) {
 	const lost = "lost"
-	c := newCluster(t, 3, func(c *cluster) { c.kubelet.BindTo(lost) })
+	c := newCluster(t, 3, func(c *cluster) { c.Kubelet.BindTo(lost) })
 	for i := range 3 {
-		c.kubelet.Set(c.pod(i), env.Crashing)
+		c.Kubelet.Set(c.Pod(i), env.Crashing)
 	}
 	c.Eventually(func(g Gomega) {
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
@@ -44,11 +44,11 @@ func TestRolloutDoesNotBelieveLostNodes(t *testing.T) {
 	}).Should(Succeed())
 	c.start(nil)
 	c.change("1")
-	c.heldBy(v1alpha1.GuardQuorumLossConfirmed, c.pod(2))
+	c.heldBy(v1alpha1.GuardQuorumLossConfirmed, c.Pod(2))
 	c.Expect(c.rollouts(c)[0].Status.Rollout.Pods).To(BeEmpty())
 	c.Expect(env.EnsureNode(t.Context(), testEnv.Client, lost)).To(Succeed())
 	for i := range 3 {
-		c.kubelet.Set(c.pod(i), env.Ready)
+		c.Kubelet.Set(c.Pod(i), env.Ready)
 	}
 	c.Expect(c.finalRollout(1).Status.Rollout.Pods).NotTo(BeEmpty())
 }
@@ -56,19 +56,19 @@ func TestRolloutDoesNotBelieveLostNodes(t *testing.T) {
 // The node of the pods does not exist at first; then it is ready; and a pod is being evicted.
 func TestRolloutLooksAtNodes(t *testing.T) {
 	const absent = "absent"
-	c := newCluster(t, 3, func(c *cluster) { c.kubelet.BindTo(absent) })
+	c := newCluster(t, 3, func(c *cluster) { c.Kubelet.BindTo(absent) })
 	c.start(nil)
 	c.change("1")
-	c.heldBy(v1alpha1.GuardNodesStable, c.pod(0))
+	c.heldBy(v1alpha1.GuardNodesStable, c.Pod(0))
 
 	evicted := &corev1.Pod{}
-	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: c.pod(1)}, evicted)).To(Succeed())
+	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: c.Pod(1)}, evicted)).To(Succeed())
 	evicted.Status.Conditions = append(evicted.Status.Conditions, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), // one that is stale is reset
 	})
 	c.Expect(testEnv.Client.Status().Update(t.Context(), evicted)).To(Succeed())
 	c.Expect(env.EnsureNode(t.Context(), testEnv.Client, absent)).To(Succeed())
-	c.heldBy(v1alpha1.GuardNodesStable, c.pod(1))
+	c.heldBy(v1alpha1.GuardNodesStable, c.Pod(1))
 	c.Expect(c.rollouts(c)[0].Status.Rollout.Pods).To(BeEmpty())
 
 	c.Expect(testEnv.Client.Delete(t.Context(), evicted)).To(Succeed())

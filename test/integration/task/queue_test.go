@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -130,18 +131,18 @@ func TestTasksOfTheSameSecondRunInOrderOfCreation(t *testing.T) {
 	// Names in no order; all of them are there before the operator is.
 	names := []string{"d", "b", "e", "a", "c"}
 	for _, n := range names {
-		c.create(c.task(n, v1alpha1.OnDemandSnapshot, "note: "+n))
+		c.CreateTask(n, v1alpha1.OnDemandSnapshot, "note: "+n)
 	}
 	c.start(registry)
-	c.eventually("d", v1alpha1.TaskStateInProgress)
+	c.UntilTask("d", v1alpha1.TaskStateInProgress)
 	c.Eventually(func(g Gomega) {
-		queued := meta.FindStatusCondition(c.get(g, "e").Status.Conditions, v1alpha1.ConditionProgressing)
+		queued := meta.FindStatusCondition(c.Task(g, "e").Status.Conditions, v1alpha1.ConditionProgressing)
 		g.Expect(queued).NotTo(BeNil())
 		g.Expect(queued.Message).To(Equal("number 3 in line, behind d"))
 	}).Should(Succeed())
 	g.letGo(names...)
 	for _, n := range names {
-		c.eventually(n, v1alpha1.TaskStateSucceeded)
+		c.UntilTask(n, v1alpha1.TaskStateSucceeded)
 	}
 	c.Expect(g.order()).To(Equal(names))
 }
@@ -149,25 +150,25 @@ func TestTasksOfTheSameSecondRunInOrderOfCreation(t *testing.T) {
 func TestSuspendedPendingTaskBlocksNobody(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
-	first := c.task("first", v1alpha1.OnDemandSnapshot, "note: first")
+	first := c.NewTask("first", v1alpha1.OnDemandSnapshot, "note: first")
 	first.Spec.Suspend = true
-	c.create(first)
-	c.create(c.task("second", v1alpha1.OnDemandSnapshot, "note: second"))
+	c.Create(first)
+	c.CreateTask("second", v1alpha1.OnDemandSnapshot, "note: second")
 	c.start(registry)
 	g.letGo("first", "second")
-	c.eventually("second", v1alpha1.TaskStateSucceeded)
-	c.Expect(c.get(c, "first").Status.State).To(Equal(v1alpha1.TaskStatePending))
+	c.UntilTask("second", v1alpha1.TaskStateSucceeded)
+	c.Expect(c.Task(c, "first").Status.State).To(Equal(v1alpha1.TaskStatePending))
 }
 
 func TestDeletionAbortsAndTheNextRuns(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
-	c.create(c.task("first", v1alpha1.OnDemandSnapshot, "note: first"))
-	c.create(c.task("second", v1alpha1.OnDemandSnapshot, "note: second"))
+	c.CreateTask("first", v1alpha1.OnDemandSnapshot, "note: first")
+	c.CreateTask("second", v1alpha1.OnDemandSnapshot, "note: second")
 	c.start(registry)
-	first := c.eventually("first", v1alpha1.TaskStateInProgress)
+	first := c.UntilTask("first", v1alpha1.TaskStateInProgress)
 	c.Expect(testEnv.Client.Delete(t.Context(), first)).To(Succeed())
-	c.eventually("second", v1alpha1.TaskStateInProgress)
+	c.UntilTask("second", v1alpha1.TaskStateInProgress)
 	c.Expect(g.cleanedUp()).To(Equal([]string{"first"}))
 	g.letGo("second")
 }
@@ -176,33 +177,33 @@ func TestRecoveryPassesWhateverRuns(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
-	c.create(c.task("snapshot", v1alpha1.OnDemandSnapshot, ""))
+	c.CreateTask("snapshot", v1alpha1.OnDemandSnapshot, "")
 	c.start(registry)
-	c.eventually("snapshot", v1alpha1.TaskStateInProgress)
-	c.create(c.task("recovery", v1alpha1.QuorumLossRecovery, ""))
-	recovery := c.eventually("recovery", v1alpha1.TaskStateInProgress)
+	c.UntilTask("snapshot", v1alpha1.TaskStateInProgress)
+	c.CreateTask("recovery", v1alpha1.QuorumLossRecovery, "")
+	recovery := c.UntilTask("recovery", v1alpha1.TaskStateInProgress)
 	c.Expect(meta.FindStatusCondition(recovery.Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(ContainSubstring("preempts snapshot"))
 	// It would end if it were carried on.
 	g.letGo("snapshot")
 	c.Eventually(func(g Gomega) {
-		passed := c.get(g, "snapshot")
+		passed := c.Task(g, "snapshot")
 		g.Expect(passed.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
 		g.Expect(meta.FindStatusCondition(passed.Status.Conditions, v1alpha1.ConditionProgressing).Reason).To(Equal(v1alpha1.ReasonPreempted))
 	}).Should(Succeed())
 	g.letGo("recovery")
-	c.eventually("recovery", v1alpha1.TaskStateSucceeded)
-	c.eventually("snapshot", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("recovery", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("snapshot", v1alpha1.TaskStateSucceeded)
 }
 
 func TestDeletedTasksThatRanBesideEachOtherAreCleanedUpAfter(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
-	c.create(c.task("snapshot", v1alpha1.OnDemandSnapshot, ""))
+	c.CreateTask("snapshot", v1alpha1.OnDemandSnapshot, "")
 	c.start(registry)
-	snapshot := c.eventually("snapshot", v1alpha1.TaskStateInProgress)
-	c.create(c.task("recovery", v1alpha1.QuorumLossRecovery, ""))
-	recovery := c.eventually("recovery", v1alpha1.TaskStateInProgress)
+	snapshot := c.UntilTask("snapshot", v1alpha1.TaskStateInProgress)
+	c.CreateTask("recovery", v1alpha1.QuorumLossRecovery, "")
+	recovery := c.UntilTask("recovery", v1alpha1.TaskStateInProgress)
 	c.Expect(testEnv.Client.Delete(t.Context(), snapshot)).To(Succeed())
 	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
 	c.Eventually(g.cleanedUp).Should(ConsistOf("snapshot", "recovery"))
@@ -214,18 +215,18 @@ func TestSnapshotRunsBesideAStalledRollout(t *testing.T) {
 	g.reasons = map[string]string{"rollout": v1alpha1.ReasonStalled}
 	registry[v1alpha1.QuorumAwareRollout] = tasks.Type{Handler: g}
 	registry[v1alpha1.OnDemandMaintenance] = tasks.Type{Handler: g}
-	c.create(c.task("rollout", v1alpha1.QuorumAwareRollout, ""))
-	c.create(c.task("maintenance", v1alpha1.OnDemandMaintenance, ""))
-	c.create(c.task("snapshot", v1alpha1.OnDemandSnapshot, ""))
+	c.CreateTask("rollout", v1alpha1.QuorumAwareRollout, "")
+	c.CreateTask("maintenance", v1alpha1.OnDemandMaintenance, "")
+	c.CreateTask("snapshot", v1alpha1.OnDemandSnapshot, "")
 	c.start(registry)
-	snapshot := c.eventually("snapshot", v1alpha1.TaskStateInProgress)
+	snapshot := c.UntilTask("snapshot", v1alpha1.TaskStateInProgress)
 	c.Expect(meta.FindStatusCondition(snapshot.Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(ContainSubstring("beside rollout, which is stalled"))
 	g.letGo("snapshot", "maintenance")
-	c.eventually("snapshot", v1alpha1.TaskStateSucceeded)
-	c.Expect(c.get(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
-	c.Expect(c.get(c, "maintenance").Status.State).To(Equal(v1alpha1.TaskStatePending))
+	c.UntilTask("snapshot", v1alpha1.TaskStateSucceeded)
+	c.Expect(c.Task(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+	c.Expect(c.Task(c, "maintenance").Status.State).To(Equal(v1alpha1.TaskStatePending))
 	g.letGo("rollout")
-	c.eventually("maintenance", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("maintenance", v1alpha1.TaskStateSucceeded)
 	c.Expect(g.order()).To(Equal([]string{"rollout", "snapshot", "maintenance"}))
 }
 
@@ -237,32 +238,32 @@ func TestTaskThatIsRejectedSupersedesNobody(t *testing.T) {
 	g.outdated = []string{"late"}
 	registry[v1alpha1.QuorumAwareRollout] = tasks.Type{Handler: g}
 	registry[v1alpha1.RecreateRollout] = tasks.Type{Handler: g, Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}}
-	c.create(c.task("rollout", v1alpha1.QuorumAwareRollout, ""))
+	c.CreateTask("rollout", v1alpha1.QuorumAwareRollout, "")
 	c.start(registry)
-	rollout := c.eventually("rollout", v1alpha1.TaskStateInProgress)
+	rollout := c.UntilTask("rollout", v1alpha1.TaskStateInProgress)
 	patch := client.MergeFrom(rollout.DeepCopy())
 	rollout.Spec.Suspend = true
 	c.Expect(testEnv.Client.Patch(t.Context(), rollout, patch)).To(Succeed())
-	c.create(c.task("late", v1alpha1.RecreateRollout, ""))
-	c.eventually("late", v1alpha1.TaskStateRejected)
-	c.create(c.task("after", v1alpha1.OnDemandSnapshot, ""))
-	c.eventually("after", v1alpha1.TaskStatePending)
-	c.Expect(c.get(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
-	c.create(c.task("recreate", v1alpha1.RecreateRollout, ""))
-	c.eventually("rollout", v1alpha1.TaskStateRejected)
+	c.CreateTask("late", v1alpha1.RecreateRollout, "")
+	c.UntilTask("late", v1alpha1.TaskStateRejected)
+	c.CreateTask("after", v1alpha1.OnDemandSnapshot, "")
+	c.UntilTask("after", v1alpha1.TaskStatePending)
+	c.Expect(c.Task(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+	c.CreateTask("recreate", v1alpha1.RecreateRollout, "")
+	c.UntilTask("rollout", v1alpha1.TaskStateRejected)
 }
 
 // Nobody wakes a task that is suspended when its time is up.
 func TestDeadlineOfASuspendedTask(t *testing.T) {
 	c := newCluster(t, 1)
 	g, _ := gated()
-	c.create(c.task("slow", v1alpha1.OnDemandSnapshot, ""))
-	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: g, Deadline: 3 * time.Second}})
-	slow := c.eventually("slow", v1alpha1.TaskStateInProgress)
+	c.CreateTask("slow", v1alpha1.OnDemandSnapshot, "")
+	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: g, Deadline: machine.Scaled(3 * time.Second)}})
+	slow := c.UntilTask("slow", v1alpha1.TaskStateInProgress)
 	patch := client.MergeFrom(slow.DeepCopy())
 	slow.Spec.Suspend = true
 	c.Expect(testEnv.Client.Patch(t.Context(), slow, patch)).To(Succeed())
-	failed := c.eventually("slow", v1alpha1.TaskStateFailed)
+	failed := c.UntilTask("slow", v1alpha1.TaskStateFailed)
 	c.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrDeadlineExceeded))
 }
 
@@ -273,30 +274,30 @@ func TestErrorOfOneTaskDoesNotStopTheOthers(t *testing.T) {
 	g, registry := gated()
 	g.letGo("gone")
 	refused := make(chan struct{}, 100)
-	refuse := through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	refuse := testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodDelete {
 			refused <- struct{}{}
 			return nil, errors.New("a webhook is away")
 		}
 		return next.RoundTrip(r)
 	})
-	gone := c.task("gone", v1alpha1.OnDemandSnapshot, "note: gone")
+	gone := c.NewTask("gone", v1alpha1.OnDemandSnapshot, "note: gone")
 	gone.Spec.TTLSecondsAfterFinished = ptr.To(int32(0))
-	c.create(gone)
+	c.Create(gone)
 	c.startWith(refuse, registry)
-	c.eventually("gone", v1alpha1.TaskStateSucceeded)
-	c.create(c.task("next", v1alpha1.OnDemandSnapshot, "note: next"))
-	c.eventually("next", v1alpha1.TaskStateInProgress)
+	c.UntilTask("gone", v1alpha1.TaskStateSucceeded)
+	c.CreateTask("next", v1alpha1.OnDemandSnapshot, "note: next")
+	c.UntilTask("next", v1alpha1.TaskStateInProgress)
 	for range 5 {
 		<-refused
 	}
 	g.mu.Lock()
 	looks := g.looks
 	g.mu.Unlock()
-	c.Eventually(func() int { g.mu.Lock(); defer g.mu.Unlock(); return g.looks }).WithTimeout(5*time.Second).Should(BeNumerically(">", looks+20), "it is polled every 20 ms")
+	c.Eventually(func() int { g.mu.Lock(); defer g.mu.Unlock(); return g.looks }).WithTimeout(machine.Scaled(5*time.Second)).Should(BeNumerically(">", looks+20), "it is polled every 20 ms")
 	g.letGo("next")
-	c.eventually("next", v1alpha1.TaskStateSucceeded)
-	c.eventually("gone", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("next", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("gone", v1alpha1.TaskStateSucceeded)
 }
 
 // clumsy is a handler whose first step fails.
@@ -327,8 +328,8 @@ func TestStepThatFailsIsToldOfAsAFailure(t *testing.T) {
 	c := newCluster(t, 1)
 	h := &clumsy{}
 	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: h}})
-	c.create(c.task("clumsy", v1alpha1.OnDemandSnapshot, ""))
-	done := c.eventually("clumsy", v1alpha1.TaskStateSucceeded)
+	c.CreateTask("clumsy", v1alpha1.OnDemandSnapshot, "")
+	done := c.UntilTask("clumsy", v1alpha1.TaskStateSucceeded)
 	c.Expect(done.Status.LastErrors).To(HaveLen(1))
 	c.Expect(done.Status.LastErrors[0].Description).To(Equal("it slipped"))
 	c.Eventually(c.tried).Should(ConsistOf("Warning: it slipped", "Normal: step 2"))
@@ -338,7 +339,7 @@ func TestStepThatFailsIsToldOfAsAFailure(t *testing.T) {
 // tried are the events of steps, each with its type.
 func (c *cluster) tried(g Gomega) []string {
 	events := &eventsv1.EventList{}
-	g.Expect(testEnv.Client.List(c.t.Context(), events, client.InNamespace(c.namespace))).To(Succeed())
+	g.Expect(testEnv.Client.List(c.T.Context(), events, client.InNamespace(c.Namespace))).To(Succeed())
 	var tried []string
 	for _, e := range events.Items {
 		if e.Reason == "Try" {
@@ -352,52 +353,52 @@ func TestTimeToLive(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
 	g.letGo("gone", "kept")
-	gone := c.task("gone", v1alpha1.OnDemandSnapshot, "note: gone")
+	gone := c.NewTask("gone", v1alpha1.OnDemandSnapshot, "note: gone")
 	gone.Spec.TTLSecondsAfterFinished = ptr.To(int32(1))
-	c.create(gone)
-	c.create(c.task("kept", v1alpha1.OnDemandSnapshot, "note: kept"))
+	c.Create(gone)
+	c.CreateTask("kept", v1alpha1.OnDemandSnapshot, "note: kept")
 	c.start(registry)
 	c.Eventually(func() bool {
 		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(gone), gone))
 	}).Should(BeTrue())
-	kept := c.eventually("kept", v1alpha1.TaskStateSucceeded)
+	kept := c.UntilTask("kept", v1alpha1.TaskStateSucceeded)
 	c.Expect(*kept.Spec.TTLSecondsAfterFinished).To(Equal(v1alpha1.DefaultTTLSecondsAfterFinished))
 }
 
 func TestTasksThatAreRejected(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
-	elsewhere := c.task("elsewhere", v1alpha1.QuorumAwareRollout, "")
+	elsewhere := c.NewTask("elsewhere", v1alpha1.QuorumAwareRollout, "")
 	elsewhere.Spec.OwnerEtcdReference.Name = "nobody"
 	cases := map[*v1alpha1.EtcdOperatorTask]struct {
 		code v1alpha1.ErrorCode
 		says string
 	}{
 		elsewhere: {v1alpha1.ErrEtcdNotFound, "nobody"},
-		c.task("unknown-field", v1alpha1.QuorumAwareRollout, "restrat: true"):               {v1alpha1.ErrInvalidConfig, `"restrat"`},
-		c.task("twice", v1alpha1.QuorumAwareRollout, "restart: true\nrestart: false"):       {v1alpha1.ErrInvalidConfig, `"restart"`},
-		c.task("alias", v1alpha1.QuorumAwareRollout, "a: &x [1]\nb: [*x, *x]"):              {v1alpha1.ErrInvalidConfig, "aliases"},
-		c.task("no-yaml", v1alpha1.QuorumAwareRollout, "{{"):                                {v1alpha1.ErrInvalidConfig, "not valid YAML"},
-		c.task("wrong-kind", v1alpha1.QuorumAwareRollout, "restart: maybe"):                 {v1alpha1.ErrInvalidConfig, "restart"},
-		c.task("negative", v1alpha1.QuorumAwareRollout, "unreadyGracePeriod: -1s"):          {v1alpha1.ErrInvalidConfig, "unreadyGracePeriod"},
-		c.task("other-revision", v1alpha1.QuorumAwareRollout, "targetRevision: main-12345"): {v1alpha1.ErrSuperseded, "main-12345"},
+		c.NewTask("unknown-field", v1alpha1.QuorumAwareRollout, "restrat: true"):               {v1alpha1.ErrInvalidConfig, `"restrat"`},
+		c.NewTask("twice", v1alpha1.QuorumAwareRollout, "restart: true\nrestart: false"):       {v1alpha1.ErrInvalidConfig, `"restart"`},
+		c.NewTask("alias", v1alpha1.QuorumAwareRollout, "a: &x [1]\nb: [*x, *x]"):              {v1alpha1.ErrInvalidConfig, "aliases"},
+		c.NewTask("no-yaml", v1alpha1.QuorumAwareRollout, "{{"):                                {v1alpha1.ErrInvalidConfig, "not valid YAML"},
+		c.NewTask("wrong-kind", v1alpha1.QuorumAwareRollout, "restart: maybe"):                 {v1alpha1.ErrInvalidConfig, "restart"},
+		c.NewTask("negative", v1alpha1.QuorumAwareRollout, "unreadyGracePeriod: -1s"):          {v1alpha1.ErrInvalidConfig, "unreadyGracePeriod"},
+		c.NewTask("other-revision", v1alpha1.QuorumAwareRollout, "targetRevision: main-12345"): {v1alpha1.ErrSuperseded, "main-12345"},
 	}
 	for task := range cases {
-		c.create(task)
+		c.Create(task)
 	}
 	c.start(registry)
 	for task, want := range cases {
-		rejected := c.eventually(task.Name, v1alpha1.TaskStateRejected)
+		rejected := c.UntilTask(task.Name, v1alpha1.TaskStateRejected)
 		c.Expect(rejected.Status.LastErrors).To(HaveLen(1), task.Name)
 		c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(want.code), task.Name)
 		c.Expect(rejected.Status.LastErrors[0].Description).To(ContainSubstring(want.says), task.Name)
 		c.Expect(meta.IsStatusConditionFalse(rejected.Status.Conditions, v1alpha1.ConditionSucceeded)).To(BeTrue())
 		t.Logf("%s: %s", task.Name, rejected.Status.LastErrors[0].Description)
 	}
-	c.create(c.task("one", v1alpha1.OnDemandSnapshot, "note: same"))
-	c.eventually("one", v1alpha1.TaskStateInProgress)
-	c.create(c.task("again", v1alpha1.OnDemandSnapshot, "note: same"))
-	again := c.eventually("again", v1alpha1.TaskStateRejected)
+	c.CreateTask("one", v1alpha1.OnDemandSnapshot, "note: same")
+	c.UntilTask("one", v1alpha1.TaskStateInProgress)
+	c.CreateTask("again", v1alpha1.OnDemandSnapshot, "note: same")
+	again := c.UntilTask("again", v1alpha1.TaskStateRejected)
 	c.Expect(again.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrDuplicateTask))
 	c.Expect(again.Status.LastErrors[0].Description).To(ContainSubstring("task one"))
 	g.letGo("one")
@@ -405,12 +406,12 @@ func TestTasksThatAreRejected(t *testing.T) {
 
 func TestEtcdWithoutStatefulSet(t *testing.T) {
 	c := newCluster(t, 1)
-	c.create(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "bare"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})
+	c.Create(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "bare"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})
 	c.start(nil)
-	task := c.task("roll", v1alpha1.QuorumAwareRollout, "")
+	task := c.NewTask("roll", v1alpha1.QuorumAwareRollout, "")
 	task.Spec.OwnerEtcdReference.Name = "bare"
-	c.create(task)
-	rejected := c.eventually("roll", v1alpha1.TaskStateRejected)
+	c.Create(task)
+	rejected := c.UntilTask("roll", v1alpha1.TaskStateRejected)
 	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
 }
 
@@ -418,7 +419,7 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 	c := newCluster(t, 1)
 	refused := func(says string, change func(*v1alpha1.EtcdOperatorTask)) {
 		t.Helper()
-		task := c.task("refused", v1alpha1.QuorumAwareRollout, "")
+		task := c.NewTask("refused", v1alpha1.QuorumAwareRollout, "")
 		change(task)
 		err := testEnv.Client.Create(t.Context(), task)
 		c.Expect(apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)).To(BeTrue(), fmt.Sprint(err))
@@ -433,14 +434,14 @@ func TestWhatTheAPIServerRefuses(t *testing.T) {
 		t.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardQuorumKept)}
 	})
 
-	fixed := c.task("fixed", v1alpha1.QuorumAwareRollout, "")
-	c.create(fixed)
+	fixed := c.NewTask("fixed", v1alpha1.QuorumAwareRollout, "")
+	c.Create(fixed)
 	for _, change := range []func(){
 		func() { fixed.Spec.Type = v1alpha1.RecreateRollout },
 		func() { fixed.Spec.Config = "restart: true" },
 		func() { fixed.Spec.OwnerEtcdReference.Name = "other" },
 	} {
-		fixed = c.get(c, "fixed")
+		fixed = c.Task(c, "fixed")
 		change()
 		err := testEnv.Client.Update(t.Context(), fixed)
 		c.Expect(apierrors.IsInvalid(err)).To(BeTrue(), fmt.Sprint(err))

@@ -18,11 +18,11 @@ import (
 
 // replace deletes the Etcd and leaves its tasks, and creates another one of the same name.
 func (c *cluster) replace() {
-	c.t.Helper()
-	c.Expect(testEnv.Client.Delete(c.t.Context(), c.etcd, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
-	old := c.etcd.UID
+	c.T.Helper()
+	c.Expect(testEnv.Client.Delete(c.T.Context(), c.Etcd, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	old := c.Etcd.UID
 	c.Eventually(func() bool {
-		return apierrors.IsNotFound(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.etcd), &v1alpha1.Etcd{}))
+		return apierrors.IsNotFound(testEnv.Client.Get(c.T.Context(), client.ObjectKeyFromObject(c.Etcd), &v1alpha1.Etcd{}))
 	}).Should(BeTrue())
 	// Creation timestamps have steps of a second.
 	latest := time.Time{}
@@ -30,9 +30,9 @@ func (c *cluster) replace() {
 		latest = t.CreationTimestamp.Time
 	}
 	c.Eventually(func() bool { return time.Now().Truncate(time.Second).After(latest) }).Should(BeTrue())
-	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
-	c.create(c.etcd)
-	c.Expect(c.etcd.UID).NotTo(Equal(old))
+	c.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	c.Create(c.Etcd)
+	c.Expect(c.Etcd.UID).NotTo(Equal(old))
 }
 
 // Neither a task that ran for an Etcd that was deleted, nor one that waited, runs for the next Etcd of that name.
@@ -40,27 +40,27 @@ func TestTasksOfADeletedEtcd(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
-	before := c.startWith(testEnv.AsOperator(), registry)
-	c.create(c.task("running", v1alpha1.OnDemandSnapshot, "note: running"))
-	c.eventually("running", v1alpha1.TaskStateInProgress)
-	c.create(c.task("queued", v1alpha1.OnDemandSnapshot, "note: queued"))
-	c.eventually("queued", v1alpha1.TaskStatePending)
-	before.stop()
+	stop := c.startWith(testEnv.Config, registry)
+	c.CreateTask("running", v1alpha1.OnDemandSnapshot, "note: running")
+	c.UntilTask("running", v1alpha1.TaskStateInProgress)
+	c.CreateTask("queued", v1alpha1.OnDemandSnapshot, "note: queued")
+	c.UntilTask("queued", v1alpha1.TaskStatePending)
+	stop()
 	// Nobody has adopted this one.
-	c.create(c.task("late", v1alpha1.QuorumLossRecovery, ""))
+	c.CreateTask("late", v1alpha1.QuorumLossRecovery, "")
 	c.replace()
 	started := len(g.order())
 
 	c.start(registry)
 	for _, name := range []string{"running", "queued", "late"} {
-		rejected := c.eventually(name, v1alpha1.TaskStateRejected)
+		rejected := c.UntilTask(name, v1alpha1.TaskStateRejected)
 		c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrEtcdReplaced), name)
 		c.Expect(rejected.OwnerReferences).To(BeEmpty(), name)
 	}
-	c.create(c.task("next", v1alpha1.OnDemandSnapshot, "note: queued"))
-	next := c.eventually("next", v1alpha1.TaskStateInProgress)
-	c.Expect(next.OwnerReferences[0].UID).To(Equal(c.etcd.UID))
+	c.CreateTask("next", v1alpha1.OnDemandSnapshot, "note: queued")
+	next := c.UntilTask("next", v1alpha1.TaskStateInProgress)
+	c.Expect(next.OwnerReferences[0].UID).To(Equal(c.Etcd.UID))
 	c.Expect(g.order()[started:]).To(Equal([]string{"next"}))
 	g.letGo("next")
-	c.eventually("next", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("next", v1alpha1.TaskStateSucceeded)
 }

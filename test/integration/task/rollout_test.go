@@ -32,13 +32,13 @@ func deleted(t *v1alpha1.EtcdOperatorTask) []string {
 
 func TestTemplateChangeIsRolledLeaderLast(t *testing.T) {
 	c := newCluster(t, 3)
-	c.Expect(c.fake.Leader()).To(Equal(0))
+	c.Expect(c.Members.Leader()).To(Equal(0))
 	c.start(nil)
 	before := c.change("1")
 
 	done := c.finalRollout(1)
 	c.Expect(deleted(done)).To(Equal([]string{"main-2", "main-1", "main-0"}))
-	c.Expect(c.fake.Moves()).To(HaveLen(1))
+	c.Expect(c.Members.Moves()).To(HaveLen(1))
 	c.Expect(done.Status.Progress).To(Equal("3/3"))
 	c.Expect(done.Status.Rollout.HeldBy).To(BeNil())
 	c.Expect(done.OwnerReferences).To(HaveLen(1))
@@ -62,7 +62,7 @@ func TestPodThatIsMarkedIsRolled(t *testing.T) {
 	c.finalRollout(1)
 
 	pod := &corev1.Pod{}
-	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "main-1"}, pod)).To(Succeed())
+	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: "main-1"}, pod)).To(Succeed())
 	before := client.MergeFrom(pod.DeepCopy())
 	pod.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: fmt.Sprintf(`{"uid":%q}`, pod.UID)}
 	c.Expect(testEnv.Client.Patch(t.Context(), pod, before)).To(Succeed())
@@ -71,8 +71,8 @@ func TestPodThatIsMarkedIsRolled(t *testing.T) {
 
 func TestSickMemberGoesFirst(t *testing.T) {
 	c := newCluster(t, 3)
-	c.kubelet.Set("main-0", env.Crashing)
-	c.Eventually(func() bool { return c.up(0) }).Should(BeFalse())
+	c.Kubelet.Set("main-0", env.Crashing)
+	c.Eventually(func() bool { return c.Up(0) }).Should(BeFalse())
 	c.start(nil)
 	c.change("1")
 
@@ -86,7 +86,7 @@ func TestSickMemberGoesFirst(t *testing.T) {
 		g.Expect(deleted(&all[0])).To(Equal([]string{"main-0"}))
 	}).Should(Succeed())
 
-	c.kubelet.Set("main-0", env.Ready)
+	c.Kubelet.Set("main-0", env.Ready)
 	done := c.finalRollout(1)
 	c.Expect(deleted(done)).To(HaveLen(3))
 	c.Expect(done.Status.Rollout.Pods[0].Class).To(Equal(v1alpha1.ClassDead))
@@ -96,8 +96,8 @@ func TestSickMemberGoesFirst(t *testing.T) {
 func TestFixOfABadTemplateGoesThrough(t *testing.T) {
 	c := newCluster(t, 3)
 	c.start(nil)
-	c.kubelet.Set("main-2", env.Crashing)
-	c.Eventually(func() bool { return c.up(2) }).Should(BeFalse())
+	c.Kubelet.Set("main-2", env.Crashing)
+	c.Eventually(func() bool { return c.Up(2) }).Should(BeFalse())
 	c.change("bad")
 	c.Eventually(func(g Gomega) {
 		all := c.rollouts(g)
@@ -114,7 +114,7 @@ func TestFixOfABadTemplateGoesThrough(t *testing.T) {
 		g.Expect(old.Status.State).To(Equal(v1alpha1.TaskStateRejected))
 		g.Expect(old.Status.LastErrors[len(old.Status.LastErrors)-1].Code).To(Equal(v1alpha1.ErrSuperseded))
 	}).Should(Succeed())
-	c.kubelet.Set("main-2", env.Ready)
+	c.Kubelet.Set("main-2", env.Ready)
 	done := c.finalRollout(2)
 	c.Expect(done.Status.Rollout.Pods[0].Name).To(Equal("main-2"))
 }
@@ -131,9 +131,9 @@ func TestTemplateRolledBackHasATaskOfItsOwn(t *testing.T) {
 
 func TestManualRolloutWaitsForApproval(t *testing.T) {
 	c := newCluster(t, 3)
-	patch := client.MergeFrom(c.etcd.DeepCopy())
-	c.etcd.Annotations = map[string]string{v1alpha1.AnnotationRollout: v1alpha1.RolloutManual}
-	c.Expect(testEnv.Client.Patch(t.Context(), c.etcd, patch)).To(Succeed())
+	patch := client.MergeFrom(c.Etcd.DeepCopy())
+	c.Etcd.Annotations = map[string]string{v1alpha1.AnnotationRollout: v1alpha1.RolloutManual}
+	c.Expect(testEnv.Client.Patch(t.Context(), c.Etcd, patch)).To(Succeed())
 	c.start(nil)
 	c.change("1")
 	var waiting *v1alpha1.EtcdOperatorTask
@@ -156,23 +156,23 @@ func TestManualRolloutWaitsForApproval(t *testing.T) {
 func TestRestartReplacesPodsThatAreNotOutdated(t *testing.T) {
 	c := newCluster(t, 3)
 	c.start(nil)
-	c.create(c.task("restart", v1alpha1.QuorumAwareRollout, "restart: true"))
-	done := c.eventually("restart", v1alpha1.TaskStateSucceeded)
+	c.CreateTask("restart", v1alpha1.QuorumAwareRollout, "restart: true")
+	done := c.UntilTask("restart", v1alpha1.TaskStateSucceeded)
 	c.Expect(deleted(done)).To(HaveLen(3))
 }
 
 func TestRolloutWithNothingToDoSucceeds(t *testing.T) {
 	c := newCluster(t, 3)
 	c.start(nil)
-	c.create(c.task("idle", v1alpha1.QuorumAwareRollout, ""))
-	done := c.eventually("idle", v1alpha1.TaskStateSucceeded)
+	c.CreateTask("idle", v1alpha1.QuorumAwareRollout, "")
+	done := c.UntilTask("idle", v1alpha1.TaskStateSucceeded)
 	c.Expect(done.Status.Rollout.Pods).To(BeEmpty())
 }
 
 func TestSuspendHoldsBetweenTwoSteps(t *testing.T) {
 	c := newCluster(t, 3)
-	c.kubelet.Set("main-2", env.NotReady)
-	c.Eventually(func() bool { return c.up(2) }).Should(BeFalse())
+	c.Kubelet.Set("main-2", env.NotReady)
+	c.Eventually(func() bool { return c.Up(2) }).Should(BeFalse())
 	c.start(nil)
 	c.change("1")
 	var running *v1alpha1.EtcdOperatorTask
@@ -184,23 +184,23 @@ func TestSuspendHoldsBetweenTwoSteps(t *testing.T) {
 		g.Expect(running.Status.Rollout.Pods).To(HaveLen(1))
 	}).Should(Succeed())
 	c.Eventually(func() error {
-		running = c.get(c, running.Name)
+		running = c.Task(c, running.Name)
 		running.Spec.Suspend = true
 		return testEnv.Client.Update(t.Context(), running)
 	}).Should(Succeed())
 	c.Eventually(func(g Gomega) {
-		progressing := meta.FindStatusCondition(c.get(g, running.Name).Status.Conditions, v1alpha1.ConditionProgressing)
+		progressing := meta.FindStatusCondition(c.Task(g, running.Name).Status.Conditions, v1alpha1.ConditionProgressing)
 		g.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonSuspended))
 	}).Should(Succeed())
-	c.kubelet.Set("main-2", env.Ready)
-	c.Eventually(func() bool { return c.up(2) }).Should(BeTrue())
+	c.Kubelet.Set("main-2", env.Ready)
+	c.Eventually(func() bool { return c.Up(2) }).Should(BeTrue())
 	c.Consistently(func(g Gomega) {
-		t := c.get(g, running.Name)
+		t := c.Task(g, running.Name)
 		g.Expect(t.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
 		g.Expect(t.Status.Rollout.Pods).To(HaveLen(1))
 	}, "2s").Should(Succeed())
 	c.Eventually(func() error {
-		running = c.get(c, running.Name)
+		running = c.Task(c, running.Name)
 		running.Spec.Suspend = false
 		return testEnv.Client.Update(t.Context(), running)
 	}).Should(Succeed())
@@ -209,21 +209,21 @@ func TestSuspendHoldsBetweenTwoSteps(t *testing.T) {
 
 func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
 	c := newCluster(t, 3)
-	c.create(budget(c.namespace, 3))
+	c.Create(budget(c.Namespace, 3))
 	c.start(nil)
-	c.create(c.task("idle", v1alpha1.QuorumAwareRollout, "restart: true\npodRemoval: Evict"))
+	c.CreateTask("idle", v1alpha1.QuorumAwareRollout, "restart: true\npodRemoval: Evict")
 	c.Eventually(func(g Gomega) {
-		r := c.get(g, "idle").Status.Rollout
+		r := c.Task(g, "idle").Status.Rollout
 		g.Expect(r).NotTo(BeNil())
 		g.Expect(r.HeldBy).NotTo(BeNil())
 		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardRemovalGranted))
 	}).Should(Succeed())
 	c.Eventually(func() error {
-		task := c.get(c, "idle")
+		task := c.Task(c, "idle")
 		task.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardRemovalGranted)}
 		return testEnv.Client.Update(t.Context(), task)
 	}).Should(Succeed())
-	c.eventually("idle", v1alpha1.TaskStateSucceeded)
+	c.UntilTask("idle", v1alpha1.TaskStateSucceeded)
 }
 
 // An operator is paused in the middle of a step: its delete is under way and arrives much later. Meanwhile another one carries
@@ -233,16 +233,16 @@ func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
 // revocation moves its resourceVersion, which is the precondition of the delete.
 func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	c := newCluster(t, 3)
-	c.kubelet.Set("main-1", env.NotReady)
-	c.Eventually(func() bool { return c.up(1) }).Should(BeFalse())
+	c.Kubelet.Set("main-1", env.NotReady)
+	c.Eventually(func() bool { return c.Up(1) }).Should(BeFalse())
 	sick := func() *corev1.Pod {
 		p := &corev1.Pod{}
-		c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "main-1"}, p)).To(Succeed())
+		c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.Namespace, Name: "main-1"}, p)).To(Succeed())
 		return p
 	}
 	paused, resume, results := make(chan struct{}), make(chan struct{}), make(chan int, 16)
 	var once sync.Once
-	first := c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	stopFirst := c.startWith(testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodDelete || !strings.Contains(r.URL.Path, "/pods/") {
 			return next.RoundTrip(r)
 		}
@@ -273,16 +273,16 @@ func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	c.Expect(<-results).To(Equal(http.StatusConflict))
 	c.Expect(sick().UID).To(Equal(before.UID))
 	c.Expect(sick().DeletionTimestamp).To(BeNil())
-	first.stop()
+	stopFirst()
 }
 
 // changeBack takes the changes of the pod template back.
 func (c *cluster) changeBack() {
-	c.t.Helper()
-	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	c.T.Helper()
+	c.Expect(testEnv.Client.Get(c.T.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
 	patch := client.MergeFrom(c.set.DeepCopy())
 	c.set.Spec.Template.Annotations = nil
-	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
+	c.Expect(testEnv.Client.Patch(c.T.Context(), c.set, patch)).To(Succeed())
 }
 
 // Another operator beside this one looks after its StatefulSets itself.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"k8s.io/client-go/rest"
 )
 
@@ -70,7 +70,10 @@ func ask(t *testing.T, p *Proxy, method, path, body string) (int, string, error)
 	return answer.StatusCode, string(content), err
 }
 
-const pods = "/api/v1/namespaces/ns/pods"
+const (
+	pods  = "/api/v1/namespaces/ns/pods"
+	tasks = "/apis/druid.gardener.cloud/v1alpha1/namespaces/ns/etcdoperatortasks"
+)
 
 func TestFates(t *testing.T) {
 	for fate, want := range map[disturb.Fate]struct{ carriedOut, answered, killed bool }{
@@ -102,7 +105,11 @@ func TestWrites(t *testing.T) {
 		{http.MethodPost, pods, `{"metadata": {"name": "a"}}`},
 		{http.MethodPost, pods + "/a/eviction", `{"metadata": {"name": "a"}}`},
 		{http.MethodPatch, "/apis/apps/v1/namespaces/ns/statefulsets/main/status", "{}"},
+		{http.MethodPut, tasks + "/recover/status", `{"status": {"state": "InProgress", "recovery": {"phase": "Growing"}}}`},
+		{http.MethodPut, tasks + "/restart/status", `{"status": {"state": "InProgress", "rollout": {"updatedReplicas": 2}}}`},
+		{http.MethodPatch, tasks + "/restart", "{}"},
 		{http.MethodPost, "/apis/events.k8s.io/v1/namespaces/ns/events", "{}"},
+		{http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}"},
 		{http.MethodGet, pods, ""},
 	} {
 		if _, _, err := ask(t, p, r[0], r[1], r[2]); err != nil {
@@ -113,6 +120,9 @@ func TestWrites(t *testing.T) {
 		{Verb: "create", Kind: "pods", Name: "a", Namespace: "ns"},
 		{Verb: "create eviction", Kind: "pods", Name: "a", Namespace: "ns"},
 		{Verb: "patch status", Kind: "statefulsets", Name: "main", Namespace: "ns"},
+		{Verb: "update status", Kind: "etcdoperatortasks", Name: "recover", Namespace: "ns", Stage: "InProgress, Growing"},
+		{Verb: "update status", Kind: "etcdoperatortasks", Name: "restart", Namespace: "ns", Stage: "InProgress, 2 updated"},
+		{Verb: "patch", Kind: "etcdoperatortasks", Name: "restart", Namespace: "ns"},
 	}
 	if !slices.Equal(*writes, want) {
 		t.Errorf("%v", *writes)

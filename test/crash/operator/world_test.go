@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/crash/proxy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/operator/proxy"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,20 +37,15 @@ const (
 	store    = "store"
 	members  = 3
 	poll     = 50 * time.Millisecond
-	// patience is for a machine that does much else.
-	patience = 5 * time.Minute
 )
 
-// world is an Etcd under an operator, in a namespace of its own.
+// world is an Etcd under an operator.
 type world struct {
-	t         *testing.T
-	scenario  scenario
-	namespace string
-	kubelet   *env.Kubelet
-	fake      *etcdfake.Cluster
-	agent     *disturb.Agent
-	clock     clock.PassiveClock
-	operator  *operator
+	*env.Cluster
+	scenario scenario
+	agent    *disturb.Agent
+	clock    clock.PassiveClock
+	operator *operator
 	// claims are those that the members have at first.
 	claims map[string]types.UID
 	// rebuilt: the members have carried out a recovery.
@@ -76,58 +71,44 @@ type world struct {
 func newWorld(t *testing.T, s scenario, d disturbance) *world {
 	t.Helper()
 	w := &world{
-		t: t, scenario: s, disturb: d, namespace: testEnv.Namespace(t), agent: disturb.NewAgent(), clock: clock.RealClock{},
+		Cluster: testEnv.NewCluster(t, name), scenario: s, disturb: d, agent: disturb.NewAgent(), clock: clock.RealClock{},
 		seen: map[string]int{}, removed: map[string]int{}, made: map[string]int{}, revisionOf: map[types.UID]string{},
 	}
 	t.Cleanup(w.agent.Close)
 	if s.swift {
 		w.clock = swift{time.Now()}
 	}
-	w.kubelet = testEnv.StartKubelet(t, w.namespace)
-	w.fake = &etcdfake.Cluster{Up: func(i int) bool { return w.kubelet.Ready(pod(i)) }}
-	for i := range members {
-		w.fake.Names = append(w.fake.Names, pod(i))
-		w.fake.Endpoints = append(w.fake.Endpoints, fmt.Sprintf("http://%s:2379", env.PodIP(i)))
-	}
+	w.Simulate(members)
 	return w
 }
 
-func pod(i int) string { return fmt.Sprintf("%s-%d", name, i) }
-
-func (w *world) key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: w.namespace, Name: name}
-}
+func pod(i int) string { return env.PodName(name, i) }
 
 func (w *world) must(err error) {
-	w.t.Helper()
+	w.T.Helper()
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 
 // get reads an object; false if there is none.
 func (w *world) get(o client.Object, name string) bool {
-	w.t.Helper()
-	err := testEnv.Client.Get(w.t.Context(), w.key(name), o)
+	w.T.Helper()
+	err := testEnv.Client.Get(w.T.Context(), w.Key(name), o)
 	w.must(client.IgnoreNotFound(err))
 	return err == nil
 }
 
-func (w *world) list(l client.ObjectList) {
-	w.t.Helper()
-	w.must(testEnv.Client.List(w.t.Context(), l, client.InNamespace(w.namespace)))
-}
-
 // begin makes the cluster, waits until all is well, and starts the scenario.
 func (w *world) begin() {
-	w.t.Helper()
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: members}}
-	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store, Prefix: w.namespace + "/main"}}
-	w.must(testEnv.Client.Create(w.t.Context(), storeClaim(w.namespace)))
-	w.must(testEnv.Client.Create(w.t.Context(), e))
+	w.T.Helper()
+	w.Create(storeClaim(w.Namespace))
+	w.CreateEtcd(members, func(e *v1alpha1.Etcd) {
+		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store, Prefix: w.Namespace + "/main"}}
+	})
 	w.operator = w.start()
 	w.until("the cluster is ready", func() bool {
-		set := &appsv1.StatefulSet{}
+		e, set := &v1alpha1.Etcd{}, &appsv1.StatefulSet{}
 		return w.get(e, name) && e.Status.Ready != nil && *e.Status.Ready && e.Status.ClusterID != "" && w.get(set, name) && set.Status.ReadyReplicas == members
 	})
 	w.until("the operator writes nothing", func() bool {
@@ -135,8 +116,8 @@ func (w *world) begin() {
 		defer w.mu.Unlock()
 		return time.Since(w.last) > time.Second
 	})
-	w.claims = w.uidsOfClaims()
-	w.watchPods()
+	w.claims = w.Claims()
+	w.WatchPods(w.seePod)
 	w.scenario.begin(w)
 }
 
@@ -156,30 +137,25 @@ func (w *world) arm() {
 }
 
 func (w *world) createTask() {
-	w.t.Helper()
-	w.must(testEnv.Client.Create(w.t.Context(), &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: taskName},
-		Spec: v1alpha1.EtcdOperatorTaskSpec{
-			Type: w.scenario.taskType, Config: strings.ReplaceAll(w.scenario.config, "NAMESPACE", w.namespace), OwnerEtcdReference: v1alpha1.EtcdReference{Name: name},
-		},
-	}))
+	w.T.Helper()
+	w.CreateTask(taskName, w.scenario.taskType, strings.ReplaceAll(w.scenario.config, "NAMESPACE", w.Namespace))
 }
 
 // until has all that is simulated go on until a condition holds. An operator that was killed is followed by another one.
 func (w *world) until(what string, holds func() bool) {
-	w.t.Helper()
-	deadline := time.Now().Add(patience)
+	w.T.Helper()
+	deadline := time.Now().Add(2 * machine.Patience())
 	for !holds() {
 		w.tick()
 		if time.Now().After(deadline) {
-			w.t.Fatalf("it did not come about that %s:\n%s\n%s\nwrites: %v\n%s", what, w.state(), w.acts(), w.writes, w.status())
+			w.T.Fatalf("it did not come about that %s:\n%s\n%s\nwrites: %v\n%s", what, w.state(), w.acts(), w.writes, w.status())
 		}
 		<-time.After(poll)
 	}
 }
 
 func (w *world) tick() {
-	w.t.Helper()
+	w.T.Helper()
 	if w.operator.Killed() {
 		w.operator.stop()
 		w.operator = w.start(w.inThePast)
@@ -243,7 +219,7 @@ func (w *world) decide(p *proxy.Proxy, write disturb.Write) disturb.Fate {
 // revision is the newest of the API server.
 func (w *world) revision() string {
 	all := &v1alpha1.EtcdList{}
-	if len(w.disturb.past) == 0 || testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace)) != nil {
+	if len(w.disturb.past) == 0 || testEnv.Client.List(context.Background(), all, client.InNamespace(w.Namespace)) != nil {
 		return ""
 	}
 	return all.ResourceVersion
@@ -259,45 +235,20 @@ func stable(write disturb.Write) string {
 
 // check looks at a write with eyes of its own.
 func (w *world) check(write disturb.Write) {
-	if write.Kind != "member" && write.Namespace != w.namespace {
-		w.broken = append(w.broken, fmt.Sprintf("%s is in namespace %q", write.What(), write.Namespace))
+	ready := map[string]bool{}
+	for i := range members {
+		ready[pod(i)] = w.Up(i)
 	}
-	if write.Kind == "persistentvolumeclaims" && write.Verb == "delete" {
-		w.broken = append(w.broken, write.What())
+	if harm := disturb.Harm(write, w.Namespace, ready); harm != "" {
+		w.broken = append(w.broken, harm)
 	}
-	if write.Kind != "pods" || write.Verb != "delete" && write.Verb != "create eviction" || !w.kubelet.Ready(write.Name) {
+}
+
+// seePod counts the pods of members that are removed, and looks for pods of two revisions at a time.
+func (w *world) seePod(event watch.EventType, p *corev1.Pod) {
+	if p.Labels[appsv1.ControllerRevisionHashLabelKey] == "" {
 		return
 	}
-	serving := 0
-	for i := range members {
-		if w.kubelet.Ready(pod(i)) {
-			serving++
-		}
-	}
-	if quorum.Exists(serving, members) && !quorum.Exists(serving-1, members) {
-		w.broken = append(w.broken, fmt.Sprintf("%s leaves %d of %d members", write.What(), serving-1, members))
-	}
-}
-
-// watchPods counts the pods of members that are removed, and looks for pods of two revisions at a time, until the test ends.
-func (w *world) watchPods() {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := testEnv.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
-	w.must(err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if p, ok := event.Object.(*corev1.Pod); ok && p.Labels[appsv1.ControllerRevisionHashLabelKey] != "" {
-				w.seePod(event.Type, p)
-			}
-		}
-	}()
-	w.t.Cleanup(func() { cancel(); events.Stop(); <-done })
-}
-
-func (w *world) seePod(event watch.EventType, p *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if event == watch.Deleted {
@@ -316,9 +267,9 @@ func (w *world) seePod(event watch.EventType, p *corev1.Pod) {
 
 // runJobs has the agent do the work of each Job at once.
 func (w *world) runJobs() {
-	w.t.Helper()
+	w.T.Helper()
 	all := &batchv1.JobList{}
-	w.list(all)
+	w.List(w, all)
 	for i := range all.Items {
 		j := &all.Items[i]
 		w.mu.Lock()
@@ -328,47 +279,30 @@ func (w *world) runJobs() {
 			continue
 		}
 		if err := w.run(j); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 	}
 }
 
 func (w *world) run(j *batchv1.Job) error {
-	ctx := w.t.Context()
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.namespace, Name: j.Name + "-pod", Labels: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
-		},
-		Spec: corev1.PodSpec{Containers: j.Spec.Template.Spec.Containers, Volumes: j.Spec.Template.Spec.Volumes, RestartPolicy: corev1.RestartPolicyNever},
-	}
-	for k, v := range j.Spec.Template.Labels {
-		p.Labels[k] = v
-	}
-	p.Labels[batchv1.JobNameLabel] = j.Name
+	p, status := env.PodOf(j, j.Name+"-pod", corev1.ContainerStateTerminated{Message: w.scenario.result(j)})
 	// The kubelet, which has members run for ever, leaves it alone.
-	w.kubelet.Set(p.Name, env.Lost)
-	if err := testEnv.Client.Create(ctx, p); err != nil {
+	w.Kubelet.Set(p.Name, env.Lost)
+	if err := testEnv.Client.Create(w.T.Context(), p); err != nil {
 		return err
 	}
+	p.Status = status
 	p.Status.Phase = corev1.PodSucceeded
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: j.Spec.Template.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: w.scenario.result(j)}},
-	}}
-	if err := testEnv.Client.Status().Update(ctx, p); err != nil {
+	if err := testEnv.Client.Status().Update(w.T.Context(), p); err != nil {
 		return err
 	}
-	now := metav1.Now()
-	j.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Conditions: []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
-	}}
-	return testEnv.Client.Status().Update(ctx, j)
+	j.Status = env.Succeeded()
+	return testEnv.Client.Status().Update(w.T.Context(), j)
 }
 
 // rebuild has members carry out a recovery that they are told to, and serve.
 func (w *world) rebuild() {
-	w.t.Helper()
+	w.T.Helper()
 	config := &corev1.ConfigMap{}
 	if w.rebuilt || !w.get(config, name+"-config") || config.Data[member.KeyRecovery] == "" {
 		return
@@ -376,23 +310,10 @@ func (w *world) rebuild() {
 	w.rebuilt = true
 	shared, err := member.ParseShared(config.Data)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.fake.Rebuild(shared.RecoveredID())
+	w.Members.Rebuild(shared.RecoveredID())
 	for i := range members {
-		w.kubelet.Set(pod(i), env.Ready)
+		w.Kubelet.Set(pod(i), env.Ready)
 	}
-}
-
-func (w *world) uidsOfClaims() map[string]types.UID {
-	w.t.Helper()
-	all := &corev1.PersistentVolumeClaimList{}
-	w.list(all)
-	uids := map[string]types.UID{}
-	for _, c := range all.Items {
-		if c.DeletionTimestamp == nil {
-			uids[c.Name] = c.UID
-		}
-	}
-	return uids
 }

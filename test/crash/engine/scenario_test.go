@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package engine
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -331,21 +331,12 @@ func (r *run) decide(w disturb.Write) disturb.Fate {
 
 // check looks at a write with eyes of its own.
 func (r *run) check(w disturb.Write) {
-	if w.Namespace != "" && w.Namespace != inmemory.Namespace {
-		r.broken = append(r.broken, fmt.Sprintf("%s is in namespace %s", w, w.Namespace))
+	ready := map[string]bool{}
+	for _, name := range r.world.Members.Names {
+		ready[name] = r.world.Ready(name)
 	}
-	if w.Kind == "PersistentVolumeClaim" && w.Verb == "delete" {
-		r.broken = append(r.broken, w.String())
-	}
-	if w.Kind != "Pod" || w.Verb != "delete" && w.Verb != "create eviction" {
-		return
-	}
-	n := len(r.world.Members.Names)
-	if !r.world.Ready(w.Name) {
-		return
-	}
-	if serving := r.world.Serving(); quorum.Exists(serving, n) && !quorum.Exists(serving-1, n) && n > 2 {
-		r.broken = append(r.broken, fmt.Sprintf("%s leaves %d of %d members", w, serving-1, n))
+	if harm := disturb.Harm(w, inmemory.Namespace, ready); harm != "" {
+		r.broken = append(r.broken, harm)
 	}
 }
 

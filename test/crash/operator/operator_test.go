@@ -2,15 +2,15 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"context"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/crash/proxy"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/operator/proxy"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -23,23 +23,23 @@ type operator struct {
 
 // start starts an operator. change is made to its proxy before it has asked for anything.
 func (w *world) start(change ...func(*proxy.Proxy)) *operator {
-	w.t.Helper()
+	w.T.Helper()
 	var p *proxy.Proxy
 	p, err := proxy.Start(testEnv.Config, func(write disturb.Write) disturb.Fate { return w.decide(p, write) })
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	for _, f := range change {
 		f(p)
 	}
-	mgr := testEnv.NewManager(w.t, p.Config(), w.namespace, func(mgr ctrl.Manager) error { return w.setup(mgr, p) })
+	mgr := testEnv.NewManager(w.T, p.Config(), w.Namespace, func(mgr ctrl.Manager) error { return w.setup(mgr, p) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		// One that is killed while its caches fill returns an error.
 		if err := mgr.Start(ctx); err != nil && !p.Killed() {
-			w.t.Errorf("running the operator: %v", err)
+			w.T.Errorf("running the operator: %v", err)
 		}
 	}()
 	stop := func() {
@@ -47,15 +47,15 @@ func (w *world) start(change ...func(*proxy.Proxy)) *operator {
 		_ = p.Close()
 		<-done
 	}
-	w.t.Cleanup(stop)
+	w.T.Cleanup(stop)
 	return &operator{p, stop}
 }
 
 // setup adds the operator to a manager.
 func (w *world) setup(mgr ctrl.Manager, p *proxy.Proxy) error {
-	d := composition.With(disturb.Members{Dialer: w.fake, Write: p.Write}, w.clock).Of(mgr)
+	d := composition.With(disturb.Members{Dialer: w.Members, Write: p.Write}, w.clock).Of(mgr)
 	d.Agent = composition.AgentAt(w.agent.URL)
-	return composition.New(w.t, composition.Config(), d).Setup(w.t.Context(), mgr)
+	return composition.New(w.T, d).Setup(w.T.Context(), mgr)
 }
 
 // swift is a clock that runs faster than that of the machine, so that a recovery does not wait for half a minute.

@@ -2,21 +2,20 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crash_test kills the whole operator at each of its writes, before a real API server, its etcd and the real StatefulSet controller.
+// Package operator_test kills the whole operator at each of its writes, before a real API server, its etcd and the real StatefulSet controller.
 // There is no kubelet: pods, members, the agent and its Jobs are simulated, so what a member does with its data is not seen here;
-// test/integration/member and the end-to-end tests have that. test/crash does the same to the task engine alone, in memory.
-package crash_test
+// test/integration/member and the end-to-end tests have that. test/crash/engine does the same to the task engine alone, in memory.
+package operator_test
 
 import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 )
 
@@ -30,8 +29,8 @@ func TestMain(m *testing.M) {
 
 // disturbance is what happens to a run at a write.
 type disturbance struct {
-	// what is the write, and nth which of those that are the same. How often the status of the Etcd is written differs from run to run, so a number
-	// would not say which write it is.
+	// what is the write, and nth which of those that are the same. How often a status is written differs from run to run, so a number would
+	// not say which write it is.
 	what string
 	nth  int
 	fate disturb.Fate
@@ -59,9 +58,9 @@ var kinds = []string{"etcds", "etcdoperatortasks", "statefulsets", "pods", "conf
 // longer is longer than the operator waits for its cache to show what it wrote.
 const longer = 6 * time.Second
 
-// disturbances of a run with some writes. Without -crash-all they are a sample of those that occur in every run: each sixth write, one way for each,
-// and the last one, which records what was done: it is lost.
-func disturbances(writes []disturb.Write) []disturbance {
+// disturbances of a run with some writes. Without -crash-all they are a sample of those that occur in every run, which is the first of its
+// kind, of its name and in its stage: each third, one way for each, and the one that records the end, which is lost.
+func disturbances(writes []disturb.Write, scenario string) []disturbance {
 	var every, sample []disturbance
 	var last disturbance
 	seen, i := map[string]int{}, 0
@@ -69,14 +68,14 @@ func disturbances(writes []disturb.Write) []disturbance {
 		seen[write.What()]++
 		ways := waysAt(disturbance{what: write.What(), nth: seen[write.What()]})
 		every = append(every, ways...)
-		if write.Kind == "etcds" || write.Kind == "configmaps" {
+		if write.Kind == "etcds" || write.Kind == "configmaps" || seen[write.What()] > 1 {
 			continue
 		}
 		if write.Kind == "etcdoperatortasks" {
 			last = ways[1]
 		}
-		if i++; i%6 == 3 {
-			sample = append(sample, ways[(i/6+len(writes))%4])
+		if i++; i%3 == 2 {
+			sample = append(sample, ways[(i/3+len(scenario))%4])
 		}
 	}
 	if *all {
@@ -170,7 +169,7 @@ func TestEveryWrite(t *testing.T) {
 			t.Parallel()
 			want := undisturbed(t, s)
 			t.Logf("undisturbed it ends as\n%s\n%s\nby %d writes: %v", want.state, want.acts, len(want.writes), want.writes)
-			some := disturbances(want.writes)
+			some := disturbances(want.writes, s.name)
 			hits := make([]bool, len(some))
 			t.Run("disturbed", func(t *testing.T) {
 				for i, d := range some {
@@ -180,11 +179,29 @@ func TestEveryWrite(t *testing.T) {
 					})
 				}
 			})
-			missed := len(some) - len(slices.DeleteFunc(hits, func(hit bool) bool { return !hit }))
-			t.Logf("%d runs, of which %d did not come to the write", len(some), missed)
-			if missed > 2 && missed*3 > len(some) {
-				t.Errorf("%d of %d runs were not disturbed", missed, len(some))
-			}
+			report(t, some, hits)
 		})
+	}
+}
+
+// report fails the test if more than a third of the runs did not come to the write that they were to be disturbed at. Of those that are the
+// same in a stage, only the first is in every run: how many follow it depends on how busy the machine is.
+func report(t *testing.T, some []disturbance, hits []bool) {
+	t.Helper()
+	due, missed := 0, 0
+	for i, d := range some {
+		if d.nth == 1 {
+			due++
+		}
+		if !hits[i] {
+			t.Logf("not disturbed: %s", d)
+		}
+		if d.nth == 1 && !hits[i] {
+			missed++
+		}
+	}
+	t.Logf("%d runs; %d of the %d whose write is in every run did not come to it", len(some), missed, due)
+	if missed*3 > due {
+		t.Errorf("%d of %d runs were not disturbed", missed, due)
 	}
 }

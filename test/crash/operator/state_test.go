@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"fmt"
@@ -12,7 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -22,21 +23,21 @@ import (
 
 // state is what the cluster has come to, without what may differ from run to run: times, names of leaders, resourceVersions.
 func (w *world) state() string {
-	w.t.Helper()
+	w.T.Helper()
 	lines := append(w.stateOfTasks(), w.stateOfEtcd()...)
 	set := &appsv1.StatefulSet{}
 	w.get(set, name)
 	lines = append(lines, fmt.Sprintf("StatefulSet %d, %d ready, %s, held %q", ptr.Deref(set.Spec.Replicas, -1), set.Status.ReadyReplicas, set.Spec.UpdateStrategy.Type, set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]))
 	pods := &corev1.PodList{}
-	w.list(pods)
+	w.List(w, pods)
 	for _, p := range pods.Items {
 		if revision := p.Labels[appsv1.ControllerRevisionHashLabelKey]; revision != "" {
-			lines = append(lines, fmt.Sprintf("pod %s updated %t ready %t", p.Name, revision == set.Status.UpdateRevision, w.kubelet.Ready(p.Name)))
+			lines = append(lines, fmt.Sprintf("pod %s updated %t ready %t", p.Name, revision == set.Status.UpdateRevision, w.Kubelet.Ready(p.Name)))
 		}
 	}
-	lines = append(lines, fmt.Sprintf("claims kept %t", maps.Equal(w.claims, w.uidsOfClaims())))
+	lines = append(lines, fmt.Sprintf("claims kept %t", maps.Equal(w.claims, w.Claims())))
 	jobs := &batchv1.JobList{}
-	w.list(jobs)
+	w.List(w, jobs)
 	for _, j := range jobs.Items {
 		lines = append(lines, "Job "+j.Labels[v1alpha1.LabelComponent])
 	}
@@ -48,9 +49,9 @@ func (w *world) state() string {
 }
 
 func (w *world) stateOfTasks() (lines []string) {
-	w.t.Helper()
+	w.T.Helper()
 	all := &v1alpha1.EtcdOperatorTaskList{}
-	w.list(all)
+	w.List(w, all)
 	for _, t := range all.Items {
 		line := fmt.Sprintf("%s %s %s, result %v", t.Spec.Type, t.Status.State, t.Status.Progress, slices.Sorted(maps.Keys(t.Status.Result)))
 		if r := t.Status.Rollout; r != nil {
@@ -65,7 +66,7 @@ func (w *world) stateOfTasks() (lines []string) {
 }
 
 func (w *world) stateOfEtcd() []string {
-	w.t.Helper()
+	w.T.Helper()
 	e, config := &v1alpha1.Etcd{}, &corev1.ConfigMap{}
 	w.get(e, name)
 	w.get(config, name+"-config")
@@ -87,7 +88,7 @@ func (w *world) stateOfEtcd() []string {
 
 // acts are what must not be done twice.
 func (w *world) acts() string {
-	w.t.Helper()
+	w.T.Helper()
 	set := &appsv1.StatefulSet{}
 	w.get(set, name)
 	w.mu.Lock()
@@ -109,8 +110,8 @@ func (w *world) status() string {
 
 // hasEnded reports whether every task has ended, and there is one.
 func (w *world) hasEnded() bool {
-	w.t.Helper()
+	w.T.Helper()
 	all := &v1alpha1.EtcdOperatorTaskList{}
-	w.list(all)
+	w.List(w, all)
 	return len(all.Items) > 0 && !slices.ContainsFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return !t.Status.State.IsFinal() })
 }

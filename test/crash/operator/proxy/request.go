@@ -8,12 +8,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 )
 
 var errLost = errors.New("the answer was lost")
@@ -21,9 +23,15 @@ var errLost = errors.New("the answer was lost")
 // request is what a request asks for.
 type request struct {
 	verb, kind, namespace, name, subresource string
-	// writes: it changes something. Events do not count: nothing is decided on them.
+	// stage is that of disturb.Write.
+	stage string
+	// writes: it changes something.
 	writes bool
 }
+
+// noWrites are what is created and changes nothing: events, on which nothing is decided, and questions. By selfsubjectreviews the operator
+// reads the time of the API server, which it does when its own clock may be off or the machine is slow.
+var noWrites = []string{"events", "selfsubjectaccessreviews", "selfsubjectreviews"}
 
 var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
@@ -43,28 +51,49 @@ func parse(r *http.Request) request {
 			*into = rest[i]
 		}
 	}
-	q.writes = q.verb != "" && !slices.Contains([]string{"events", "selfsubjectaccessreviews"}, q.kind)
+	q.writes = q.verb != "" && !slices.Contains(noWrites, q.kind)
 	if q.writes && q.name == "" {
 		q.name = nameIn(r)
+	}
+	if q.writes && q.kind == "etcdoperatortasks" && q.subresource == "status" {
+		q.stage = stageIn(r)
 	}
 	return q
 }
 
-// nameIn returns the name in the body of a request, which can be read again.
+// nameIn returns the name in the body of a request.
 func nameIn(r *http.Request) string {
-	content, err := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(content))
-	if err != nil {
-		return ""
-	}
 	var object struct {
 		Metadata struct{ Name, GenerateName string }
 	}
-	_ = json.Unmarshal(content, &object)
+	decode(r, &object)
 	if object.Metadata.Name == "" {
 		return object.Metadata.GenerateName + "*"
 	}
 	return object.Metadata.Name
+}
+
+// stageIn returns the stage of the task in the body of a request.
+func stageIn(r *http.Request) string {
+	var task v1alpha1.EtcdOperatorTask
+	decode(r, &task)
+	stage := []string{string(task.Status.State)}
+	if rollout := task.Status.Rollout; rollout != nil {
+		stage = append(stage, string(rollout.Phase), fmt.Sprintf("%d updated", rollout.UpdatedReplicas))
+	}
+	if recovery := task.Status.Recovery; recovery != nil {
+		stage = append(stage, string(recovery.Phase))
+	}
+	return strings.Join(slices.DeleteFunc(stage, func(s string) bool { return s == "" }), ", ")
+}
+
+// decode decodes the body of a request, which can be read again.
+func decode(r *http.Request, into any) {
+	content, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(content))
+	if err == nil {
+		_ = json.Unmarshal(content, into)
+	}
 }
 
 func (q request) write() disturb.Write {
@@ -72,7 +101,7 @@ func (q request) write() disturb.Write {
 	if q.subresource != "" {
 		verb += " " + q.subresource
 	}
-	return disturb.Write{Verb: verb, Kind: q.kind, Namespace: q.namespace, Name: q.name}
+	return disturb.Write{Verb: verb, Kind: q.kind, Namespace: q.namespace, Name: q.name, Stage: q.stage}
 }
 
 func isWatch(r *http.Request) bool {

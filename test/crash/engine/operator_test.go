@@ -2,10 +2,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crash kills the operator at each of its writes, for every task type, and expects what an undisturbed run leads to. The cluster is
+// Package engine kills the task engine at each of its writes, for every task type, and expects what an undisturbed run leads to. The cluster is
 // that of test/inmemory, in a bubble of its own time. The operator is the task engine and, for recreations and recoveries, the controller
-// of Etcds, which carries them out. test/integration/crash has all controllers at once, before a real API server.
-package crash
+// of Etcds, which carries them out. test/crash/operator has all controllers at once, before a real API server.
+package engine
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -37,7 +37,7 @@ func newOperator(t *testing.T, w *inmemory.World, agent string, whole bool, deci
 	o := &operator{Operator: &inmemory.Operator{World: w, Decide: decide}, whole: whole}
 	d := composition.With(o, clock.RealClock{})
 	d.Client, d.Live, d.Surroundings, d.Agent = o.Client(), o.Live(), o.Client(), composition.AgentAt(agent)
-	o.parts = composition.New(t, composition.Config(), d)
+	o.parts = composition.New(t, d)
 	return o
 }
 

@@ -3,12 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package disturb is what tests share that disturb an operator at each of its writes: what a write is, what may become of it, and members
-// and agents that take part. The writes go to a cluster in memory (test/crash) or to a real API server (test/integration/crash).
+// and agents that take part. The writes go to a cluster in memory (test/crash/engine) or to a real API server (test/crash/operator).
 package disturb
 
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Write is a request of an operator that changes something, at the API server or at a member.
@@ -20,12 +21,17 @@ type Write struct {
 	Name   string
 	// Namespace is empty for a member.
 	Namespace string
+	// Stage is what the status of a task says when it is written: how often that is written within a stage differs from run to run, and
+	// which stages there are does not.
+	Stage string
 }
 
 func (w Write) String() string { return fmt.Sprintf("%d: %s", w.Number, w.What()) }
 
 // What is the write without its number.
-func (w Write) What() string { return fmt.Sprintf("%s %s %s", w.Verb, w.Kind, w.Name) }
+func (w Write) What() string {
+	return strings.TrimRight(fmt.Sprintf("%s %s %s %s", w.Verb, w.Kind, w.Name, w.Stage), " ")
+}
 
 // Fate is what becomes of a write.
 type Fate int

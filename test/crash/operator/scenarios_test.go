@@ -2,11 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash_test
+package operator_test
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -58,7 +58,7 @@ func changed(w *world) {
 	w.arm()
 	before := client.MergeFrom(e.DeepCopy())
 	e.Spec.Annotations = map[string]string{"changed": "yes"}
-	w.must(testEnv.Client.Patch(w.t.Context(), e, before))
+	w.must(testEnv.Client.Patch(w.T.Context(), e, before))
 }
 
 // outdated changes the pods while no operator runs, so that no rollout begins before the task.
@@ -69,7 +69,7 @@ func outdated(w *world) {
 	w.get(set, name)
 	before := client.MergeFrom(set.DeepCopy())
 	set.Spec.Template.Annotations["changed"] = "by hand"
-	w.must(testEnv.Client.Patch(w.t.Context(), set, before))
+	w.must(testEnv.Client.Patch(w.T.Context(), set, before))
 	w.arm()
 	w.operator = w.start()
 }
@@ -77,9 +77,9 @@ func outdated(w *world) {
 // lost has all members crash.
 func lost(w *world) {
 	for i := range members {
-		w.kubelet.Set(pod(i), env.Crashing)
+		w.Kubelet.Set(pod(i), env.Crashing)
 	}
-	w.until("no member serves", func() bool { return w.fake.Leader() < 0 })
+	w.until("no member serves", func() bool { return w.Members.Leader() < 0 })
 	w.arm()
 	w.createTask()
 }

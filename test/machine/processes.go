@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+)
+
+// AssetsVariable names the environment variable with the folder of the programs that "make test" builds.
+const AssetsVariable = "KUBEBUILDER_ASSETS"
+
+// WriteFile writes a file in a folder of the test, and returns its path.
+func WriteFile(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Run starts a command, which is killed when the test ends; what it says is shown if the test has failed.
+func Run(t testing.TB, cmd *exec.Cmd) *os.Process {
+	t.Helper()
+	log := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting %s: %v", cmd.Path, err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", filepath.Base(cmd.Path), log)
+		}
+	})
+	return cmd.Process
+}
+
+// Program returns the path of a program that "make test" builds.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(os.Getenv(AssetsVariable), name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run the tests with \"make test\", or build it with \"go run ./test/local build %s\"", err, name)
+	}
+	return path
+}
+
+// addresses counts those handed out.
+var addresses atomic.Uint32
+
+// FreeAddress returns a free address of this machine. Each has its own IP address, so that nothing else takes its port.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	n := addresses.Add(1)
+	return free(t, fmt.Sprintf("127.77.%d.%d", os.Getpid()%250, n%250+1)).String()
+}
+
+// FreePort returns a port that is free on 127.0.0.1; nothing else listens on 127.0.0.2 and the following.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	return free(t, "127.0.0.1").Port
+}
+
+func free(t testing.TB, ip string) *net.TCPAddr {
+	t.Helper()
+	l, err := net.Listen("tcp", ip+":0")
+	if err != nil {
+		t.Fatalf("finding a free port: %v", err)
+	}
+	defer func() { _ = l.Close() }()
+	address, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("%s is not an address of TCP", l.Addr())
+	}
+	return address
+}
