@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -52,7 +53,8 @@ func TestTheLabelIsReserved(t *testing.T) {
 
 	// What has the label can still be changed, and those who make such objects can make them.
 	operator := as(w, testEnv.AsOperator())
-	theirs := &corev1.ConfigMap{ObjectMeta: labeled("theirs")}
+	theirs := &corev1.ConfigMap{ObjectMeta: labeled("main-config")}
+	theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Etcd", Name: "main", UID: "e", Controller: ptr.To(true)}}
 	w.Expect(operator.Create(t.Context(), theirs)).To(Succeed())
 	theirs.Annotations = map[string]string{"note": "x"}
 	w.Expect(user.Update(t.Context(), theirs)).To(Succeed())
