@@ -22,7 +22,7 @@ func TestTheLabelIsReserved(t *testing.T) {
 	w := newWorld(t)
 	user := w.user("admin", "admin")
 	labeled := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}}
+		return metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}}
 	}
 	const refusal = "the label app.kubernetes.io/managed-by: etcd-foreman is reserved for the operator"
 	// The API server compiles policies in the background.
@@ -43,7 +43,7 @@ func TestTheLabelIsReserved(t *testing.T) {
 		w.Expect(user.Create(t.Context(), object)).To(MatchError(ContainSubstring(refusal)), "%T", object)
 	}
 
-	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "own"}}
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "own"}}
 	w.Expect(user.Create(t.Context(), own)).To(Succeed())
 	own.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
 	w.Expect(user.Update(t.Context(), own)).To(MatchError(ContainSubstring(refusal)))
