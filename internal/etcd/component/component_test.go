@@ -235,6 +235,18 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// Pods comply with the Pod Security Standard restricted, whatever the annotations of an Etcd.
+func TestAppArmorStaysOn(t *testing.T) {
+	g := NewWithT(t)
+	in := input(3)
+	const etcd, agent = "container.apparmor.security.beta.kubernetes.io/etcd", "container.apparmor.security.beta.kubernetes.io/backup-restore"
+	in.Etcd.Spec.Annotations = map[string]string{etcd: "unconfined", agent: "localhost/mine", "note": "unconfined"}
+	pod, err := podTemplate(in)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pod.Annotations).To(And(Not(HaveKey(etcd)), HaveKeyWithValue(agent, "localhost/mine"), HaveKeyWithValue("note", "unconfined")))
+	g.Expect(in.Etcd.Spec.Annotations).To(HaveKey(etcd), "the Etcd itself is unchanged")
+}
+
 // What restricts TLS replaces pods only where the operator's configuration asks for it, and where there is TLS.
 func TestLimitsOfTLSReachMembersOnRequest(t *testing.T) {
 	g := NewWithT(t)
