@@ -43,7 +43,7 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 		switch {
 		case o.Answers:
 			answering = append(answering, o.Name)
-		case o.ReadyButNotServing() && o.Pod.Probed && o.Pod.Stale() == "":
+		case o.ProvesQuorum():
 			return false, fmt.Sprintf("whether the quorum is lost is unknown: the readiness probe of %s passes, and %s does not answer the operator. Let it reach the pod's client port", o.Name, o.Name)
 		case o.MayRun():
 			unreachable = append(unreachable, o.Name)
