@@ -60,3 +60,17 @@ func TestUnreachableOnLostNodes(t *testing.T) {
 		}
 	}
 }
+
+// The only voter of a recovered cluster serves where the operator cannot reach it, and the others wait for it.
+func TestALoneVoterBeyondReachIsAQuorum(t *testing.T) {
+	waits := func() Ordinal {
+		return Ordinal{Class: v1alpha1.ClassDead, Pod: &Pod{Refusal: &Refusal{Reason: v1alpha1.ReasonRecovering}}}
+	}
+	for _, probed := range []bool{false, true} {
+		serves := Ordinal{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &Pod{Ready: true, Probed: probed, EtcdStarted: time.Unix(1, 0)}}
+		s := &Snapshot{Ordinals: []Ordinal{serves, waits(), waits()}}
+		if names, quorate := s.Unreachable(); quorate != probed {
+			t.Errorf("probed %v: %v, %v", probed, names, quorate)
+		}
+	}
+}
