@@ -5,372 +5,413 @@
 package membership
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// unsafe returns which promise a step breaks in a world; empty if none. It shares nothing with the decision.
-func unsafe(w *world, step *Step) string {
-	n := w.node(step.Member)
-	listed := w.at(step.Ordinal) != nil && step.Ordinal >= 0
-	all, up, _ := w.voters()
-	switch step.Action {
-	case ScaleDown, DeletePod:
-		if listed {
-			return "a pod of a listed member goes"
-		}
-	case DeleteClaim:
-		switch {
-		case listed:
-			return "a claim of a listed member goes"
-		case !w.quorate():
-			return "a claim goes without a quorum that has its data"
-		}
-	case AddLearner:
-		switch {
-		case w.ordinals[step.Ordinal].store != Free:
-			return "a member joins with data"
-		case listed:
-			return "a member joins twice"
-		}
-	case PromoteLearner:
-		if !n.caughtUp || !n.up {
-			return "a learner votes that has not caught up"
-		}
-	case RemoveMember:
-		switch {
-		case n.owner == Unknown:
-			return "a foreign member is removed"
-		case n.owner == Source && w.goal.KeepSources:
-			return "a source is removed that stays"
-		case n.id == w.leader:
-			return "the leader is removed"
-		case n.owner == Ours && !n.told:
-			return "a member is removed and does not know"
-		case n.learner:
-			return ""
-		case all == 1:
-			return "the last voter is removed"
-		case all == 2 && !w.backup:
-			return "one voter remains, without a backup"
-		case w.goal.Size == 1 && !w.goal.KeepSources && !w.goal.Single:
-			return "redundancy ends, and nobody agreed"
-		case all == 2 && up < 2:
-			return "one of two voters is removed while the other does not serve"
-		case n.up && n.owner == Source && !goalServes(w):
-			return "a source leaves before the members vote that are to take its place"
-		}
-	}
-	if n := w.node(step.Member); n != nil && n.owner == Unknown {
-		return "a foreign member is touched"
-	}
-	if !w.quorate() {
-		return ""
-	}
-	after := w.clone()
-	after.do(step)
-	if all, up, _ := after.voters(); up*2 <= all {
-		return fmt.Sprintf("the quorum is lost: %d of %d voters", up, all)
-	}
-	if learners(after) > 1 {
-		return "there are two learners"
-	}
-	return ""
+var exploreAll = flag.Bool("explore-all", false, "explore the whole state space, which takes minutes")
+
+// ordinalState is what there may be at one ordinal.
+type ordinalState struct {
+	listed bool
+	node   node
+	slot   slot
 }
 
-func learners(w *world) int {
-	n := 0
-	for _, m := range w.members {
-		if m.learner {
-			n++
-		}
+// common are the states that ordinals have in combination with each other and with everything else; rare those that come on top
+// with few ordinals.
+func states(rare bool) []ordinalState {
+	pod := slot{pod: true, claim: true}
+	with := func(change func(*slot)) slot { s := pod; change(&s); return s }
+	all := []ordinalState{
+		{listed: true, node: node{up: true}, slot: pod},
+		{listed: true, slot: pod},
+		{listed: true, node: node{lags: true}, slot: with(func(s *slot) { s.store = Free })},
+		{listed: true, node: node{up: true}, slot: with(func(s *slot) { s.outdated = Volume })},
+		{listed: true, node: node{learner: true, up: true, lags: true}, slot: pod},
+		{slot: with(func(s *slot) { s.store = Left })},
+		{slot: with(func(s *slot) { s.store = Free })},
+		{},
 	}
-	return n
+	if !rare {
+		return all
+	}
+	return append(all,
+		ordinalState{listed: true, node: node{up: true, told: true, confirmed: true}, slot: pod},
+		ordinalState{listed: true, node: node{told: true}, slot: with(func(s *slot) { s.outdated = Pod })},
+		ordinalState{listed: true, node: node{up: true, told: true}, slot: with(func(s *slot) { s.outdated = Volume })},
+		ordinalState{listed: true, node: node{learner: true, up: true, told: true}, slot: pod},
+		ordinalState{listed: true, node: node{learner: true, up: true}, slot: pod},
+		ordinalState{listed: true, node: node{learner: true, up: true}, slot: with(func(s *slot) { s.outdated = Pod })},
+		ordinalState{listed: true, node: node{learner: true, lags: true}, slot: with(func(s *slot) { s.store = Free })},
+		ordinalState{slot: pod},
+		ordinalState{slot: slot{claim: true}},
+		ordinalState{slot: with(func(s *slot) { s.store, s.outdated = Left, Volume })},
+		ordinalState{slot: with(func(s *slot) { s.store, s.outdated, s.terminating = Left, Volume, true })},
+		ordinalState{slot: with(func(s *slot) { s.store, s.terminating = Free, true })},
+		ordinalState{slot: with(func(s *slot) { s.store = Other })},
+	)
 }
 
-func goalServes(w *world) bool {
-	for i := range w.goal.Size {
-		if n := w.at(i); n == nil || n.learner || !n.up {
-			return false
-		}
-	}
-	return true
+// size of a part of the exploration.
+type size struct {
+	ordinals, sources int
+	rare              bool
+	// sample is how many worlds are drawn; 0: every world is explored.
+	sample int
 }
 
-// reached reports whether the members are those of the goal.
-func reached(w *world) bool {
+// sizes are explored by default in about a second, and whole in many minutes.
+func sizes() []size {
+	quick := []size{{1, 0, true, 500}, {2, 0, true, 1000}, {3, 0, true, 1500}, {1, 1, true, 500}, {2, 1, true, 700}, {2, 2, true, 700}, {2, 3, true, 700}, {3, 3, true, 700}, {4, 0, true, 700}, {5, 0, true, 700}}
+	if *exploreAll {
+		return append([]size{{1, 0, true, 0}, {2, 0, true, 0}, {3, 0, true, 0}, {1, 1, true, 0}, {2, 1, true, 0}, {2, 2, false, 0}, {2, 3, false, 0}, {4, 0, false, 0}}, size{3, 3, true, 1000000}, size{5, 0, true, 1000000})
+	}
+	return quick
+}
+
+// choose calls next with each of n numbers, or with one that is drawn.
+type choose func(n int, next func(int))
+
+func each(n int, next func(int)) {
+	for i := range n {
+		next(i)
+	}
+}
+
+func drawn(r *rand.Rand) choose { return func(n int, next func(int)) { next(r.IntN(n)) } }
+
+// worlds yields worlds of so many ordinals and sources, with leaders, goals and circumstances, until yield returns false.
+func (z size) worlds(yield func(*world) bool) {
+	done := false
+	stop := func(w *world) { done = done || !yield(w) }
+	if z.sample == 0 {
+		z.fill(&world{backup: true}, each, &done, stop)
+		return
+	}
+	r := rand.New(rand.NewPCG(uint64(z.ordinals), uint64(z.sources)))
+	for range z.sample {
+		z.fill(&world{backup: true}, drawn(r), &done, stop)
+	}
+}
+
+func (z size) fill(w *world, pick choose, done *bool, yield func(*world)) {
+	all := states(z.rare)
+	switch {
+	case *done:
+	case len(w.ordinals) < z.ordinals:
+		pick(len(all), func(i int) {
+			c := w.clone()
+			c.ordinals = append(c.ordinals, all[i].slot)
+			if all[i].slot.pod {
+				c.replicas = len(c.ordinals)
+			}
+			if all[i].listed {
+				c.join(Ours, len(c.ordinals)-1, all[i].node)
+			}
+			z.fill(c, pick, done, yield)
+		})
+	case learners(w) < 2:
+		pick(1<<z.sources, func(up int) {
+			c := w.clone()
+			for i := range z.sources {
+				c.join(Source, i, node{up: up&(1<<i) != 0})
+			}
+			c.sources, c.observed = z.sources, c.replicas
+			c.withGoals(pick, yield)
+		})
+	}
+}
+
+func (w *world) join(owner Owner, ordinal int, n node) *node {
+	w.nextID++
+	n.id, n.owner, n.ordinal = w.nextID, owner, ordinal
+	w.members = append(w.members, n)
+	return &w.members[len(w.members)-1]
+}
+
+func (w *world) withGoals(pick choose, yield func(*world)) {
+	leaders := []uint64{0}
 	for _, n := range w.members {
-		if n.learner || n.told || n.owner == Ours && n.ordinal >= w.goal.Size || n.owner == Source && !w.goal.KeepSources {
-			return false
+		if n.up && !n.learner && w.quorate() {
+			leaders = append(leaders, n.id)
 		}
 	}
-	for i, o := range w.ordinals {
-		if i >= w.goal.Size && (o.pod || o.claim && !w.goal.KeepClaims) || i < w.goal.Size && o.outdated != Nothing {
-			return false
-		}
-	}
-	return goalServes(w) && w.replicas == w.goal.Size
+	circumstances := w.circumstances()
+	pick(len(w.ordinals)+1, func(size int) {
+		pick(3, func(kind int) {
+			pick(len(leaders), func(leader int) {
+				pick(len(circumstances), func(i int) {
+					c := w.clone()
+					c.goal = []Goal{{Size: size}, {Size: size, KeepSources: true}, {Size: size, Single: true, KeepClaims: true}}[kind]
+					c.leader = leaders[leader]
+					circumstances[i](c)
+					yield(c)
+				})
+			})
+		})
+	})
 }
 
-// finish carries out what is decided, without faults, until the goal is reached. It returns why it is not; empty if it is.
-func finish(w *world, guards []guard) string {
-	w = w.clone()
+// circumstances leave a world as it is, or make one thing that is out of the ordinary.
+func (w *world) circumstances() []func(*world) {
+	all := []func(*world){
+		func(*world) {},
+		func(w *world) { w.backup = false },
+		func(w *world) { w.acting = true },
+		func(w *world) { w.old = true },
+		func(w *world) { w.slow = true },
+		func(w *world) { w.observed++ },
+		func(w *world) { w.sources++ },
+		func(w *world) { w.join(Unknown, 7, node{up: true}) },
+		func(w *world) { w.join(Unknown, 7, node{}) },
+		func(w *world) { w.join(Ours, 0, node{up: true}) },
+	}
+	if learners(w) == 0 {
+		all = append(all,
+			func(w *world) { w.join(Unknown, 7, node{learner: true, up: true}) },
+			func(w *world) { w.join(Source, 7, node{learner: true, up: true}) })
+	}
+	for i := range w.ordinals {
+		all = append(all, func(w *world) { w.pending = w.lost(i) }, func(w *world) { w.pending, w.lands = w.lost(i), true })
+	}
+	for i, n := range w.members {
+		if !n.up {
+			all = append(all, func(w *world) { w.members[i].long = true })
+			continue
+		}
+		all = append(all,
+			func(w *world) { w.members[i].young = true },
+			func(w *world) { w.members[i].lags = true },
+			func(w *world) { w.members[i].hidden = true },
+			func(w *world) { w.members[i].hidden, w.members[i].long = true, true },
+			func(w *world) { w.members[i].hidden, w.members[i].long, w.blind = true, true, true })
+	}
+	return all
+}
+
+// lost is a request about an ordinal whose answer was lost.
+func (w *world) lost(i int) *Step {
+	switch n := w.at(i); {
+	case n == nil:
+		return &Step{Action: AddLearner, Ordinal: i}
+	case n.learner:
+		return &Step{Action: PromoteLearner, Ordinal: i, Member: n.id}
+	default:
+		return &Step{Action: RemoveMember, Ordinal: i, Member: n.id}
+	}
+}
+
+// explorer judges what is decided.
+type explorer struct {
+	guards []guard
+	// judged are the steps, and broken the promises that they broke, by invariant; stuck are worlds that do not reach their goal.
+	judged int
+	broken map[string][]string
+	stuck  []string
+}
+
+func newExplorer(guards []guard) *explorer {
+	return &explorer{guards: guards, broken: map[string][]string{}}
+}
+
+func (e *explorer) judge(w *world, step *Step) bool {
+	e.judged++
+	v := judge(w, step)
+	if v.invariant != "" {
+		e.broken[v.invariant] = append(e.broken[v.invariant], v.why)
+	}
+	return v.invariant == ""
+}
+
+// visit carries out what is decided in a world, without further faults, until the goal is reached.
+func (e *explorer) visit(w *world) {
+	if d := decide(newState(w.input()), e.guards); d.Conclusion == Act && !e.judge(w, d.Step) {
+		return
+	}
+	if why := e.finish(w.clone()); why != "" {
+		e.stuck = append(e.stuck, why)
+	}
+}
+
+func (e *explorer) finish(w *world) string {
 	var done []string
-	for range 80 {
-		w.pass()
-		d := decide(newState(w.input()), guards)
+	waits := 0
+	for range 150 {
+		d := decide(newState(w.input()), e.guards)
 		switch d.Conclusion {
 		case Finished:
+			if waits++; waits < 4 {
+				break // what is not ours may still have to settle
+			}
 			if !reached(w) {
 				return fmt.Sprintf("finished too early after %s: %s", done, w)
 			}
 			return ""
 		case Wait:
+			if waits++; waits < 4 {
+				break
+			}
+			if w.waitsForOthers(d) {
+				return ""
+			}
 			return fmt.Sprintf("waits for %v after %s: %s", d.Blocking, done, w)
+		case Act:
+			waits = 0
+			if !e.judge(w, d.Step) {
+				return ""
+			}
+			done = append(done, fmt.Sprintf("%s %d", d.Step.Action, d.Step.Ordinal))
+			w.do(d.Step)
 		}
-		if why := unsafe(w, d.Step); why != "" {
-			return fmt.Sprintf("UNSAFE %s: %+v after %s: %s", why, *d.Step, done, w)
-		}
-		done = append(done, fmt.Sprintf("%s %d", d.Step.Action, d.Step.Ordinal))
-		w.do(d.Step)
+		w.pass()
 	}
 	return fmt.Sprintf("does not end: %s: %s", strings.Join(done, ", "), w)
 }
 
-// states of one ordinal in the exploration.
-type ordinalState struct {
-	listed, learner, up, caughtUp, told, young bool
-	slot                                       slot
-}
-
-func ordinalStates(rare bool) []ordinalState {
-	pod := slot{pod: true, claim: true}
-	with := func(s slot, change func(*slot)) slot { change(&s); return s }
-	states := []ordinalState{
-		{listed: true, up: true, caughtUp: true, slot: pod},
-		{listed: true, caughtUp: true, slot: pod},
-		{listed: true, slot: with(pod, func(s *slot) { s.store = Free })},
-		{listed: true, up: true, caughtUp: true, slot: with(pod, func(s *slot) { s.outdated = Volume })},
-		{listed: true, learner: true, up: true, slot: pod},
-		{listed: true, learner: true, slot: with(pod, func(s *slot) { s.store = Free })},
-		{slot: with(pod, func(s *slot) { s.store = Left })},
-		{slot: with(pod, func(s *slot) { s.store = Free })},
-		{slot: slot{claim: true}},
-		{},
-	}
-	if rare {
-		states = append(states,
-			ordinalState{listed: true, up: true, caughtUp: true, young: true, slot: pod},
-			ordinalState{listed: true, up: true, caughtUp: true, told: true, slot: pod},
-			ordinalState{listed: true, caughtUp: true, told: true, slot: with(pod, func(s *slot) { s.outdated = Pod })},
-			ordinalState{listed: true, learner: true, up: true, caughtUp: true, told: true, slot: pod},
-			ordinalState{slot: with(pod, func(s *slot) { s.store, s.outdated = Left, Volume })},
-			ordinalState{slot: with(pod, func(s *slot) { s.store, s.outdated, s.terminating = Left, Volume, true })},
-		)
-	}
-	return states
-}
-
-// worlds yields every world of so many ordinals and sources, with every leader and goal.
-func worlds(ordinals, sources int, rare bool, yield func(*world)) {
-	states := ordinalStates(rare)
-	var fill func(w *world)
-	fill = func(w *world) {
-		if len(w.ordinals) == ordinals {
-			withSources(w, sources, func(w *world) { withGoals(w, ordinals, yield) })
-			return
+// waitsForOthers reports whether only something that no time and no agent brings can go on: a person, the sources' operator, or a
+// quorum.
+func (w *world) waitsForOthers(d Decision) bool {
+	foreign := slices.ContainsFunc(w.members, func(n node) bool { return n.owner == Unknown || n.owner == Source && n.learner })
+	other := slices.ContainsFunc(w.ordinals, func(s slot) bool { return s.store == Other })
+	return slices.ContainsFunc(d.Blocking, func(h Hold) bool {
+		switch h.Guard {
+		case GuardListKnown:
+			return !w.quorate()
+		case GuardGoalOdd:
+			return w.finally()%2 == 0
+		case GuardMembersKnown, GuardOneLearner:
+			return foreign || w.twice()
+		case GuardSourcesKeepQuorum:
+			return w.goal.KeepSources && sources(w)*2 <= w.count()+1
+		case GuardSourcesPresent:
+			return w.goal.KeepSources && sources(w) < w.sources
+		case GuardSingleAgreed:
+			return w.finally() == 1 && !w.goal.Single
+		case GuardBackedUp:
+			return w.finally() == 1 && !w.backup
+		case GuardDataElsewhere, GuardStoreFree:
+			return other
+		case GuardOthersServing, GuardMembersSettled, GuardQuorumKept:
+			return w.reachable() < w.count() && w.dataLost()
 		}
-		for _, st := range states {
-			c := w.clone()
-			i := len(c.ordinals)
-			c.ordinals = append(c.ordinals, st.slot)
-			if st.slot.pod {
-				c.replicas = i + 1
-			}
-			if st.listed {
-				c.nextID++
-				c.members = append(c.members, node{c.nextID, Ours, i, st.learner, st.up, st.young, st.caughtUp, st.told})
-			}
-			fill(c)
-		}
-	}
-	fill(&world{backup: true})
+		return false
+	})
 }
 
-func withSources(w *world, sources int, yield func(*world)) {
-	for up := range 1 << sources {
-		c := w.clone()
-		for i := range sources {
-			c.nextID++
-			c.members = append(c.members, node{id: c.nextID, owner: Source, ordinal: i, up: up&(1<<i) != 0, caughtUp: true})
-		}
-		yield(c)
-	}
+// dataLost reports whether a voter has lost its data.
+func (w *world) dataLost() bool {
+	return slices.ContainsFunc(w.members, func(n node) bool {
+		return n.owner == Ours && !n.learner && !n.up && w.ordinals[n.ordinal].store == Free
+	})
 }
 
-func withGoals(w *world, ordinals int, yield func(*world)) {
-	if learners(w) > 1 {
-		return
+func explored(t *testing.T) *explorer {
+	t.Helper()
+	e := newExplorer(guards)
+	for _, z := range sizes() {
+		n := 0
+		z.worlds(func(w *world) bool { n++; e.visit(w); return len(e.stuck) < 9 && len(e.broken) < 3 })
+		t.Logf("%d ordinals, %d sources: %d worlds", z.ordinals, z.sources, n)
 	}
-	for size := range ordinals + 1 {
-		for _, goal := range []Goal{{Size: size}, {Size: size, KeepSources: true}, {Size: size, Single: true, KeepClaims: true}} {
-			if size == 0 && !goal.KeepSources {
-				continue // no member would be left
-			}
-			leaders := []uint64{0}
-			for _, n := range w.members {
-				if n.up && !n.learner && w.quorate() {
-					leaders = append(leaders, n.id)
-				}
-			}
-			for _, leader := range leaders {
-				c := w.clone()
-				c.goal, c.leader = goal, leader
-				yield(c)
-			}
-		}
+	for seed := range uint64(400) {
+		e.walk(rand.New(rand.NewPCG(seed, 1)))
 	}
+	t.Logf("%d steps", e.judged)
+	return e
 }
 
-// check returns what is wrong in a world, in the next step and until the end.
-func check(w *world, guards []guard) string {
-	d := decide(newState(w.input()), guards)
-	if d.Conclusion == Act {
-		if why := unsafe(w, d.Step); why != "" {
-			return fmt.Sprintf("UNSAFE %s: %+v: %s", why, *d.Step, w)
-		}
-	}
-	if d.Conclusion == Finished && w.quorate() && w.leader != 0 && !settlesAsReached(w) {
-		return fmt.Sprintf("finished too early: %s", w)
-	}
-	if mayEnd(w) {
-		return finish(w, guards)
-	}
-	return ""
-}
-
-func settlesAsReached(w *world) bool {
-	c := w.clone()
-	c.pass()
-	return reached(c)
-}
-
-// mayEnd reports whether the goal can be reached once all that can come back has: enough voters are left for a quorum and a
-// leader, and where one is to remain a person has agreed.
-func mayEnd(w *world) bool {
-	c := w.clone()
-	for i := range c.members {
-		if n := &c.members[i]; n.owner == Source {
-			n.up = true
-		}
-	}
-	c.pass()
-	agreed := w.goal.Single || w.goal.Size != 1 || w.goal.KeepSources
-	for _, n := range w.members {
-		agreed = agreed && (n.up || n.owner == Ours) // a source that is down stays so, and blocks
-	}
-	return c.leader != 0 && agreed && (w.goal.Size > 0 || w.goal.KeepSources && sources(w) > 0)
-}
-
-func sources(w *world) int {
-	n := 0
-	for _, m := range w.members {
-		if m.owner == Source {
-			n++
-		}
-	}
-	return n
-}
-
-func TestEveryWorld(t *testing.T) {
-	for _, c := range []struct {
-		ordinals, sources int
-		rare              bool
-	}{{1, 0, true}, {2, 0, true}, {3, 0, true}, {2, 1, true}, {2, 2, false}, {2, 3, false}, {4, 0, false}} {
-		n, failed := 0, 0
-		worlds(c.ordinals, c.sources, c.rare, func(w *world) {
-			n++
-			if why := check(w, guards); why != "" && failed < 5 {
-				failed++
-				t.Errorf("%d ordinals, %d sources: %s", c.ordinals, c.sources, why)
+// No world breaks an invariant, and each reaches its goal if members come back.
+func TestInvariants(t *testing.T) {
+	e := explored(t)
+	for _, i := range invariants {
+		t.Run(i.name, func(t *testing.T) {
+			for _, why := range e.broken[i.name][:min(2, len(e.broken[i.name]))] {
+				t.Error(why)
 			}
 		})
-		t.Logf("%d ordinals, %d sources: %d worlds", c.ordinals, c.sources, n)
 	}
+	t.Run("the goal is reached", func(t *testing.T) {
+		for _, why := range e.stuck[:min(4, len(e.stuck))] {
+			t.Error(why)
+		}
+	})
 }
 
-// Random walks with faults, at most one of which a step of ours may meet; then everything comes back, and the goal is reached.
-func TestWalks(t *testing.T) {
-	for seed := range uint64(3000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		w := &world{backup: true, goal: Goal{Size: 1 + r.IntN(5), Single: true, KeepSources: r.IntN(4) == 0}}
-		for i := range 1 + r.IntN(5) {
-			w.nextID++
-			w.ordinals = append(w.ordinals, slot{pod: true, claim: true, outdated: Outdated(r.IntN(3))})
-			w.members = append(w.members, node{id: w.nextID, owner: Ours, ordinal: i, up: true, caughtUp: true})
-			w.replicas++
-		}
-		for i := range r.IntN(4) {
-			w.nextID++
-			w.members = append(w.members, node{id: w.nextID, owner: Source, ordinal: i, up: true, caughtUp: true})
-		}
-		w.elect()
-		if why := walk(w, r); why != "" {
-			t.Fatalf("seed %d: %s", seed, why)
-		}
-	}
-}
-
-func walk(w *world, r *rand.Rand) string {
-	for range 40 {
-		d := Decide(w.input())
-		if d.Conclusion == Act {
-			if why := unsafe(w, d.Step); why != "" {
-				return fmt.Sprintf("UNSAFE %s: %+v: %s", why, *d.Step, w)
-			}
-			if r.IntN(5) > 0 { // otherwise the request was lost
-				w.do(d.Step)
-			}
-		}
-		switch n := &w.members[r.IntN(len(w.members))]; r.IntN(5) {
-		case 0:
-			if all, up, _ := w.voters(); n.learner || up-1 > all/2 {
-				n.up = false
-			}
-		case 1:
-			n.up = n.owner == Source || w.ordinals[n.ordinal].pod && w.ordinals[n.ordinal].store == InUse
-		case 2:
-			w.goal.Size = 1 + r.IntN(5)
-		default:
-			w.pass()
-		}
-		w.elect()
-	}
-	for i := range w.members {
-		w.members[i].up = w.members[i].up || w.members[i].owner == Source
-	}
-	return finish(w, guards)
-}
-
-// Every guard is needed: without it, the exploration finds a broken promise.
+// Every guard is needed: without it, an invariant is broken.
 func TestEveryGuardIsNeeded(t *testing.T) {
 	for i, g := range guards {
 		t.Run(string(g.name), func(t *testing.T) {
-			without := append(append([]guard(nil), guards[:i]...), guards[i+1:]...)
-			found := ""
-			for _, c := range [][2]int{{1, 0}, {2, 0}, {1, 1}, {2, 1}, {3, 0}} {
-				worlds(c[0], c[1], true, func(w *world) {
-					if found == "" {
-						found = check(w, without)
-					}
-				})
+			e := newExplorer(append(slices.Clone(guards[:i]), guards[i+1:]...))
+			for _, z := range sizes() {
+				z.worlds(func(w *world) bool { e.visit(w); return len(e.broken) == 0 })
+				for name, why := range e.broken {
+					t.Logf("%s: %s", name, why[0])
+					return
+				}
 			}
-			if found == "" {
-				t.Skip("not found")
-			}
-			t.Log(found)
+			t.Error("no invariant is broken without it")
 		})
 	}
+}
+
+// walk makes faults in between the steps, requests that are lost, and goals that change; then everything comes back.
+func (e *explorer) walk(r *rand.Rand) {
+	w := &world{backup: true, goal: Goal{Size: 1 + 2*r.IntN(3), Single: true, KeepSources: r.IntN(4) == 0}, slow: r.IntN(2) == 0}
+	for i := range 1 + r.IntN(5) {
+		w.ordinals = append(w.ordinals, slot{pod: true, claim: true, outdated: Outdated(r.IntN(3))})
+		w.join(Ours, i, node{up: true})
+		w.replicas++
+	}
+	for i := range r.IntN(4) {
+		w.join(Source, i, node{up: true})
+		w.sources++
+	}
+	w.observed = w.replicas
+	w.elect()
+	for range 60 {
+		if d := decide(newState(w.input()), e.guards); d.Conclusion == Act {
+			if !e.judge(w, d.Step) {
+				return
+			}
+			switch r.IntN(6) {
+			case 0: // the request is lost
+			case 1: // the answer is lost
+				w.pending, w.lands = d.Step, r.IntN(2) == 0
+			default:
+				w.do(d.Step)
+			}
+		}
+		w.fault(r)
+	}
+	if why := e.finish(w); why != "" {
+		e.stuck = append(e.stuck, why)
+	}
+}
+
+func (w *world) fault(r *rand.Rand) {
+	switch n := &w.members[r.IntN(len(w.members))]; r.IntN(8) {
+	case 0:
+		if all, up, _ := w.voters(); n.learner || up-1 > all/2 {
+			n.up = false
+		}
+	case 1:
+		n.up = n.owner == Source || w.ordinals[n.ordinal].pod && w.ordinals[n.ordinal].store == InUse
+		n.young = n.up
+	case 2:
+		w.goal.Size = 1 + 2*r.IntN(3)
+	case 3:
+		n.hidden = n.up
+	case 4:
+		if n.up && !n.learner && w.quorate() {
+			w.leader = n.id
+		}
+	default:
+		w.pass()
+	}
+	w.elect()
 }

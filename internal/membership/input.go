@@ -15,11 +15,15 @@ type Input struct {
 	Ordinals []Ordinal
 	// Replicas of the StatefulSet.
 	Replicas int
-	// Observed: its controller has seen these replicas.
+	// Observed: its controller has seen its newest spec.
 	Observed bool
-	// Pending is the change of the member list that was requested last and may still be under way, as a sentence; empty when
-	// there is none. etcd's answer may be lost, and the list shows the change only once it is applied.
+	// Pending is the request to etcd that was sent last and may still take effect, as a sentence; empty when there is none.
+	// etcd's answer may be lost, and the list shows the change only once it is applied.
 	Pending string
+	// Acting is what else acts on the members, as a sentence: a rollout, a recovery, hibernation. Empty when nothing does.
+	Acting string
+	// Sources is the number of members that were declared as sources, including those that have left.
+	Sources int
 	// Overridden are the guards that the task overrides.
 	Overridden []Guard
 	// BackedUp: everything that is committed, but for the last few minutes, is in a backup.
@@ -31,11 +35,12 @@ type Goal struct {
 	// Size is the number of ordinals that are to be voters. 0: no member of this StatefulSet is to be in the cluster, as after
 	// a migration that was given up.
 	Size int
-	// KeepSources: voters that are not of this StatefulSet stay. Otherwise they leave once every member of the goal votes.
+	// KeepSources: the sources stay, keep the quorum and lead, as before the cut-over of a migration and after one that was given
+	// up. Otherwise they leave once every member of the goal votes.
 	KeepSources bool
 	// KeepClaims: claims of ordinals above Size are kept.
 	KeepClaims bool
-	// Single: a person has agreed that one member remains where there were more, and that nothing is redundant after that.
+	// Single: a person has agreed that one member remains where a failure was tolerated.
 	Single bool
 }
 
@@ -63,9 +68,11 @@ type Member struct {
 	Learner bool
 	// Serving: it answers, knows the leader of the newest term, and is not far behind it.
 	Serving bool
+	// Unready: it has not served for the grace period, without a gap.
+	Unready bool
 	// Settled: it has served without a gap for longer than etcd wants of a connection before it changes the list.
 	Settled bool
-	// Leads: it is the leader of the newest term.
+	// Leads: members that answer say that it leads in the newest term. It may be unreachable itself.
 	Leads bool
 	// Lag is the number of raft entries that are committed and that it has not applied. It means nothing unless Serving.
 	Lag uint64
@@ -97,7 +104,7 @@ const (
 	Volume
 )
 
-// Store is what an agent says of the volume of a member that does not run.
+// Store is what an agent says of the volume of a member that does not run. What it said a while ago counts as InUse.
 type Store int
 
 // The stores.
@@ -108,4 +115,6 @@ const (
 	Free
 	// Left: there is the data of a member that was removed. It is set aside before a member can join.
 	Left
+	// Other: there is the data of another cluster. Nothing is done to it.
+	Other
 )

@@ -15,11 +15,14 @@ import (
 func (s *state) candidate() *Step {
 	for _, next := range []func(*state) *Step{
 		retract,      // what was announced, and is no longer to happen
-		removeDown,   // who is to leave and does not serve: etcd adds nobody beside a member that is down
+		restore,      // the pod of a member that stays, if someone scaled the StatefulSet down
+		removeDown,   // members that leave and do not serve: etcd adds no member while a voter is down
+		leadBack,     // until the cut-over, the sources lead
 		learnerFirst, // promote the learner, or remove it: etcd has one at a time
+		leaveEven,    // an even number of voters tolerates no more failures than one voter fewer
 		cleanUp,      // pods and claims of ordinals that have left
 		add,          // redundancy grows before it shrinks
-		remove,       // the leader last
+		remove,
 	} {
 		if step := next(s); step != nil {
 			return step
@@ -29,10 +32,19 @@ func (s *state) candidate() *Step {
 }
 
 func retract(s *state) *Step {
+	relieved := s.relieved()
 	for i := range s.Members {
-		m := &s.Members[i]
-		if m.Told && s.stays(m) && !s.isNextToRenew(m) {
-			return about(m, Retract, fmt.Sprintf("%s was told that it leaves, and stays", m.Name))
+		if m := &s.Members[i]; m.Told && !s.leaves(m) && m != relieved {
+			return about(m, Retract, fmt.Sprintf("%s was told that it leaves, but it stays", m.Name))
+		}
+	}
+	return nil
+}
+
+func restore(s *state) *Step {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Owner == Ours && m.Ordinal >= s.Replicas && s.stays(m) {
+			return &Step{Action: ScaleUp, Ordinal: s.Replicas, Reason: fmt.Sprintf("%s is in the member list and has no pod among %d replicas", m.Name, s.Replicas)}
 		}
 	}
 	return nil
@@ -40,28 +52,47 @@ func retract(s *state) *Step {
 
 func removeDown(s *state) *Step {
 	for _, m := range s.leaving() {
-		if m.Serving || m.Learner {
-			continue
+		switch {
+		case m.Serving || m.Learner:
+		case s.isLost(m) && s.wanted(m.Ordinal):
+			return s.removal(m, fmt.Sprintf("the data of %s is gone, so it rejoins as a new member", m.Name))
+		default:
+			return s.removal(m, m.Name+" leaves and does not serve")
 		}
-		reason := m.Name + " is to leave, and does not serve"
-		if s.isLost(m) && s.wanted(m.Ordinal) {
-			reason = fmt.Sprintf("the data of %s is gone: it joins again as another member", m.Name)
-		}
-		return s.removal(m, reason)
 	}
 	return nil
 }
 
+func leadBack(s *state) *Step {
+	if !s.Goal.KeepSources || s.leader == nil || s.leader.Owner != Ours {
+		return nil
+	}
+	to := s.successor(func(m *Member) bool { return m.Owner == Source })
+	if to == nil {
+		return nil
+	}
+	return handover(s.leader, to, fmt.Sprintf("the source cluster leads until the cut-over, so leadership moves from %s to %s", s.leader.Name, to.Name))
+}
+
 func learnerFirst(s *state) *Step {
 	m := s.learner()
-	switch {
-	case m == nil || m.Owner == Unknown:
-		return nil // the guards say so
-	case s.stays(m):
-		return about(m, PromoteLearner, fmt.Sprintf("%s has caught up", m.Name))
-	default:
-		return s.removal(m, m.Name+" is no longer to join")
+	if m == nil || m.Owner == Unknown || m.Owner == Source && s.Goal.KeepSources {
+		return nil // it is not ours to promote, and guards block until it votes or is gone
 	}
+	if !s.stays(m) {
+		return s.removal(m, fmt.Sprintf("%s is no longer to join as it is", m.Name))
+	}
+	if r := s.relieved(); r != nil && r.Owner == Ours && !r.Told {
+		return about(r, Announce, fmt.Sprintf("%s leaves as soon as %s votes, and its agent must know before that", r.Name, m.Name))
+	}
+	return about(m, PromoteLearner, m.Name+" has caught up")
+}
+
+func leaveEven(s *state) *Step {
+	if len(s.voters)%2 > 0 || !s.goalVotes() {
+		return nil
+	}
+	return remove(s)
 }
 
 // cleanUp removes what is left of ordinals that are not in the list. Pods go before claims where the ordinal goes; where
@@ -74,11 +105,12 @@ func cleanUp(s *state) *Step {
 		case !s.wanted(i) && i == s.Replicas-1:
 			return &Step{Action: ScaleDown, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left", i)}
 		case !s.wanted(i) && i >= s.Replicas && o.Claim && !o.Pod && !o.Terminating && !s.Goal.KeepClaims:
-			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("ordinal %d has left, and its claim is not to be kept", i)}
+			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left, and its volume is not kept", i)}
+		case i >= s.Replicas: // the StatefulSet controller is removing the pod
 		case s.wanted(i) && o.Outdated == Volume && o.Claim && !o.Terminating:
-			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("ordinal %d is to have another volume", i)}
-		case s.wanted(i) && o.Outdated != Nothing && o.Pod:
-			return &Step{Action: DeletePod, Ordinal: i, Reason: fmt.Sprintf("ordinal %d is to have another pod", i)}
+			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another volume", i)}
+		case s.wanted(i) && (o.Outdated != Nothing || o.Terminating) && o.Pod:
+			return &Step{Action: DeletePod, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another pod", i)}
 		}
 	}
 	return nil
@@ -89,37 +121,62 @@ func add(s *state) *Step {
 		switch {
 		case !s.wanted(i) || s.listed(i) != nil:
 		case i >= s.Replicas:
-			return &Step{Action: ScaleUp, Ordinal: s.Replicas, Reason: fmt.Sprintf("%d of %d members", s.Replicas, max(s.Goal.Size, i+1))}
+			return &Step{Action: ScaleUp, Ordinal: s.Replicas, Reason: fmt.Sprintf("ordinal %d needs a pod before its member can join", s.Replicas)}
+		case i == s.Goal.Size:
+			return &Step{Action: AddLearner, Ordinal: i, Reason: fmt.Sprintf("ordinal %d joins for as long as other members are replaced", i)}
 		default:
-			return &Step{Action: AddLearner, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d is to join", i)}
+			return &Step{Action: AddLearner, Ordinal: i, Reason: fmt.Sprintf("ordinal %d joins the cluster", i)}
 		}
 	}
 	return nil
 }
 
+// remove announces all removals first, then moves leadership to a member that stays, and then removes one member after the
+// other.
 func remove(s *state) *Step {
 	leaving := s.leaving()
+	for _, m := range leaving {
+		if m.Owner == Ours && !m.Told {
+			return s.removal(m, s.whyLeaves(m))
+		}
+	}
+	for _, m := range leaving {
+		to := s.successor(func(m *Member) bool { return m.Owner != Unknown && !s.leaves(m) })
+		if m.Leads && to != nil {
+			return handover(m, to, fmt.Sprintf("%s leads and leaves, so leadership moves to %s", m.Name, to.Name))
+		}
+	}
 	if len(leaving) == 0 {
 		return nil
 	}
-	m := leaving[0]
-	if successor := s.successor(leaving); m.Leads && successor != nil {
-		step := about(m, MoveLeader, fmt.Sprintf("%s leads and is to leave: leadership goes to %s", m.Name, successor.Name))
-		step.Successor = successor.ID
-		return step
+	return s.removal(leaving[0], s.whyLeaves(leaving[0]))
+}
+
+func (s *state) whyLeaves(m *Member) string {
+	switch {
+	case m.Owner == Source:
+		return m.Name + " belongs to the source cluster, and the members that replace it vote"
+	case m.Ordinal == s.Goal.Size && !s.wanted(m.Ordinal), m.Ordinal > s.Goal.Size:
+		return m.Name + " is not part of the goal"
+	case s.ordinal(m.Ordinal).Outdated == Volume:
+		return m.Name + " rejoins on another volume"
+	default:
+		return m.Name + " rejoins in another pod"
 	}
-	if s.stays(m) {
-		return s.removal(m, fmt.Sprintf("%s is outdated: it joins again on another %s", m.Name, map[Outdated]string{Pod: "pod", Volume: "volume"}[s.ordinal(m.Ordinal).Outdated]))
-	}
-	return s.removal(m, m.Name+" is to leave")
 }
 
 // removal removes a member that was told; otherwise it is told first.
 func (s *state) removal(m *Member, reason string) *Step {
 	if m.Owner == Ours && !m.Told {
-		return about(m, Announce, reason+": it is told first, so that it does not join again")
+		return about(m, Announce, reason+"; its agent must know before that")
 	}
 	return about(m, RemoveMember, reason)
+}
+
+func handover(from, to *Member, reason string) *Step {
+	step := about(from, MoveLeader, reason)
+	step.Successor = to.ID
+	return step
 }
 
 func about(m *Member, action Action, reason string) *Step {
@@ -130,58 +187,63 @@ func about(m *Member, action Action, reason string) *Step {
 	return step
 }
 
-// leaving are the members that are to leave, the next one first: those that do not serve, then followers, then the leader; of
-// each, the sources, and then the highest ordinal. Once nobody else is, it is the next member that has to be replaced.
+// leaves reports whether a member is to leave the list, now: for good, or to join again.
+func (s *state) leaves(m *Member) bool { return !s.stays(m) || s.isNextToRenew(m) }
+
+// leaving are the members that leave, the next one first: those that do not serve, then the sources, then the highest ordinal.
 func (s *state) leaving() []*Member {
 	var leaving []*Member
 	for i := range s.Members {
-		if m := &s.Members[i]; !s.stays(m) || s.isNextToRenew(m) {
+		if m := &s.Members[i]; s.leaves(m) {
 			leaving = append(leaving, m)
 		}
 	}
-	rank := func(m *Member) int {
-		switch {
-		case !m.Serving:
-			return 0
-		case !m.Leads:
+	down := func(m *Member) int {
+		if m.Serving {
 			return 1
-		default:
-			return 2
 		}
+		return 0
 	}
 	slices.SortFunc(leaving, func(a, b *Member) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Owner, a.Owner), cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(down(a), down(b)), cmp.Compare(b.Owner, a.Owner), cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(a.ID, b.ID))
 	})
 	return leaving
 }
 
-// isNextToRenew reports whether a member is the next that has to be replaced: every other member votes, the further one
-// included, and it is the outdated one with the lowest ordinal that does not lead.
+// isNextToRenew reports whether a member is the next that is replaced: every other member votes, the further one included, and
+// of the outdated ones it is the first that does not serve, or else the lowest ordinal that does not lead.
 func (s *state) isNextToRenew(m *Member) bool {
 	if m.Owner != Ours || m.Ordinal >= s.Goal.Size || !s.votes(s.Goal.Size) {
 		return false
 	}
-	next := -1
+	var next *Member
 	for i := range s.Goal.Size {
-		switch {
+		switch o := s.listed(i); {
 		case !s.votes(i):
 			return false
-		case s.ordinal(i).Outdated != Nothing && (next < 0 || s.listed(next).Leads):
-			next = i
+		case s.ordinal(i).Outdated != Nothing && (next == nil || next.Leads && !o.Leads || next.Serving && !o.Serving):
+			next = o
 		}
 	}
-	return next == m.Ordinal
+	return next != nil && next.ID == m.ID
 }
 
-// successor is the voter that leadership goes to: one that stays and has applied most; nil if none serves.
-func (s *state) successor(leaving []*Member) *Member {
+// successor is the voter that leadership goes to, of those that may have it: preferably one that stays for good, and of these
+// the one that lags least; nil if none serves.
+func (s *state) successor(may func(*Member) bool) *Member {
 	var best *Member
+	order := func(m *Member) int {
+		if m.Owner == Ours && (m.Ordinal >= s.Goal.Size || s.ordinal(m.Ordinal).Outdated != Nothing) {
+			return 1
+		}
+		return 0
+	}
 	for i := range s.Members {
 		m := &s.Members[i]
-		if m.Learner || !m.Serving || m.Leads || m.Owner == Unknown || slices.Contains(leaving, m) {
+		if m.Learner || !m.Serving || m.Leads || !may(m) {
 			continue
 		}
-		if best == nil || m.Lag < best.Lag {
+		if best == nil || cmp.Or(cmp.Compare(order(m), order(best)), cmp.Compare(m.Lag, best.Lag)) < 0 {
 			best = m
 		}
 	}

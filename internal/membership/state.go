@@ -100,7 +100,7 @@ func (s *state) wanted(ordinal int) bool {
 func (s *state) stays(m *Member) bool {
 	switch m.Owner {
 	case Ours:
-		return s.wanted(m.Ordinal) && !s.isLost(m)
+		return s.wanted(m.Ordinal) && !s.isLost(m) && !(m.Learner && s.ordinal(m.Ordinal).Outdated != Nothing)
 	case Source:
 		return s.Goal.KeepSources
 	default:
@@ -132,6 +132,44 @@ func (s *state) goalVotes() bool {
 		}
 	}
 	return true
+}
+
+// sources is the number of sources that vote.
+func (s *state) sources() int {
+	n := 0
+	for _, m := range s.voters {
+		if m.Owner == Source {
+			n++
+		}
+	}
+	return n
+}
+
+// finally is the number of voters once the goal is reached.
+func (s *state) finally() int {
+	if s.Goal.KeepSources {
+		return s.Goal.Size + s.sources()
+	}
+	return s.Goal.Size
+}
+
+// relieved returns the only voter if it leaves as soon as the learner votes; otherwise nil. Two voters tolerate no failure, so
+// whatever its removal has to wait for is waited for before the promotion.
+func (s *state) relieved() *Member {
+	learner := s.learner()
+	if len(s.voters) != 1 || learner == nil || !s.stays(learner) {
+		return nil
+	}
+	in := s.Input
+	in.Members = slices.Clone(in.Members)
+	for i := range in.Members {
+		in.Members[i].Learner, in.Members[i].Serving = false, true
+	}
+	promoted := newState(in)
+	if m := promoted.member(s.voters[0].ID); promoted.goalVotes() && promoted.leaves(m) {
+		return s.member(m.ID)
+	}
+	return nil
 }
 
 // quorumWith is the number of voters that a quorum takes with so many voters more, or fewer.

@@ -19,22 +19,34 @@ type world struct {
 	members   []node
 	ordinals  []slot
 	replicas  int
+	observed  int    // replicas that the StatefulSet controller has seen
 	leader    uint64 // 0: nobody leads
 	nextID    uint64
+	sources   int // that were declared
 	backup    bool
+	acting    bool // something else acts
+	old       bool // etcd adds nobody unless every voter is connected
+	pending   *Step
+	lands     bool // the pending request takes effect
+	slow      bool // agents and controllers need twice the time
+	read      [9]bool
+	blind     bool // the members that answer do not know the leader
 	overrides []Guard
 }
 
 // node is one entry of the member list.
 type node struct {
-	id       uint64
-	owner    Owner
-	ordinal  int
-	learner  bool
-	up       bool
-	young    bool // up, and etcd's connections to it are too young
-	caughtUp bool
-	told     bool
+	id        uint64
+	owner     Owner
+	ordinal   int
+	learner   bool
+	up        bool
+	hidden    bool // up, and does not answer the operator
+	long      bool // down or hidden for the grace period
+	young     bool // up, and etcd's connections to it are too young
+	lags      bool
+	told      bool
+	confirmed bool
 }
 
 // slot is one ordinal.
@@ -105,17 +117,26 @@ func (w *world) elect() {
 }
 
 func (w *world) input() Input {
-	in := Input{Goal: w.goal, Replicas: w.replicas, Observed: true, BackedUp: w.backup, Overridden: w.overrides}
+	in := Input{Goal: w.goal, Replicas: w.replicas, Observed: w.observed == w.replicas, BackedUp: w.backup, Overridden: w.overrides, Sources: w.sources}
+	if w.pending != nil {
+		in.Pending = fmt.Sprintf("%s was requested, and etcd's answer was lost", w.pending.Action)
+	}
+	if w.acting {
+		in.Acting = "A rollout replaces pods"
+	}
 	for _, n := range w.members {
 		m := Member{
 			ID: n.id, Name: fmt.Sprintf("m-%d", n.ordinal), Owner: n.owner, Ordinal: n.ordinal, Learner: n.learner,
-			Serving: n.up && w.leader != 0, Settled: n.up && !n.young, Leads: n.id == w.leader && n.up,
-			Steady: n.caughtUp, Told: n.told, Confirmed: n.told && n.up,
+			Serving: n.up && !n.hidden, Unready: n.long && !(n.up && !n.hidden), Settled: n.up && !n.young, Leads: n.id == w.leader && w.seen() > 0,
+			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden,
+		}
+		if n.hidden && n.id == w.leader && w.blind {
+			m.Leads = false
 		}
 		if n.owner != Ours {
 			m.Name = fmt.Sprintf("s-%d", n.ordinal)
 		}
-		if !n.caughtUp {
+		if n.lags {
 			m.Lag = 1000
 		}
 		in.Members = append(in.Members, m)
@@ -123,7 +144,7 @@ func (w *world) input() Input {
 	for _, o := range w.ordinals {
 		in.Ordinals = append(in.Ordinals, Ordinal{Pod: o.pod, Claim: o.claim, Terminating: o.terminating, Outdated: o.outdated, Store: o.store})
 	}
-	if w.leader == 0 {
+	if w.leader == 0 || w.seen() == 0 {
 		in.Members = nil // nobody answers a linearizable request
 	}
 	return in
@@ -137,20 +158,24 @@ func (w *world) accepts(step *Step) bool {
 	}
 	switch n := w.node(step.Member); step.Action {
 	case AddLearner:
-		return !slices.ContainsFunc(w.members, func(n node) bool { return n.learner }) && (all == 1 || settled >= quorum.Size(all+1))
+		return learners(w) == 0 && w.at(step.Ordinal) == nil && (all == 1 || settled >= quorum.Size(all+1)) && (!w.old || settled == all)
 	case PromoteLearner:
-		return n != nil && n.learner && n.caughtUp
+		return n != nil && n.learner && n.up && !n.lags
 	case RemoveMember:
 		return n != nil && (n.learner || !n.up || all > 1 && settled-1 >= quorum.Size(all-1))
 	}
 	return true
 }
 
-// do carries a step out.
+// do requests a step, which etcd may refuse.
 func (w *world) do(step *Step) {
-	if !w.accepts(step) {
-		return
+	if w.accepts(step) {
+		w.carryOut(step)
+		w.elect()
 	}
+}
+
+func (w *world) carryOut(step *Step) {
 	for len(w.ordinals) <= max(step.Ordinal, w.replicas) {
 		w.ordinals = append(w.ordinals, slot{})
 	}
@@ -160,10 +185,9 @@ func (w *world) do(step *Step) {
 		w.replicas++
 	case ScaleDown:
 		w.replicas--
-		w.ordinals[w.replicas].pod = false
 	case AddLearner:
 		w.nextID++
-		w.members = append(w.members, node{id: w.nextID, owner: Ours, ordinal: step.Ordinal, learner: true})
+		w.members = append(w.members, node{id: w.nextID, owner: Ours, ordinal: step.Ordinal, learner: true, lags: true})
 	case PromoteLearner:
 		n.learner = false
 	case MoveLeader:
@@ -171,7 +195,7 @@ func (w *world) do(step *Step) {
 	case Announce:
 		n.told = true
 	case Retract:
-		n.told = false
+		n.told, n.confirmed = false, false
 	case RemoveMember:
 		if n.owner == Ours && w.ordinals[n.ordinal].store == InUse {
 			w.ordinals[n.ordinal].store = Left
@@ -182,64 +206,98 @@ func (w *world) do(step *Step) {
 	case DeletePod:
 		w.ordinals[step.Ordinal].pod = false
 	}
-	w.elect()
 }
 
-// pass lets time go by without faults: Kubernetes and the agents do what they have to.
+// pass lets time go by without faults: Kubernetes, etcd and the agents do what they have to.
 func (w *world) pass() {
+	if w.pending != nil && w.lands {
+		w.do(w.pending)
+	}
+	w.pending = nil
+	late := w.slow && w.observed != w.replicas
+	w.observed, w.acting = w.replicas, false
+	if !late {
+		for i := range w.ordinals {
+			w.controller(i)
+		}
+	}
 	for i := range w.ordinals {
-		o := &w.ordinals[i]
-		if !o.pod && o.terminating {
-			o.claim, o.terminating, o.store = false, false, InUse
-			if o.outdated == Volume {
-				o.outdated = Nothing
-			}
-		}
-		if i < w.replicas && !o.pod {
-			o.pod = true
-			if o.outdated == Pod {
-				o.outdated = Nothing
-			}
-			if !o.claim {
-				*o = slot{pod: true, claim: true, store: Free}
-			}
-		}
-		if i >= w.replicas {
-			o.pod = false
-		}
-		n := w.at(i)
-		switch {
-		case n == nil && o.pod:
-			o.store = Free // the agent sets aside what it finds
-		case n != nil && n.learner && o.pod:
-			o.store, n.up, n.caughtUp = InUse, true, true
-		case n != nil && o.pod && o.store != Free:
+		w.agent(i)
+	}
+	for i := range w.members {
+		n := &w.members[i]
+		n.young, n.hidden = false, false
+		n.long = !n.up
+		n.lags = n.lags && (n.learner || !n.up) && n.owner == Ours && w.ordinals[n.ordinal].store == Free
+		if n.owner == Source && !n.learner {
 			n.up = true
 		}
 	}
-	for i := range w.members {
-		w.members[i].young = false
-	}
 	w.elect()
+}
+
+// controller is that of StatefulSets, and of volumes.
+func (w *world) controller(i int) {
+	o := &w.ordinals[i]
+	if !o.pod && o.terminating {
+		o.claim, o.terminating, o.store = false, false, InUse
+		if o.outdated == Volume {
+			o.outdated = Nothing
+		}
+	}
+	if i < w.replicas && !o.pod {
+		o.pod = true
+		if o.outdated == Pod {
+			o.outdated = Nothing
+		}
+		if !o.claim {
+			*o = slot{pod: true, claim: true, store: Free}
+		}
+	}
+	if i >= w.replicas {
+		o.pod = false
+	}
+}
+
+// agent sets aside what the volume of an unlisted member holds, starts a member that is listed, and reads what it is told.
+func (w *world) agent(i int) {
+	o, n := &w.ordinals[i], w.at(i)
+	switch {
+	case !o.pod:
+	case n == nil:
+		if o.store != Other {
+			o.store = Free
+		}
+	case n.learner:
+		o.store, n.up, n.lags = InUse, true, false
+	case o.store != Free:
+		n.up = true
+	}
+	if n != nil {
+		n.confirmed = n.told && n.up && (n.confirmed || !w.slow || w.read[i])
+		w.read[i] = n.told
+	}
 }
 
 // String is the world in a line.
 func (w *world) String() string {
+	return fmt.Sprintf("goal %+v, replicas %d (%d seen), sources %d, backup %v, pending %v: %s %+v", w.goal, w.replicas, w.observed, w.sources, w.backup, w.pending, w.list(), w.ordinals)
+}
+
+// list is the member list: * leads, ? learner, ! down, h hidden, y young, ~ lags, t told, c confirmed.
+func (w *world) list() string {
 	var parts []string
 	for _, n := range w.members {
-		name := fmt.Sprintf("m%d", n.ordinal)
-		if n.owner != Ours {
-			name = fmt.Sprintf("%c%d", "us"[n.owner/2], n.ordinal)
-		}
-		for text, yes := range map[string]bool{"*": n.id == w.leader, "?": n.learner, "!": !n.up, "~": !n.caughtUp, "t": n.told, "y": n.young} {
-			if yes {
-				name += text
+		name := fmt.Sprintf("%c%d", "xms"[n.owner], n.ordinal)
+		for _, f := range []struct {
+			text string
+			is   bool
+		}{{"*", n.id == w.leader}, {"?", n.learner}, {"!", !n.up}, {"h", n.hidden}, {"y", n.young}, {"~", n.lags}, {"t", n.told}, {"c", n.confirmed}} {
+			if f.is {
+				name += f.text
 			}
 		}
 		parts = append(parts, name)
 	}
-	for i, o := range w.ordinals {
-		parts = append(parts, fmt.Sprintf("%d:%v%v%v/%d/%d", i, o.pod, o.claim, o.terminating, o.outdated, o.store))
-	}
-	return fmt.Sprintf("goal %+v, replicas %d: %s", w.goal, w.replicas, strings.Join(parts, " "))
+	return strings.Join(parts, " ")
 }
