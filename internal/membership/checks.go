@@ -42,10 +42,11 @@ func nothingElseActs(s *state, _ *Step) string {
 	return s.Acting + ": members change after that"
 }
 
-// goalOdd lets a migration pass through even sizes until its cut-over: the number of sources is not ours to choose.
+// goalOdd lets a migration pass through even sizes until its cut-over, and leaves as many sources as there are: their number is
+// not ours to choose.
 func goalOdd(s *state, _ *Step) string {
 	n, sources := s.finally(), s.sources()
-	migrates := s.Goal.KeepSources && sources > 0 && sources >= s.Sources
+	migrates := s.Goal.KeepSources && (s.Goal.Size == 0 || sources > 0 && sources >= s.Sources)
 	switch {
 	case n == 0:
 		return "no voter would remain: keep at least one member, or the source cluster"

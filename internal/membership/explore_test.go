@@ -248,7 +248,7 @@ func (e *explorer) finish(w *world) string {
 			if waits++; waits < 4 {
 				break // what is not ours may still have to settle
 			}
-			if !reached(w) {
+			if !reached(w) && !slices.ContainsFunc(w.members, func(n node) bool { return n.hidden }) {
 				return fmt.Sprintf("finished too early after %s: %s", done, w)
 			}
 			return ""
@@ -277,11 +277,12 @@ func (e *explorer) finish(w *world) string {
 // quorum.
 func (w *world) waitsForOthers(d Decision) bool {
 	foreign := slices.ContainsFunc(w.members, func(n node) bool { return n.owner == Unknown || n.owner == Source && n.learner })
+	hidden := slices.ContainsFunc(w.members, func(n node) bool { return n.hidden })
 	other := slices.ContainsFunc(w.ordinals, func(s slot) bool { return s.store == Other })
 	return slices.ContainsFunc(d.Blocking, func(h Hold) bool {
 		switch h.Guard {
 		case GuardListKnown:
-			return !w.quorate()
+			return !w.quorate() || hidden
 		case GuardGoalOdd:
 			return w.finally()%2 == 0
 		case GuardMembersKnown, GuardOneLearner:
@@ -295,9 +296,11 @@ func (w *world) waitsForOthers(d Decision) bool {
 		case GuardBackedUp:
 			return w.finally() == 1 && !w.backup
 		case GuardDataElsewhere, GuardStoreFree:
-			return other
+			return other || hidden
 		case GuardOthersServing, GuardMembersSettled, GuardQuorumKept:
-			return w.reachable() < w.count() && w.dataLost()
+			return w.reachable() < w.count() && w.dataLost() || hidden
+		case GuardLeaderStays, GuardLearnerCaughtUp:
+			return hidden
 		}
 		return false
 	})

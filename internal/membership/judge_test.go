@@ -100,7 +100,7 @@ var invariants = []invariant{
 		return when(step.Action == RemoveMember && n.owner == Ours && (!n.told || n.up && !n.hidden && !n.confirmed), "it does not know")
 	}},
 	{"10 even sizes are no goal, and are left as soon as they are entered", func(w, after *world, step *Step) string {
-		if n := w.finally(); n%2 == 0 && (n == 0 || !w.goal.KeepSources || sources(w) < max(w.sources, 1)) {
+		if n := w.finally(); n%2 == 0 && (n == 0 || !w.goal.KeepSources || w.goal.Size > 0 && sources(w) < max(w.sources, 1)) {
 			return "the goal is even"
 		}
 		removed := w.node(step.Member)

@@ -80,7 +80,7 @@ func learnerFirst(s *state) *Step {
 		return nil // it is not ours to promote, and guards block until it votes or is gone
 	}
 	if !s.stays(m) {
-		return s.removal(m, fmt.Sprintf("%s is no longer to join as it is", m.Name))
+		return s.removal(m, s.whyLeaves(m))
 	}
 	if r := s.relieved(); r != nil && r.Owner == Ours && !r.Told {
 		return about(r, Announce, fmt.Sprintf("%s leaves as soon as %s votes, and its agent must know before that", r.Name, m.Name))

@@ -221,17 +221,20 @@ func (w *world) pass() {
 			w.controller(i)
 		}
 	}
+	for i := range w.members {
+		n := &w.members[i]
+		n.young, n.hidden = false, n.hidden && n.long
+		if n.owner == Source && !n.learner {
+			n.young, n.up = !n.up, true
+		}
+	}
 	for i := range w.ordinals {
 		w.agent(i)
 	}
 	for i := range w.members {
 		n := &w.members[i]
-		n.young, n.hidden = false, false
-		n.long = !n.up
+		n.long = !n.up || n.hidden
 		n.lags = n.lags && (n.learner || !n.up) && n.owner == Ours && w.ordinals[n.ordinal].store == Free
-		if n.owner == Source && !n.learner {
-			n.up = true
-		}
 	}
 	w.elect()
 }
@@ -269,9 +272,9 @@ func (w *world) agent(i int) {
 			o.store = Free
 		}
 	case n.learner:
-		o.store, n.up, n.lags = InUse, true, false
+		o.store, n.young, n.up, n.lags = InUse, !n.up, true, false
 	case o.store != Free:
-		n.up = true
+		n.young, n.up = !n.up, true
 	}
 	if n != nil {
 		n.confirmed = n.told && n.up && (n.confirmed || !w.slow || w.read[i])
