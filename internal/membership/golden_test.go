@@ -116,7 +116,7 @@ func TestPlans(t *testing.T) {
 
 func (s scenario) run(t *testing.T) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n(* leads, ? is a learner, ! is down, y is connected for a moment only, ~ lags, t was told that it leaves, c has read it)\n\n%s\n", s.about, s.start.list())
+	fmt.Fprintf(&out, "%s\n(* leads, ? is a learner, ! is down, h does not answer the operator, y is connected for a moment only, ~ lags, t was told that it leaves, c has read it)\n\n%s\n", s.about, s.start.list())
 	w, then, last := s.start, s.then, ""
 	for range 200 {
 		d := Decide(w.input())

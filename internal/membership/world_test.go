@@ -134,7 +134,7 @@ func (w *world) input() Input {
 			m.Leads = false
 		}
 		if n.owner != Ours {
-			m.Name = fmt.Sprintf("s-%d", n.ordinal)
+			m.Name = fmt.Sprintf("%c-%d", "xms"[n.owner], n.ordinal)
 		}
 		if n.lags {
 			m.Lag = 1000
