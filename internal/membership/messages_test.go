@@ -26,7 +26,7 @@ func blocked(d Decision) string {
 
 // Each guard says why it blocks, and what to do; and allows what is just enough.
 func TestMessages(t *testing.T) {
-	three := func(goal Goal, first, second, third Member) Input { return observed(3, goal, first, second, third) }
+	three := func(goal Goal, members ...Member) Input { return observed(3, goal, members...) }
 	join := func(store Store, members ...Member) Input {
 		return observed(3, Goal{Size: 3}, members...).at(2, Ordinal{Pod: true, Claim: true, Store: store})
 	}
@@ -100,6 +100,34 @@ func TestMessages(t *testing.T) {
 		{observed(1, Goal{Size: 3}, ours(0, leads), ours(1, down)), "ScaleUp: m-1 is in the member list and has no pod among 1 replicas"},
 		{set(observed(2, Goal{Size: 1}, ours(0, leads, told), ours(1)), func(in *Input) { in.Ordinals[0].Outdated = Pod }), "MoveLeader: m-0 leads and leaves, so leadership moves to m-1"},
 		{set(observed(2, Goal{Size: 1}, ours(0, told), ours(1, leads)), func(in *Input) { in.Ordinals[0].Outdated = Pod }), "RemoveMember: m-0 rejoins in another pod"},
+		{set(three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Acting = "A rollout replaces pods" }), "NothingElseActs: A rollout replaces pods: members change after that"},
+		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), "Finished"},
+		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2), Member{ID: 99, Name: "x"}), "Finished"},
+		{observed(0, Goal{Size: 2}, source(0, leads), source(1), source(2)), "GoalOdd: 2 voters tolerate no more failures than 1: choose a size that leads to 1 or 3"},
+		{set(observed(0, Goal{Size: 2, KeepSources: true}, source(0, leads), source(1)), func(in *Input) { in.Sources = 3 }), "GoalOdd: 4 voters tolerate no more failures than 3: choose a size that leads to 3 or 5"},
+		{observed(2, Goal{Size: 2, KeepSources: true}, ours(0, leads), ours(1)), "GoalOdd: 2 voters tolerate no more failures than 1: choose a size that leads to 1 or 3"},
+		{observed(0, Goal{Size: 1, KeepSources: true}, source(0, leads)), "ScaleUp: ordinal 0 needs a pod before its member can join"},
+		{observed(5, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, young)).at(4, Ordinal{Pod: true, Claim: true, Store: Free}), "MembersSettled: 3 of 4 voters have been connected for long enough, and etcd wants 4"},
+		{set(observed(5, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, down)).at(4, Ordinal{Pod: true, Claim: true, Store: Free}), func(in *Input) { in.Overridden = []Guard{GuardOthersServing} }), "AddLearner: ordinal 4 joins the cluster"},
+		{set(observed(2, Goal{Size: 1, KeepSources: true}, source(0, leads), source(1), ours(0), ours(1)), func(in *Input) { in.Sources = 3 }), "Announce: m-1 is not part of the goal; its agent must know before that"},
+		{observed(1, Goal{KeepSources: true}, source(0, leads), source(1), ours(0, told)).unsaved(), "RemoveMember: m-0 is not part of the goal"},
+		{observed(4, Goal{Size: 3}, ours(0, down, told), ours(1, leads), ours(2), ours(3)).at(0, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "RemoveMember: m-0 leaves and does not serve"},
+		{observed(4, Goal{Size: 3}, ours(0), ours(1, down, told), ours(2, leads), ours(3)).at(0, Ordinal{Pod: true, Claim: true, Outdated: Volume}).at(1, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "RemoveMember: m-1 leaves and does not serve"},
+		{observed(5, Goal{Size: 3}, ours(0, leads), ours(1), ours(3), ours(4)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}), "AddLearner: ordinal 2 joins the cluster"},
+		{observed(6, Goal{Size: 3}, ours(0, leads), ours(1), ours(2), ours(3), ours(4)), "ScaleDown: the member of ordinal 5 has left"},
+		{set(observed(1, Goal{Size: 3}, ours(0, leads)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true}) }), "ScaleUp: ordinal 1 needs a pod before its member can join"},
+		{set(observed(1, Goal{Size: 3}, ours(0, leads)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Pod: true, Claim: true, Outdated: Volume}) }), "ScaleUp: ordinal 1 needs a pod before its member can join"},
+		{three(Goal{Size: 3}, ours(0, told), ours(1, leads), ours(2)).at(0, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "Retract: m-0 was told that it leaves, but it stays"},
+		{observed(4, Goal{Size: 3}, ours(0, told), ours(2, leads), ours(3)).at(0, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "Retract: m-0 was told that it leaves, but it stays"},
+		{observed(2, Goal{Size: 3}, ours(1, learner), ours(0, leads)), "PromoteLearner: m-1 has caught up"},
+		{observed(4, Goal{Size: 3}, ours(1, leads), ours(2), ours(3, down)).at(0, Ordinal{Pod: true, Claim: true, Store: Free}), "OthersServing: m-3 does not serve: members change while every other one serves"},
+		{observed(4, Goal{Size: 3}, ours(1, leads), ours(2), ours(3, learner)).at(0, Ordinal{Pod: true, Claim: true, Store: Free}), "Announce: m-3 is not part of the goal; its agent must know before that"},
+		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, down)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}), "LearnerCaughtUp: m-2 does not serve yet: if this persists, see the events and the log of its pod"},
+		{observed(1, Goal{Size: 1}, source(0, leads), source(1, down), source(2)).at(0, Ordinal{Pod: true, Claim: true, Store: Free}), "SingleAgreed: one member would remain, and no failure would be tolerated any more: agree to that first"},
+		{observed(1, Goal{Size: 1, Single: true}, source(0, leads), source(1, down), source(2)).at(0, Ordinal{Pod: true, Claim: true, Store: Free}), "RemoveMember: s-1 leaves and does not serve"},
+		{observed(1, Goal{Size: 3}, source(0, leads), ours(0, learner)).unsaved(), "PromoteLearner: m-0 has caught up"},
+		{observed(4, Goal{Size: 3}, ours(0, atLag(9)), ours(1, leads), ours(2, atLag(5)), ours(3)).at(0, Ordinal{Pod: true, Claim: true}).at(1, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "Announce: m-1 rejoins on another volume; its agent must know before that"},
+		{observed(4, Goal{Size: 3}, ours(0, atLag(9)), ours(1, leads, told), ours(2, atLag(5)), ours(3)).at(1, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "MoveLeader: m-1 leads and leaves, so leadership moves to m-2"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			if got := blocked(Decide(c.in)); got != c.want {

@@ -156,7 +156,7 @@ func (s *state) whyLeaves(m *Member) string {
 	switch {
 	case m.Owner == Source:
 		return m.Name + " belongs to the source cluster, and the members that replace it vote"
-	case m.Ordinal == s.Goal.Size && !s.wanted(m.Ordinal), m.Ordinal > s.Goal.Size:
+	case !s.wanted(m.Ordinal):
 		return m.Name + " is not part of the goal"
 	case s.ordinal(m.Ordinal).Outdated == Volume:
 		return m.Name + " rejoins on another volume"
@@ -190,7 +190,7 @@ func about(m *Member, action Action, reason string) *Step {
 // leaves reports whether a member is to leave the list, now: for good, or to join again.
 func (s *state) leaves(m *Member) bool { return !s.stays(m) || s.isNextToRenew(m) }
 
-// leaving are the members that leave, the next one first: those that do not serve, then the sources, then the highest ordinal.
+// leaving are the members that leave, the next one first: the sources, then the highest ordinal.
 func (s *state) leaving() []*Member {
 	var leaving []*Member
 	for i := range s.Members {
@@ -198,14 +198,8 @@ func (s *state) leaving() []*Member {
 			leaving = append(leaving, m)
 		}
 	}
-	down := func(m *Member) int {
-		if m.Serving {
-			return 1
-		}
-		return 0
-	}
 	slices.SortFunc(leaving, func(a, b *Member) int {
-		return cmp.Or(cmp.Compare(down(a), down(b)), cmp.Compare(b.Owner, a.Owner), cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.Owner, a.Owner), cmp.Compare(b.Ordinal, a.Ordinal), cmp.Compare(b.ID, a.ID))
 	})
 	return leaving
 }
@@ -213,7 +207,7 @@ func (s *state) leaving() []*Member {
 // isNextToRenew reports whether a member is the next that is replaced: every other member votes, the further one included, and
 // of the outdated ones it is the first that does not serve, or else the lowest ordinal that does not lead.
 func (s *state) isNextToRenew(m *Member) bool {
-	if m.Owner != Ours || m.Ordinal >= s.Goal.Size || !s.votes(s.Goal.Size) {
+	if !s.votes(s.Goal.Size) {
 		return false
 	}
 	var next *Member
@@ -232,18 +226,14 @@ func (s *state) isNextToRenew(m *Member) bool {
 // the one that lags least; nil if none serves.
 func (s *state) successor(may func(*Member) bool) *Member {
 	var best *Member
-	order := func(m *Member) int {
-		if m.Owner == Ours && (m.Ordinal >= s.Goal.Size || s.ordinal(m.Ordinal).Outdated != Nothing) {
-			return 1
-		}
-		return 0
+	temporary := func(m *Member) bool {
+		return m.Owner == Ours && (m.Ordinal >= s.Goal.Size || s.ordinal(m.Ordinal).Outdated != Nothing)
 	}
 	for i := range s.Members {
 		m := &s.Members[i]
-		if m.Learner || !m.Serving || m.Leads || !may(m) {
-			continue
-		}
-		if best == nil || cmp.Or(cmp.Compare(order(m), order(best)), cmp.Compare(m.Lag, best.Lag)) < 0 {
+		switch {
+		case m.Learner || !m.Serving || m.Leads || !may(m):
+		case best == nil, temporary(best) && !temporary(m), temporary(best) == temporary(m) && m.Lag < best.Lag:
 			best = m
 		}
 	}
