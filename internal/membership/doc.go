@@ -12,8 +12,10 @@
 //	          other, and the further one leaves last
 //	migrate   the list has members that are not of this StatefulSet (the sources), and the goal does not keep them
 //
-// The plan is not stored. Decide makes the next step from what is observed, so a plan that was interrupted goes on, one whose
-// goal has changed turns round, and an abort is a goal like any other.
+// The plan is not stored. Decide makes the next step from what is observed, so a plan that was interrupted continues, one whose
+// goal has changed turns round, and an abort is a goal like any other. Whole plans, to be read, are in testdata.
+//
+// Guards judge each step: a table in guards.go, whose checks are in checks.go. The order of steps is in order.go.
 //
 // The package is pure: it has no client, context or clock, and imports the state of a cluster and the arithmetic of quorums
 // alone.

@@ -69,7 +69,11 @@ type size struct {
 func sizes() []size {
 	quick := []size{{1, 0, true, 500}, {2, 0, true, 1000}, {3, 0, true, 1500}, {1, 1, true, 500}, {2, 1, true, 700}, {2, 2, true, 700}, {2, 3, true, 700}, {3, 3, true, 700}, {4, 0, true, 700}, {5, 0, true, 700}}
 	if *exploreAll {
-		return append([]size{{1, 0, true, 0}, {2, 0, true, 0}, {3, 0, true, 0}, {1, 1, true, 0}, {2, 1, true, 0}, {2, 2, false, 0}, {2, 3, false, 0}, {4, 0, false, 0}}, size{3, 3, true, 1000000}, size{5, 0, true, 1000000})
+		return []size{
+			{1, 0, true, 0}, {2, 0, true, 0}, {1, 1, true, 0}, {2, 1, true, 0}, {2, 2, false, 0}, {2, 3, false, 0}, {3, 0, false, 0},
+			{3, 3, true, 300000}, {4, 0, true, 300000}, {5, 0, true, 300000}, {5, 3, true, 300000},
+			{3, 0, true, 0}, {4, 0, false, 0},
+		}
 	}
 	return quick
 }
@@ -167,6 +171,8 @@ func (w *world) circumstances() []func(*world) {
 		func(w *world) { w.slow = true },
 		func(w *world) { w.observed++ },
 		func(w *world) { w.sources++ },
+		func(w *world) { w.overrides = everyGuard() },
+		func(w *world) { w.overrides, w.backup = everyGuard(), false },
 		func(w *world) { w.join(Unknown, 7, node{up: true}) },
 		func(w *world) { w.join(Unknown, 7, node{}) },
 		func(w *world) { w.join(Ours, 0, node{up: true}) },
@@ -190,6 +196,15 @@ func (w *world) circumstances() []func(*world) {
 			func(w *world) { w.members[i].hidden = true },
 			func(w *world) { w.members[i].hidden, w.members[i].long = true, true },
 			func(w *world) { w.members[i].hidden, w.members[i].long, w.blind = true, true, true })
+	}
+	return all
+}
+
+// everyGuard is what a person may try to override: not every guard lets them.
+func everyGuard() []Guard {
+	var all []Guard
+	for _, g := range guards {
+		all = append(all, g.name)
 	}
 	return all
 }
@@ -321,7 +336,11 @@ func explored(t *testing.T) *explorer {
 		z.worlds(func(w *world) bool { n++; e.visit(w); return len(e.stuck) < 9 && len(e.broken) < 3 })
 		t.Logf("%d ordinals, %d sources: %d worlds", z.ordinals, z.sources, n)
 	}
-	for seed := range uint64(400) {
+	walks := uint64(400)
+	if *exploreAll {
+		walks = 100000
+	}
+	for seed := range walks {
 		e.walk(rand.New(rand.NewPCG(seed, 1)))
 	}
 	t.Logf("%d steps", e.judged)

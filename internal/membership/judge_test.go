@@ -116,7 +116,7 @@ var invariants = []invariant{
 				return "etcd would refuse the removal that follows"
 			}
 		}
-		return when(step.Action == PromoteLearner && !w.backup, "the removal that follows has no backup")
+		return when(step.Action == PromoteLearner && !w.backup && w.overrides == nil, "the removal that follows has no backup")
 	}},
 	{"11 voters change by one", func(w, after *world, step *Step) string {
 		voters, changed := map[uint64]bool{}, 0
@@ -138,7 +138,7 @@ var invariants = []invariant{
 	}},
 	{"12 one voter remains only with a backup", func(w, after *world, step *Step) string {
 		toOne := w.count() == 3 && w.goal.Size == 1 && !w.goal.KeepSources
-		return when(after.count() < w.count() && (w.count() < 3 || toOne) && !w.backup, "there is no backup")
+		return when(after.count() < w.count() && (w.count() < 3 || toOne) && !w.backup && w.overrides == nil, "there is no backup")
 	}},
 	{"redundancy ends only if a person agrees", func(w, after *world, _ *Step) string {
 		return when(after.count() < w.count() && w.count() > 2 && w.finally() == 1 && !w.goal.Single, "nobody agreed")
@@ -158,7 +158,7 @@ var invariants = []invariant{
 			return fmt.Sprintf("%d of %d voters serve afterwards", up, after.count())
 		}
 		// Nothing can protect the first steps: two voters tolerate no fault.
-		if w.count() == 1 || after.count() < w.count() && (w.count() < 4 || w.node(step.Member).hidden) || learners(w) < learners(after) {
+		if w.count() == 1 || w.overrides != nil || after.count() < w.count() && (w.count() < 4 || w.node(step.Member).hidden) || learners(w) < learners(after) {
 			return ""
 		}
 		for _, n := range w.members {
@@ -229,8 +229,11 @@ func (w *world) seen() int {
 	return n
 }
 
-// staysDown reports whether a voter that the goal keeps, besides one, is not known to serve.
+// staysDown reports whether a voter that the goal keeps, besides one, is not known to serve, and no person overrides that.
 func (w *world) staysDown(besides uint64) bool {
+	if w.overrides != nil {
+		return false
+	}
 	for _, n := range w.members {
 		keeps := n.owner == Source && w.goal.KeepSources || n.owner == Ours && n.ordinal < w.goal.Size && w.ordinals[n.ordinal] == slot{pod: true, claim: true}
 		if keeps && n.id != besides && !n.learner && (!n.up || n.hidden) {

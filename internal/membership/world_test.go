@@ -30,8 +30,8 @@ type world struct {
 	lands     bool // the pending request takes effect
 	slow      bool // agents and controllers need twice the time
 	read      [9]bool
-	blind     bool // the members that answer do not know the leader
-	overrides []Guard
+	blind     bool    // the members that answer do not know the leader
+	overrides []Guard // a person tries to
 }
 
 // node is one entry of the member list.
