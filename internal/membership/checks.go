@@ -230,7 +230,7 @@ func removalAnnounced(s *state, step *Step) string {
 		asked = s.leaving()
 	}
 	for _, m := range asked {
-		if m != nil && m.Owner == Ours && !(m.Told && (m.Confirmed || !m.Serving)) {
+		if m != nil && m.Owner == Ours && (!m.Told || m.Serving && !m.Confirmed) {
 			return fmt.Sprintf("the agent of %s has not read yet that its member leaves: the kubelet passes that on within about a minute", m.Name)
 		}
 	}

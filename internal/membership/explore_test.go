@@ -131,11 +131,10 @@ func (z size) fill(w *world, pick choose, done *bool, yield func(*world)) {
 	}
 }
 
-func (w *world) join(owner Owner, ordinal int, n node) *node {
+func (w *world) join(owner Owner, ordinal int, n node) {
 	w.nextID++
 	n.id, n.owner, n.ordinal = w.nextID, owner, ordinal
 	w.members = append(w.members, n)
-	return &w.members[len(w.members)-1]
 }
 
 func (w *world) withGoals(pick choose, yield func(*world)) {

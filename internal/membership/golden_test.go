@@ -121,7 +121,7 @@ func (s scenario) run(t *testing.T) string {
 	for range 200 {
 		d := Decide(w.input())
 		happens := len(then) > 0 && then[0].when(w)
-		if text := s.sentence(d); text != last && !(happens && d.Conclusion == Act) {
+		if text := s.sentence(d); text != last && (!happens || d.Conclusion != Act) {
 			out.WriteString(text)
 			last = text
 		}
