@@ -289,5 +289,8 @@ func reached(w *world) bool {
 			return false
 		}
 	}
-	return goalServes(w) && w.replicas == w.goal.Size && !(w.goal.KeepSources && sources(w) > 0 && w.node(w.leader).owner == Ours)
+	if w.goal.KeepSources && sources(w) > 0 && w.node(w.leader).owner == Ours {
+		return false
+	}
+	return goalServes(w) && w.replicas == w.goal.Size
 }

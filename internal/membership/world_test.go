@@ -125,9 +125,10 @@ func (w *world) input() Input {
 		in.Acting = "A rollout replaces pods"
 	}
 	for _, n := range w.members {
+		serves := n.up && !n.hidden
 		m := Member{
 			ID: n.id, Name: fmt.Sprintf("m-%d", n.ordinal), Owner: n.owner, Ordinal: n.ordinal, Learner: n.learner,
-			Serving: n.up && !n.hidden, Unready: n.long && !(n.up && !n.hidden), Settled: n.up && !n.young, Leads: n.id == w.leader && w.seen() > 0,
+			Serving: serves, Unready: n.long && !serves, Settled: n.up && !n.young, Leads: n.id == w.leader && w.seen() > 0,
 			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden,
 		}
 		if n.hidden && n.id == w.leader && w.blind {
