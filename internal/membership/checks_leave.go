@@ -6,6 +6,13 @@ package membership
 
 import "fmt"
 
+func goalVotes(s *state, step *Step) string {
+	if m := s.member(step.Member); m.Owner == Source && !m.Learner && m.Serving && !s.goalVotes() {
+		return m.Name + " serves, and leaves once all members that replace it vote and serve"
+	}
+	return ""
+}
+
 func sourcesPresent(s *state, step *Step) string {
 	m, sources := s.member(step.Member), s.sources()
 	if !s.Goal.KeepSources || s.Goal.Size > 0 || m.Learner || sources >= s.Sources {

@@ -163,7 +163,7 @@ func TestEveryGuardIsNeeded(t *testing.T) {
 	for i, g := range guards {
 		t.Run(string(g.name), func(t *testing.T) {
 			e := newExplorer(append(slices.Clone(guards[:i]), guards[i+1:]...))
-			for _, z := range sizes() {
+			for _, z := range append(sizes(), size{1, 3, false, 0}) {
 				z.worlds(func(w *world) bool { e.visit(w); return len(e.broken) == 0 })
 				for name, why := range e.broken {
 					t.Logf("%s: %s", name, why[0])

@@ -24,6 +24,7 @@ const (
 	GuardUnreadyConfirmed  Guard = "UnreadyConfirmed"
 	GuardLearnerCaughtUp   Guard = "LearnerCaughtUp"
 	GuardSourcesKeepQuorum Guard = "SourcesKeepQuorum"
+	GuardGoalVotes         Guard = "GoalVotes"
 	GuardSourcesPresent    Guard = "SourcesPresent"
 	GuardLeaderStays       Guard = "LeaderStays"
 	GuardSuccessorCaughtUp Guard = "SuccessorCaughtUp"
@@ -74,6 +75,8 @@ var guards = []guard{
 	{name: GuardLearnerCaughtUp, judges: []Action{PromoteLearner}, check: learnerCaughtUp},
 	// Until the cut-over, the sources are a quorum without the members that join them.
 	{name: GuardSourcesKeepQuorum, judges: []Action{PromoteLearner}, check: sourcesKeepQuorum},
+	// A source that serves leaves only once every member of the goal votes and serves, whatever is overridden.
+	{name: GuardGoalVotes, judges: []Action{RemoveMember}, check: goalVotes},
 	// A migration is given up only while every source votes.
 	{name: GuardSourcesPresent, judges: []Action{MoveLeader, Announce, RemoveMember}, check: sourcesPresent},
 	// The leader is not removed: it would not hand over.

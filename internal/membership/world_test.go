@@ -285,7 +285,7 @@ func (w *world) agent(i int) {
 
 // String is the world in a line.
 func (w *world) String() string {
-	return fmt.Sprintf("goal %+v, replicas %d (%d seen), sources %d, backup %v, pending %v: %s %+v", w.goal, w.replicas, w.observed, w.sources, w.backup, w.pending, w.list(), w.ordinals)
+	return fmt.Sprintf("overrides %v, goal %+v, replicas %d (%d seen), sources %d, backup %v, pending %v: %s %+v", w.overrides != nil, w.goal, w.replicas, w.observed, w.sources, w.backup, w.pending, w.list(), w.ordinals)
 }
 
 // list is the member list: * leads, ? learner, ! down, h hidden, y young, ~ lags, t told, c confirmed.
