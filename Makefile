@@ -97,7 +97,8 @@ matrix: assets ## Run integration tests of the controllers, of executor mode and
 	done
 
 .PHONY: explore
-explore: ## Check the rollout decision, and its plan, in every state. Takes minutes; the unit tests check a subset in a second.
+explore: ## Check the rollout decision, its plan, and the planner of members, in every state. Takes minutes; the unit tests check a subset in a second.
+	go test ./internal/membership -run 'TestInvariants$$' -explore-all -timeout 3h -v
 	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 3h -v
 
 FUZZTIME ?= 1m
@@ -109,10 +110,10 @@ fuzz: ## Feed every parser with random input for FUZZTIME each, by default 1m. R
 	done
 
 # What decides about members and tasks. Tests that take long are run only for mutants that survive the others.
-PKG ?= ./internal/cluster/quorum ./internal/rollout/... ./internal/engine/...
+PKG ?= ./internal/cluster/quorum ./internal/rollout/... ./internal/membership ./internal/engine/...
 .PHONY: mutants
 mutants: ## Break the code in PKG at one place after another, and report what no test notices. Takes minutes; MUTANTS=-quick leaves out the exploration.
-	@go run ./hack/mutants -skip 'TestExploration|TestPlanIsWhatIsCarriedOut|TestManyTasks|TestRecoveryIsNeverTurnedAway' $(MUTANTS) $(PKG)
+	@go run ./hack/mutants -skip 'TestExploration|TestPlanIsWhatIsCarriedOut|TestInvariants|TestEveryGuardIsNeeded|TestManyTasks|TestRecoveryIsNeverTurnedAway' $(MUTANTS) $(PKG)
 
 .PHONY: crashes
 crashes: assets ## Disturb the operator in every way at each of its writes, for every task type, and kill the agent at each of its own. Takes hours; the tests do a part of it.

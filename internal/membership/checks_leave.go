@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import "fmt"
+
+func goalVotes(s *state, step *Step) string {
+	if m := s.member(step.Member); m.Owner == Source && !m.Learner && m.Serving && !s.goalVotes() {
+		return m.Name + " serves, and leaves once all members that replace it vote and serve"
+	}
+	return ""
+}
+
+func sourcesPresent(s *state, step *Step) string {
+	m, sources := s.member(step.Member), s.sources()
+	if !s.Goal.KeepSources || s.Goal.Size > 0 || m.Learner || sources >= s.Sources {
+		return ""
+	}
+	return fmt.Sprintf("only %d of %d members of the source cluster are left, so the migration can no longer be given up: complete it", sources, s.Sources)
+}
+
+func leaderStays(s *state, step *Step) string {
+	m := s.member(step.Member)
+	switch {
+	case m.Learner:
+		return ""
+	case m.Leads:
+		return m.Name + " leads and cannot hand over: if this persists, check its log and the network between it and the operator"
+	case s.leader == nil:
+		return fmt.Sprintf("no leader is known, and it may be %s", m.Name)
+	}
+	return ""
+}
+
+func successorCaughtUp(s *state, step *Step) string {
+	if m := s.member(step.Successor); m.Lag > MaxLag {
+		return fmt.Sprintf("%s is %d raft entries behind, and can lead at %d: writes would stop until then", m.Name, m.Lag, MaxLag)
+	}
+	return ""
+}
+
+// removalAnnounced asks about all members that serve and leave before the first of them is removed, and before the learner votes
+// about the one that it relieves: an agent reads within a minute or so, which is not to pass while there are two voters. A member
+// that does not serve is told when it starts.
+func removalAnnounced(s *state, step *Step) string {
+	m := s.member(step.Member)
+	asked := []*Member{m}
+	switch {
+	case step.Action == PromoteLearner:
+		asked = []*Member{s.relieved()}
+	case m.Serving && !m.Learner:
+		asked = s.leaving()
+	}
+	for _, m := range asked {
+		if m != nil && m.Owner == Ours && (!m.Told || m.Serving && !m.Confirmed) {
+			return fmt.Sprintf("the agent of %s has not read yet that its member leaves: the kubelet passes that on within about a minute", m.Name)
+		}
+	}
+	return ""
+}
+
+// backedUp asks before there are two voters, so that none of the two has to wait for a backup.
+func backedUp(s *state, step *Step) string {
+	m, n := s.member(step.Member), len(s.voters)
+	switch {
+	case s.BackedUp:
+		return ""
+	case step.Action == PromoteLearner && s.relieved() == nil:
+		return ""
+	case step.Action == RemoveMember && (m.Learner || n > 3 || n == 3 && s.finally() > 1):
+		return ""
+	}
+	return "one voter will remain, and the newest backup is too old: wait for the next snapshot, or create one with kubectl etcdtask snapshot"
+}
+
+func singleAgreed(s *state, step *Step) string {
+	m := s.member(step.Member)
+	if s.Goal.Single || s.finally() != 1 || len(s.voters) < 3 || m.Learner || !s.leaves(m) {
+		return ""
+	}
+	return "one member would remain, and no failure would be tolerated any more: agree to that first"
+}

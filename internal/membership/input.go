@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+// Input is all that a decision rests on. What is not known counts as the worst.
+type Input struct {
+	// Goal is what the members are to be.
+	Goal Goal
+	// Members are what a linearizable member list says, voters and learners. Empty: no member answers, and nothing is known.
+	Members []Member
+	// Ordinals of the StatefulSet; the index is the ordinal. There are as many as ordinals that have a pod, a claim or a
+	// member, are among the replicas, or are in the goal.
+	Ordinals []Ordinal
+	// Replicas of the StatefulSet.
+	Replicas int
+	// Observed: its controller has seen its newest spec.
+	Observed bool
+	// Pending is the request to etcd that was sent last and may still take effect, as a sentence; empty when there is none.
+	// etcd's answer may be lost, and the list shows the change only once it is applied.
+	Pending string
+	// Acting is what else acts on the members, as a sentence: a rollout, a recovery, hibernation. Empty when nothing does.
+	Acting string
+	// Sources is the number of members that were declared as sources, including those that have left.
+	Sources int
+	// Overridden are the guards that the task overrides.
+	Overridden []Guard
+	// BackedUp: everything that is committed, but for the last few minutes, is in a backup.
+	BackedUp bool
+}
+
+// Goal is what the members are to be: those of the ordinals below Size, each at the present template.
+type Goal struct {
+	// Size is the number of ordinals that are to be voters. 0: no member of this StatefulSet is to be in the cluster, as after
+	// a migration that was given up.
+	Size int
+	// KeepSources: the sources stay, keep the quorum and lead, as before the cut-over of a migration and after one that was given
+	// up. Otherwise they leave once every member of the goal votes.
+	KeepSources bool
+	// KeepClaims: claims of ordinals above Size are kept.
+	KeepClaims bool
+	// Single: a person has agreed that one member remains where a failure was tolerated.
+	Single bool
+}
+
+// Owner says whose a member is.
+type Owner int
+
+// The owners.
+const (
+	// Unknown: a member that was not declared. It is left alone, and so is the list while it has one.
+	Unknown Owner = iota
+	// Ours: a member in a pod of this StatefulSet.
+	Ours
+	// Source: a member that was declared as one of the cluster that is migrated.
+	Source
+)
+
+// Member is one entry of the member list, and what the member itself says.
+type Member struct {
+	ID uint64
+	// Name of the member; its ID in hex while it has none.
+	Name  string
+	Owner Owner
+	// Ordinal of its pod, if it is ours.
+	Ordinal int
+	Learner bool
+	// Serving: it answers, knows the leader of the newest term, and is not far behind it.
+	Serving bool
+	// Unready: it has not served for the grace period, without a gap.
+	Unready bool
+	// Settled: it has served without a gap for longer than etcd wants of a connection before it changes the list.
+	Settled bool
+	// Leads: members that answer say that it leads in the newest term. It may be unreachable itself.
+	Leads bool
+	// Lag is the number of raft entries that are committed and that it has not applied. It means nothing unless Serving.
+	Lag uint64
+	// Steady: the lag has been below the bound for a while.
+	Steady bool
+	// Told: its ConfigMap says that it is about to be removed, so that it does not join again after that. Confirmed: its agent
+	// has read it. Members that are not ours have no agent of ours.
+	Told, Confirmed bool
+}
+
+// Ordinal is one ordinal of the StatefulSet.
+type Ordinal struct {
+	// Pod: there is a pod, and Claim: there is a claim.
+	Pod, Claim bool
+	// Terminating: the claim is being deleted; it goes with its pod.
+	Terminating bool
+	Outdated    Outdated
+	Store       Store
+}
+
+// Outdated is what has to be replaced of an ordinal, and cannot be while its member is in the list.
+type Outdated int
+
+// What is outdated.
+const (
+	Nothing Outdated = iota
+	Pod
+	// Volume: the claim, and with it the pod.
+	Volume
+)
+
+// Store is what an agent says of the volume of a member that does not run. What it said a while ago counts as InUse.
+type Store int
+
+// The stores.
+const (
+	// InUse: the member runs, or nothing is known.
+	InUse Store = iota
+	// Free: there is no data, or what there is was set aside. A member can join from here.
+	Free
+	// Left: there is the data of a member that was removed. It is set aside before a member can join.
+	Left
+	// Other: there is the data of another cluster. Nothing is done to it.
+	Other
+)

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+)
+
+// state is an Input with what is derived from it.
+type state struct {
+	Input
+	// voters are the members with a vote, and serving is the number of those that serve.
+	voters  []Member
+	serving int
+	// leader is nil while no member that answers leads.
+	leader *Member
+}
+
+func newState(in Input) *state {
+	s := &state{Input: in}
+	for i := range in.Members {
+		m := &in.Members[i]
+		if m.Leads {
+			s.leader = m
+		}
+		if m.Learner {
+			continue
+		}
+		s.voters = append(s.voters, *m)
+		if m.Serving {
+			s.serving++
+		}
+	}
+	return s
+}
+
+// member returns the member with an ID; nil if it is not in the list.
+func (s *state) member(id uint64) *Member {
+	i := slices.IndexFunc(s.Members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Members[i]
+}
+
+// listed returns the member of an ordinal; nil if it is not in the list.
+func (s *state) listed(ordinal int) *Member {
+	i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Owner == Ours && m.Ordinal == ordinal })
+	if i < 0 {
+		return nil
+	}
+	return &s.Members[i]
+}
+
+func (s *state) votes(ordinal int) bool {
+	m := s.listed(ordinal)
+	return m != nil && !m.Learner
+}
+
+// ordinal returns what is known of an ordinal, which may be nothing.
+func (s *state) ordinal(i int) Ordinal {
+	if i < 0 || i >= len(s.Ordinals) {
+		return Ordinal{}
+	}
+	return s.Ordinals[i]
+}
+
+// learner returns the learner; nil if there is none.
+func (s *state) learner() *Member {
+	i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Learner })
+	if i < 0 {
+		return nil
+	}
+	return &s.Members[i]
+}
+
+// surge reports whether a further member, on the first ordinal that is not of the goal, is needed: while a member that votes
+// has to be replaced, and until all that were have joined again.
+func (s *state) surge() bool {
+	further := s.listed(s.Goal.Size)
+	for i := range s.Goal.Size {
+		outdated, votes := s.ordinal(i).Outdated != Nothing, s.votes(i)
+		if outdated && votes || further != nil && !further.Learner && (outdated || !votes) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted reports whether the member of an ordinal is to be in the list, now.
+func (s *state) wanted(ordinal int) bool {
+	return ordinal < s.Goal.Size || ordinal == s.Goal.Size && s.surge()
+}
+
+// stays reports whether a member is to be in the list, now. One that was not declared is left alone.
+func (s *state) stays(m *Member) bool {
+	switch m.Owner {
+	case Ours:
+		return s.wanted(m.Ordinal) && !s.isLost(m) && (!m.Learner || s.ordinal(m.Ordinal).Outdated == Nothing)
+	case Source:
+		return s.Goal.KeepSources
+	default:
+		return true
+	}
+}
+
+// isLost reports whether the data of a voter is gone: it can only come back as another member.
+func (s *state) isLost(m *Member) bool {
+	return m.Owner == Ours && !m.Learner && !m.Serving && s.ordinal(m.Ordinal).Store == Free
+}
+
+// settled is the number of voters that have served for as long as etcd wants of a connection.
+func (s *state) settled() int {
+	n := 0
+	for _, m := range s.voters {
+		if m.Serving && m.Settled {
+			n++
+		}
+	}
+	return n
+}
+
+// goalVotes reports whether every member of the goal, and the further one if it is needed, votes and serves.
+func (s *state) goalVotes() bool {
+	for i := range s.Goal.Size + 1 {
+		if m := s.listed(i); s.wanted(i) && (m == nil || m.Learner || !m.Serving) {
+			return false
+		}
+	}
+	return true
+}
+
+// sources is the number of sources that vote.
+func (s *state) sources() int {
+	n := 0
+	for _, m := range s.voters {
+		if m.Owner == Source {
+			n++
+		}
+	}
+	return n
+}
+
+// finally is the number of voters once the goal is reached.
+func (s *state) finally() int {
+	if s.Goal.KeepSources {
+		return s.Goal.Size + s.sources()
+	}
+	return s.Goal.Size
+}
+
+// relieved returns the only voter if it leaves as soon as the learner votes; otherwise nil. Two voters tolerate no failure, so
+// whatever its removal has to wait for is waited for before the promotion.
+func (s *state) relieved() *Member {
+	learner := s.learner()
+	if len(s.voters) != 1 || learner == nil || !s.stays(learner) {
+		return nil
+	}
+	in := s.Input
+	in.Members = slices.Clone(in.Members)
+	for i := range in.Members {
+		in.Members[i].Learner, in.Members[i].Serving = false, true
+	}
+	promoted := newState(in)
+	if m := promoted.member(s.voters[0].ID); promoted.goalVotes() && promoted.leaves(m) {
+		return s.member(m.ID)
+	}
+	return nil
+}
+
+// quorumWith is the number of voters that a quorum takes with so many voters more, or fewer.
+func (s *state) quorumWith(more int) int { return quorum.Size(len(s.voters) + more) }
