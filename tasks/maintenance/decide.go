@@ -42,16 +42,16 @@ type Action string
 
 // The actions.
 const (
-	Compact    Action = "Compact"
-	Defragment Action = "Defragment"
-	MoveLeader Action = "MoveLeader"
-	Disarm     Action = "DisarmAlarm"
+	compact    Action = "Compact"
+	defragment Action = "Defragment"
+	moveLeader Action = "MoveLeader"
+	disarm     Action = "DisarmAlarm"
 )
 
 // Step is one thing to do to a cluster.
 type Step struct {
 	Action Action
-	// Ordinal of the member that is asked, and for MoveLeader that of its Successor.
+	// Ordinal of the member that is asked, and for moveLeader that of its Successor.
 	Ordinal, Successor int
 	// Revision to compact to.
 	Revision int64
@@ -63,8 +63,8 @@ type Step struct {
 
 // name of a step: the same for the same step of a task.
 func (s Step) name(members []cluster.Ordinal) string {
-	if s.Action == Compact {
-		return string(Compact)
+	if s.Action == compact {
+		return string(compact)
 	}
 	return string(s.Action) + " " + members[s.Ordinal].Name
 }
@@ -130,7 +130,7 @@ func act(step Step) *Decision {
 
 // settle records the outcome of the intents, as far as it is known.
 func (s *situation) settle() {
-	if s.record.revision() > 0 && !s.record.isCompacted() && s.Completed == string(Compact) {
+	if s.record.revision() > 0 && !s.record.isCompacted() && s.Completed == string(compact) {
 		s.record = s.record.with(keyCompacted, "true")
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -140,7 +140,7 @@ func (s *situation) settle() {
 		}
 		// The operator that recorded it may have ended before the answer came. A file that has shrunk proves it, and so does one
 		// that has nothing left to give back.
-		completed := s.Completed == (Step{Action: Defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
+		completed := s.Completed == (Step{Action: defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
 		if completed || db.Size < s.record.bytes(o.Name, keyBefore) || !s.isWorthIt(db) {
 			s.record = s.record.withMember(o.Name, keyAfter, db.Size)
 		}
@@ -197,7 +197,7 @@ func (s *situation) compaction() *Decision {
 		revision = s.Databases[leader].Revision
 		s.record = s.record.with(keyRevision, fmt.Sprint(revision))
 	}
-	return act(Step{Action: Compact, Ordinal: leader, Revision: revision, Reason: fmt.Sprintf(
+	return act(Step{Action: compact, Ordinal: leader, Revision: revision, Reason: fmt.Sprintf(
 		"compact to revision %d, and wait until every member has done so", revision)})
 }
 
@@ -214,7 +214,7 @@ func (s *situation) space() *Decision {
 	}
 	alarm := s.Alarms[0]
 	s.record = s.record.with(keyDisarmed, string(alarm.Kind))
-	return act(Step{Action: Disarm, Ordinal: s.Snapshot.Leader(), Alarm: alarm, Reason: fmt.Sprintf(
+	return act(Step{Action: disarm, Ordinal: s.Snapshot.Leader(), Alarm: alarm, Reason: fmt.Sprintf(
 		"the databases are within their quota again: disarm %s of member %s", alarm.Kind, s.memberName(alarm.MemberID))})
 }
 

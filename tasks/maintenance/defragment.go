@@ -86,7 +86,7 @@ func (s *situation) defragment(i int) *Decision {
 		cost = "it is the only voter: reads and writes stop until it is done"
 	}
 	s.record = s.record.withMember(o.Name, keyBefore, db.Size)
-	return act(Step{Action: Defragment, Ordinal: i, Reason: fmt.Sprintf(
+	return act(Step{Action: defragment, Ordinal: i, Reason: fmt.Sprintf(
 		"%s has %s of %s free; %s", o.Name, size(db.Free()), size(db.Size), cost)})
 }
 
@@ -105,6 +105,6 @@ func (s *situation) handover(leader int) *Decision {
 	if best < 0 {
 		return wait("%s leads and is the last to be defragmented, and every follower is more than %d raft entries behind it", from.Name, maxLag)
 	}
-	return act(Step{Action: MoveLeader, Ordinal: leader, Successor: best, Reason: fmt.Sprintf(
+	return act(Step{Action: moveLeader, Ordinal: leader, Successor: best, Reason: fmt.Sprintf(
 		"%s leads and is the last to be defragmented: leadership goes to %s, which is done", from.Name, s.Snapshot.Ordinals[best].Name)})
 }

@@ -13,7 +13,7 @@ import (
 // How many copies run at once in a namespace, and in all. Each is a Job that the operator follows.
 const (
 	MaxInNamespace = 5
-	MaxInAll       = 100
+	maxInAll       = 100
 )
 
 // Request for a copy that has not ended.
@@ -41,8 +41,8 @@ func Wait(own Request, all []Request) string {
 	switch {
 	case before[own.Namespace] >= MaxInNamespace:
 		return fmt.Sprintf("waiting: at most %d copies of backups run at once in a namespace, and older ones have not ended", MaxInNamespace)
-	case running >= MaxInAll:
-		return fmt.Sprintf("waiting: at most %d copies of backups run at once in all namespaces, and older ones have not ended", MaxInAll)
+	case running >= maxInAll:
+		return fmt.Sprintf("waiting: at most %d copies of backups run at once in all namespaces, and older ones have not ended", maxInAll)
 	}
 	return ""
 }

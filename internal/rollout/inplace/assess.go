@@ -80,9 +80,9 @@ type Assessment struct {
 	Phase string
 }
 
-// KeepsPod reports whether a new pod would be no better than this one, or etcd has just been restarted: nothing is left to write
+// keepsPod reports whether a new pod would be no better than this one, or etcd has just been restarted: nothing is left to write
 // but the revision, or the pod has begun to be what a new one would be.
-func (a Assessment) KeepsPod() bool { return a.Restarted || len(a.Writes) > 0 && a.Writes[0].Final }
+func (a Assessment) keepsPod() bool { return a.Restarted || len(a.Writes) > 0 && a.Writes[0].Final }
 
 // Write is one write to a pod.
 type Write struct {
