@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podsOf returns the pods that a Job controls. The label is not enough: anybody can set it.
+// podsOf returns the pods that a Job controls. The label is not enough: every author of pods can set it.
 func podsOf(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	if err := live.List(ctx, pods, client.InNamespace(j.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {

@@ -47,8 +47,8 @@ type Member interface {
 	Status(ctx context.Context) (Status, error)
 	// Promote asks the others to promote a learner. They refuse one that has not caught up.
 	Promote(ctx context.Context, memberID uint64) error
-	// Stir has the others commit an entry that changes nothing. A member that a snapshot of the leader has brought up to date
-	// serves only once it has applied an entry after it (etcd 3.6 and 3.7), and where nobody writes, none comes.
+	// Stir asks peers to commit a no-op entry. A member that a snapshot of the leader has brought up to date serves only once it
+	// has applied an entry after it (etcd 3.6 and 3.7), and without writes none comes.
 	Stir(ctx context.Context) error
 }
 
