@@ -30,7 +30,7 @@ demo: up ## Roll out a cluster with a failing member, and compare with RollingUp
 
 .PHONY: up
 up: ## Boot a local Kubernetes with the operator and an Etcd. As root. KUBERNETES=1.33 boots that release; CLUSTER=current uses the current kubectl context instead.
-	@go run ./test/local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
+	@go run ./test/local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(UP)
 
 .PHONY: down
 down: ## Remove the local Kubernetes. Keeps build results in .local/.
@@ -119,6 +119,9 @@ crashes: assets ## Disturb the operator in every way at each of its writes, for 
 	go test ./test/crash -crash-all -timeout 3h -v
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/backup -run 'KilledAtEachWrite$$' -kill-all -timeout 60m -v
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/crash -crash-all -parallel 8 -timeout 4h -v
+
+# End-to-end tests also run members of older and newer releases of etcd than the default, which take a minute or two to build.
+e2e e2e-executor: UP := --all-etcds
 
 .PHONY: e2e
 e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.

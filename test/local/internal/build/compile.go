@@ -77,7 +77,12 @@ func (b *Builder) install(built string, binary Binary, stamp string) error {
 			return fmt.Errorf("creating folder for a binary: %w", err)
 		}
 	}
-	if err := os.Rename(built, path); err != nil {
+	// The file may have other names too, of other programs: the new name is a link to it.
+	link := built + "-" + filepath.Base(path)
+	if err := os.Link(built, link); err != nil {
+		return fmt.Errorf("installing the binary: %w", err)
+	}
+	if err := os.Rename(link, path); err != nil {
 		return fmt.Errorf("installing the binary: %w", err)
 	}
 	if stamp == "" {
