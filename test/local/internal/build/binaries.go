@@ -60,7 +60,7 @@ var Binaries = []Binary{
 	{Name: "helm", Module: helmModule, Package: "helm.sh/helm/v4/cmd/helm", Pinned: true, ForTests: true},
 	tool("kube-apiserver", hyperkube),
 	tool("kube-controller-manager", hyperkube),
-	tool("kubectl", hyperkube),
+	tool("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
 	tool("kube-scheduler", hyperkube),
 	tool("kubelet", hyperkube),
 	tool("kube-proxy", hyperkube),
@@ -71,7 +71,8 @@ var Binaries = []Binary{
 	operator("etcd-agent"),
 }
 
-// hyperkube is all programs of the current release of Kubernetes. Each gets a file of its name, which is the same file.
+// hyperkube is all programs of the current release of Kubernetes, except kubectl, which starts faster alone and which
+// clusters of older releases need as well. They are one file with a name for each.
 const hyperkube = "./hyperkube"
 
 // OlderReleases are the releases of Kubernetes, besides the current one, that the operator is tested against. Each has a

@@ -229,7 +229,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	if got := strings.Join(labels, "; "); got != "etcd and 11 more; etcd-3.5/etcd and 2 more; etcd-3.6/etcd and 2 more; versitygw; fake-gcs-server; certmanager; helm; etcd-foreman, etcd-agent" {
 		t.Errorf("batches: %s", got)
 	}
-	for name, want := range map[string]string{"etcd": "server", "etcd-3.5/etcd": "server", "etcdctl": "etcdctl", "kubectl": "hyperkube", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
+	for name, want := range map[string]string{"etcd": "server", "etcd-3.5/etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "kubelet": "hyperkube", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
 		selected, err := Select([]string{name})
 		if err != nil || selected[0].executable() != want {
 			t.Errorf("%s: %s, %v", name, selected[0].executable(), err)
