@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Command hyperkube is every program of a Kubernetes cluster in one file, with a name for each: the
-// name that it is started by selects the program. Linking it takes half the time of linking five.
+// Command hyperkube is every program of a Kubernetes cluster in one file, with a name for each: the name that it is started
+// by selects the program. One link takes less time than five.
 package main
 
 import (
