@@ -95,7 +95,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	s := &serve.Server{
 		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
 		Tidy:    func() bool { return serve.RemoveReplaced(log, shared) },
-		Address: o.address, TLS: o.tls.Server(), Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
+		Address: o.address, TLS: o.tls.Server(trustIn(o.trustFile)), Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
 	}
 	_, port, err := net.SplitHostPort(o.address)
 	if err != nil {

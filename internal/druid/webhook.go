@@ -34,8 +34,8 @@ const (
 	webhookService = "etcd-foreman-webhook"
 )
 
-// NewWebhook makes the keeper of the webhook's certificate, and the server that serves it.
-func NewWebhook(kubeconfig *rest.Config, address, namespace string) (*webhookcert.Keeper, webhook.Server, error) {
+// NewWebhook makes the keeper of the webhook's certificate, and the server that serves it. The limits restrict versions and cipher suites.
+func NewWebhook(kubeconfig *rest.Config, address, namespace string, limits func(*tls.Config)) (*webhookcert.Keeper, webhook.Server, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading server.webhookBindAddress: %w", err)
@@ -52,9 +52,7 @@ func NewWebhook(kubeconfig *rest.Config, address, namespace string) (*webhookcer
 		Client: c, Secret: client.ObjectKey{Namespace: namespace, Name: webhookSecret}, Configuration: webhookName,
 		Host: fmt.Sprintf("%s.%s.svc", webhookService, namespace), Clock: clock.RealClock{},
 	}
-	return keeper, webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion, c.GetCertificate = tls.VersionTLS12, keeper.GetCertificate
-	}}}), nil
+	return keeper, webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){limits, func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }}}), nil
 }
 
 func webhookClient(kubeconfig *rest.Config) (client.Client, error) {

@@ -60,6 +60,8 @@ type Reconciler struct {
 	Images configv1alpha1.Images
 	// PodsManagedBy is the value of the label managed-by on the pods and claims of new Etcds.
 	PodsManagedBy string
+	// TLS restricts the versions and cipher suites of members.
+	TLS configv1alpha1.TLS
 	// AgentTrust returns whose requests the agents of an Etcd accept; nil to tell them nothing.
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.

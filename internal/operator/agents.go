@@ -31,12 +31,19 @@ type agents struct {
 	clock clock.PassiveClock
 	// api configures who may use the API without a signature.
 	api configv1alpha1.AgentAPI
+	// tls restricts the connections to them.
+	tls configv1alpha1.TLS
 }
 
 // trust returns who may use the API of the agents of an Etcd.
 func (a agents) trust(etcd *v1alpha1.Etcd) auth.Trust {
-	return auth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.api.AllowUnauthenticatedSnapshots,
+	t := auth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.api.AllowUnauthenticatedSnapshots,
 		MetricsTokenHash: a.api.MetricsTokenHash, EtcdMetricsTokenHash: auth.HashOf(auth.MetricsToken(a.key, string(etcd.UID))), AllowUnauthenticatedMetrics: a.api.AllowUnauthenticatedMetrics}
+	limits := a.limited(&tls.Config{})
+	if t.TLSCipherSuites = limits.CipherSuites; limits.MinVersion > tls.VersionTLS12 {
+		t.TLSMinVersion = limits.MinVersion
+	}
+	return t
 }
 
 // client makes a client of the agents of an Etcd. Each agent forwards requests to the agent of the leader. Agents verify the operator's
@@ -52,8 +59,13 @@ func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (api.Client, er
 		if err != nil {
 			return api.Client{}, err
 		}
-		at.Scheme, c.TLS = "https", &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+		at.Scheme, c.TLS = "https", a.limited(&tls.Config{RootCAs: roots})
 	}
 	c.BaseURL = at.String()
 	return c, nil
+}
+
+func (a agents) limited(c *tls.Config) *tls.Config {
+	a.tls.Apply(c)
+	return c
 }

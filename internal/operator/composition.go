@@ -64,11 +64,11 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 		return nil, err
 	}
 	c.Live = c.beside.live(d.Live)
-	c.agents = agents{live: c.Live, key: d.SigningKey, clock: d.Clock, api: config.AgentAPI}
+	c.agents = agents{live: c.Live, key: d.SigningKey, clock: d.Clock, api: config.AgentAPI, tls: config.TLS}
 	if c.Agent == nil {
 		c.Agent = c.agents.client
 	}
-	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock}
+	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock, Limits: config.TLS.Apply}
 	c.observer = observe.New(d.Dialer, d.Clock, observe.WithCredentials(c.credentials), observe.WithSurroundings(d.Surroundings), observe.WithRule(c.beside.rule))
 	return c, nil
 }
@@ -76,7 +76,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 func (c *composition) etcds() *etcd.Reconciler {
 	r := &etcd.Reconciler{
 		Client: c.Client, APIReader: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock,
-		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, PodsManagedBy: c.config.ManagedByLabel, Allowed: c.rules.Etcd,
+		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, PodsManagedBy: c.config.ManagedByLabel, TLS: c.config.TLS, Allowed: c.rules.Etcd,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
 		Adopter: c.beside.adopter,
 	}

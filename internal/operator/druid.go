@@ -57,7 +57,7 @@ func connectDruid(config *configv1alpha1.OperatorConfiguration, kubeconfig *rest
 			return nil
 		}, nil
 	}
-	keeper, server, err := druid.NewWebhook(kubeconfig, config.Server.WebhookBindAddress, namespace)
+	keeper, server, err := druid.NewWebhook(kubeconfig, config.Server.WebhookBindAddress, namespace, config.TLS.Apply)
 	options.WebhookServer = server
 	return func(mgr ctrl.Manager) error { return druid.AddWebhook(mgr, keeper) }, err
 }

@@ -132,7 +132,7 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	return ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
-		Metrics:                       metricsOptions(config.Server),
+		Metrics:                       metricsOptions(config.Server, config.TLS),
 		HealthProbeBindAddress:        config.Server.HealthBindAddress,
 		PprofBindAddress:              config.Server.PprofBindAddress,
 		LeaderElection:                *config.LeaderElection.Enabled,

@@ -16,12 +16,12 @@ import (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
 // metricsOptions returns how metrics are served: over TLS, to clients that may get /metrics, since they name the Etcds of all tenants.
-func metricsOptions(server configv1alpha1.Server) metricsserver.Options {
+func metricsOptions(server configv1alpha1.Server, limits configv1alpha1.TLS) metricsserver.Options {
 	o := metricsserver.Options{BindAddress: server.MetricsBindAddress}
 	if server.InsecureMetrics {
 		return o
 	}
 	o.SecureServing, o.CertDir, o.FilterProvider = true, server.MetricsCertificateDir, filters.WithAuthenticationAndAuthorization
-	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }}
+	o.TLSOpts = []func(*tls.Config){limits.Apply}
 	return o
 }

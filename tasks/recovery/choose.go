@@ -74,6 +74,8 @@ func choose(e Evidence) Choice {
 		return f.rebuild("")
 	case len(f.doubts) > 0:
 		return f.ask()
+	case !f.newest && len(f.aside) > 0:
+		return f.askAside()
 	case len(f.usable) > 0 && e.Backup.Revision > f.maxRevision():
 		return e.restore(fmt.Sprintf("%s has data, but %s, and the newest backup is ahead of it", f.usable[0].Member, f.flaw()), f.without())
 	case len(f.usable) > 0:
@@ -122,6 +124,8 @@ type found struct {
 	// doubts are the volumes that have, or may have, what is left of a newer one, and unknown those with data of a cluster that is not
 	// in the lineage.
 	doubts, unknown []survey.Volume
+	// aside are the volumes on which a member has set data aside. It may be the most advanced of an older cluster.
+	aside []survey.Volume
 }
 
 func (e Evidence) find() (f found) {
@@ -137,6 +141,11 @@ func (e Evidence) find() (f found) {
 		}
 	}
 	f.doubts, f.unknown = e.doubts(place)
+	for _, v := range e.Volumes {
+		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
+			f.aside = append(f.aside, v)
+		}
+	}
 	return f
 }
 
@@ -177,6 +186,17 @@ func (f found) ask() Choice {
 	left, claims := left(f.doubts)
 	return Choice{Waits: true, Why: fmt.Sprintf("a recovery before this one made a newer cluster, which may have acknowledged writes: %s%s. Restore the volume of a member of the newer cluster under the name of its claim; "+
 		"if it is permanently lost, or not of this Etcd, delete claim %s to go on without it", left, f.than(), claims)}
+}
+
+// askAside has a person decide about data that members have set aside for a newer cluster, which has left none that can be used.
+func (f found) askAside() Choice {
+	var has, claims []string
+	for _, v := range f.aside {
+		has = append(has, fmt.Sprintf("%s has set data aside (%s on claim %s)", v.Member, strings.Join(v.Survey.SetAside, ", "), v.Claim))
+		claims = append(claims, v.Claim)
+	}
+	return Choice{Waits: true, Why: fmt.Sprintf("the newest cluster has left no data that can be used: %s%s. Rename it to new.etcd on its volume, in place of what is there, and create the task again, to use it; "+
+		"otherwise move it away and create the task again, or delete claim %s to go on without it", strings.Join(has, ", "), f.than(), strings.Join(claims, ", "))}
 }
 
 // left describes what some volumes have, and lists their claims.

@@ -49,6 +49,9 @@ func TestChoose(t *testing.T) {
 		return survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyDamaged, Damage: "a page", ClusterID: clusterID, LastTerm: 9, LastIndex: 99}}
 	}
 	joined := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone, ClusterID: "new"}}
+	aside := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-x-1"}}}
+	damagedBeside := damagedOf("new")
+	damagedBeside.Survey.SetAside = aside.Survey.SetAside
 	damaged := damagedOf("cafe")
 	old, once, twice := []string{"cafe"}, []string{"cafe", "new"}, []string{"ace", "cafe", "new"}
 	backup := Backup{Revision: 70, Says: "revision 70"}
@@ -108,6 +111,12 @@ func TestChoose(t *testing.T) {
 		"unfinished, and unknown data alone":         {[]survey.Volume{gone, of("beef"), gone}, once, backup, none, "", "waits", "delete claim c-1"},
 		"unfinished, damaged, and nothing older":     {[]survey.Volume{damaged, gone, damagedOf("new")}, once, backup, restored, "m-0", "", ""},
 		"unfinished, and a quorum of it":             {[]survey.Volume{has(8, 8), of("new"), of("new")}, once, Backup{}, none, "", "", "2 of 3"},
+		"unfinished, and set aside":                  {[]survey.Volume{has(8, 8), gone, aside}, once, backup, none, "", "waits", "m-2 has set data aside (new.etcd.before-x-1 on claim c-2), and that of m-0 is of the earlier cluster cafe. Rename it to new.etcd"},
+		"unfinished, set aside, and a backup":        {[]survey.Volume{gone, aside, aside}, once, backup, none, "", "waits", "on claim c-1), m-2 has set data aside"},
+		"unfinished, set aside, and no backup":       {[]survey.Volume{gone, aside, gone}, once, Backup{}, none, "", "waits", "delete claim c-1 to go on without it"},
+		"unfinished, damaged, and set aside":         {[]survey.Volume{gone, damagedBeside, gone}, once, backup, none, "", "waits", "on claim c-1"},
+		"unfinished, rebuilt, and set aside":         {[]survey.Volume{aside, of("new"), gone}, once, backup, data, "m-1", "", ""},
+		"unfinished, learned, and set aside":         {[]survey.Volume{aside, learner("new", 2, 70), gone}, once, backup, data, "m-1", "", ""},
 		"damaged data of a cluster before":           {[]survey.Volume{damaged, gone, of("new")}, once, backup, data, "m-2", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

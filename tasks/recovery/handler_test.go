@@ -248,3 +248,23 @@ func TestPodsOfDruidAreNotRecovered(t *testing.T) {
 	r.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
 	r.Expect(v.Message).To(ContainSubstring("the pods of StatefulSet main are etcd-druid's"))
 }
+
+// Members that wait for a recovery have set aside what they had before. Whether there is nothing to recover, the survey finds out.
+func TestMembersOfAnUnfinishedRecoveryMayHaveSetDataAside(t *testing.T) {
+	for _, unfinished := range []bool{false, true} {
+		r := newTrial(t)
+		etcd := r.task.Etcd.DeepCopy()
+		etcd.Status.ClusterID = "cafe"
+		if unfinished {
+			etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "first", Member: "main-0", Source: v1alpha1.RecoverFromData, PreviousClusterID: "ace"}
+		}
+		r.lives(etcd)
+		r.restart()
+		for i := range r.witness.says.Ordinals {
+			r.witness.says.Ordinals[i].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: v1alpha1.ReasonDataLost}}
+		}
+		v, err := r.handler.Admit(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(v.Code == v1alpha1.ErrNothingToRecover).To(Equal(!unfinished), v.Message)
+	}
+}

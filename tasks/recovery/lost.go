@@ -5,6 +5,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -29,8 +30,11 @@ func describeQuorum(s *cluster.Snapshot) string {
 // quorumLost reports whether it is certain that there is no quorum, and why, or why not. No member that answers knows a
 // leader; and those that may run and do not answer are too few to be a quorum by themselves. Otherwise a cluster that
 // the operator cannot reach would be taken for one that is lost.
+//
+// Of the voters that are known, those count and not the replicas: a recovered cluster has one voter at first, and one that grows has
+// more replicas than voters. A probe that passes is a linearizable read that went through, so it shows a quorum, however small.
 func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
-	voters := max(len(s.Cluster.Voters), s.Replicas())
+	voters := cmp.Or(len(s.Cluster.Voters), s.Replicas())
 	if quorate(s) {
 		return false, describeQuorum(s)
 	}
@@ -39,6 +43,8 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 		switch {
 		case o.Answers:
 			answering = append(answering, o.Name)
+		case o.ReadyButNotServing() && o.Pod.Probed && o.Pod.Stale() == "":
+			return false, fmt.Sprintf("whether the quorum is lost is unknown: the readiness probe of %s passes, and %s does not answer the operator. Let it reach the pod's client port", o.Name, o.Name)
 		case o.MayRun():
 			unreachable = append(unreachable, o.Name)
 		}
@@ -50,8 +56,11 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 		}
 	}
 	if quorum.Exists(len(unreachable), voters) {
-		return false, fmt.Sprintf("whether the quorum is lost is unknown: %s do not answer, may be running, and would be a quorum. "+
-			"Restore them, or make sure that they are stopped; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", strings.Join(unreachable, ", "))
+		answer := "do not answer, may be running, and would be a quorum. Restore them, or make sure that they are stopped"
+		if len(unreachable) == 1 {
+			answer = "does not answer, may be running, and would be a quorum by itself. Restore it, or make sure that it is stopped"
+		}
+		return false, fmt.Sprintf("whether the quorum is lost is unknown: %s %s; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", strings.Join(unreachable, ", "), answer)
 	}
 	if len(answering) == 0 {
 		return true, "no member serves"

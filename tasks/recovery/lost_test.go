@@ -42,6 +42,14 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 	elsewhere := func(in *Input) {
 		in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 	}
+	lone := func(in *Input) { in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[:1] }
+	grows := func(in *Input) {
+		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, cluster.Ordinal{Name: "main-3", Class: v1alpha1.ClassMissing})
+	}
+	ready := func(probed bool) func(*Input) {
+		return func(in *Input) { in.Snapshot.Ordinals[0].Pod.Ready, in.Snapshot.Ordinals[0].Pod.Probed = true, probed }
+	}
+	unknown := func(in *Input) { in.Snapshot.Cluster.Voters = nil }
 	leads := func(in *Input) {
 		in.Snapshot.Cluster.LeaderKnown, in.Snapshot.Cluster.Voters[2].Serving = true, true
 	}
@@ -64,6 +72,10 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		"one, and a pod beyond the replicas":                {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
 		"two pods beyond the replicas":                      {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
 		"a member elsewhere":                                {[]func(*Input){elsewhere}, true, "main-2"},
+		"the only voter of a recovered cluster":             {[]func(*Input){silent(0), lone}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
+		"two of three, as the fourth is added":              {[]func(*Input){silent(0), silent(1), grows}, false, "main-0, main-1 do not answer"},
+		"one whose probe passes, and voters are unknown":    {[]func(*Input){silent(0), unknown, ready(true)}, false, "the readiness probe of main-0 passes"},
+		"one that has no probe, and voters are unknown":     {[]func(*Input){silent(0), unknown, ready(false)}, true, "main-2"},
 		"one that is elsewhere, and a surplus":              {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,6 +60,7 @@ func AgentAt(url string) func(context.Context, *v1alpha1.Etcd) (api.Client, erro
 func New(t testing.TB, d operator.Dependencies, changes ...Change) *operator.Operator {
 	t.Helper()
 	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.RecreatePods}
+	c.Backup.LocalClaims = []string{"*"}
 	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): true}
 	for _, change := range changes {
 		change(c, &d)

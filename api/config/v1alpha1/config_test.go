@@ -59,6 +59,12 @@ func TestLoadRefuses(t *testing.T) {
 		{"mode", minimal + "mode: Druid", `mode: Unsupported value: "Druid": supported values: "Operator", "Executor"`},
 		{"webhook in another mode", minimal + "server: {webhookBindAddress: ':9443'}", "server.webhookBindAddress: Invalid value: \":9443\": only mode Executor has a webhook"},
 		{"no webhook port", minimal + "mode: Executor\nserver: {webhookBindAddress: localhost}", "server.webhookBindAddress: Invalid value: \"localhost\": must be host:port"},
+		{"version of TLS", minimal + "tls: {minVersion: VersionTLS11}", `tls.minVersion: Unsupported value: "VersionTLS11"`},
+		{"insecure suite", minimal + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_RSA_WITH_RC4_128_SHA]}", `tls.cipherSuites[1]: Invalid value: "TLS_RSA_WITH_RC4_128_SHA"`},
+		{"suite of TLS 1.3", minimal + "tls: {cipherSuites: [TLS_AES_128_GCM_SHA256]}", `tls.cipherSuites[0]: Invalid value`},
+		{"suite twice", minimal + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}", "tls.cipherSuites[1]: Duplicate value"},
+		{"suites that HTTP/2 refuses", minimal + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}", "HTTP/2 needs"},
+		{"suites with TLS 1.3 alone", minimal + "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}", "tls.cipherSuites: Forbidden: the suites of TLS 1.3 cannot be chosen"},
 		{"log level", minimal + "logging: {level: loud}", `logging.level: Unsupported value: "loud": supported values: "debug", "info", "error"`},
 		{"log format", minimal + "logging: {format: xml}", "logging.format: Unsupported value"},
 	} {

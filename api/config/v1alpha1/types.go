@@ -41,6 +41,8 @@ type OperatorConfiguration struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// requireTLS refuses an Etcd without TLS for clients or for peers. Its objects stay as they are, and its members go on. Default: false.
 	RequireTLS bool `json:"requireTLS,omitempty"`
+	// tls restricts the versions and cipher suites of TLS.
+	TLS TLS `json:"tls,omitempty"`
 	// clientConnection limits the requests to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 	// leaderElection ensures that only one of several operator instances is active.

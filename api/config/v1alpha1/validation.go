@@ -49,6 +49,7 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
 	errs = append(errs, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
+	errs = append(errs, validateTLS(c.TLS, field.NewPath("tls"))...)
 	server := field.NewPath("server")
 	errs = append(errs, validateAddress(c.Server.MetricsBindAddress, server.Child("metricsBindAddress"))...)
 	errs = append(errs, validateAddress(c.Server.HealthBindAddress, server.Child("healthBindAddress"))...)

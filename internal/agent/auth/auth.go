@@ -36,6 +36,9 @@ type Trust struct {
 	EtcdMetricsTokenHash string `json:"etcdMetricsTokenHash,omitempty"`
 	// AllowUnauthenticatedMetrics serves the agents' metrics to every client.
 	AllowUnauthenticatedMetrics bool `json:"allowUnauthenticatedMetrics,omitempty"`
+	// TLSMinVersion and TLSCipherSuites restrict TLS, by the numbers of the standard; unset, Go's defaults with TLS 1.2 apply.
+	TLSMinVersion   uint16   `json:"tlsMinVersion,omitempty"`
+	TLSCipherSuites []uint16 `json:"tlsCipherSuites,omitempty"`
 }
 
 // ParseTrust parses the output of String. A Trust without an audience or a key is an error.

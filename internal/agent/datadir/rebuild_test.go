@@ -316,6 +316,19 @@ func TestSurveyOfANewMember(t *testing.T) {
 	g.Expect(got.ClusterID).To(Equal("cafe"))
 }
 
+// So may that of a member which had just joined a recovered cluster, and set aside what it had before.
+func TestSurveyOfANewMemberNamesWhatWasSetAside(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+	g.Expect(os.MkdirAll(dir+".before-task-1", 0o700)).To(Succeed())
+	newLog(t, filepath.Join(dir, "member", "wal")).close()
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.ClusterID).To(Equal("cafe"))
+	g.Expect(got.SetAside).To(Equal([]string{"new.etcd.before-task-1"}))
+}
+
 // A volume without data may have the only copy beside it. What a learner replaced is none.
 func TestSurveyNamesWhatWasSetAside(t *testing.T) {
 	g := NewWithT(t)

@@ -81,16 +81,20 @@ func (s stopped) voters() ([]string, error) {
 // Survey reads the data directory of a stopped member completely: every record of the log with its checksum, and every page of
 // the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) {
+	survey, err := surveyData(dir)
+	if err == nil && survey.State != member.SurveyPresent {
+		survey.SetAside, err = setAside(dir)
+	}
+	return survey, err
+}
+
+func surveyData(dir string) (member.Survey, error) {
 	found, err := Inspect(dir)
 	if err != nil {
 		return member.Survey{}, err
 	}
 	if found.State == member.DataNone {
-		survey, err := surveyWithoutLog(dir)
-		if err == nil && survey.State == member.SurveyNone {
-			survey.SetAside, err = setAside(dir)
-		}
-		return survey, err
+		return surveyWithoutLog(dir)
 	}
 	survey := member.Survey{State: member.SurveyPresent, ClusterID: found.ClusterID}
 	damaged := func(err error) (member.Survey, error) {

@@ -8,6 +8,7 @@ package logging
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"go.uber.org/zap"
@@ -20,7 +21,7 @@ const KeyTask = "task"
 // maxText bounds each text of a line, in bytes.
 const maxText = 4 << 10
 
-// Bounded is an option of a logger that cuts the message and the texts of its fields. Objects are logged as they are: they
+// Bounded is an option of a logger that cuts the message and the texts of its fields, and frees them of control characters. Objects are logged as they are: they
 // are this program's own.
 func Bounded() zap.Option {
 	return zap.WrapCore(func(core zapcore.Core) zapcore.Core { return bounded{core} })
@@ -48,11 +49,11 @@ func cut(fields []zapcore.Field) []zapcore.Field {
 	for i, f := range fields {
 		switch value := f.Interface.(type) {
 		case error:
-			if text := value.Error(); f.Type == zapcore.ErrorType && len(text) > maxText {
+			if text := value.Error(); f.Type == zapcore.ErrorType && unfit(text) {
 				f = zap.String(f.Key, short(text))
 			}
 		case fmt.Stringer:
-			if text := value.String(); f.Type == zapcore.StringerType && len(text) > maxText {
+			if text := value.String(); f.Type == zapcore.StringerType && unfit(text) {
 				f = zap.String(f.Key, short(text))
 			}
 		}
@@ -64,10 +65,15 @@ func cut(fields []zapcore.Field) []zapcore.Field {
 	return kept
 }
 
-// short cuts a text that is too long; lines of others are none of ours.
+// short cuts a text that is too long, and frees it of what would control a terminal.
 func short(text string) string {
-	if len(text) <= maxText {
-		return text
+	if unfit(text) {
+		return sanitize.Text(text, maxText)
 	}
-	return sanitize.Text(text, maxText)
+	return text
+}
+
+// unfit reports whether a text is too long, or could control a terminal. Encoders escape the ends of lines.
+func unfit(text string) bool {
+	return len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && sanitize.Harmful(r) })
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/zapr"
 	. "github.com/onsi/gomega"
 	"go.uber.org/zap"
@@ -40,6 +41,19 @@ func TestLinesAreBounded(t *testing.T) {
 	out.Reset()
 	log.V(1).Info("detail")
 	g.Expect(out.String()).To(BeEmpty())
+}
+
+// What a member or a store has answered does not control the terminal of who reads the log.
+func TestLinesControlNoTerminal(t *testing.T) {
+	g := NewWithT(t)
+	for name, encoder := range map[string]zapcore.Encoder{"json": zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), "text": zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())} {
+		var out bytes.Buffer
+		log := zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&out), zapcore.InfoLevel), Bounded()))
+		const hostile = "a\x1b[2Jb\u009b2Jc\u202ed"
+		log.Error(errors.New(hostile), hostile, "reason", hostile, "text", stringer(hostile))
+		g.Expect(strings.ContainsFunc(strings.ReplaceAll(strings.ReplaceAll(out.String(), "\n", ""), "\t", ""), sanitize.Harmful)).To(BeFalse(), "%s: %q", name, out.String())
+		g.Expect(out.String()).To(And(ContainSubstring("a [2Jb 2Jc d"), Not(ContainSubstring("u001b"))))
+	}
 }
 
 type stringer string

@@ -37,6 +37,8 @@ type Credentials struct {
 	// Reader reads Secrets from the API server, one at a time.
 	Reader client.Reader
 	Clock  clock.PassiveClock
+	// Limits restricts versions and cipher suites; nil is TLS 1.2 and Go's defaults.
+	Limits func(*tls.Config)
 
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]*credential
@@ -75,7 +77,7 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 			return nil, err
 		}
 	}
-	return of.config(etcd, member), nil
+	return of.config(etcd, member, c.Limits), nil
 }
 
 // Dial makes a client of a member at an endpoint, with the configuration of TLS.
@@ -151,9 +153,12 @@ func (s *ClientSide) sameAs(other *ClientSide) bool {
 		bytes.Equal(s.Client.Certificate, other.Client.Certificate) && bytes.Equal(s.Client.Key, other.Client.Key)
 }
 
-func (of *credential) config(etcd *v1alpha1.Etcd, member string) *tls.Config {
+func (of *credential) config(etcd *v1alpha1.Etcd, member string, limits func(*tls.Config)) *tls.Config {
 	if of.configs[member] == nil {
 		config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: of.roots, Certificates: []tls.Certificate{of.pair}}
+		if limits != nil {
+			limits(config)
+		}
 		if member != "" {
 			config.ServerName = etcd.MemberHost(member)
 		}

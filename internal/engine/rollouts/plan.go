@@ -55,6 +55,9 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 	attempt, wait := 1, time.Duration(0)
 	for i := range p.tasks {
 		t := &p.tasks[i]
+		if t.Spec.Type != v1alpha1.QuorumAwareRollout {
+			continue // who may create only other types neither delays rollouts nor counts them
+		}
 		number, own := strings.CutPrefix(t.Name, p.prefix())
 		// What follows has been added because another task had the name.
 		number, _, _ = strings.Cut(number, "-")

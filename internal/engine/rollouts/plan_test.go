@@ -114,6 +114,11 @@ func TestNextAttempt(t *testing.T) {
 			t.Errorf("%s: %s in %s", name, next.Name, wait)
 		}
 	}
+	other := named(rolloutTask("", v1alpha1.TaskStateFailed, 0))
+	other.Spec.Type = v1alpha1.OnDemandSnapshot
+	if next, wait := change(other).next(now); next.Name != first.Name || wait > 0 {
+		t.Errorf("a task of another type, which has the name, delays the rollout by %s, and is an attempt: %s", wait, next.Name)
+	}
 	if next, _ := change(rolloutTask("", v1alpha1.TaskStateSucceeded, 0)).next(now); next.Name != first.Name {
 		t.Error("a task with another name counts as an attempt")
 	}

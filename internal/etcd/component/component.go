@@ -23,6 +23,8 @@ type Input struct {
 	Etcd *v1alpha1.Etcd
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
+	// TLS restricts the versions and cipher suites of members.
+	TLS configv1alpha1.TLS
 	// Replicas of the StatefulSet.
 	Replicas int32
 	// Capacity of the volume claim template. It cannot be changed once the StatefulSet exists.

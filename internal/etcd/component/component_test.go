@@ -235,6 +235,45 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// Pods comply with the Pod Security Standard restricted, whatever the annotations of an Etcd.
+func TestAppArmorStaysOn(t *testing.T) {
+	g := NewWithT(t)
+	in := input(3)
+	const etcd, agent = "container.apparmor.security.beta.kubernetes.io/etcd", "container.apparmor.security.beta.kubernetes.io/backup-restore"
+	in.Etcd.Spec.Annotations = map[string]string{etcd: "unconfined", agent: "localhost/mine", "note": "unconfined"}
+	pod, err := podTemplate(in)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pod.Annotations).To(And(Not(HaveKey(etcd)), HaveKeyWithValue(agent, "localhost/mine"), HaveKeyWithValue("note", "unconfined")))
+	g.Expect(in.Etcd.Spec.Annotations).To(HaveKey(etcd), "the Etcd itself is unchanged")
+}
+
+// What restricts TLS replaces pods only where the operator's configuration asks for it, and where there is TLS.
+func TestLimitsOfTLSReachMembersOnRequest(t *testing.T) {
+	g := NewWithT(t)
+	config := func(in Input) map[string]any {
+		text, err := sharedConfig(in)
+		g.Expect(err).NotTo(HaveOccurred())
+		var values map[string]any
+		g.Expect(yaml.Unmarshal([]byte(text), &values)).To(Succeed())
+		return values
+	}
+	suites := []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+	for _, limits := range []configv1alpha1.TLS{{MinVersion: configv1alpha1.VersionTLS13}, {CipherSuites: suites}, {MinVersion: configv1alpha1.VersionTLS12, ApplyToMembers: true}} {
+		in := withTLS(PeerTLSOn)
+		in.TLS = limits
+		g.Expect(config(in)).To(Equal(config(withTLS(PeerTLSOn))), "%v", limits)
+	}
+	in := withTLS(PeerTLSOn)
+	in.TLS = configv1alpha1.TLS{MinVersion: configv1alpha1.VersionTLS13, ApplyToMembers: true}
+	g.Expect(config(in)).To(And(HaveKeyWithValue("tls-min-version", "TLS1.3"), Not(HaveKey("cipher-suites"))))
+	in.TLS = configv1alpha1.TLS{CipherSuites: suites, ApplyToMembers: true}
+	g.Expect(config(in)).To(And(HaveKeyWithValue("cipher-suites", ConsistOf(suites[0])), Not(HaveKey("tls-min-version"))))
+
+	plain := input(3)
+	plain.TLS = in.TLS
+	g.Expect(config(plain)).To(Equal(config(input(3))))
+}
+
 // What is applied is what the member's own pod reads.
 func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g := NewWithT(t)

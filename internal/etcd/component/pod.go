@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -69,13 +71,22 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	}
 	return corev1ac.PodTemplateSpec().
 		WithLabels(over(etcd.Spec.Labels, in.podLabels())).
-		WithAnnotations(over(etcd.Spec.Annotations, map[string]string{
+		WithAnnotations(over(confined(etcd.Spec.Annotations), map[string]string{
 			v1alpha1.AnnotationConfigChecksum: checksum(config),
 			// The volume holds what the init container renders; losing it costs nothing.
 			v1alpha1.AnnotationSafeToEvictVolumes: configVolume,
 		})).
 		WithAnnotations(tlsAnnotations(in)).
 		WithSpec(spec), nil
+}
+
+// confined leaves out annotations that switch off AppArmor for a container: the Pod Security Standard restricted forbids it.
+func confined(annotations map[string]string) map[string]string {
+	kept := maps.Clone(annotations)
+	maps.DeleteFunc(kept, func(key, profile string) bool {
+		return strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) && profile == corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	})
+	return kept
 }
 
 // podSpec is what the pod of a member has beside its containers, whatever their stores and keys.

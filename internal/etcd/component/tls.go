@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -67,6 +68,19 @@ func transportSecurity(config map[string]any, in Input) {
 		peer := security(member.PeerCADir, member.PeerServerDir)
 		peer["skip-client-san-verification"] = true
 		config["peer-transport-security"] = peer
+	}
+	if in.TLS.ApplyToMembers && (in.Etcd.ClientTLS() != nil || in.PeerTLS != PeerTLSOff) {
+		tlsLimits(config, in.TLS)
+	}
+}
+
+// tlsLimits renders only what is not etcd's default.
+func tlsLimits(config map[string]any, limits configv1alpha1.TLS) {
+	if limits.MinVersion == configv1alpha1.VersionTLS13 {
+		config["tls-min-version"] = "TLS1.3"
+	}
+	if len(limits.CipherSuites) > 0 {
+		config["cipher-suites"] = limits.CipherSuites
 	}
 }
 

@@ -142,7 +142,12 @@ func (f input) judge() decision {
 	case len(held) > 0 && f.recorded != "" && f.recorded != ids[0]:
 		return blocked(wait, "the ConfigMap records cluster %s, and the volumes hold data of another: %s; or, if that is the right one, remove the key %s of the ConfigMap", f.recorded, f.remedies(held), member.KeyClusterID)
 	}
+	aside := f.setAside()
 	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {
+		if usable, _ = survey.Sift(usable, ids[0]); len(aside) > 0 && !survey.AreQuorum(usable, f.members) {
+			// What was set aside may be ahead of what is left.
+			return blocked(wait, "claims %s hold data of cluster %s, but not that of a quorum, and some was set aside: %s", strings.Join(claims(held), ", "), ids[0], strings.Join(aside, "; "))
+		}
 		if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
 			// Its size is unknown, and a cluster of one would restore the backup by itself.
 			size = max(size, f.members)
@@ -152,7 +157,7 @@ func (f input) judge() decision {
 	if f.recorded != "" {
 		return f.belongsTo(f.recorded, f.members, "the ConfigMap records cluster %s, and no volume holds data", f.recorded)
 	}
-	if aside := f.setAside(); len(aside) > 0 {
+	if len(aside) > 0 {
 		return blocked(wait, "no volume holds data, but some was set aside: %s", strings.Join(aside, "; "))
 	}
 	return surveying(permit, "no volume holds data that was acknowledged")

@@ -108,6 +108,7 @@ func TestDecide(t *testing.T) {
 		"empty, and the ConfigMap records a cluster":         {recreated(empty, recordedAs("cafe")), wait, looks, "the ConfigMap records cluster cafe", false, &Cluster{"cafe", 3}},
 		"empty, and data was set aside":                      {recreated(empty, volume(1, setAside)), wait, blockedBy, "claim c-1 of m-1 has new.etcd.before-x; rename it to new.etcd to use it", false, nil},
 		"data was set aside, and others have it":             {recreated(volume(2, setAside)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
+		"data was set aside, and others have no quorum":      {recreated(volume(0, gone), volume(2, setAside)), wait, blockedBy, "c-1 hold data of cluster cafe, but not that of a quorum, and some was set aside: claim c-2 of m-2 has new.etcd.before-x", false, nil},
 		"interrupted while it began, and data was set aside": {recreated(onlyTheFirst(beginning), volume(2, setAside)), wait, blockedBy, "c-2", false, nil},
 		"all data":                                  {recreated(), wait, looks, "claims c-0, c-1, c-2 hold data of cluster cafe", false, &Cluster{"cafe", 3}},
 		"data of a quorum":                          {recreated(volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},

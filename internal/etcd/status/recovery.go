@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 )
@@ -28,11 +29,21 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.RecordsRestore(recorded, h) {
 		return hibernation.RecoveryOf(o.Etcd, h)
 	}
+	if servingID(o.Snapshot) == clusterID && succeeded(o.Etcd, recorded, clusterID) {
+		return nil
+	}
 	if recorded == nil || recorded.LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
 		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
 		return recorded
 	}
 	return nil
+}
+
+// succeeded reports whether the only member of a cluster, which a recovery has made, was restored since, and has made its successor: no
+// other member has joined yet, and those that the cluster grows by belong to the successor.
+func succeeded(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, clusterID string) bool {
+	return recorded != nil && etcd.Status.ClusterSize <= 1 && clusterID != "" && !recorded.LeavesBehind(clusterID) &&
+		!slices.Contains(component.Lineage(etcd).RecoveredIDs(), clusterID)
 }
 
 // allVote reports whether as many members as are wanted participate and vote.

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -58,4 +60,30 @@ func TestRecoveryInTheStatus(t *testing.T) {
 
 	// Only a recovery records another ID.
 	g.Expect(step(serving(3, "dead")).ClusterID).To(Equal(other))
+}
+
+// A lone member that was restored once it had woken up has made the successor of the recovered cluster. A recovery that stayed in the
+// status would have it refuse its data, and a second member refuse to join, as soon as the cluster grows.
+func TestTheRecoveryOfALoneMemberEndsWithItsSuccessor(t *testing.T) {
+	g := NewWithT(t)
+	awake := member.ClusterID(etcdUID+"-hibernation", "etcd-main-0=http"+memberURL0)
+	etcd := served()
+	etcd.UID, etcd.Spec.Replicas, etcd.Status.ClusterID, etcd.Status.ClusterSize = etcdUID, 3, "cafe", 1
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "hibernation", Member: "etcd-main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 42}
+	step := func(id string) v1alpha1.EtcdStatus {
+		etcd.Status = Next(observed(etcd, serving(1, id), noon))
+		return etcd.Status
+	}
+	g.Expect(step(awake).ClusterID).To(Equal(awake))
+	g.Expect(step(awake).Recovery).NotTo(BeNil(), "it is restored, and grows to three")
+
+	restored := successor("http", awake)
+	s := step(restored)
+	g.Expect(s.ClusterID).To(Equal(restored))
+	g.Expect(s.Recovery).To(BeNil())
+	config := component.Lineage(etcd)
+	g.Expect(member.Decide(member.Input{
+		Member: "etcd-main-0", ClusterID: s.ClusterID, Data: member.Data{State: member.DataPresent, ClusterID: restored},
+		Recovery: config.Recovery, NewClusterID: config.RecoveredID(),
+	}).Action).To(Equal(member.Start), "beside a second member")
 }

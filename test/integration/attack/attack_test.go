@@ -31,6 +31,7 @@ func TestAttacks(t *testing.T) {
 	testEnv.StartOperator(t, `featureGates: {QuorumAwareUpdatesWithOnDelete: true}
 leaderElection: {namespace: etcd-foreman-system}
 server: {metricsBindAddress: "0", healthBindAddress: "0"}
+backup: {localClaims: ["*"]}
 `)
 	ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(5*time.Minute))
 	defer cancel()

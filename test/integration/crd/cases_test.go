@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -264,7 +265,7 @@ func TestAnEarlierContainerStays(t *testing.T) {
 		g.Expect(unstructured.SetNestedField(changed.Object, value, "spec", "backup", "store", field)).To(Succeed())
 		return testEnv.Client.Update(t.Context(), changed)
 	}
-	g.Eventually(func() error { return set("container", "-a") }).WithTimeout(timeout).Should(Satisfy(apierrors.IsInvalid), "the definition is in use")
+	g.Eventually(func() error { return set("container", "-a") }).WithTimeout(machine.Patience()).Should(Satisfy(apierrors.IsInvalid), "the definition is in use")
 	g.Expect(set("prefix", "another")).To(Succeed())
 	g.Expect(set("container", "abc")).To(Succeed())
 	g.Expect(set("container", "ab")).To(Satisfy(apierrors.IsInvalid))

@@ -18,7 +18,7 @@ import (
 // test ends.
 func (c *Cluster) Start(controllers []composed.Controller, changes ...composition.Change) (stop func()) {
 	c.T.Helper()
-	return c.StartWith(c.Env.Config, controllers, func(*composed.Operator) {}, changes...)
+	return c.StartWith(c.Env.ForOperator(), controllers, func(*composed.Operator) {}, changes...)
 }
 
 // StartWith is Start with another configuration of clients. Before its controllers are added to a manager, the operator is passed to a function.
@@ -31,9 +31,9 @@ func (c *Cluster) StartWith(as *rest.Config, controllers []composed.Controller, 
 	})
 }
 
-// Through returns the Env's configuration of clients, for requests that go through a function.
+// Through returns ForOperator, for requests that go through a function.
 func (e *Env) Through(pass func(next http.RoundTripper, r *http.Request) (*http.Response, error)) *rest.Config {
-	c := rest.CopyConfig(e.Config)
+	c := e.ForOperator()
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) { return pass(next, r) })
 	})

@@ -48,6 +48,8 @@ type Env struct {
 	server            *envtest.Environment
 	controllerManager *controllerManager
 	programs          programs
+	// roles: the operator's roles are there.
+	roles bool
 }
 
 // Option changes what Main starts.

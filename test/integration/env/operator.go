@@ -30,7 +30,10 @@ var operator = rest.ImpersonationConfig{
 
 // WithRoles also creates the operator's namespace, ServiceAccount and roles.
 func WithRoles() Option {
-	return Option{started: func(e *Env) error { return e.installRoles(context.Background()) }}
+	return Option{started: func(e *Env) error {
+		e.roles = true
+		return e.installRoles(context.Background())
+	}}
 }
 
 // installRoles creates the roles as they are deployed. Those for tasks are installed with the admission policies.
@@ -99,6 +102,14 @@ func (e *Env) AsOperator() *rest.Config {
 	c := rest.CopyConfig(e.Config)
 	c.Impersonate = operator
 	return c
+}
+
+// ForOperator returns what an operator in the process of a test uses: with the operator's permissions, if there are its roles.
+func (e *Env) ForOperator() *rest.Config {
+	if e.roles {
+		return e.AsOperator()
+	}
+	return rest.CopyConfig(e.Config)
 }
 
 // AsUser returns a Config of a new user with a certificate and no permissions.

@@ -55,9 +55,9 @@ func TestSecretsOfWhatIsNotAllowed(t *testing.T) {
 	o := w.start(allowing("quay.io/etcd/etcd"))
 	w.Eventually(w.refused).Should(Succeed())
 	w.nudge(o)
-	w.Expect(w.status(w).Conditions.Find(v1alpha1.ConditionTLSReady)).To(BeNil())
+	w.Expect(w.Status(w).Conditions.Find(v1alpha1.ConditionTLSReady)).To(BeNil())
 
-	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("quay.io/etcd/etcd:v3.6.8") })
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("quay.io/etcd/etcd:v3.6.8") })
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionTLSReady).Status).To(Equal(metav1.ConditionFalse))
 	}).Should(Succeed())

@@ -23,23 +23,23 @@ func TestEveryConditionOfAHealthyEtcdIsTrue(t *testing.T) {
 	w := newWorld(t, 3, onClass(storageClass(t, true)), clientTLS, peerTLS, func(e *v1alpha1.Etcd) {
 		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "backup"}}}
 	})
-	for i := range w.members.Endpoints {
-		w.members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
+	for i := range w.Members.Endpoints {
+		w.Members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
 	}
-	w.members.ListWith("https")
+	w.Members.ListWith("https")
 	w.issue()
 	w.start()
 	w.bind(3)
 	w.eventuallyWell()
 	full := &coordinationv1.Lease{}
-	w.get(w, w.etcd.FullSnapshotLeaseName(), full)
+	w.Get(w, w.Etcd.FullSnapshotLeaseName(), full)
 	full.Spec.HolderIdentity, full.Spec.RenewTime = ptr.To("1"), ptr.To(metav1.NowMicro())
 	w.Expect(testEnv.Client.Update(t.Context(), full)).To(Succeed())
 
 	w.Eventually(func(g Gomega) {
-		w.status(g)
+		w.Status(g)
 		statuses := map[string]metav1.ConditionStatus{}
-		for _, c := range w.etcd.Status.Conditions {
+		for _, c := range w.Etcd.Status.Conditions {
 			statuses[c.Type] = c.Status
 		}
 		g.Expect(statuses).To(Equal(map[string]metav1.ConditionStatus{
@@ -50,6 +50,6 @@ func TestEveryConditionOfAHealthyEtcdIsTrue(t *testing.T) {
 			v1alpha1.ConditionTLSReady: metav1.ConditionTrue, v1alpha1.ConditionReconciled: metav1.ConditionTrue,
 			v1alpha1.ConditionUpToDate: metav1.ConditionTrue,
 		}))
-		g.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionUpToDate).ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(w.Etcd.Status.Conditions.Find(v1alpha1.ConditionUpToDate).ObservedGeneration).To(Equal(w.Etcd.Generation))
 	}).Should(Succeed())
 }

@@ -21,9 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // hangingPort is the least client port of members that hang.
@@ -79,15 +77,14 @@ func (h *hangs) Close() error { return nil }
 func TestHealthyEtcdBesideOthersThatHang(t *testing.T) {
 	const workers, others = 6, 18
 	w := newWorld(t, 1)
-	members := &hanging{Dialer: w.members, asked: map[string]int{}}
-	testEnv.StartManager(t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
-		config := composition.Config(func(c *configv1alpha1.OperatorConfiguration) { c.Controllers.Etcd.ConcurrentSyncs = workers })
-		return composition.New(t, config, composition.With(members, clock.RealClock{}).Of(mgr)).Setup(t.Context(), mgr, composed.Etcds)
-	})
+	members := &hanging{Dialer: w.Members, asked: map[string]int{}}
+	w.Start([]composed.Controller{composed.Etcds},
+		composition.Configured(func(c *configv1alpha1.OperatorConfiguration) { c.Controllers.Etcd.ConcurrentSyncs = workers }),
+		composition.Depending(func(d *composed.Dependencies) { d.Dialer = members }))
 	w.eventuallyWell()
 	for i := range others {
 		w.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("hangs-%d", i)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("hangs-%d", i)},
 			Spec:       v1alpha1.EtcdSpec{Replicas: 1, Etcd: v1alpha1.EtcdConfig{ClientPort: ptr.To(int32(hangingPort + i))}},
 		})).To(Succeed())
 	}
@@ -95,11 +92,11 @@ func TestHealthyEtcdBesideOthersThatHang(t *testing.T) {
 	for round := range 5 {
 		from := time.Now()
 		_, before := members.counts()
-		w.change(func(e *v1alpha1.Etcd) {
+		w.Change(func(e *v1alpha1.Etcd) {
 			metav1.SetMetaDataAnnotation(&e.ObjectMeta, "test/round", fmt.Sprint(round))
 			e.Spec.Etcd.ClientService = &v1alpha1.ClientService{Annotations: map[string]string{"round": fmt.Sprint(round)}}
 		})
-		w.Eventually(func(g Gomega) { g.Expect(w.status(g).ObservedGeneration).To(Equal(w.etcd.Generation)) }).Should(Succeed())
+		w.Eventually(func(g Gomega) { g.Expect(w.Status(g).ObservedGeneration).To(Equal(w.Etcd.Generation)) }).Should(Succeed())
 		_, looks := members.counts()
 		looks -= before
 		t.Logf("round %d: after %s; those that hang were asked %d times", round, time.Since(from), looks)

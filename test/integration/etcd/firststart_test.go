@@ -52,7 +52,8 @@ func (w *world) looked(n int, says func(claim string) member.Survey) {
 func (w *world) createAgain(lost ...int) (id string) {
 	w.T.Helper()
 	w.eventuallyWell()
-	w.bind(3)
+	members := w.Etcd.Spec.Replicas
+	w.bind(int(members))
 	id = w.Etcd.Status.ClusterID
 	w.Expect(testEnv.Client.Delete(w.T.Context(), w.Etcd)).To(Succeed())
 	w.Eventually(func(g Gomega) {
@@ -65,7 +66,7 @@ func (w *world) createAgain(lost ...int) (id string) {
 	for _, i := range lost {
 		w.loses(i)
 	}
-	w.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	w.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: members}}
 	w.Expect(testEnv.Client.Create(w.T.Context(), w.Etcd)).To(Succeed())
 	return id
 }
@@ -197,24 +198,24 @@ func TestCreatedAgainBesideItsDamagedData(t *testing.T) {
 	w := newWorld(t, 1)
 	w.start()
 	id := w.createAgain()
-	w.kubelet.Set(pod(0), env.NotReady)
+	w.Kubelet.Set(pod(0), env.NotReady)
 	w.looked(1, func(string) member.Survey {
 		w.notStarted(w, v1alpha1.ReasonSurveyingVolumes)
 		return member.Survey{State: member.SurveyDamaged, Damage: "a torn page", ClusterID: id}
 	})
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(1))))
-		g.Expect(w.status(g).ClusterID).To(Equal(id))
-		g.Expect(w.etcd.Status.ClusterSize).To(Equal(int32(1)))
+		g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(1))))
+		g.Expect(w.Status(g).ClusterID).To(Equal(id))
+		g.Expect(w.Etcd.Status.ClusterSize).To(Equal(int32(1)))
 		g.Expect(w.config(g)).To(HaveKeyWithValue(member.KeyClusterID, id))
 		g.Expect(w.config(g)).NotTo(HaveKey(member.KeyFirstStart))
 	}).Should(Succeed())
 	restored := w.shared(w).SuccessorIDs()[0]
-	w.members.Rebuild(restored)
-	w.kubelet.Set(pod(0), env.Ready)
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).ClusterID).To(Equal(restored)) }).Should(Succeed())
+	w.Members.Rebuild(restored)
+	w.Kubelet.Set(pod(0), env.Ready)
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).ClusterID).To(Equal(restored)) }).Should(Succeed())
 	w.eventuallyWell()
-	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+	w.Expect(w.Status(w).LastErrors).To(BeEmpty())
 	w.Expect(w.config(w)).NotTo(HaveKey(member.KeyFirstStart))
 }
 

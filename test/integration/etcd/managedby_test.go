@@ -7,9 +7,10 @@ package etcd
 import (
 	"testing"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func managedByDruid(r *etcd.Reconciler) { r.PodsManagedBy = v1alpha1.ManagedByDruid }
+var managedByDruid = composition.Configured(func(c *configv1alpha1.OperatorConfiguration) { c.ManagedByLabel = v1alpha1.ManagedByDruid })
 
 // A landscape that selects pods and claims by the label of etcd-druid finds those of new Etcds. The objects stay the operator's own,
 // and a pod keeps its label whatever the configuration says later, also when its StatefulSet is created again.
@@ -28,12 +29,12 @@ func TestLabelOfPodsAndClaims(t *testing.T) {
 	w.eventuallyWell()
 	labeled := func(g Gomega) map[types.UID]bool {
 		pods, claims, uids := &corev1.PodList{}, &corev1.PersistentVolumeClaimList{}, map[types.UID]bool{}
-		of := []client.ListOption{client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}}
+		of := []client.ListOption{client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}}
 		g.Expect(testEnv.Client.List(t.Context(), pods, of...)).To(Succeed())
 		g.Expect(testEnv.Client.List(t.Context(), claims, of...)).To(Succeed())
 		g.Expect(claims.Items).To(HaveLen(3))
 		for i := range claims.Items {
-			g.Expect(ownership.OfClaim(w.etcd, &claims.Items[i])).To(BeNil(), "an Etcd that is created again finds its own")
+			g.Expect(ownership.OfClaim(w.Etcd, &claims.Items[i])).To(BeNil(), "an Etcd that is created again finds its own")
 		}
 		for _, p := range pods.Items {
 			uids[p.UID] = true
@@ -42,21 +43,21 @@ func TestLabelOfPodsAndClaims(t *testing.T) {
 	}
 	before := labeled(w)
 	w.Expect(before).To(HaveLen(3))
-	w.Expect(w.statefulSet(w).Labels).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedBy))
+	w.Expect(w.StatefulSet(w).Labels).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedBy))
 	service := &corev1.Service{}
-	w.get(w, name+"-client", service)
+	w.Get(w, name+"-client", service)
 	w.Expect(service.Spec.Selector).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedByDruid))
-	w.Expect(w.status(w).Selector).To(ContainSubstring(v1alpha1.LabelManagedBy + "=" + v1alpha1.ManagedByDruid))
+	w.Expect(w.Status(w).Selector).To(ContainSubstring(v1alpha1.LabelManagedBy + "=" + v1alpha1.ManagedByDruid))
 
 	o.stop()
 	o = w.start()
 	w.nudge(o)
 	w.eventuallyWell()
 	w.Expect(labeled(w)).To(Equal(before), "no pod was replaced")
-	set := w.statefulSet(w)
+	set := w.StatefulSet(w)
 	w.Expect(testEnv.Client.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		next := w.statefulSet(g)
+		next := w.StatefulSet(g)
 		g.Expect(next.UID).NotTo(Equal(set.UID))
 		g.Expect(next.Status.Replicas).To(BeEquivalentTo(3))
 	}).Should(Succeed())

@@ -110,7 +110,7 @@ func TestNewClusterWithTLS(t *testing.T) {
 	o := w.start()
 	w.eventuallyWell()
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
-	w.Expect(w.status(w).Conditions.Find(v1alpha1.ConditionTLSReady).Message).To(ContainSubstring("Clients and peers trust the same CA (CN=ca)"))
+	w.Expect(w.Status(w).Conditions.Find(v1alpha1.ConditionTLSReady).Message).To(ContainSubstring("Clients and peers trust the same CA (CN=ca)"))
 	w.Expect(w.templateStation(w)).To(Equal(v1alpha1.TLSOn))
 	w.nudge(o)
 	w.nudge(o)

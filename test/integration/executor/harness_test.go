@@ -214,7 +214,7 @@ func (c *cluster) publish() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- druidmode.PublishWebhookCA(ctx, as, own) }()
-	c.t.Cleanup(func() {
+	c.T.Cleanup(func() {
 		cancel()
 		c.Expect(<-done).To(Succeed())
 	})

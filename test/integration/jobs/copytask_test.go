@@ -32,11 +32,16 @@ func (w *world) startCopies() (stop func()) {
 // copyTask is the task of a control plane that moves to another seed, as Gardener creates it.
 func (w *world) copyTask(change ...func(*v1alpha1.EtcdCopyBackupsTaskSpec)) *v1alpha1.EtcdCopyBackupsTask {
 	w.T.Helper()
+	return w.copyTaskNamed("moved", change...)
+}
+
+func (w *world) copyTaskNamed(name string, change ...func(*v1alpha1.EtcdCopyBackupsTaskSpec)) *v1alpha1.EtcdCopyBackupsTask {
+	w.T.Helper()
 	store := func(container, secret string) v1alpha1.StoreSpec {
 		return v1alpha1.StoreSpec{Provider: "aws", Container: container, Prefix: "shoot--a--b/etcd-main", SecretRef: &v1alpha1.SecretReference{Name: secret}}
 	}
 	t := &v1alpha1.EtcdCopyBackupsTask{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "moved"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: v1alpha1.EtcdCopyBackupsTaskSpec{
 			SourceStore: store("old", "source-etcd-backup"), TargetStore: store("new", "etcd-backup"),
 			PodLabels:            map[string]string{"networking.gardener.cloud/to-dns": "allowed", "team": "a", v1alpha1.LabelManagedBy: "somebody"},
@@ -260,13 +265,13 @@ func TestCopiesTakeTurns(t *testing.T) {
 		return n
 	}
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.jobs(g)).To(HaveLen(copyjob.MaxInNamespace))
+		g.Expect(w.Jobs(g)).To(HaveLen(copyjob.MaxInNamespace))
 		g.Expect(waiting(g)).To(Equal(2))
 	}).Should(Succeed())
-	first := w.jobs(w)[0]
+	first := w.Jobs(w)[0]
 	w.complete(&first)
 	w.Eventually(func(g Gomega) {
 		g.Expect(waiting(g)).To(Equal(1))
-		g.Expect(w.jobs(g)).To(HaveLen(copyjob.MaxInNamespace + 1))
+		g.Expect(w.Jobs(g)).To(HaveLen(copyjob.MaxInNamespace + 1))
 	}).Should(Succeed())
 }

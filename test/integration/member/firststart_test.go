@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -117,7 +118,7 @@ func TestRecreatedBesideItsDamagedData(t *testing.T) {
 			c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
 			c.createAgainDamaged(g, harm(c))
 			c.start(g, 0, "existing")
-			g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(patience).Should(Equal("saved"))
+			g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
 			shared, err := serve.SharedIn(c.memberDir(0))()
 			g.Expect(err).NotTo(HaveOccurred())
 			id := c.idOf(g, 0)
@@ -151,7 +152,7 @@ func TestRecreatedBesideItsDamagedDataWithoutABackup(t *testing.T) {
 			g.Expect(c.configFile(0)).NotTo(BeAnExistingFile(), "etcd has nothing to start with")
 			c.repair(g, 0)
 			c.start(g, 0, "existing")
-			g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(patience).Should(Equal("saved"))
+			g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
 		})
 	}
 }

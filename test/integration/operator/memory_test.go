@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func TestMemoryOfAChangingStatefulSet(t *testing.T) {
 			cached := &appsv1.StatefulSet{}
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(set), cached)).To(Succeed())
 			g.Expect(cached.ResourceVersion).To(Equal(set.ResourceVersion))
-		}, timeout, 20*time.Millisecond).Should(Succeed())
+		}, machine.Patience(), 20*time.Millisecond).Should(Succeed())
 	}
 	change(0)
 	before := inUse()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,7 +23,7 @@ func TestTheLabelIsReserved(t *testing.T) {
 	w := newWorld(t)
 	user := w.user("admin", "admin")
 	labeled := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}}
+		return metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}}
 	}
 	const refusal = "the label app.kubernetes.io/managed-by: etcd-foreman is reserved for the operator"
 	// The API server compiles policies in the background.
@@ -43,7 +44,7 @@ func TestTheLabelIsReserved(t *testing.T) {
 		w.Expect(user.Create(t.Context(), object)).To(MatchError(ContainSubstring(refusal)), "%T", object)
 	}
 
-	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "own"}}
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "own"}}
 	w.Expect(user.Create(t.Context(), own)).To(Succeed())
 	own.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
 	w.Expect(user.Update(t.Context(), own)).To(MatchError(ContainSubstring(refusal)))
@@ -52,7 +53,8 @@ func TestTheLabelIsReserved(t *testing.T) {
 
 	// What has the label can still be changed, and those who make such objects can make them.
 	operator := as(w, testEnv.AsOperator())
-	theirs := &corev1.ConfigMap{ObjectMeta: labeled("theirs")}
+	theirs := &corev1.ConfigMap{ObjectMeta: labeled("main-config")}
+	theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Etcd", Name: "main", UID: "e", Controller: ptr.To(true)}}
 	w.Expect(operator.Create(t.Context(), theirs)).To(Succeed())
 	theirs.Annotations = map[string]string{"note": "x"}
 	w.Expect(user.Update(t.Context(), theirs)).To(Succeed())

@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
@@ -113,7 +112,7 @@ func (c *cluster) hibernate(replicas int32) {
 func (c *cluster) instructions() string {
 	c.T.Helper()
 	config := &corev1.ConfigMap{}
-	c.Expect(testEnv.Client.Get(c.T.Context(), c.Key(component.ConfigMapName(name, "")), config)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.T.Context(), c.Key(name+"-config"), config)).To(Succeed())
 	return config.Data[member.KeyRecovery]
 }
 

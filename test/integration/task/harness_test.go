@@ -92,7 +92,7 @@ func (c *cluster) finalRollout(n int) *v1alpha1.EtcdOperatorTask {
 // start starts an operator for the cluster's namespace. Handlers are added to, or replaced in, the registry.
 func (c *cluster) start(more tasks.Registry) {
 	c.T.Helper()
-	c.startWith(testEnv.Config, more)
+	c.startWith(testEnv.ForOperator(), more)
 }
 
 func (c *cluster) startWith(as *rest.Config, more tasks.Registry) (stop func()) {

@@ -163,7 +163,7 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 		})
 		c.Eventually(crashed).Should(BeClosed())
 		stopFirst()
-		stopSecond := c.startWith(testEnv.Config, nil)
+		stopSecond := c.startWith(testEnv.ForOperator(), nil)
 		c.finalRollout(int(writes))
 		c.updated()
 		c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before), "a crash after %d writes", writes)
@@ -411,7 +411,7 @@ func TestLateWritesAreRefused(t *testing.T) {
 func TestForgedMarks(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
 	before := c.PodUIDs(c, len(c.Members.Names))
-	forge := func(i int, m inplace.Mark) {
+	forge := func(i int, m clusterstate.Mark) {
 		p := c.read(c, i)
 		patch := client.MergeFrom(p.DeepCopy())
 		m.UID = p.UID

@@ -40,7 +40,7 @@ func TestTasksOfADeletedEtcd(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
-	stop := c.startWith(testEnv.Config, registry)
+	stop := c.startWith(testEnv.ForOperator(), registry)
 	c.CreateTask("running", v1alpha1.OnDemandSnapshot, "note: running")
 	c.UntilTask("running", v1alpha1.TaskStateInProgress)
 	c.CreateTask("queued", v1alpha1.OnDemandSnapshot, "note: queued")

@@ -92,7 +92,7 @@ func TestMetricsByCertificate(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	files := agent(g, t.TempDir(), ca)
 	s := httptest.NewUnstartedServer(Metrics(Config{Trust: trusting(true), Log: logr.Discard()}, figures))
-	s.Listener = tls.NewListener(s.Listener, files.Server())
+	s.Listener = tls.NewListener(s.Listener, files.Server(nil))
 	s.Start()
 	t.Cleanup(s.Close)
 	url := strings.Replace(s.URL, "http://127.0.0.1", "https://localhost", 1)

@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/spf13/pflag"
 )
 
@@ -39,15 +40,20 @@ func (t TLS) Scheme() string {
 	return "https"
 }
 
-// Server returns the configuration to serve with; nil for plain HTTP. The certificate is read for each connection: a
-// renewed one is used at once, and a broken one does not stop the agent.
-func (t TLS) Server() *tls.Config {
+// Server returns the configuration to serve with; nil for plain HTTP. The certificate, and the versions and cipher suites that the
+// operator allows, are read for each connection: a renewed certificate is used at once, and a broken one does not stop the agent.
+func (t TLS) Server(trust func() (auth.Trust, error)) *tls.Config {
 	if t.CertFile == "" {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		if trust != nil {
+			// While it cannot be read, every request is refused.
+			allowed, _ := trust()
+			config.MinVersion, config.CipherSuites = max(config.MinVersion, allowed.TLSMinVersion), allowed.TLSCipherSuites
+		}
 		// Clients need no certificate; one that they present, to read metrics, is verified. Without CAs it would be verified
 		// against those of the system.
 		if roots, caErr := t.authorities(); caErr == nil {

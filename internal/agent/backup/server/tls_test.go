@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -35,7 +36,7 @@ func agent(g Gomega, dir string, ca *certs.CA) TLS {
 func serveTLS(t *testing.T, of TLS, c Config) string {
 	c.Log, c.Transport = logr.Discard(), of
 	s := httptest.NewUnstartedServer(Handler(c))
-	s.Listener = tls.NewListener(s.Listener, of.Server())
+	s.Listener = tls.NewListener(s.Listener, of.Server(c.Trust))
 	s.Start()
 	t.Cleanup(s.Close)
 	return strings.Replace(s.URL, "http://127.0.0.1", of.Scheme()+"://localhost", 1)
@@ -74,8 +75,35 @@ func TestTLS(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
+// The operator chooses versions and cipher suites, and may choose others while an agent runs.
+func TestLimitsOfTLS(t *testing.T) {
+	g := NewWithT(t)
+	ca, err := certs.NewCA("ca")
+	g.Expect(err).NotTo(HaveOccurred())
+	var trust auth.Trust
+	url := serveTLS(t, agent(g, t.TempDir(), ca), Config{Snapshots: fake{full: full}, Leader: self, Trust: func() (auth.Trust, error) { return trust, nil }})
+	dial := func(version uint16) (*tls.Conn, error) {
+		return tls.Dial("tcp", strings.TrimPrefix(url, "https://"), &tls.Config{MaxVersion: version, RootCAs: clientOf(ca, url).TLS.RootCAs})
+	}
+	_, err = dial(tls.VersionTLS11)
+	g.Expect(err).To(HaveOccurred())
+	_, err = dial(tls.VersionTLS12)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	trust.TLSCipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}
+	c, err := dial(tls.VersionTLS12)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(trust.TLSCipherSuites).To(ContainElement(c.ConnectionState().CipherSuite))
+
+	trust = auth.Trust{TLSMinVersion: tls.VersionTLS13}
+	_, err = dial(tls.VersionTLS12)
+	g.Expect(err).To(MatchError(ContainSubstring("protocol version not supported")))
+	_, err = dial(tls.VersionTLS13)
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
 func TestWithoutTLS(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(TLS{}.Scheme()).To(Equal("http"))
-	g.Expect(TLS{}.Server()).To(BeNil())
+	g.Expect(TLS{}.Server(nil)).To(BeNil())
 }

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"testing"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// The configuration reaches the metrics, the agents, and the connections to members.
+func TestLimitsOfTLS(t *testing.T) {
+	g := NewWithT(t)
+	_, key, err := ed25519.GenerateKey(nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	suite := tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+	for _, tc := range []struct {
+		limits    configv1alpha1.TLS
+		version   uint16
+		suites    []uint16
+		published uint16
+	}{
+		{configv1alpha1.TLS{}, tls.VersionTLS12, nil, 0},
+		{configv1alpha1.TLS{CipherSuites: []string{tls.CipherSuiteName(suite)}}, tls.VersionTLS12, []uint16{suite}, 0},
+		{configv1alpha1.TLS{MinVersion: configv1alpha1.VersionTLS13}, tls.VersionTLS13, nil, tls.VersionTLS13},
+	} {
+		config := &configv1alpha1.OperatorConfiguration{Mode: configv1alpha1.ModeOperator, TLS: tc.limits}
+		c, err := newComposition(config, Dependencies{Live: fake.NewClientBuilder().Build(), Clock: clock.RealClock{}, SigningKey: key, Recorder: &events.FakeRecorder{}, Registerer: prometheus.NewRegistry()})
+		g.Expect(err).NotTo(HaveOccurred())
+		var metrics, members tls.Config
+		for _, set := range metricsOptions(config.Server, config.TLS).TLSOpts {
+			set(&metrics)
+		}
+		c.credentials.Limits(&members)
+		for _, got := range []*tls.Config{&metrics, &members, c.agents.limited(&tls.Config{})} {
+			g.Expect(got.MinVersion).To(Equal(tc.version))
+			g.Expect(got.CipherSuites).To(Equal(tc.suites))
+		}
+		trust := c.agents.trust(&v1alpha1.Etcd{})
+		g.Expect(trust.TLSMinVersion).To(Equal(tc.published))
+		g.Expect(trust.TLSCipherSuites).To(Equal(tc.suites))
+		g.Expect(c.etcds().TLS).To(Equal(tc.limits))
+	}
+}
