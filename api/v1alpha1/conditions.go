@@ -366,6 +366,6 @@ const (
 	ReasonScaleOutHeld = "ScaleOutHeld"
 	// ReasonScaleInRefused means that the spec asks for fewer members than the cluster has; scale-in is not supported.
 	ReasonScaleInRefused = "ScaleInRefused"
-	// ReasonTooManyReplicas means that somebody scaled the StatefulSet to more replicas than the operator observes.
+	// ReasonTooManyReplicas means that the StatefulSet was scaled to more replicas than the operator observes.
 	ReasonTooManyReplicas = "TooManyReplicas"
 )

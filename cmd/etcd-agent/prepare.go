@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,7 +44,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Log: log}}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
-			if refusal, ok := errors.AsType[*prepare.Refusal](err); ok {
+			if refusal, ok := errors.AsType[*cluster.Refusal](err); ok {
 				report(log, refusal)
 			}
 			return err
@@ -80,7 +81,7 @@ func (l *leaseNames) recorded() (func(context.Context) (backup.Record, error), e
 }
 
 // report writes why a member does not start to the termination log, from where the operator gets it.
-func report(log logr.Logger, refusal *prepare.Refusal) {
+func report(log logr.Logger, refusal *cluster.Refusal) {
 	file, err := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
 		_, err = fmt.Fprint(file, refusal.Error())

@@ -107,7 +107,7 @@ func (p *pass) lookFirst(ctx context.Context) (err error) {
 // waits until they are started again.
 //
 // What should be different is applied when the spec has changed or an annotation asks for it, so that a new version of the
-// operator does not by itself replace the pods of every cluster. What somebody removed, or changed in what would be applied
+// operator does not by itself replace the pods of every cluster. What was removed, or changed in what would be applied
 // again, is corrected at any time. While a Secret cannot be used nothing is made different, and no StatefulSet is created.
 func (p *pass) applySpec(ctx context.Context) error {
 	if p.specFailed || p.held {

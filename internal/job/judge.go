@@ -37,8 +37,8 @@ type State struct {
 	Result json.RawMessage
 }
 
-// Judge returns the state of a Job, given its pods. It is pure.
-func Judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
+// judge returns the state of a Job, given its pods. It is pure.
+func judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})

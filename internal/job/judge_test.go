@@ -80,7 +80,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s := Judge(c.job, c.pods, epoch.Add(c.after))
+			s := judge(c.job, c.pods, epoch.Add(c.after))
 			g.Expect(s.Running).To(Equal(c.running), s.Message)
 			g.Expect(s.Code).To(Equal(c.code), s.Message)
 			g.Expect(s.Message).To(ContainSubstring(c.says))

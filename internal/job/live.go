@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pods returns the pods that a Job controls. The label is not enough: anybody can set it.
-func Pods(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod, error) {
+// podsOf returns the pods that a Job controls. The label is not enough: every author of pods can set it.
+func podsOf(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	if err := live.List(ctx, pods, client.InNamespace(j.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {
 		return nil, fmt.Errorf("listing the pods of Job %s: %w", client.ObjectKeyFromObject(j), err)
@@ -31,18 +31,18 @@ func Pods(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod
 // Look returns what has become of a Job. Whether it has taken too long to start is for the API server's clock to say, which created
 // it: the operator's only says when to ask.
 func Look(ctx context.Context, c client.Client, live client.Reader, j *batchv1.Job, now time.Time) (State, error) {
-	pods, err := Pods(ctx, live, j)
+	pods, err := podsOf(ctx, live, j)
 	if err != nil {
 		return State{}, err
 	}
-	state := Judge(j, pods, now)
+	state := judge(j, pods, now)
 	if age := now.Sub(state.StartingSince); state.StartingSince.IsZero() || age >= 0 && age < startDeadline {
 		return state, nil
 	}
 	if now, err = servertime.Now(ctx, c); err != nil {
 		return State{}, err
 	}
-	return Judge(j, pods, now), nil
+	return judge(j, pods, now), nil
 }
 
 // Find returns a Job of an owner; nil if there is none. It reports a foreign Job of that name as such.

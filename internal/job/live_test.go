@@ -104,7 +104,7 @@ func TestPods(t *testing.T) {
 	earlier.UID = "earlier"
 	kind := batchv1.SchemeGroupVersion.WithKind("Job")
 	s := &server{pods: []corev1.Pod{pod("nobody's"), pod("its own", *metav1.NewControllerRef(j, kind)), pod("of an earlier one", *metav1.NewControllerRef(earlier, kind))}}
-	pods, err := Pods(t.Context(), s, j)
+	pods, err := podsOf(t.Context(), s, j)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods).To(ConsistOf(HaveField("Name", "its own")))
 }

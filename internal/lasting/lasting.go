@@ -42,9 +42,6 @@ func (t Timer[V]) Since() time.Time {
 	return t.since
 }
 
-// Value returns what was observed last.
-func (t Timer[V]) Value() V { return t.value }
-
 // For returns how long the value had lasted when it was observed last; 0 if nothing lasts.
 func (t Timer[V]) For() time.Duration {
 	if since := t.Since(); !since.IsZero() {

@@ -57,7 +57,7 @@ func TestTimerIsTheDefinition(t *testing.T) {
 			since, length := lasted(looks)
 			g.Expect(timer.Since()).To(Equal(since), "seed %d: %v", seed, looks)
 			g.Expect(timer.For()).To(Equal(length), "seed %d: %v", seed, looks)
-			g.Expect(timer.Value()).To(Equal(value))
+			g.Expect(timer.value).To(Equal(value))
 			g.Expect(timer.Lasted(0)).To(Equal(value != ""))
 			g.Expect(timer.Lasted(length)).To(Equal(value != ""))
 			g.Expect(timer.Lasted(length + 1)).To(BeFalse())

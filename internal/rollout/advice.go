@@ -27,7 +27,7 @@ func clockTime(t time.Time) string { return t.UTC().Format("15:04:05 MST") }
 
 // adviceFor says what the pod of an ordinal lacks to participate, and what a person can do.
 func adviceFor(o cluster.Ordinal, statefulSet string) string {
-	if lost := LostNode(o); lost != "" {
+	if lost := lostNode(o); lost != "" {
 		return lost
 	}
 	switch o.Class {
@@ -61,8 +61,8 @@ func adviceFor(o cluster.Ordinal, statefulSet string) string {
 	return "serves, but its readiness probe does not pass yet"
 }
 
-// LostNode says what is known of a pod whose kubelet's last report may be stale, and what a person can do; empty if it is not.
-func LostNode(o cluster.Ordinal) string {
+// lostNode says what is known of a pod whose kubelet's last report may be stale, and what a person can do; empty if it is not.
+func lostNode(o cluster.Ordinal) string {
 	if o.Pod == nil || o.Pod.Stale() == "" {
 		return ""
 	}

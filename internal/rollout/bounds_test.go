@@ -50,16 +50,16 @@ func TestBounds(t *testing.T) {
 // Defaults and minimums hold also for a config that was not validated.
 func TestGracePeriods(t *testing.T) {
 	c := DefaultConfig()
-	if !*c.LeaderHandover || c.Grace() != defaultUnreadyGracePeriod || c.ShortGrace() != defaultNonServingGracePeriod {
-		t.Errorf("%t %s %s", *c.LeaderHandover, c.Grace(), c.ShortGrace())
+	if !*c.LeaderHandover || c.Grace() != defaultUnreadyGracePeriod || c.shortGrace() != defaultNonServingGracePeriod {
+		t.Errorf("%t %s %s", *c.LeaderHandover, c.Grace(), c.shortGrace())
 	}
 	c.UnreadyGracePeriod.Duration, c.NonServingGracePeriod.Duration = time.Second, time.Millisecond
-	if c.Grace() != minUnreadyGracePeriod || c.ShortGrace() != minNonServingGracePeriod {
-		t.Errorf("%s %s", c.Grace(), c.ShortGrace())
+	if c.Grace() != minUnreadyGracePeriod || c.shortGrace() != minNonServingGracePeriod {
+		t.Errorf("%s %s", c.Grace(), c.shortGrace())
 	}
 	c.NonServingGracePeriod.Duration = 3*time.Second + time.Millisecond
-	if c.ShortGrace() != 3*time.Second {
-		t.Error(c.ShortGrace())
+	if c.shortGrace() != 3*time.Second {
+		t.Error(c.shortGrace())
 	}
 }
 

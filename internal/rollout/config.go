@@ -137,8 +137,8 @@ func (c Config) Grace() time.Duration {
 	return max(c.UnreadyGracePeriod.Duration, minUnreadyGracePeriod)
 }
 
-// ShortGrace is the grace period of a pod whose member does not serve. It holds its minimum also for a config that was not
+// shortGrace is the grace period of a pod whose member does not serve. It holds its minimum also for a config that was not
 // validated.
-func (c Config) ShortGrace() time.Duration {
+func (c Config) shortGrace() time.Duration {
 	return max(c.NonServingGracePeriod.Truncate(time.Second), minNonServingGracePeriod)
 }

@@ -191,31 +191,31 @@ func TestDecide(t *testing.T) {
 		}, "DeletePod m-0"},
 		"a refused eviction blocks": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "hold RemovalGranted m-2"},
 		"and is retried": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-removalRetry), ByBudget: true}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-removalRetry), ByBudget: true}}
 		}, "EvictPod m-2"},
 		"so does any other removal": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
 		}, "hold RemovalGranted m-2"},
 		"but not that of an update in place": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, Update: true}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, Update: true}}
 		}, "DeletePod m-2"},
 		"an overridden budget leads to a deletion": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			override(v1alpha1.GuardRemovalGranted)(in)
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "DeletePod m-2"},
 		"another overridden refusal leads to another eviction": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			override(v1alpha1.GuardRemovalGranted)(in)
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
 		}, "EvictPod m-2"},
 		"but a budget's refusal does not block a deletion": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
 			evict(in)
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "DeletePod m-2"},
 		"an unhealthy sidecar first, within the role": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Config.UnhealthyBackupSidecarFirst = true
@@ -311,7 +311,7 @@ func TestIntendedDeletion(t *testing.T) {
 	inTheFuture := func(in *Input) { in.Recorded.Pods[0].Evidence.ObservedAt.Time = noon.Add(time.Hour) }
 	refused := func(mayCome bool) change {
 		return func(in *Input) {
-			in.Refused = map[types.UID]Refusal{in.Recorded.Pods[0].UID: {At: noon, MayStillHappen: mayCome}}
+			in.Refused = map[types.UID]RefusedWrite{in.Recorded.Pods[0].UID: {At: noon, MayStillHappen: mayCome}}
 		}
 	}
 	for name, c := range map[string]struct {
@@ -461,14 +461,14 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.recent = 2, true
 	in := w.input(noon, DefaultConfig())
-	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon, Message: "the policy says no"}}
+	in.Refused = map[types.UID]RefusedWrite{w.uid(2): {At: noon, Message: "the policy says no"}}
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the policy says no"))
 
 	w.changed = true
 	in = w.input(noon, DefaultConfig())
-	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon.Add(-time.Hour), Message: "the policy says no"}}
+	in.Refused = map[types.UID]RefusedWrite{w.uid(2): {At: noon.Add(-time.Hour), Message: "the policy says no"}}
 	r = Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon)
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the pod has changed since"), "an earlier attempt was refused")
 }
@@ -494,14 +494,14 @@ func TestRecordCountsWhatIsThere(t *testing.T) {
 
 // A restart in place asks the PodDisruptionBudget where a removal would, and waits where it says no. Steps that disturb nobody do not.
 func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
-	refused := func(byBudget bool) map[types.UID]Refusal {
-		return map[types.UID]Refusal{of(0, readyOld).uid(2): {At: noon, ByBudget: byBudget, Message: "the budget says no"}}
+	refused := func(byBudget bool) map[types.UID]RefusedWrite {
+		return map[types.UID]RefusedWrite{of(0, readyOld).uid(2): {At: noon, ByBudget: byBudget, Message: "the budget says no"}}
 	}
 	for name, c := range map[string]struct {
 		kind    kind
 		phase   phase
 		change  change
-		refused map[types.UID]Refusal
+		refused map[types.UID]RefusedWrite
 		// asks the budget, or is held.
 		asks, held bool
 	}{
@@ -547,7 +547,7 @@ func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 		return d, in.Recorded
 	}
 	refuse := func(at time.Time) {
-		in.Refused = map[types.UID]Refusal{w.uid(2): {At: at, ByBudget: true, Message: "the budget says no"}}
+		in.Refused = map[types.UID]RefusedWrite{w.uid(2): {At: at, ByBudget: true, Message: "the budget says no"}}
 		in.Snapshot.At = at
 	}
 	_, first := record(noon)

@@ -532,7 +532,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return nil
 		}),
 		"removes one member after another after quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil

@@ -42,7 +42,7 @@ func (s *state) shorten(step *Step, period func(*cluster.Ordinal, time.Duration,
 	}
 	for _, i := range step.Ordinals {
 		o := s.ordinal(i)
-		if short, why := period(o, s.Config.ShortGrace(), s.byReadiness); short > 0 {
+		if short, why := period(o, s.Config.shortGrace(), s.byReadiness); short > 0 {
 			if step.Grace == nil {
 				step.Grace = map[int]time.Duration{}
 			}

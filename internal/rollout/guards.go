@@ -138,7 +138,7 @@ func revisionObserved(s *state, _ *Step) *Hold {
 func deletionObserved(s *state, _ *Step) *Hold {
 	for _, i := range s.intents {
 		o := s.ordinal(i)
-		if Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, IntentWindow) {
+		if within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, IntentWindow) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the %s of %s does not show yet: after %s it is repeated or revoked", inplace.Describe(s.recordOf(o.Pod.UID).LastOperation.Name), o.Name, IntentWindow)}
 		}
 	}
@@ -215,7 +215,7 @@ const removalRetry = 10 * time.Second
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || refusal.Update || !step.IsRemoval() && !step.AsksBudget || refusal.ByBudget && step.Action == DeletePod || !Within(refusal.At, s.now, removalRetry) {
+	if !refused || refusal.Update || !step.IsRemoval() && !step.AsksBudget || refusal.ByBudget && step.Action == DeletePod || !within(refusal.At, s.now, removalRetry) {
 		return nil
 	}
 	if step.AsksBudget {

@@ -71,7 +71,7 @@ func (h handover) failed() string {
 // included.
 func handoverObserved(s *state, step *Step) *Hold {
 	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
-	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !Within(last.LastAttemptTime.Time, s.now, HandoverWindow) {
+	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !within(last.LastAttemptTime.Time, s.now, HandoverWindow) {
 		return nil
 	}
 	return &Hold{Pod: last.From, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
@@ -92,7 +92,7 @@ const HandoverWindow = 2 * time.Second
 // IsHandoverUnderWay reports whether leadership was moved a moment ago and that does not show yet: the leader is still the
 // old one, or a member that answers does not know the new one.
 func IsHandoverUnderWay(last *v1alpha1.LeaderHandover, snapshot *cluster.Snapshot, now time.Time) bool {
-	if last == nil || !Within(last.LastAttemptTime.Time, now, HandoverWindow) {
+	if last == nil || !within(last.LastAttemptTime.Time, now, HandoverWindow) {
 		return false
 	}
 	return slices.ContainsFunc(snapshot.Ordinals, func(o cluster.Ordinal) bool {

@@ -26,15 +26,15 @@ type Input struct {
 	Recorded v1alpha1.RolloutStatus
 	Timers   Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
-	Refused map[types.UID]Refusal
+	Refused map[types.UID]RefusedWrite
 	// Updates is how pods can be updated in place.
 	Updates inplace.Updates
 	// Backup is what is known of the snapshot before the rollout.
 	Backup Backup
 }
 
-// Refusal is the API server's answer to a removal that it did not carry out.
-type Refusal struct {
+// RefusedWrite is the API server's answer to a removal, or an update in place, that it did not carry out.
+type RefusedWrite struct {
 	At time.Time
 	// ByBudget reports that a PodDisruptionBudget does not allow the eviction now.
 	ByBudget bool

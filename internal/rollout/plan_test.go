@@ -86,7 +86,7 @@ func TestForesee(t *testing.T) {
 		}(), nil, "hold QuorumLossConfirmed m-2, DeletePod m-2, TakeSnapshot m-1, PatchMetadata m-1, ResizePod m-1, PatchMetadata m-1, MoveLeader m-0 to m-1, PatchMetadata m-0, ResizePod m-0, PatchMetadata m-0, Finished"},
 		"a refused eviction": {of(0, readyNew, readyNew, readyOld), func(in *Input) {
 			in.Config.PodRemoval = Evict
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+			in.Refused = map[types.UID]RefusedWrite{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "hold RemovalGranted m-2, EvictPod m-2, Finished"},
 		"an intended removal of the leader": {func() *world { w := of(2, readyOld, readyNew, readyOld); w.intent, w.recent = 2, true; return w }(), nil, "hold DeletionObserved m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"a restart that was asked for in the future": {of(0, readyNew, readyNew, readyNew), func(in *Input) { in.Config.Restart, in.Created = true, noon.Add(time.Hour) },

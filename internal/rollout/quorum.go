@@ -26,12 +26,12 @@ func quorumKept(s *state, step *Step) *Hold {
 	if quorum.Exists(rest, voters) {
 		return nil
 	}
-	vouchAfter := VouchedAfter(s.Config.Grace())
+	vouchAfter := vouchedAfter(s.Config.Grace())
 	if s.byReadiness {
 		vouchAfter = 0 // probes vouch for members already
 	}
 	message := fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), downVoters(s.Snapshot, vouchAfter))
-	if lost := LostNode(*s.ordinal(next)); lost != "" {
+	if lost := lostNode(*s.ordinal(next)); lost != "" {
 		message += ". " + name + " " + lost
 	}
 	return &Hold{Pod: name, Message: message}
@@ -64,14 +64,14 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	if names, quorate := s.Snapshot.Unreachable(); quorate {
 		return &Hold{Pod: name, Message: mayHaveLeader(s.Snapshot, names, grace)}
 	}
-	if since := s.Timers.LeaderlessSince; !Lasted(since, s.now, grace) {
+	if since := s.Timers.LeaderlessSince; !lasted(since, s.now, grace) {
 		return &Hold{Pod: name, Message: fmt.Sprintf("no member has known a leader since %s; %s is replaced if that lasts for %s", clockTime(since), name, grace)}
 	}
 	for i, o := range s.Snapshot.Ordinals {
 		switch {
-		case s.Timers.HasRun(&o, s.now, grace) || o.Pod != nil && o.Pod.Refusal != nil:
+		case s.Timers.hasRun(&o, s.now, grace) || o.Pod != nil && o.Pod.Refusal != nil:
 		case i == next && o.Pod.Stale() != "":
-			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader, and %s %s", name, LostNode(o))}
+			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader, and %s %s", name, lostNode(o))}
 		case i == next:
 			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader; %s is replaced if that lasts until it has been running for %s", name, grace)}
 		default:
@@ -89,11 +89,11 @@ func unreadyConfirmed(s *state, step *Step) *Hold {
 	if !s.Snapshot.Cluster.LeaderKnown {
 		return nil
 	}
-	if o.Answers && !o.Serving && !Lasted(led, s.now, ElectionWindow) {
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), ElectionWindow)}
+	if o.Answers && !o.Serving && !lasted(led, s.now, electionWindow) {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), electionWindow)}
 	}
 	since := s.Timers.NotServingSince[o.Pod.UID]
-	if !o.ReadyButNotServing() || Lasted(since, s.now, grace) {
+	if !o.ReadyButNotServing() || lasted(since, s.now, grace) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s although its readiness probe passes; it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}

@@ -19,7 +19,7 @@ import (
 // maxRecordedPods bounds status.rollout.pods.
 const maxRecordedPods = 50
 
-// Record is the status of the rollout after a decision. It is pure; the input is left as it is.
+// record is the status of the rollout after a decision. It is pure; the input is left as it is.
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	s := newState(in, now)
 	w := recorder{s}
@@ -38,7 +38,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy, r.BlockedBy = held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
-	r.Snapshot = in.Backup.Record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
+	r.Snapshot = in.Backup.record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
 		w.recordIntent(&r, d.Step)
 	}

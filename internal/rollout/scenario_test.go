@@ -301,7 +301,7 @@ func (s *scenario) podEvent(a *actor, what string, rest []string) error {
 	case "evicted-by-others":
 		a.disrupted = true
 	case "refused":
-		s.task.Refused = map[types.UID]Refusal{a.uid(): {At: s.now, ByBudget: rest[0] == "budget", Message: strings.Join(rest, " ")}}
+		s.task.Refused = map[types.UID]RefusedWrite{a.uid(): {At: s.now, ByBudget: rest[0] == "budget", Message: strings.Join(rest, " ")}}
 	case "granted":
 		s.task.Refused = nil
 	case "deleted":

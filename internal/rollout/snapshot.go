@@ -28,13 +28,13 @@ type Backup struct {
 // snapshotRetry is how long a snapshot that failed waits before it is tried again.
 const snapshotRetry = 30 * time.Second
 
-// IsMissing reports whether the snapshot could be taken and was not, by what this operator and the status know.
-func (b Backup) IsMissing(recorded *v1alpha1.RolloutSnapshot) bool {
+// isMissing reports whether the snapshot could be taken and was not, by what this operator and the status know.
+func (b Backup) isMissing(recorded *v1alpha1.RolloutSnapshot) bool {
 	return b.Configured && b.Taken == "" && (recorded == nil || recorded.State != v1alpha1.OperationStateCompleted)
 }
 
-// Waiting returns what a step that takes the snapshot waits for; empty if nothing. Reason is that of the step.
-func (b Backup) Waiting(reason string, now time.Time) string {
+// waiting returns what a step that takes the snapshot waits for; empty if nothing. Reason is that of the step.
+func (b Backup) waiting(reason string, now time.Time) string {
 	switch age := now.Sub(b.FailedAt); {
 	case b.Running:
 		return reason + "; it is being taken"
@@ -44,8 +44,8 @@ func (b Backup) Waiting(reason string, now time.Time) string {
 	return ""
 }
 
-// Record returns what the status says of the snapshot, from what it said before: that it is asked for, or was taken.
-func (b Backup) Record(before *v1alpha1.RolloutSnapshot, asked bool, now time.Time) *v1alpha1.RolloutSnapshot {
+// record returns what the status says of the snapshot, from what it said before: that it is asked for, or was taken.
+func (b Backup) record(before *v1alpha1.RolloutSnapshot, asked bool, now time.Time) *v1alpha1.RolloutSnapshot {
 	switch {
 	case before == nil && asked:
 		return &v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateInProgress, RequestedAt: metav1.Time{Time: now}}
@@ -58,7 +58,7 @@ func (b Backup) Record(before *v1alpha1.RolloutSnapshot, asked bool, now time.Ti
 // snapshot is why a full snapshot is to be taken before the next pod is removed; wanted is false if none is. Without a quorum
 // none can be taken.
 func (s *state) snapshot() (reason string, wanted bool) {
-	if !s.Backup.IsMissing(s.Recorded.Snapshot) || s.overrides(v1alpha1.GuardSnapshotTaken) || !s.Snapshot.Quorate() {
+	if !s.Backup.isMissing(s.Recorded.Snapshot) || s.overrides(v1alpha1.GuardSnapshotTaken) || !s.Snapshot.Quorate() {
 		return "", false
 	}
 	target, _ := targetVersion(s.Snapshot, s.outdated)
@@ -82,7 +82,7 @@ func snapshotTaken(s *state, step *Step) *Hold {
 	if step.Action != TakeSnapshot {
 		return nil
 	}
-	if waiting := s.Backup.Waiting(step.Reason, s.now); waiting != "" {
+	if waiting := s.Backup.waiting(step.Reason, s.now); waiting != "" {
 		return &Hold{Message: waiting}
 	}
 	return nil

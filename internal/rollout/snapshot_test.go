@@ -28,7 +28,7 @@ func TestSnapshotIsAwaited(t *testing.T) {
 		"it is retried":         {failed, snapshotRetry, false},
 		"the clock has jumped":  {failed, -1, false},
 	} {
-		if got := c.state.Waiting("why", noon.Add(c.at)); (got != "") != c.waits {
+		if got := c.state.waiting("why", noon.Add(c.at)); (got != "") != c.waits {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -38,13 +38,13 @@ func TestSnapshotIsAwaited(t *testing.T) {
 func TestSnapshotIsRecorded(t *testing.T) {
 	g := NewWithT(t)
 	later := noon.Add(time.Minute)
-	g.Expect(Backup{}.Record(nil, false, noon)).To(BeNil())
-	g.Expect(Backup{Taken: "a"}.Record(nil, false, noon)).To(BeNil(), "nobody has asked for it")
-	asked := Backup{}.Record(nil, true, noon)
+	g.Expect(Backup{}.record(nil, false, noon)).To(BeNil())
+	g.Expect(Backup{Taken: "a"}.record(nil, false, noon)).To(BeNil(), "nobody has asked for it")
+	asked := Backup{}.record(nil, true, noon)
 	g.Expect(*asked).To(Equal(v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateInProgress, RequestedAt: metav1.Time{Time: noon}}))
-	g.Expect(Backup{}.Record(asked, true, later)).To(Equal(asked), "it is asked for again")
-	taken := Backup{Taken: "a"}.Record(asked, false, later)
+	g.Expect(Backup{}.record(asked, true, later)).To(Equal(asked), "it is asked for again")
+	taken := Backup{Taken: "a"}.record(asked, false, later)
 	g.Expect(*taken).To(Equal(v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateCompleted, RequestedAt: metav1.Time{Time: noon}, Name: "a"}))
-	g.Expect(Backup{Configured: true}.IsMissing(asked)).To(BeTrue())
-	g.Expect(Backup{Configured: true}.IsMissing(taken)).To(BeFalse())
+	g.Expect(Backup{Configured: true}.isMissing(asked)).To(BeTrue())
+	g.Expect(Backup{Configured: true}.isMissing(taken)).To(BeFalse())
 }

@@ -27,10 +27,10 @@ type state struct {
 }
 
 func newState(in Input, now time.Time) *state {
-	s := &state{Input: in, now: now, target: target(in), byReadiness: in.Timers.CutOff(now, in.Config.Grace())}
+	s := &state{Input: in, now: now, target: target(in), byReadiness: in.Timers.cutOff(now, in.Config.Grace())}
 	if s.byReadiness {
 		s.Snapshot = s.Snapshot.ByReadiness()
-	} else if vouched := in.Timers.Vouched(in.Snapshot, now, in.Config.Grace()); len(vouched) > 0 {
+	} else if vouched := in.Timers.vouched(in.Snapshot, now, in.Config.Grace()); len(vouched) > 0 {
 		s.Snapshot = s.Snapshot.Vouch(vouched)
 	}
 	for _, pod := range s.Recorded.Pods {

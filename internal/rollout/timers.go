@@ -39,9 +39,9 @@ type Running struct {
 	Since time.Time
 }
 
-// ElectionWindow is how long a member may take to hear of a new leader: longer than the time that passes from an observation to
+// electionWindow is how long a member may take to hear of a new leader: longer than the time that passes from an observation to
 // an act.
-const ElectionWindow = 5 * time.Second
+const electionWindow = 5 * time.Second
 
 // MaxGap is the longest time between two observations in which a condition counts as uninterrupted.
 const MaxGap = 10 * time.Second
@@ -85,47 +85,47 @@ func continued(since, now time.Time) time.Time {
 	return since
 }
 
-// Lasted reports whether a condition has lasted for a while.
-func Lasted(since, now time.Time, while time.Duration) bool {
+// lasted reports whether a condition has lasted for a while.
+func lasted(since, now time.Time, while time.Duration) bool {
 	return !since.IsZero() && now.Sub(since) >= while
 }
 
-// Within reports whether something was less than a while ago. A time in the future was not: it was taken by a clock that is
+// within reports whether something was less than a while ago. A time in the future was not: it was taken by a clock that is
 // wrong, most likely that of another machine, and nothing waits for it.
-func Within(at, now time.Time, while time.Duration) bool {
+func within(at, now time.Time, while time.Duration) bool {
 	age := now.Sub(at)
 	return age >= 0 && age < while
 }
 
-// VouchAfter is how long the probe of a member has to have passed, while the operator could not reach the member, to vouch for
+// vouchAfter is how long the probe of a member has to have passed, while the operator could not reach the member, to vouch for
 // it. A node that is lost is marked within a minute.
-const VouchAfter = 2 * time.Minute
+const vouchAfter = 2 * time.Minute
 
-// VouchedAfter returns how long the probe of a member has to have passed with a grace period, which may be longer.
-func VouchedAfter(grace time.Duration) time.Duration { return max(VouchAfter, grace) }
+// vouchedAfter returns how long the probe of a member has to have passed with a grace period, which may be longer.
+func vouchedAfter(grace time.Duration) time.Duration { return max(vouchAfter, grace) }
 
-// CutOff reports whether no member has answered for the grace period although the probes of pods pass. Then the
+// cutOff reports whether no member has answered for the grace period although the probes of pods pass. Then the
 // operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
-func (t Timers) CutOff(now time.Time, grace time.Duration) bool {
-	return Lasted(t.NoAnswerSince, now, grace)
+func (t Timers) cutOff(now time.Time, grace time.Duration) bool {
+	return lasted(t.NoAnswerSince, now, grace)
 }
 
-// Vouched returns the ordinals of members that do not answer the operator, and that their probes vouch for: a rollout that
+// vouched returns the ordinals of members that do not answer the operator, and that their probes vouch for: a rollout that
 // repairs reachability reaches the members one after the other, and has to count those that it cannot reach yet.
-func (t Timers) Vouched(snapshot *cluster.Snapshot, now time.Time, grace time.Duration) []int {
+func (t Timers) vouched(snapshot *cluster.Snapshot, now time.Time, grace time.Duration) []int {
 	var vouched []int
 	for i := range snapshot.Ordinals {
 		o := &snapshot.Ordinals[i]
-		if snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && Lasted(t.NotServingSince[o.Pod.UID], now, VouchedAfter(grace)) {
+		if snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && lasted(t.NotServingSince[o.Pod.UID], now, vouchedAfter(grace)) {
 			vouched = append(vouched, i)
 		}
 	}
 	return vouched
 }
 
-// HasRun reports whether the etcd container of an ordinal has been running for the grace period, without a restart, and still
+// hasRun reports whether the etcd container of an ordinal has been running for the grace period, without a restart, and still
 // is as far as is known. The member need not answer: etcd opens its client port only once it has published itself through raft, and with a bad
 // configuration on all members none does.
-func (t Timers) HasRun(o *cluster.Ordinal, now time.Time, grace time.Duration) bool {
-	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && (o.Answers || o.Pod.Stale() == "") && Lasted(t.Running[o.Pod.UID].Since, now, grace)
+func (t Timers) hasRun(o *cluster.Ordinal, now time.Time, grace time.Duration) bool {
+	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && (o.Answers || o.Pod.Stale() == "") && lasted(t.Running[o.Pod.UID].Since, now, grace)
 }

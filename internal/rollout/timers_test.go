@@ -60,11 +60,11 @@ func TestATimeThatGoesBackResetsTimers(t *testing.T) {
 
 func TestWithinIsNotTheFuture(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Within(noon, noon, time.Second)).To(BeTrue())
-	g.Expect(Within(noon, noon.Add(time.Second), time.Second)).To(BeFalse())
-	g.Expect(Within(noon.Add(time.Minute), noon, time.Second)).To(BeFalse())
-	g.Expect(Lasted(noon, noon.Add(time.Second), time.Second)).To(BeTrue())
-	g.Expect(Lasted(time.Time{}, noon, 0)).To(BeFalse())
+	g.Expect(within(noon, noon, time.Second)).To(BeTrue())
+	g.Expect(within(noon, noon.Add(time.Second), time.Second)).To(BeFalse())
+	g.Expect(within(noon.Add(time.Minute), noon, time.Second)).To(BeFalse())
+	g.Expect(lasted(noon, noon.Add(time.Second), time.Second)).To(BeTrue())
+	g.Expect(lasted(time.Time{}, noon, 0)).To(BeFalse())
 }
 
 const timersGrace = 30 * time.Second
@@ -74,31 +74,31 @@ func TestProbesVouchOnceTheyHavePassedForLong(t *testing.T) {
 	snapshot := seen(0, 0)
 	snapshot.Cluster.LeaderKnown = true
 	timers := Timers{NotServingSince: map[types.UID]time.Time{"pod": noon}}
-	g.Expect(timers.Vouched(snapshot, noon.Add(VouchAfter-time.Second), timersGrace)).To(BeEmpty())
-	g.Expect(timers.Vouched(snapshot, noon.Add(VouchAfter), timersGrace)).To(Equal([]int{0}))
-	g.Expect(timers.Vouched(snapshot, noon.Add(VouchAfter), time.Hour)).To(BeEmpty(), "a longer grace period counts")
-	g.Expect(Timers{}.Vouched(snapshot, noon.Add(VouchAfter), timersGrace)).To(BeEmpty(), "never seen")
+	g.Expect(timers.vouched(snapshot, noon.Add(vouchAfter-time.Second), timersGrace)).To(BeEmpty())
+	g.Expect(timers.vouched(snapshot, noon.Add(vouchAfter), timersGrace)).To(Equal([]int{0}))
+	g.Expect(timers.vouched(snapshot, noon.Add(vouchAfter), time.Hour)).To(BeEmpty(), "a longer grace period counts")
+	g.Expect(Timers{}.vouched(snapshot, noon.Add(vouchAfter), timersGrace)).To(BeEmpty(), "never seen")
 
 	leaderless := seen(0, 0)
-	g.Expect(timers.Vouched(leaderless, noon.Add(VouchAfter), timersGrace)).To(BeEmpty())
+	g.Expect(timers.vouched(leaderless, noon.Add(vouchAfter), timersGrace)).To(BeEmpty())
 	snapshot.Ordinals[0].Answers = true
-	g.Expect(timers.Vouched(snapshot, noon.Add(VouchAfter), timersGrace)).To(BeEmpty(), "a member that answers speaks for itself")
+	g.Expect(timers.vouched(snapshot, noon.Add(vouchAfter), timersGrace)).To(BeEmpty(), "a member that answers speaks for itself")
 }
 
 func TestTheOperatorIsCutOffAfterTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Timers{NoAnswerSince: noon}.CutOff(noon.Add(timersGrace-time.Second), timersGrace)).To(BeFalse())
-	g.Expect(Timers{NoAnswerSince: noon}.CutOff(noon.Add(timersGrace), timersGrace)).To(BeTrue())
-	g.Expect(Timers{}.CutOff(noon, timersGrace)).To(BeFalse())
+	g.Expect(Timers{NoAnswerSince: noon}.cutOff(noon.Add(timersGrace-time.Second), timersGrace)).To(BeFalse())
+	g.Expect(Timers{NoAnswerSince: noon}.cutOff(noon.Add(timersGrace), timersGrace)).To(BeTrue())
+	g.Expect(Timers{}.cutOff(noon, timersGrace)).To(BeFalse())
 }
 
 func TestAContainerHasRunForTheGracePeriod(t *testing.T) {
 	g := NewWithT(t)
 	timers := Timers{Running: map[types.UID]Running{"pod": {Since: noon}}}
 	o := seen(0, 0).Ordinals[0]
-	g.Expect(timers.HasRun(&o, noon.Add(timersGrace-time.Second), timersGrace)).To(BeFalse())
-	g.Expect(timers.HasRun(&o, noon.Add(timersGrace), timersGrace)).To(BeTrue())
+	g.Expect(timers.hasRun(&o, noon.Add(timersGrace-time.Second), timersGrace)).To(BeFalse())
+	g.Expect(timers.hasRun(&o, noon.Add(timersGrace), timersGrace)).To(BeTrue())
 	o.Class = v1alpha1.ClassTerminating
-	g.Expect(timers.HasRun(&o, noon.Add(timersGrace), timersGrace)).To(BeFalse(), "it is going")
-	g.Expect(timers.HasRun(&cluster.Ordinal{Class: v1alpha1.ClassMissing}, noon.Add(timersGrace), timersGrace)).To(BeFalse())
+	g.Expect(timers.hasRun(&o, noon.Add(timersGrace), timersGrace)).To(BeFalse(), "it is going")
+	g.Expect(timers.hasRun(&cluster.Ordinal{Class: v1alpha1.ClassMissing}, noon.Add(timersGrace), timersGrace)).To(BeFalse())
 }

@@ -731,7 +731,7 @@ func (w *world) faultsOfGrace(i int, step *Step, config Config, say func(string,
 	if short && w.serves(i) && !w.unmarked {
 		say("gives %s, which serves, a short grace period", podName[i])
 	}
-	if short && step.Grace[i] != config.ShortGrace() {
+	if short && step.Grace[i] != config.shortGrace() {
 		say("gives %s a grace period of %s", podName[i], step.Grace[i])
 	}
 	staleNode := w.staleReport(i)

@@ -34,7 +34,7 @@ func TestIsWorthIt(t *testing.T) {
 		"a mebibyte, without space":    {database(100*mebi, mebi), true, true},
 		"less than one, without space": {database(2*mebi, mebi-1), true, false},
 	} {
-		s := &situation{}
+		s := &work{}
 		if tc.noSpace {
 			s.Alarms = []etcdclient.Alarm{{Kind: etcdclient.AlarmNoSpace}}
 		}
@@ -44,27 +44,27 @@ func TestIsWorthIt(t *testing.T) {
 
 // Leadership goes to a follower that is done and not far behind, the most advanced of these; to no learner.
 func TestHandover(t *testing.T) {
-	done := func(s *situation, names ...string) {
+	done := func(s *work, names ...string) {
 		for _, name := range names {
 			s.record = s.record.with(name+"."+keySkipped, "done")
 		}
 	}
 	for name, tc := range map[string]struct {
-		change func(s *situation)
+		change func(s *work)
 		to     int // -1: to none
 	}{
-		"the most advanced": {func(s *situation) { done(s, "m-0", "m-2"); s.Snapshot.Ordinals[2].AppliedIndex = 5001 }, 2},
-		"one is not done":   {func(s *situation) { done(s, "m-0"); s.Snapshot.Ordinals[2].AppliedIndex = 5001 }, 0},
-		"one is a learner": {func(s *situation) {
+		"the most advanced": {func(s *work) { done(s, "m-0", "m-2"); s.Snapshot.Ordinals[2].AppliedIndex = 5001 }, 2},
+		"one is not done":   {func(s *work) { done(s, "m-0"); s.Snapshot.Ordinals[2].AppliedIndex = 5001 }, 0},
+		"one is a learner": {func(s *work) {
 			done(s, "m-0", "m-2")
 			s.Snapshot.Ordinals[2].Role, s.Snapshot.Ordinals[2].AppliedIndex = v1alpha1.RoleLearner, 5001
 		}, 0},
-		"just near enough": {func(s *situation) { done(s, "m-0"); s.Snapshot.Ordinals[0].AppliedIndex = 5000 - maxLag }, 0},
-		"too far behind":   {func(s *situation) { done(s, "m-0"); s.Snapshot.Ordinals[0].AppliedIndex = 5000 - maxLag - 1 }, -1},
+		"just near enough": {func(s *work) { done(s, "m-0"); s.Snapshot.Ordinals[0].AppliedIndex = 5000 - maxLag }, 0},
+		"too far behind":   {func(s *work) { done(s, "m-0"); s.Snapshot.Ordinals[0].AppliedIndex = 5000 - maxLag - 1 }, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s := &situation{Input: newWorld(3).Input, record: record{}}
+			s := &work{Input: newWorld(3).Input, record: record{}}
 			tc.change(s)
 			d := s.handover(1)
 			if tc.to < 0 {
@@ -80,10 +80,10 @@ func TestHandover(t *testing.T) {
 // What a defragmentation costs is said: the only voter stops.
 func TestCostOfADefragmentation(t *testing.T) {
 	g := NewWithT(t)
-	one := &situation{Input: newWorld(1).Input, record: record{}}
+	one := &work{Input: newWorld(1).Input, record: record{}}
 	g.Expect(one.votes()).To(Equal(1))
 	g.Expect(one.defragment(0).Message).To(Equal("m-0 has 50.0 MiB of 100.0 MiB free; it is the only voter: reads and writes stop until it is done"))
-	three := &situation{Input: newWorld(3).Input, record: record{}}
+	three := &work{Input: newWorld(3).Input, record: record{}}
 	three.Snapshot.Ordinals[2].Role = v1alpha1.RoleLearner
 	g.Expect(three.votes()).To(Equal(2))
 	g.Expect(three.defragment(0).Message).To(HaveSuffix("all members participate, and the others keep serving"))
@@ -99,7 +99,7 @@ func TestForeignVoters(t *testing.T) {
 		"one that does not":           {cluster.Voter{Name: "other", Ordinal: -1}, true},
 		"a member that does not, yet": {cluster.Voter{Name: "m-0", Ordinal: 0}, false},
 	} {
-		s := &situation{Input: newWorld(3).Input, record: record{}}
+		s := &work{Input: newWorld(3).Input, record: record{}}
 		s.Snapshot.Cluster.Voters = append(s.Snapshot.Cluster.Voters, tc.voter)
 		d := s.healthy()
 		NewWithT(t).Expect(d != nil).To(Equal(tc.waits), name)
@@ -109,7 +109,7 @@ func TestForeignVoters(t *testing.T) {
 // The end says what was done.
 func TestEnd(t *testing.T) {
 	g := NewWithT(t)
-	s := &situation{Input: newWorld(3).Input, record: record{}}
+	s := &work{Input: newWorld(3).Input, record: record{}}
 	s.record = s.record.with(keyRevision, "42").withMember("m-0", keyBefore, 3<<30).withMember("m-0", keyAfter, 2<<30)
 	g.Expect(*s.end()).To(Equal(Decision{Outcome: tasks.Done, Message: "compacted to revision 42; defragmented 1 of 3 members, which freed 1.0 GiB"}))
 	s.Config.EtcdCompaction = false
@@ -127,7 +127,7 @@ func TestSpace(t *testing.T) {
 		size, quota int64
 		fails       bool
 	}{"within": {mebi, 2 * mebi, false}, "reached": {2 * mebi, 2 * mebi, true}, "not known": {mebi, 0, false}} {
-		s := &situation{Input: newWorld(1).Input, record: record{}}
+		s := &work{Input: newWorld(1).Input, record: record{}}
 		s.Alarms = []etcdclient.Alarm{{Kind: etcdclient.AlarmNoSpace, MemberID: 1}}
 		s.Databases[0] = etcdclient.Database{Size: tc.size, Quota: tc.quota}
 		NewWithT(t).Expect(s.space().Outcome == tasks.Fail).To(Equal(tc.fails), name)

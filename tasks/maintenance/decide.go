@@ -42,16 +42,16 @@ type Action string
 
 // The actions.
 const (
-	Compact    Action = "Compact"
-	Defragment Action = "Defragment"
-	MoveLeader Action = "MoveLeader"
-	Disarm     Action = "DisarmAlarm"
+	compact    Action = "Compact"
+	defragment Action = "Defragment"
+	moveLeader Action = "MoveLeader"
+	disarm     Action = "DisarmAlarm"
 )
 
 // Step is one thing to do to a cluster.
 type Step struct {
 	Action Action
-	// Ordinal of the member that is asked, and for MoveLeader that of its Successor.
+	// Ordinal of the member that is asked, and for moveLeader that of its Successor.
 	Ordinal, Successor int
 	// Revision to compact to.
 	Revision int64
@@ -63,8 +63,8 @@ type Step struct {
 
 // name of a step: the same for the same step of a task.
 func (s Step) name(members []cluster.Ordinal) string {
-	if s.Action == Compact {
-		return string(Compact)
+	if s.Action == compact {
+		return string(compact)
 	}
 	return string(s.Action) + " " + members[s.Ordinal].Name
 }
@@ -86,28 +86,28 @@ type Decision struct {
 
 // decide says what to do next. It is pure.
 func decide(in Input) Decision {
-	s := &situation{Input: in, record: in.Recorded}
+	s := &work{Input: in, record: in.Recorded}
 	s.settle()
 	d := s.first(
-		(*situation).uncorrupted,
-		(*situation).healthy,
-		(*situation).compaction,
-		(*situation).defragmentation,
-		(*situation).space,
-		(*situation).end,
+		(*work).uncorrupted,
+		(*work).healthy,
+		(*work).compaction,
+		(*work).defragmentation,
+		(*work).space,
+		(*work).end,
 	)
 	d.Result, d.Progress = s.record, s.progress()
 	return d
 }
 
-// situation is an Input with what the steps before have come to.
-type situation struct {
+// work is a decision in progress: an Input, with what the steps so far have found.
+type work struct {
 	Input
 	record record
 }
 
 // first is the first decision that one of the stages makes.
-func (s *situation) first(stages ...func(*situation) *Decision) Decision {
+func (s *work) first(stages ...func(*work) *Decision) Decision {
 	for _, stage := range stages {
 		if d := stage(s); d != nil {
 			return *d
@@ -129,8 +129,8 @@ func act(step Step) *Decision {
 }
 
 // settle records the outcome of the intents, as far as it is known.
-func (s *situation) settle() {
-	if s.record.revision() > 0 && !s.record.isCompacted() && s.Completed == string(Compact) {
+func (s *work) settle() {
+	if s.record.revision() > 0 && !s.record.isCompacted() && s.Completed == string(compact) {
 		s.record = s.record.with(keyCompacted, "true")
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -140,7 +140,7 @@ func (s *situation) settle() {
 		}
 		// The operator that recorded it may have ended before the answer came. A file that has shrunk proves it, and so does one
 		// that has nothing left to give back.
-		completed := s.Completed == (Step{Action: Defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
+		completed := s.Completed == (Step{Action: defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
 		if completed || db.Size < s.record.bytes(o.Name, keyBefore) || !s.isWorthIt(db) {
 			s.record = s.record.withMember(o.Name, keyAfter, db.Size)
 		}
@@ -148,7 +148,7 @@ func (s *situation) settle() {
 }
 
 // uncorrupted: where members disagree on the data, nothing is moved before a person has looked.
-func (s *situation) uncorrupted() *Decision {
+func (s *work) uncorrupted() *Decision {
 	for _, a := range s.Alarms {
 		if a.Kind != etcdclient.AlarmNoSpace {
 			return fail(v1alpha1.ErrAlarm, "etcd has raised the alarm %s for member %s: resolve it before anything else is done to the cluster", a.Kind, s.memberName(a.MemberID))
@@ -158,7 +158,7 @@ func (s *situation) uncorrupted() *Decision {
 }
 
 // healthy: no member is taken away, which a defragmentation does for its time, while another is away.
-func (s *situation) healthy() *Decision {
+func (s *work) healthy() *Decision {
 	var lacking []string
 	for i, o := range s.Snapshot.Ordinals {
 		switch _, reads := s.Databases[i]; {
@@ -187,7 +187,7 @@ func (s *situation) healthy() *Decision {
 	return nil
 }
 
-func (s *situation) compaction() *Decision {
+func (s *work) compaction() *Decision {
 	if !s.Config.EtcdCompaction || s.record.isCompacted() {
 		return nil
 	}
@@ -197,12 +197,12 @@ func (s *situation) compaction() *Decision {
 		revision = s.Databases[leader].Revision
 		s.record = s.record.with(keyRevision, fmt.Sprint(revision))
 	}
-	return act(Step{Action: Compact, Ordinal: leader, Revision: revision, Reason: fmt.Sprintf(
+	return act(Step{Action: compact, Ordinal: leader, Revision: revision, Reason: fmt.Sprintf(
 		"compact to revision %d, and wait until every member has done so", revision)})
 }
 
 // space disarms the alarm that the space which is there now has cured.
-func (s *situation) space() *Decision {
+func (s *work) space() *Decision {
 	if !s.Config.EtcdDefragmentation || len(s.Alarms) == 0 {
 		return nil
 	}
@@ -214,11 +214,11 @@ func (s *situation) space() *Decision {
 	}
 	alarm := s.Alarms[0]
 	s.record = s.record.with(keyDisarmed, string(alarm.Kind))
-	return act(Step{Action: Disarm, Ordinal: s.Snapshot.Leader(), Alarm: alarm, Reason: fmt.Sprintf(
+	return act(Step{Action: disarm, Ordinal: s.Snapshot.Leader(), Alarm: alarm, Reason: fmt.Sprintf(
 		"the databases are within their quota again: disarm %s of member %s", alarm.Kind, s.memberName(alarm.MemberID))})
 }
 
-func (s *situation) end() *Decision {
+func (s *work) end() *Decision {
 	var did []string
 	if s.Config.EtcdCompaction {
 		did = append(did, fmt.Sprintf("compacted to revision %d", s.record.revision()))
@@ -232,7 +232,7 @@ func (s *situation) end() *Decision {
 }
 
 // freed is by how much the databases have shrunk, and how many were defragmented.
-func (s *situation) freed() (bytes int64, members int) {
+func (s *work) freed() (bytes int64, members int) {
 	for _, o := range s.Snapshot.Ordinals {
 		if _, done := s.record.of(o.Name, keyAfter); done {
 			bytes += s.record.bytes(o.Name, keyBefore) - s.record.bytes(o.Name, keyAfter)
@@ -242,7 +242,7 @@ func (s *situation) freed() (bytes int64, members int) {
 	return bytes, members
 }
 
-func (s *situation) progress() string {
+func (s *work) progress() string {
 	if !s.Config.EtcdDefragmentation {
 		return ""
 	}
@@ -255,7 +255,7 @@ func (s *situation) progress() string {
 	return fmt.Sprintf("%d/%d", done, len(s.Snapshot.Ordinals))
 }
 
-func (s *situation) memberName(id uint64) string {
+func (s *work) memberName(id uint64) string {
 	for _, o := range s.Snapshot.Ordinals {
 		if o.MemberID == id {
 			return o.Name

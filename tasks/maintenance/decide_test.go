@@ -62,12 +62,12 @@ func (w *world) defragmented(i int) {
 // perform carries a step out, and says what it was.
 func (w *world) perform(s Step) string {
 	switch s.Action {
-	case Defragment:
+	case defragment:
 		w.defragmented(s.Ordinal)
-	case MoveLeader:
+	case moveLeader:
 		w.lead(s.Successor)
 		return fmt.Sprintf("MoveLeader m-%d m-%d", s.Ordinal, s.Successor)
-	case Disarm:
+	case disarm:
 		w.Alarms = w.Alarms[1:]
 	}
 	return s.name(w.Snapshot.Ordinals)
@@ -85,7 +85,7 @@ func (w *world) run(t *testing.T, forgetful bool) ([]string, Decision) {
 			return steps, d
 		}
 		steps = append(steps, w.perform(*d.Step))
-		if !forgetful || d.Step.Action == Compact {
+		if !forgetful || d.Step.Action == compact {
 			w.Completed = d.Step.name(w.Snapshot.Ordinals)
 		}
 	}

@@ -22,13 +22,13 @@ const (
 )
 
 // isWorthIt reports whether a database has enough to free. A cluster without space frees whatever it can.
-func (s *situation) isWorthIt(db etcdclient.Database) bool {
+func (s *work) isWorthIt(db etcdclient.Database) bool {
 	return db.Free() >= minFree && (len(s.Alarms) > 0 || db.Free()*minFreePart >= db.Size)
 }
 
 // defragmentation takes the members one after the other: learners never, followers first, and the one that leads
 // once it does not lead any more.
-func (s *situation) defragmentation() *Decision {
+func (s *work) defragmentation() *Decision {
 	if !s.Config.EtcdDefragmentation {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (s *situation) defragmentation() *Decision {
 }
 
 // order is that of the ordinals, but the leader is last.
-func (s *situation) order() []int {
+func (s *work) order() []int {
 	var order []int
 	leader := s.Snapshot.Leader()
 	for i := range s.Snapshot.Ordinals {
@@ -65,7 +65,7 @@ func (s *situation) order() []int {
 }
 
 // votes is the number of members of the StatefulSet that vote.
-func (s *situation) votes() int {
+func (s *work) votes() int {
 	n := 0
 	for _, o := range s.Snapshot.Ordinals {
 		if o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower {
@@ -75,23 +75,23 @@ func (s *situation) votes() int {
 	return n
 }
 
-func (s *situation) skip(member, why string) {
+func (s *work) skip(member, why string) {
 	s.record = s.record.with(member+"."+keySkipped, why)
 }
 
-func (s *situation) defragment(i int) *Decision {
+func (s *work) defragment(i int) *Decision {
 	o, db := s.Snapshot.Ordinals[i], s.Databases[i]
 	cost := "all members participate, and the others keep serving"
 	if s.votes() == 1 {
 		cost = "it is the only voter: reads and writes stop until it is done"
 	}
 	s.record = s.record.withMember(o.Name, keyBefore, db.Size)
-	return act(Step{Action: Defragment, Ordinal: i, Reason: fmt.Sprintf(
+	return act(Step{Action: defragment, Ordinal: i, Reason: fmt.Sprintf(
 		"%s has %s of %s free; %s", o.Name, size(db.Free()), size(db.Size), cost)})
 }
 
 // handover moves leadership from the last member that is left to one that is done.
-func (s *situation) handover(leader int) *Decision {
+func (s *work) handover(leader int) *Decision {
 	from := s.Snapshot.Ordinals[leader]
 	best := -1
 	for i, o := range s.Snapshot.Ordinals {
@@ -105,6 +105,6 @@ func (s *situation) handover(leader int) *Decision {
 	if best < 0 {
 		return wait("%s leads and is the last to be defragmented, and every follower is more than %d raft entries behind it", from.Name, maxLag)
 	}
-	return act(Step{Action: MoveLeader, Ordinal: leader, Successor: best, Reason: fmt.Sprintf(
+	return act(Step{Action: moveLeader, Ordinal: leader, Successor: best, Reason: fmt.Sprintf(
 		"%s leads and is the last to be defragmented: leadership goes to %s, which is done", from.Name, s.Snapshot.Ordinals[best].Name)})
 }

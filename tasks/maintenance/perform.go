@@ -40,18 +40,18 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	switch d.step.Action {
-	case Compact:
+	case compact:
 		lasting(lastingTimeout, func(ctx context.Context) error { return h.compact(ctx, task.Etcd, d) })
 		return nil
-	case Defragment:
+	case defragment:
 		lasting(defragmentTimeout(task.Etcd), func(ctx context.Context) error {
 			return h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Defragment(ctx) })
 		})
 		return nil
-	case MoveLeader:
+	case moveLeader:
 		to := members[d.step.Successor].MemberID
 		return coded.Error(v1alpha1.ErrMoveLeader, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.MoveLeader(ctx, to) }))
-	case Disarm:
+	case disarm:
 		return coded.Error(v1alpha1.ErrMaintenance, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
 	}
 	return fmt.Errorf("performing %s: no such action", d.step.Action)

@@ -54,7 +54,7 @@ type Choice struct {
 	Why string
 }
 
-// Choose says how a cluster starts again, by what is on the volumes of its members. It is pure.
+// choose says how a cluster starts again, by what is on the volumes of its members. It is pure.
 //
 // Where a quorum has its data the members can find out for themselves who has all that was acknowledged. Where fewer
 // have, the most advanced is the best that there is.
@@ -62,7 +62,7 @@ type Choice struct {
 // Each recovery makes a new cluster, whose log starts at its beginning and cannot be compared. So the newest cluster that has left
 // data counts (docs/adr/0045-the-newest-cluster-counts.md). If a newer one has left what cannot be used, a person decides. So does one
 // beside data of a cluster that nothing explains, which may have served last, except where members start without any choice.
-func Choose(e Evidence) Choice {
+func choose(e Evidence) Choice {
 	f := e.find()
 	voting, voters := survey.Voting(f.usable, len(e.Volumes))
 	switch {

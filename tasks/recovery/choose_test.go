@@ -128,7 +128,7 @@ func TestChoose(t *testing.T) {
 			if members == 4 {
 				members = 3
 			}
-			got := Choose(Evidence{Etcd: types.NamespacedName{Namespace: "ns", Name: "main"}, Volumes: c.volumes, Lineage: c.lineage, Members: members, Backup: c.backup})
+			got := choose(Evidence{Etcd: types.NamespacedName{Namespace: "ns", Name: "main"}, Volumes: c.volumes, Lineage: c.lineage, Members: members, Backup: c.backup})
 			g.Expect(got.Source).To(Equal(c.source), got.Why)
 			g.Expect(got.Member).To(Equal(c.member), got.Why)
 			g.Expect(got.Failed).To(Equal(c.end == "failed"), got.Why)
@@ -144,6 +144,6 @@ func TestQuorumThatMembersRefuseIsRebuilt(t *testing.T) {
 	for refused, source := range map[bool]v1alpha1.RecoverySource{false: "", true: v1alpha1.RecoverFromData} {
 		g := NewWithT(t)
 		e := Evidence{Volumes: []survey.Volume{has(2, 5), has(2, 6), {}}, Lineage: []string{"cafe"}, Members: 3, Refused: refused}
-		g.Expect(Choose(e).Source).To(Equal(source))
+		g.Expect(choose(e).Source).To(Equal(source))
 	}
 }

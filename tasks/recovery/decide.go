@@ -80,8 +80,8 @@ type Decision struct {
 	Survey bool
 }
 
-// Decide says how far a recovery has come, and what is next. It is pure.
-func Decide(in Input, now time.Time) Decision {
+// decide says how far a recovery has come, and what is next. It is pure.
+func decide(in Input, now time.Time) Decision {
 	switch in.Recorded.Phase {
 	case v1alpha1.RecoveryStopping:
 		return in.stopping(now)
@@ -143,7 +143,7 @@ func (in Input) surveying(now time.Time) Decision {
 		d.Survey = act
 		return d
 	}
-	c := Choose(in.Evidence)
+	c := choose(in.Evidence)
 	switch {
 	case c.Failed:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNothingToRecover, Recovery: in.Recorded, Message: c.Why}

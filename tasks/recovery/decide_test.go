@@ -165,7 +165,7 @@ func TestPhases(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := Decide(c.in, epoch.Add(c.later))
+			d := decide(c.in, epoch.Add(c.later))
 			g.Expect(d.Outcome).To(Equal(c.outcome), d.Message)
 			g.Expect(d.Recovery.Phase).To(Equal(c.want), d.Message)
 			g.Expect(d.Message).To(ContainSubstring(c.says))
@@ -182,7 +182,7 @@ func TestVolumesWithoutAJobGetOne(t *testing.T) {
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
 	for _, state := range []survey.State{survey.Unseen, survey.Abandoned} {
 		i.Volumes = []survey.Volume{{Member: "main-0", State: state, Message: "Job j"}, {Member: "main-1"}}
-		v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
+		v := verdict(i, decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 		g.Expect(v.Step.Operation).To(Equal("SurveyVolumes"))
 		g.Expect(v.Step.Detail.(detail).volumes).To(Equal(i.Volumes))
 	}
@@ -197,14 +197,14 @@ func TestEarlierClustersAreToldOf(t *testing.T) {
 		{Member: "main-0", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before)}}, {Member: "main-1"},
 		{Member: "main-2", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "new"}},
 	}
-	d := Decide(i, epoch)
+	d := decide(i, epoch)
 	g.Expect(d.Recovery.Member).To(Equal("main-2"))
 	g.Expect(d.Recovery.PreviousClusterID).To(Equal("new"))
 	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal([]string{"ace", id(before)}))
 
 	i.Volumes[2].Survey.ClusterID = id(before)
 	i.Volumes[0] = survey.Volume{Member: "main-0"}
-	d = Decide(i, epoch)
+	d = decide(i, epoch)
 	g.Expect(d.Recovery.PreviousClusterID).To(Equal(id(before)))
 	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal(i.Lineage), "the order is kept, and the member that was chosen before may come back")
 }
@@ -213,7 +213,7 @@ func TestVerdictTellsWhatWasChosen(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
 	i.Volumes = []survey.Volume{{Member: "main-0", State: survey.Gone}, {Member: "main-1", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before), LastTerm: 3, LastIndex: 17}}, {Member: "main-2", State: survey.Gone}}
-	v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
+	v := verdict(i, decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 	g.Expect(v.LastOperation.Name).To(Equal("StartMembers"))
 	g.Expect(v.LastOperation.Reason).To(ContainSubstring("its log ends at index 17 of term 3"))
 	g.Expect(v.Result).To(HaveKeyWithValue("member", "main-1"))
@@ -223,7 +223,7 @@ func TestVerdictTellsWhatWasChosen(t *testing.T) {
 
 	// At the end, what was found is still there.
 	i = newInput(in(v1alpha1.RecoveryGrowing, v1alpha1.RecoverFromData), serving(after, 1, 0, 2))
-	v = verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: v.Result}, epoch)
+	v = verdict(i, decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: v.Result}, epoch)
 	g.Expect(v.Result).To(HaveKeyWithValue("clusterID", "beef"))
 	g.Expect(v.Result).To(HaveKeyWithValue("member", "main-1"))
 }
@@ -235,7 +235,7 @@ func TestVerdictOfAFailureTellsWhatWasFound(t *testing.T) {
 	for n := range 3 {
 		i.Volumes = append(i.Volumes, survey.Volume{Member: fmt.Sprintf("main-%d", n), State: survey.Gone})
 	}
-	v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
+	v := verdict(i, decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrNothingToRecover))
 	g.Expect(v.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(v.Result).To(Equal(map[string]string{"previousClusterID": id(before), "main-0": "no volume", "main-1": "no volume", "main-2": "no volume"}))

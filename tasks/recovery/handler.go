@@ -138,7 +138,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 			return tasks.Verdict{}, err
 		}
 	}
-	return verdict(in, Decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
+	return verdict(in, decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
 }
 
 // Perform implements tasks.Methods.

@@ -108,7 +108,7 @@ func TestPromises(t *testing.T) {
 		count++
 		in := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
 		in.Evidence, in.Recorded.PreviousClusterID = w.Evidence, w.Lineage[0]
-		d := Decide(in, epoch)
+		d := decide(in, epoch)
 		for promise, broken := range w.brokenBy(d) {
 			if broken {
 				t.Fatalf("%s: %+v decides %s: %+v", promise, w, d.Message, d.Recovery)

@@ -304,7 +304,7 @@ func TestCleanupForgets(t *testing.T) {
 	r := newTrial(t, observed(noon), observed(noon))
 	_, err := r.handler.Execute(t.Context(), r.task)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.handler.tracker.refuse("", "m-2", rollout.Refusal{At: noon})
+	r.handler.tracker.refuse("", "m-2", rollout.RefusedWrite{At: noon})
 	r.Expect(r.handler.tracker.refusals("")).To(HaveLen(1))
 	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
 	r.Expect(r.handler.tracker.tasks).To(BeEmpty())

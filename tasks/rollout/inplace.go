@@ -86,7 +86,7 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 		}
 		h.tracker.refuseUpdate(task.Object.UID, o.Pod.UID, u)
 		// It can no longer happen, unless another operator recorded the same.
-		h.tracker.refuse(task.Object.UID, o.Pod.UID, rollout.Refusal{At: now, Update: true, Message: err.Error(), MayStillHappen: rollout.IsIntent(d.in, o.Pod.UID, now)})
+		h.tracker.refuse(task.Object.UID, o.Pod.UID, rollout.RefusedWrite{At: now, Update: true, Message: err.Error(), MayStillHappen: rollout.IsIntent(d.in, o.Pod.UID, now)})
 	}
 	return fmt.Errorf("updating pod %s/%s in place: %w", task.Object.Namespace, o.Name, err)
 }

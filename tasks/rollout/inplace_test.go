@@ -103,11 +103,11 @@ func TestADisruptionInPlaceIsGrantedFirst(t *testing.T) {
 		asks    bool
 		answer  error
 		writes  bool
-		refused rollout.Refusal
+		refused rollout.RefusedWrite
 	}{
 		"not asked":         {answer: budget, writes: true},
 		"granted":           {asks: true, writes: true},
-		"refused by budget": {asks: true, answer: budget, refused: rollout.Refusal{At: noon, ByBudget: true, Message: budget.Error()}},
+		"refused by budget": {asks: true, answer: budget, refused: rollout.RefusedWrite{At: noon, ByBudget: true, Message: budget.Error()}},
 		"the pod is gone":   {asks: true, answer: apierrors.NewNotFound(pods, "m-1")},
 		"the pod differs":   {asks: true, answer: apierrors.NewConflict(pods, "m-1", errors.New("changed"))},
 		"no answer":         {asks: true, answer: context.DeadlineExceeded},

@@ -115,7 +115,7 @@ func (h *Handler) refusable(task tasks.Task, d detail, ordinal int, doing string
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && !apierrors.IsConflict(err) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError {
 		pod, now := d.in.Snapshot.Ordinals[ordinal].Pod.UID, h.Clock.Now()
-		h.tracker.refuse(task.Object.UID, pod, rollout.Refusal{
+		h.tracker.refuse(task.Object.UID, pod, rollout.RefusedWrite{
 			At: now, ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), Message: err.Error(),
 			// It says nothing of the request of another operator that recorded the same removal before.
 			MayStillHappen: rollout.IsIntent(d.in, pod, now),

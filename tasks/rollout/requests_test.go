@@ -150,7 +150,7 @@ func TestCleanupRevokes(t *testing.T) {
 					return c.answer
 				},
 			}).Build()
-			r.handler.tracker.refuse("", "uid", rollout.Refusal{At: noon})
+			r.handler.tracker.refuse("", "uid", rollout.RefusedWrite{At: noon})
 			err := r.handler.Cleanup(t.Context(), r.task.Task)
 			if c.revoked {
 				// The UID: the pod of that name may be its replacement by then. The annotation differs each time.

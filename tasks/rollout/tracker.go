@@ -24,7 +24,7 @@ type tracker struct {
 
 type tracked struct {
 	timers  rollout.Timers
-	refused map[types.UID]rollout.Refusal
+	refused map[types.UID]rollout.RefusedWrite
 	updates inplace.Updates
 	// revisions are what was read of ControllerRevisions.
 	revisions *read.Known
@@ -77,7 +77,7 @@ func (t *tracker) refuseUpdate(task, pod types.UID, u unfit) {
 }
 
 // refuse records that the API server refused the removal of a pod.
-func (t *tracker) refuse(task, pod types.UID, refusal rollout.Refusal) {
+func (t *tracker) refuse(task, pod types.UID, refusal rollout.RefusedWrite) {
 	t.change(task, func(of *tracked) { of.refused = with(of.refused, pod, refusal) })
 }
 
@@ -103,7 +103,7 @@ func (t *tracker) unfitFor(task, pod types.UID, target string) unfit {
 }
 
 // refusals are the refused removals of a task, by pod UID. The map is never changed afterwards.
-func (t *tracker) refusals(task types.UID) map[types.UID]rollout.Refusal {
+func (t *tracker) refusals(task types.UID) map[types.UID]rollout.RefusedWrite {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tasks[task].refused

@@ -28,8 +28,9 @@ var operatorBinaries = []string{"etcd-foreman", "etcd-agent"}
 
 // upOptions are the flags of the verb up.
 type upOptions struct {
-	bare    bool
-	release string // of Kubernetes; empty for the current one
+	bare     bool
+	release  string // of Kubernetes; empty for the current one
+	allEtcds bool   // images of all releases of etcd that tests run, not only the default
 }
 
 func readUpOptions(args []string) (upOptions, error) {
@@ -37,6 +38,7 @@ func readUpOptions(args []string) (upOptions, error) {
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	flags.BoolVar(&options.bare, "bare", false, "without the operator")
 	flags.StringVar(&options.release, "kubernetes", "", "`release` of Kubernetes, such as 1.33")
+	flags.BoolVar(&options.allEtcds, "all-etcds", false, "with images of all releases of etcd that tests run, not only the default")
 	if err := flags.Parse(args); err != nil {
 		return options, fmt.Errorf("reading the flags of up: %w", err)
 	}
@@ -54,7 +56,7 @@ func (p program) up(ctx context.Context, options upOptions) error {
 	if err := host.Prepare(ctx, p.console); err != nil {
 		return fmt.Errorf("checking what this machine needs:\n%w", err)
 	}
-	names := build.Pinned(options.release)
+	names := build.Pinned(options.release, options.allEtcds)
 	if !options.bare {
 		names = append(names, operatorBinaries...)
 		if _, err := os.Stat(filepath.Join(p.layout.Root, "cmd", operatorBinaries[0])); err != nil {
@@ -70,6 +72,7 @@ func (p program) up(ctx context.Context, options upOptions) error {
 	}
 	defer func() { _ = held.Close() }()
 	cluster := boot.New(p.layout, options.release)
+	cluster.AllEtcds = options.allEtcds
 	err = p.console.Step("Kubernetes", func(note func(string)) (string, error) {
 		started, err := cluster.Up(ctx, note)
 		if !started {

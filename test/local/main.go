@@ -6,7 +6,8 @@
 // takes it down without a trace. `make up`, `make down`, the end-to-end tests, the demo and the benchmarks use it.
 //
 //	go run ./test/local build [NAME...]   build the programs into .local/bin
-//	go run ./test/local up [FLAG...]      boot; deploy the operator and a demo Etcd, unless --bare; --kubernetes 1.33 boots that release
+//	go run ./test/local up [FLAG...]      boot; deploy the operator and a demo Etcd, unless --bare; --kubernetes 1.33 boots that release;
+//	                                      --all-etcds adds images of all releases of etcd that tests run, not only the default
 //	go run ./test/local down              remove everything but .local/bin
 //	go run ./test/local status            show what is running
 //	go run ./test/local operator ROOT     run the operator that was built in another source tree, ROOT/.local/bin
@@ -34,7 +35,8 @@ import (
 const usage = `usage: go run ./test/local VERB
   build [NAME...]  build the programs into .local/bin (all pinned ones, unless named)
   up [FLAG...]     boot the local Kubernetes and deploy the operator with a demo Etcd, unless --bare;
-                   --kubernetes RELEASE boots an older release, such as 1.33
+                   --kubernetes RELEASE boots an older release, such as 1.33; --all-etcds
+                   adds images of all releases of etcd that tests run, not only the default
   down             remove the local Kubernetes without a trace
   status           show what is running
   operator ROOT    run the operator that was built in another source tree, ROOT/.local/bin
@@ -103,7 +105,7 @@ func run(ctx context.Context, args []string) error {
 // cluster runs the same versions.
 func (p program) build(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		names = build.Pinned("")
+		names = build.Pinned("", true)
 	}
 	p.builder.Assets = os.Getenv("KUBEBUILDER_ASSETS")
 	return p.builder.Build(ctx, names...)

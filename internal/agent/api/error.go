@@ -60,7 +60,7 @@ func WriteError(w http.ResponseWriter, status int, code Code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// If the client has gone, there is nobody to report to.
+	// If the client has disconnected, the error has no recipient.
 	_ = json.NewEncoder(w).Encode(errorBody{errorOf{code, sanitize.Text(message, messageLimit)}})
 }
 

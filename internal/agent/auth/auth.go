@@ -34,7 +34,7 @@ type Trust struct {
 	MetricsTokenHash string `json:"metricsTokenHash,omitempty"`
 	// EtcdMetricsTokenHash is that of the MetricsToken of this Etcd.
 	EtcdMetricsTokenHash string `json:"etcdMetricsTokenHash,omitempty"`
-	// AllowUnauthenticatedMetrics serves the agents' metrics to anybody.
+	// AllowUnauthenticatedMetrics serves the agents' metrics to every client.
 	AllowUnauthenticatedMetrics bool `json:"allowUnauthenticatedMetrics,omitempty"`
 	// TLSMinVersion and TLSCipherSuites restrict TLS, by the numbers of the standard; unset, Go's defaults with TLS 1.2 apply.
 	TLSMinVersion   uint16   `json:"tlsMinVersion,omitempty"`

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package boltfile checks that the pages of a bbolt database are consistent, before bbolt maps the file into memory and
-// trusts it. bbolt expects files that it has written itself: on others it panics in goroutines where nobody can recover,
+// trusts it. bbolt expects files that it has written itself: on others it panics in goroutines whose panics cannot be recovered,
 // reads beyond the end of the file, or follows a page that refers to itself until memory runs out.
 //
 // The check compares every offset in a page with the size of the page, and visits each page once, so its time and memory

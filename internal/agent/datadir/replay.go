@@ -104,7 +104,7 @@ func newApplier(path string) (a *applier, err error) {
 	}
 	a.etcd = apply.NewUberApplier(apply.ApplierOptions{
 		Logger: quiet, KV: a.kv, AlarmStore: alarms, AuthStore: a.auth, Lessor: a.lessor, Cluster: cluster, Backend: a.backend,
-		RaftStatus: nobody{}, SnapshotServer: nobody{}, ConsistentIndex: cindex.NewFakeConsistentIndex(0),
+		RaftStatus: noServer{}, SnapshotServer: noServer{}, ConsistentIndex: cindex.NewFakeConsistentIndex(0),
 		TxnModeWriteWithSharedBuffer: true,
 		QuotaBackendBytesCfg:         -1, // accepted entries are written regardless of the quota
 	})
@@ -174,12 +174,12 @@ func recovered(err *error) {
 	}
 }
 
-// nobody stands in for the server. Its values go into responses that are discarded.
-type nobody struct{}
+// noServer stands in for the server. Its values go into responses that are discarded.
+type noServer struct{}
 
-func (nobody) MemberID() types.ID     { return 0 }
-func (nobody) Leader() types.ID       { return 0 }
-func (nobody) CommittedIndex() uint64 { return 0 }
-func (nobody) AppliedIndex() uint64   { return 0 }
-func (nobody) Term() uint64           { return 0 }
-func (nobody) ForceSnapshot()         {}
+func (noServer) MemberID() types.ID     { return 0 }
+func (noServer) Leader() types.ID       { return 0 }
+func (noServer) CommittedIndex() uint64 { return 0 }
+func (noServer) AppliedIndex() uint64   { return 0 }
+func (noServer) Term() uint64           { return 0 }
+func (noServer) ForceSnapshot()         {}

@@ -53,9 +53,6 @@ type Backups interface {
 	Restore(ctx context.Context, shared member.Shared, id member.Identity) error
 }
 
-// Refusal is why a member does not start.
-type Refusal = cluster.Refusal
-
 // preparation is one run.
 type preparation struct {
 	Options
@@ -68,7 +65,7 @@ type preparation struct {
 }
 
 // Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again until
-// Patience has passed. For a member that does not start, it returns a *Refusal.
+// Patience has passed. For a member that does not start, it returns a *cluster.Refusal.
 func Run(ctx context.Context, log logr.Logger, o Options) error {
 	p := &preparation{Options: o, log: log}
 	var err error
@@ -109,7 +106,7 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 }
 
 // once observes, decides and acts. It returns what the member waits for; nil if it may start.
-func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
+func (p *preparation) once(ctx context.Context) (waits *cluster.Refusal, err error) {
 	in, known, err := p.look(ctx)
 	if err != nil {
 		return nil, err
@@ -118,9 +115,9 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", in.ClusterID)
 	switch decision.Action {
 	case member.Refuse:
-		return nil, &Refusal{Reason: decision.Reason, Message: decision.Why}
+		return nil, &cluster.Refusal{Reason: decision.Reason, Message: decision.Why}
 	case member.Wait:
-		return &Refusal{Reason: decision.Reason, Message: decision.Why}, nil
+		return &cluster.Refusal{Reason: decision.Reason, Message: decision.Why}, nil
 	case member.Restore:
 		log.Info("Restoring the member from the newest backup")
 		return p.restore(ctx, in)
@@ -130,7 +127,7 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	case member.Replace:
 		log.Info("Replacing the member with a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
 		if known.members, err = p.replace(ctx, in, known); err != nil {
-			return &Refusal{Reason: v1alpha1.ReasonNotReplaced, Message: fmt.Sprintf("%s: %v", decision.Why, err)}, nil
+			return &cluster.Refusal{Reason: v1alpha1.ReasonNotReplaced, Message: fmt.Sprintf("%s: %v", decision.Why, err)}, nil
 		}
 	}
 	if err := p.configure(in, decision.Action, known); err != nil {
@@ -238,7 +235,7 @@ func (p *preparation) replace(ctx context.Context, in member.Input, known knowle
 }
 
 // restore restores the backup into the data directory of the first member of a cluster.
-func (p *preparation) restore(ctx context.Context, in member.Input) (waits *Refusal, err error) {
+func (p *preparation) restore(ctx context.Context, in member.Input) (waits *cluster.Refusal, err error) {
 	if err := p.clear(in, p.suffix(in, member.AsideSuffix)); err != nil {
 		return nil, err
 	}
@@ -248,7 +245,7 @@ func (p *preparation) restore(ctx context.Context, in member.Input) (waits *Refu
 	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
-		return &Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
+		return &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
 	}
 	// The next decision finds the data, and starts with it.
 	return p.once(ctx)

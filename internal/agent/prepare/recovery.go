@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
 // checkRecovery checks that the member that the cluster is recovered from is in the initial cluster.
@@ -43,7 +44,7 @@ func (p *preparation) suffix(in member.Input, usual string) string {
 }
 
 // rebuild makes a cluster of one member from the member's data.
-func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
+func (p *preparation) rebuild(ctx context.Context) (waits *cluster.Refusal, err error) {
 	r := p.shared.Recovery
 	p.data = nil
 	result, err := datadir.Rebuild(ctx, datadir.RebuildConfig{
@@ -52,7 +53,7 @@ func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
 	})
 	if err != nil {
 		p.log.Error(err, "Rebuilding the cluster failed")
-		return &Refusal{Reason: v1alpha1.ReasonRebuildFailed, Message: fmt.Sprintf("rebuilding the cluster from the data of member %s failed: %v", p.id.Name, err)}, nil
+		return &cluster.Refusal{Reason: v1alpha1.ReasonRebuildFailed, Message: fmt.Sprintf("rebuilding the cluster from the data of member %s failed: %v", p.id.Name, err)}, nil
 	}
 	p.log.Info("Made a cluster of one member from all data of the member", "member", p.id.Name,
 		"revision", result.Revision, "replayed", result.Replayed, "uncommitted", result.Uncommitted)

@@ -26,8 +26,8 @@ type etcd struct {
 	local  *clientv3.Client
 }
 
-// errNobody is returned for a member that knows no other one.
-var errNobody = errors.New("there is no other member to ask")
+// errNoPeer is returned for a member that knows no other one.
+var errNoPeer = errors.New("there is no other member to ask")
 
 // NewMember makes a Member of the pod's own etcd.
 func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error) {
@@ -113,7 +113,7 @@ func (e *etcd) askOthers(ask func(others *clientv3.Client) error) error {
 		return err
 	}
 	if len(id.PeerClientURLs) == 0 {
-		return errNobody
+		return errNoPeer
 	}
 	others, err := dial(shared, member.ClientDir, id, id.PeerClientURLs...)
 	if err != nil {

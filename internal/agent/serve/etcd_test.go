@@ -71,5 +71,5 @@ func TestTheOwnMemberIsAskedOverTLS(t *testing.T) {
 	defer cancel()
 	status, err := (&etcd{url: url, local: local}).Status(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(status.Leads()).To(BeTrue())
+	g.Expect(status.leads()).To(BeTrue())
 }

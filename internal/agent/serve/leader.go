@@ -24,7 +24,7 @@ func Leader(ctx context.Context, m Member, local *clientv3.Client, scheme, port 
 		return false, "", err
 	case status.Leader == 0:
 		return false, "", errors.New("the member knows no leader")
-	case status.Leads():
+	case status.leads():
 		return true, "", nil
 	}
 	list, err := local.MemberList(ctx, clientv3.WithSerializable())

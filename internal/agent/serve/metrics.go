@@ -59,7 +59,7 @@ func (m *Metrics) observe(status Status, err error) {
 		}
 	}
 	set(m.up, err == nil)
-	set(m.leads, err == nil && status.Leads())
+	set(m.leads, err == nil && status.leads())
 	set(m.learner, err == nil && status.Learner)
 	set(m.isLearner, err == nil && status.Learner)
 	if err != nil {

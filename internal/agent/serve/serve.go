@@ -38,8 +38,8 @@ type Status struct {
 	Learner bool
 }
 
-// Leads reports whether the member is the leader.
-func (s Status) Leads() bool { return s.Leader != 0 && s.Leader == s.MemberID }
+// leads reports whether the member is the leader.
+func (s Status) leads() bool { return s.Leader != 0 && s.Leader == s.MemberID }
 
 // Member is the member in this pod.
 type Member interface {
@@ -47,8 +47,8 @@ type Member interface {
 	Status(ctx context.Context) (Status, error)
 	// Promote asks the others to promote a learner. They refuse one that has not caught up.
 	Promote(ctx context.Context, memberID uint64) error
-	// Stir has the others commit an entry that changes nothing. A member that a snapshot of the leader has brought up to date
-	// serves only once it has applied an entry after it (etcd 3.6 and 3.7), and where nobody writes, none comes.
+	// Stir asks peers to commit a no-op entry. A member that a snapshot of the leader has brought up to date serves only once it
+	// has applied an entry after it (etcd 3.6 and 3.7), and without writes none comes.
 	Stir(ctx context.Context) error
 }
 
@@ -143,7 +143,7 @@ func (s *Server) once(ctx context.Context) {
 		return
 	}
 	s.stirred = s.Clock.Now()
-	s.lead(ctx, status.Leads())
+	s.lead(ctx, status.leads())
 	switch {
 	case status.Learner:
 		s.tidied = false
@@ -184,7 +184,7 @@ func (s *Server) tidy() {
 // renew renews the lease of a voter if it is due or has changed. The lease of a learner is not renewed, because learners do
 // not count.
 func (s *Server) renew(ctx context.Context, status Status) {
-	holder, now := Holder(status), s.Clock.Now()
+	holder, now := holder(status), s.Clock.Now()
 	if holder == s.holder && now.Sub(s.renewed) < s.Heartbeat {
 		return
 	}
@@ -241,10 +241,10 @@ func (s *Server) say(ctx context.Context, err error, what string) {
 	}
 }
 
-// Holder returns the holder identity of a voter's lease: <memberID>:<clusterID>:<role>.
-func Holder(s Status) string {
+// holder returns the holder identity of a voter's lease: <memberID>:<clusterID>:<role>.
+func holder(s Status) string {
 	role := "Member"
-	if s.Leads() {
+	if s.leads() {
 		role = "Leader"
 	}
 	return fmt.Sprintf("%x:%x:%s", s.MemberID, s.ClusterID, role)

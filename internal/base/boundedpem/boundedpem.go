@@ -24,9 +24,9 @@ const (
 	MaxCertificates = 32
 	// MaxChain is how many certificates a chain has, from that of the server to its CA.
 	MaxChain = 8
-	// MaxRSABits is the size of an RSA key. Go's TLS accepts no larger ones either.
-	MaxRSABits = 8192
-	// MaxKeyBytes is how long a private key is in PEM, with comments. One of MaxRSABits has 6.3 KiB.
+	// maxRSABits is the size of an RSA key. Go's TLS accepts no larger ones either.
+	maxRSABits = 8192
+	// MaxKeyBytes is how long a private key is in PEM, with comments. One of maxRSABits has 6.3 KiB.
 	MaxKeyBytes = 16 << 10
 )
 
@@ -58,7 +58,7 @@ func Pair(chain, key []byte) (tls.Certificate, error) {
 // CheckKey returns an error if a private key is too long to be parsed.
 func CheckKey(key []byte) error {
 	if len(key) > MaxKeyBytes {
-		return fmt.Errorf("a private key of %d bytes is too long: at most %d are parsed. Use an RSA key of at most %d bits, or ECDSA", len(key), MaxKeyBytes, MaxRSABits)
+		return fmt.Errorf("a private key of %d bytes is too long: at most %d are parsed. Use an RSA key of at most %d bits, or ECDSA", len(key), MaxKeyBytes, maxRSABits)
 	}
 	return nil
 }
@@ -84,8 +84,8 @@ func parse(bundle []byte, most int) (all []*x509.Certificate, other string, err 
 		if err != nil {
 			return nil, "", err
 		}
-		if key, ok := certificate.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > MaxRSABits {
-			return nil, "", fmt.Errorf("certificate %d has an RSA key of %d bits: at most %d are used. Issue it with a smaller key", len(all)+1, key.N.BitLen(), MaxRSABits)
+		if key, ok := certificate.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
+			return nil, "", fmt.Errorf("certificate %d has an RSA key of %d bits: at most %d are used. Issue it with a smaller key", len(all)+1, key.N.BitLen(), maxRSABits)
 		}
 		all = append(all, certificate)
 	}

@@ -14,10 +14,10 @@ import (
 
 // The versions that this release supports.
 const (
-	// Etcd is served by unmodified etcd images; older ones have no /readyz.
-	Etcd = "3.5.11 or a newer 3.5, 3.6.0 or newer"
-	// Kubernetes releases, from the oldest to the newest, that the controllers are tested with.
-	Kubernetes = "1.33 to 1.37"
+	// supportedEtcd are the versions whose unmodified images serve members; older ones have no /readyz.
+	supportedEtcd = "3.5.11 or a newer 3.5, 3.6.0 or newer"
+	// supportedKubernetes are the releases, from the oldest to the newest, that the controllers are tested with.
+	supportedKubernetes = "1.33 to 1.37"
 )
 
 // release is the version of a release, which the linker sets.
@@ -60,15 +60,15 @@ func describe(release string, build *debug.BuildInfo) Info {
 
 // Text is what "--version" prints for a program.
 func (i Info) Text(program string) string {
-	return fmt.Sprintf("%s %s\ncommit:     %s\ngo:         %s\netcd:       %s\nKubernetes: %s\n", program, i.Version, i.Commit, i.Go, Etcd, Kubernetes)
+	return fmt.Sprintf("%s %s\ncommit:     %s\ngo:         %s\netcd:       %s\nKubernetes: %s\n", program, i.Version, i.Commit, i.Go, supportedEtcd, supportedKubernetes)
 }
 
 // KeysAndValues are for the log.
 func (i Info) KeysAndValues() []any {
-	return []any{"version", i.Version, "commit", i.Commit, "go", i.Go, "etcd", Etcd, "kubernetes", Kubernetes}
+	return []any{"version", i.Version, "commit", i.Commit, "go", i.Go, "etcd", supportedEtcd, "kubernetes", supportedKubernetes}
 }
 
 // Labels are for a metric.
 func (i Info) Labels() map[string]string {
-	return map[string]string{"version": i.Version, "commit": i.Commit, "go_version": i.Go, "etcd": Etcd, "kubernetes": Kubernetes}
+	return map[string]string{"version": i.Version, "commit": i.Commit, "go_version": i.Go, "etcd": supportedEtcd, "kubernetes": supportedKubernetes}
 }

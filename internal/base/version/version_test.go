@@ -56,7 +56,7 @@ func TestSupportedKubernetesIsTested(t *testing.T) {
 	g.Expect(newest).NotTo(BeNil())
 	releases = append(releases, string(newest[1]))
 	slices.Sort(releases)
-	g.Expect(Kubernetes).To(Equal(releases[0] + " to " + releases[len(releases)-1]))
+	g.Expect(supportedKubernetes).To(Equal(releases[0] + " to " + releases[len(releases)-1]))
 }
 
 func TestText(t *testing.T) {

@@ -174,11 +174,11 @@ func (c *Cluster) current(ctx context.Context, etcd string) (*v1alpha1.EtcdOpera
 	if err != nil {
 		return nil, err
 	}
-	return Current(all), nil
+	return current(all), nil
 }
 
-// Current returns the running, next or latest of the tasks of an Etcd; nil if there are none.
-func Current(all []*v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+// current returns the running, next or latest of the tasks of an Etcd; nil if there are none.
+func current(all []*v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	if len(all) == 0 {
 		return nil
 	}

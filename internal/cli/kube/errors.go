@@ -28,8 +28,8 @@ const (
 	ExitSucceeded = 0
 	// ExitFailed: the task failed or was rejected, or the cluster could not be reached.
 	ExitFailed = 1
-	// ExitUsage: the command line is wrong.
-	ExitUsage = 2
+	// exitUsage: the command line is wrong.
+	exitUsage = 2
 	// ExitTimedOut: --timeout has passed. The task continues.
 	ExitTimedOut = 3
 )
@@ -47,7 +47,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Usage returns an error in the command line.
 func Usage(format string, args ...any) error {
-	return &Error{ExitUsage, fmt.Errorf(format, args...)}
+	return &Error{exitUsage, fmt.Errorf(format, args...)}
 }
 
 // Failure returns an error with the exit code ExitFailed.

@@ -28,7 +28,7 @@ func TestNoClusterIsConfigured(t *testing.T) {
 
 			_, err := New(genericiooptions.NewTestIOStreamsDiscard()).Connect()
 			g.Expect(err).To(MatchError(And(HavePrefix("no cluster is configured: "), ContainSubstring(path), ContainSubstring("--kubeconfig"))))
-			g.Expect(Code(err)).To(Equal(ExitUsage))
+			g.Expect(Code(err)).To(Equal(exitUsage))
 
 			k := New(genericiooptions.NewTestIOStreamsDiscard())
 			*k.Flags.APIServer = "http://localhost:8080"

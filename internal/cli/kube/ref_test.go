@@ -30,7 +30,7 @@ func TestParseRef(t *testing.T) {
 		"eot/main": "neither an Etcd nor a task", "etcd/a/b": "is not a name",
 		"Main": "is not a name", "a\x1b[2J": "is not a name", "-n": "is not a name",
 	} {
-		if _, err := ParseRef(arg); err == nil || Code(err) != ExitUsage || !strings.Contains(err.Error(), say) {
+		if _, err := ParseRef(arg); err == nil || Code(err) != exitUsage || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", arg, err)
 		}
 	}

@@ -55,8 +55,16 @@ const (
 // progress is what is known of the adoption of an Etcd.
 type progress struct {
 	phase phase
-	// reason and why what was asked for is refused; empty if it is not.
+	// reason and why what was asked for is refused; both are empty if it is not.
 	reason, why string
+}
+
+// refused returns the progress with why what was asked for is refused; as it is if why is empty.
+func (v progress) refused(reason, why string) progress {
+	if why != "" {
+		v.reason, v.why = reason, why
+	}
+	return v
 }
 
 // adoption returns what the other parts of the controller need to know.
@@ -95,16 +103,13 @@ func (a Adopter) Reconcile(ctx context.Context, s *state.State) (state.Adoption,
 
 func (a Adopter) reconcile(ctx context.Context, s *state.State) (progress, error) {
 	view := a.view(s)
-	var err error
 	switch s.Etcd.Annotations[v1alpha1.AnnotationOperation] {
 	case v1alpha1.OperationAdopt:
-		view.reason = v1alpha1.ReasonAdoptionRefused
-		view.why, err = a.adopt(ctx, s.Etcd)
-		return view, err
+		why, err := a.adopt(ctx, s.Etcd)
+		return view.refused(v1alpha1.ReasonAdoptionRefused, why), err
 	case v1alpha1.OperationHandBack:
-		view.reason = v1alpha1.ReasonReturnRefused
-		view.why, err = a.handBack(ctx, s.Etcd)
-		return view, err
+		why, err := a.handBack(ctx, s.Etcd)
+		return view.refused(v1alpha1.ReasonReturnRefused, why), err
 	}
 	if err := a.adoptClaims(ctx, s, view.phase); err != nil {
 		return view, err
@@ -116,10 +121,10 @@ func (a Adopter) reconcile(ctx context.Context, s *state.State) (progress, error
 	if err != nil {
 		return view, err
 	}
-	if view.reason, view.why = v1alpha1.ReasonConversionRefused, a.convertible(s, f); view.why == "" {
-		return progress{phase: converting}, nil
+	if why := a.convertible(s, f); why != "" {
+		return view.refused(v1alpha1.ReasonConversionRefused, why), nil
 	}
-	return view, nil
+	return progress{phase: converting}, nil
 }
 
 // convertible returns why the first change is not applied; empty if it is.

@@ -26,14 +26,14 @@ func contender(etcd *v1alpha1.Etcd) ownership.Foreign {
 // condition returns the condition Adopted.
 func (v progress) condition(etcd *v1alpha1.Etcd) metav1.Condition {
 	t := v1alpha1.ConditionAdopted
-	switch refused := v.reason != "" && v.why != ""; {
+	switch {
 	case v.phase == contested:
 		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", contender(etcd))
-	case refused && v.reason == v1alpha1.ReasonConversionRefused:
+	case v.reason == v1alpha1.ReasonConversionRefused:
 		return conditions.True(t, v.reason, "The pods are etcd-druid's, and stay for now: %s.", v.why)
-	case refused && v.reason == v1alpha1.ReasonReturnRefused:
+	case v.reason == v1alpha1.ReasonReturnRefused:
 		return conditions.False(t, v.reason, "Nothing was handed back: %s.", v.why)
-	case refused:
+	case v.reason == v1alpha1.ReasonAdoptionRefused:
 		return conditions.False(t, v.reason, "Nothing was adopted: %s.", v.why)
 	case v.phase == converting:
 		return conditions.True(t, v1alpha1.ReasonConverting, "The pods of etcd-druid are being replaced.")

@@ -6,6 +6,7 @@ package adoption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -395,6 +396,37 @@ func TestClaimsMadeSince(t *testing.T) {
 	d.Expect(err).NotTo(HaveOccurred(), "there is no StatefulSet")
 }
 
+// A request that fails says nothing of the adoption: the condition is what it was before.
+func TestConditionAfterAFailure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		operation, manager string
+		want               string
+	}{
+		"adopt":                         {v1alpha1.OperationAdopt, "", ""},
+		"adopt again":                   {v1alpha1.OperationAdopt, v1alpha1.ManagedByDruid, v1alpha1.ReasonConversionPending},
+		"hand back what is not adopted": {v1alpha1.OperationHandBack, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDruids(t, tc.operation)
+			d.manager = tc.manager
+			s := d.state()
+			apitest.EachRequestFails(t, d.api, func(api client.WithWatch) error {
+				found, err := d.with(api).Reconcile(t.Context(), s)
+				if errors.Is(err, state.ErrBehind) || err == nil {
+					return err
+				}
+				reason := ""
+				if found.Condition != nil {
+					reason = found.Condition.Reason
+				}
+				d.Expect(reason).To(Equal(tc.want), "with the error %v", err)
+				d.Expect(found.Refused).To(BeFalse())
+				return err
+			})
+		})
+	}
+}
+
 func TestCondition(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "etcd-main"}}
@@ -403,9 +435,9 @@ func TestCondition(t *testing.T) {
 		"True ConversionRefused The pods are etcd-druid's, and stay for now: why.": {phase: pending, reason: v1alpha1.ReasonConversionRefused, why: "why"},
 		"False ReturnRefused Nothing was handed back: why.":                        {phase: converted, reason: v1alpha1.ReasonReturnRefused, why: "why"},
 		"False AdoptionRefused Nothing was adopted: why.":                          {reason: v1alpha1.ReasonAdoptionRefused, why: "why"},
-		"True Converting The pods of etcd-druid are being replaced.":               {phase: converting, reason: v1alpha1.ReasonConversionRefused},
+		"True Converting The pods of etcd-druid are being replaced.":               {phase: converting},
 		"True Converted No pod of etcd-druid is left.":                             {phase: converted},
-		"True ConversionPending The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=reconcile.": {phase: pending, why: "no reason"},
+		"True ConversionPending The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=reconcile.": {phase: pending},
 	} {
 		c := view.condition(etcd)
 		g.Expect(fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)).To(Equal(want))

@@ -60,8 +60,8 @@ func Trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return kept
 }
 
-// Decode reads into an Etcd what is kept of it.
-func Decode(u *unstructured.Unstructured, into *v1alpha1.Etcd) error {
+// decode reads into an Etcd what is kept of it.
+func decode(u *unstructured.Unstructured, into *v1alpha1.Etcd) error {
 	var etcd v1alpha1.Etcd
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(Trim(u).Object, &etcd); err != nil {
 		return fmt.Errorf("decoding Etcd %s: %w", client.ObjectKeyFromObject(u), err)
@@ -83,7 +83,7 @@ func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	if err := r.Reader.Get(ctx, key, u, options...); err != nil {
 		return err
 	}
-	return Decode(u, etcd)
+	return decode(u, etcd)
 }
 
 // List implements client.Reader. It fails if one of the Etcds cannot be read: what is not listed may matter.
@@ -100,7 +100,7 @@ func (r Reader) List(ctx context.Context, list client.ObjectList, options ...cli
 	etcds.ResourceVersion, etcds.Continue = all.GetResourceVersion(), all.GetContinue()
 	etcds.Items = make([]v1alpha1.Etcd, len(all.Items))
 	for i := range all.Items {
-		if err := Decode(&all.Items[i], &etcds.Items[i]); err != nil {
+		if err := decode(&all.Items[i], &etcds.Items[i]); err != nil {
 			return err
 		}
 	}

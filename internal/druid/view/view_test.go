@@ -113,8 +113,8 @@ func TestTrim(t *testing.T) {
 	trimmed := Trim(u)
 	g.Expect(Trim(trimmed)).To(Equal(trimmed))
 	var full, kept v1alpha1.Etcd
-	g.Expect(Decode(u, &full)).To(Succeed())
-	g.Expect(Decode(trimmed, &kept)).To(Succeed())
+	g.Expect(decode(u, &full)).To(Succeed())
+	g.Expect(decode(trimmed, &kept)).To(Succeed())
 	g.Expect(kept).To(Equal(full))
 	g.Expect(trimmed.Object).NotTo(HaveKey("status"))
 	g.Expect(object(t)).To(Equal(u), "the original is not changed")

@@ -6,9 +6,9 @@ package apply
 
 import "k8s.io/apimachinery/pkg/api/equality"
 
-// contains reports whether a live JSON value has everything that a desired one says. What the API server, or
-// somebody else, has added does not matter: neither fields of an object, nor objects in a list of objects,
-// as long as ours come in our order. Unlike equality.DeepDerivative it takes a desired false or 0 at its
+// contains reports whether a live JSON value has everything that a desired one says. What the API server or
+// another client has added does not matter: neither fields of an object, nor objects in a list of objects,
+// as long as the desired ones come in their order. Unlike equality.DeepDerivative it takes a desired false or 0 at its
 // word.
 func contains(live, desired any) bool {
 	switch d := desired.(type) {

@@ -74,7 +74,7 @@ func (d Desired) appliedTo(object client.Object) bool {
 }
 
 // differs says why an object has to be written: it is missing, something else was applied and changes are due, or
-// somebody changed what was applied. It is empty when the object is as it should be, or has to wait until it is due.
+// what was applied has been changed. It is empty when the object is as it should be, or has to wait until it is due.
 func (d Desired) differs(object client.Object, due bool) (why string, err error) {
 	switch {
 	case object == nil:

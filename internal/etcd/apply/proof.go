@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apply writes the objects of an Etcd, and none of anybody else's.
+// Package apply writes the objects of an Etcd, and no foreign ones.
 //
 // Before the first write the API server is asked for all of them, not a cache: a Proof says which exist, and which of
 // those are not the Etcd's own. While one is not, nothing is written. What is missing is created, so that an object which

@@ -110,9 +110,6 @@ func (s *Session) Foreign() []ownership.Foreign {
 // Checked reports whether the Session has checked the owners of the objects: those of the API server, or those in the cache.
 func (s *Session) Checked() bool { return s.proof != nil || s.compared }
 
-// Proven reports whether it has asked the API server for them.
-func (s *Session) Proven() bool { return s.proof != nil }
-
 // StatefulSet returns the StatefulSet that the API server showed when the Session asked it; nil when there was none, or when
 // it has not asked.
 func (s *Session) StatefulSet() *appsv1.StatefulSet {

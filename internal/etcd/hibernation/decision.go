@@ -53,7 +53,7 @@ type input struct {
 
 // finalJob is the Job that takes the final snapshot.
 type finalJob struct {
-	// uid is empty when there is none. foreign says that there is one which is somebody else's.
+	// uid is empty when there is none. foreign says whose it is when it is not the Etcd's.
 	uid     types.UID
 	foreign string
 	// subject is what it was made for.

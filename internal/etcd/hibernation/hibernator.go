@@ -113,7 +113,7 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 }
 
 // stopped reports whether no member runs, and none can be started: the members have been instructed that there are none, so
-// that a pod that somebody else starts does not find itself among them.
+// that a pod that starts without the operator does not find itself among them.
 func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bool) (bool, error) {
 	if !settled {
 		return false, nil

@@ -101,8 +101,8 @@ func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 	return &pki.Issued{Lacking: lacking}, nil, err
 }
 
-// certificate returns the Certificate as it should be. It is written unless it is somebody else's, or the spec is not carried out.
-// Where there can be none, lacking says why.
+// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. Where there can be
+// none, lacking says why.
 func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (live *unstructured.Unstructured, lacking string, err error) {
 	wanted, key := l.wanted(want, spec, issuer), types.NamespacedName{Namespace: l.Etcd.Namespace, Name: want.Secret}
 	live = &unstructured.Unstructured{}

@@ -68,7 +68,7 @@ type Result struct {
 	Events []Event
 	// Wrote: Secrets were written in this reconcile.
 	Wrote bool
-	// RenewalBegun: the renewal of CAs that somebody asked for has begun.
+	// RenewalBegun: a requested renewal of CAs has begun.
 	RenewalBegun bool
 }
 
@@ -209,7 +209,7 @@ func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State
 	return true, nil
 }
 
-// confirm asks the API server, and the members, again before a step after which somebody is no longer accepted.
+// confirm asks the API server, and the members, again before a step that ends the trust in a certificate.
 func (l *looking) confirm(ctx context.Context, step pki.Step) (bool, error) {
 	if step.Action != pki.Promote && step.Action != pki.Retire {
 		return true, nil

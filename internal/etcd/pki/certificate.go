@@ -113,7 +113,7 @@ func contains(all []*x509.Certificate, one *x509.Certificate) bool {
 }
 
 // early is how long before it was issued the first CA is valid: the clocks of members, clients and the operator differ. What
-// follows it is valid from the same time on, so that a clock that is ahead never makes certificates that nobody accepts yet.
+// follows it is valid from the same time on, so that a clock that is ahead never makes certificates that are not valid yet.
 const early = 72 * time.Hour
 
 // newCA makes a CA. Its successors are valid from the same time on.

@@ -14,7 +14,7 @@ import (
 // Action is what is done to the Secrets of a connection.
 type Action string
 
-// The actions. None takes away what somebody may rely on, except Retire.
+// The actions. Only Retire takes away what members and clients may rely on.
 const (
 	// MakeCA makes the first CA.
 	MakeCA Action = "MakeCA"
@@ -66,7 +66,7 @@ type Decision struct {
 // Decide decides what is done next.
 //
 // CA and certificates are never replaced at once: a new CA is trusted by every member before it signs, and the old one is
-// trusted until the last certificate that it signed has expired. What somebody removed or changed is added again where that
+// trusted until the last certificate that it signed has expired. What was removed or changed is added again where that
 // takes nothing away from members and clients, and is otherwise a problem.
 func Decide(spec Spec, state State, now Input) Decision {
 	d := &decision{spec: spec, state: state, now: now}

@@ -107,7 +107,7 @@ func lastExpiry(spec Spec, state State, now time.Time) time.Time {
 			last = leaf.Certificate.NotAfter
 		}
 	}
-	// Of certificates that the Secrets do not have any more somebody may have a copy. None is left where the CA is that of a backup.
+	// Certificates that are no longer in the Secrets may still be in use. None is left where the CA is that of a backup.
 	if gone := now.Add(spec.Leaf); (len(state.Leaves) < len(spec.Leaves) || last.IsZero()) && gone.After(last) {
 		last = gone
 	}

@@ -44,7 +44,7 @@ type Spec struct {
 	Leaves []Want
 	// KeySecret and BundleSecret hold the CA's key, and the CAs that are trusted.
 	KeySecret, BundleSecret string
-	// External: somebody else issues the certificates. KeySecret then has the CAs without keys.
+	// External: an issuer such as cert-manager issues the certificates. KeySecret then has the CAs without keys.
 	External bool
 }
 
@@ -146,6 +146,6 @@ type Input struct {
 	Trusted bool
 	// Loaded: for long enough, the certificates have been those that there are.
 	Loaded bool
-	// RenewCA: somebody asks for it.
+	// RenewCA: a renewal of the CA is requested.
 	RenewCA bool
 }

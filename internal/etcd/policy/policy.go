@@ -174,8 +174,8 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 	return nil
 }
 
-// CopyWithoutEtcd returns why a copy in a namespace, which no Etcd asks for, is refused; nil if it is allowed. Whoever may ask for it
-// may use the Secrets of the namespace, as the author of an Etcd may. The live backups of the Etcds of the namespace must not be
+// CopyWithoutEtcd returns why a copy in a namespace, which no Etcd asks for, is refused; nil if it is allowed. Its author may use
+// the Secrets of the namespace, as the author of an Etcd may. The live backups of the Etcds of the namespace must not be
 // the target.
 func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, target v1alpha1.StoreSpec) error {
 	if err := spares(etcds, target); err != nil {

@@ -54,7 +54,7 @@ func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecove
 }
 
 // Holds reports whether a RecreateRollout holds the StatefulSet of its Etcd at zero replicas. One that is being deleted, and
-// only waits for a finalizer of somebody else, does not.
+// only waits for a foreign finalizer, does not.
 func Holds(t *v1alpha1.EtcdOperatorTask) bool {
 	if t.Spec.Type != v1alpha1.RecreateRollout || t.Status.State != v1alpha1.TaskStateInProgress ||
 		t.DeletionTimestamp != nil || t.Status.Rollout == nil {
@@ -118,8 +118,8 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	if !changes && (!held || st.StatefulSet != nil) {
 		return held, nil
 	}
-	// What could not be started again is not stopped either. Where there is no StatefulSet, the one of that name may be
-	// somebody else's: the status reports it.
+	// What could not be started again is not stopped either. Where the Etcd has no StatefulSet, one of that name may be
+	// foreign: the status reports it.
 	if owned, err := objects.Owned(ctx); err != nil || !owned || !changes {
 		return held, err
 	}

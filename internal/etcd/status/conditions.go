@@ -163,7 +163,7 @@ func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 
 // allMembersUpdated returns whether every pod is at the StatefulSet's update revision. What is not known yet leaves it as it was:
 // a revision that the StatefulSet controller has not computed, and the revision of a pod that is being recreated. So a rollout
-// does not end before its last pod is back, and a pod that is evicted by somebody does not begin one.
+// does not end before its last pod is back, and an eviction does not begin one.
 func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
 	outdated, missing := s.PodsBehind()
 	before := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)

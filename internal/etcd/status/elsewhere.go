@@ -11,7 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 )
 
-// ownConditions are those that no other operator writes, so nobody would correct them.
+// ownConditions are written by no other operator, so none would correct them.
 var ownConditions = []string{
 	v1alpha1.ConditionReconciled, v1alpha1.ConditionUpToDate, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTLSReady,
 	v1alpha1.ConditionScaled, v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionHibernated,

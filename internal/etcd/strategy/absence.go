@@ -53,7 +53,7 @@ func (a absences) next(s *cluster.Snapshot) absences {
 }
 
 // mayRoll reports whether the StatefulSet controller may take over: every member participates, and no other pod is left, or
-// each that is away has been for so long that nobody waits for it any longer. It is pure.
+// each that is absent has been absent for so long that waiting for it ends. It is pure.
 func (a absences) mayRoll() bool {
 	for _, absent := range a {
 		if !absent.Lasted(progressDeadline) {

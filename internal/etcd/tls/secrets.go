@@ -145,7 +145,7 @@ func (m *Mover) station(ctx context.Context, s *state.State) (component.PeerTLS,
 	return component.PeerTLS(config.Annotations[v1alpha1.AnnotationPeerTLS]), nil
 }
 
-// checkSecrets reads and checks the Secrets of an Etcd, unless that was done recently and nobody asks for it.
+// checkSecrets reads and checks the Secrets of an Etcd, unless that was done recently and no check is requested.
 func (m *Mover) checkSecrets(ctx context.Context, etcd *v1alpha1.Etcd) (certificates.Facts, error) {
 	now, last := m.Clock.Now(), m.checked.Of(etcd)
 	valid := recheckSecrets

@@ -76,7 +76,7 @@ func decide(v volumes) growth {
 			growing = append(growing, fmt.Sprintf("claim %s has %s of %s", c.name, c.has.String(), v.wanted.String()))
 		}
 	}
-	// All or none: members with volumes of different sizes would help nobody.
+	// All or none: volumes of different sizes gain the cluster nothing.
 	if len(foreign) > 0 {
 		g.grow = nil
 		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonClaimNotOwned,

@@ -13,7 +13,7 @@ import (
 // How many copies run at once in a namespace, and in all. Each is a Job that the operator follows.
 const (
 	MaxInNamespace = 5
-	MaxInAll       = 100
+	maxInAll       = 100
 )
 
 // Request for a copy that has not ended.
@@ -26,8 +26,8 @@ func (r Request) compare(other Request) int {
 	return cmp.Or(r.Created.Compare(other.Created), cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name))
 }
 
-// Wait returns why a copy does not run yet, given all that have not ended; empty if it may. The oldest run first. Those of a namespace
-// that wait for each other keep nobody else waiting. It is pure.
+// Wait returns why a copy does not run yet, given all that have not ended; empty if it may. The oldest run first. Copies
+// that wait for others of their namespace do not delay those of other namespaces. It is pure.
 func Wait(own Request, all []Request) string {
 	before, running := map[string]int{}, 0
 	for _, r := range all {
@@ -41,8 +41,8 @@ func Wait(own Request, all []Request) string {
 	switch {
 	case before[own.Namespace] >= MaxInNamespace:
 		return fmt.Sprintf("waiting: at most %d copies of backups run at once in a namespace, and older ones have not ended", MaxInNamespace)
-	case running >= MaxInAll:
-		return fmt.Sprintf("waiting: at most %d copies of backups run at once in all namespaces, and older ones have not ended", MaxInAll)
+	case running >= maxInAll:
+		return fmt.Sprintf("waiting: at most %d copies of backups run at once in all namespaces, and older ones have not ended", maxInAll)
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 	g.Expect(Wait(many[MaxInNamespace], many[1:])).To(BeEmpty(), "one has ended")
 
 	var all []Request
-	for i := range MaxInAll / MaxInNamespace {
+	for i := range maxInAll / MaxInNamespace {
 		all = append(all, requests(fmt.Sprint("ns-", i), 2*MaxInNamespace, 0)...)
 	}
 	g.Expect(Wait(young, all)).To(ContainSubstring("at most 100 copies of backups run at once in all namespaces"))

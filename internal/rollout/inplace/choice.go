@@ -112,7 +112,7 @@ func (s Updates) Of(o *cluster.Ordinal, now time.Time) Choice {
 		if p.GiveUp != nil {
 			c.Wait += fmt.Sprintf("; after %s the update is reverted and the pod is replaced", p.GiveUpAfter)
 		}
-	case !participates && o.Pod.Updating && p.KeepsPod():
+	case !participates && o.Pod.Updating && p.keepsPod():
 		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
 	case !participates:
 		c.Replace, c.Begun = "it does not participate", false

@@ -8,9 +8,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// settleAfterLowering is how long a member has to participate without a restart after its resources were lowered.
+	settleAfterLowering = 30 * time.Second
+	// settleAfterRestart is how long a container whose health is not checked has to run after its update. Whether etcd works shows at once;
+	// an agent that ends a moment after its start would pass otherwise, pod after pod.
+	settleAfterRestart = 2 * time.Second
+	// resizeGrace is how long the kubelet may take to resize a pod.
+	resizeGrace = time.Minute
 )
 
 // A failure that a mark records begins with unresizable if the kubelet has not resized the pod, and goes on with infeasible if it never

@@ -237,3 +237,26 @@ func downward(v corev1.Volume) []corev1.DownwardAPIVolumeFile {
 	}
 	return items
 }
+
+// maxListed bounds how many names are listed.
+const maxListed = 8
+
+func list(leaves []leaf) string { return join(names(leaves)) }
+
+func names(leaves []leaf) []string {
+	var names []string
+	for _, l := range leaves[:min(len(leaves), maxListed)] {
+		names = append(names, l.String())
+	}
+	if more := len(leaves) - maxListed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return names
+}
+
+func join(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}

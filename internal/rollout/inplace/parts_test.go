@@ -56,8 +56,8 @@ func TestKeepsPod(t *testing.T) {
 		{Assessment{Writes: []Write{{}, {Final: true}}}, false},
 		{Assessment{Restarted: true, Writes: []Write{{}}}, true},
 	} {
-		if c.KeepsPod() != c.want {
-			t.Errorf("%+v: %t", c.Assessment, c.KeepsPod())
+		if c.keepsPod() != c.want {
+			t.Errorf("%+v: %t", c.Assessment, c.keepsPod())
 		}
 	}
 }

@@ -31,13 +31,13 @@ type gate struct {
 // guard runs a handler for authenticated requests. Where authentication is off, GET and POST are the same.
 func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		anybody, err := g.admit(r)
+		open, err := g.admit(r)
 		switch {
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, err.Error())
 			return
-		case r.Method != method && (!anybody || r.Method != http.MethodGet && r.Method != http.MethodPost):
+		case r.Method != method && (!open || r.Method != http.MethodGet && r.Method != http.MethodPost):
 			w.Header().Set("Allow", method)
 			api.WriteError(w, http.StatusMethodNotAllowed, api.CodeMethodNotAllowed, "use "+method)
 			return
@@ -55,8 +55,8 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// admit returns an error if a request is refused; anybody reports whether authentication is off.
-func (g gate) admit(r *http.Request) (anybody bool, err error) {
+// admit returns an error if a request is refused; open reports whether authentication is off.
+func (g gate) admit(r *http.Request) (open bool, err error) {
 	if g.Trust == nil {
 		return true, nil
 	}

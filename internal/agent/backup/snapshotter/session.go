@@ -165,7 +165,7 @@ const leap = time.Minute
 // look requests the snapshots that are due, and reports whether a garbage collection is. Elapsed is how long the last look was
 // ago by the monotonic clock. Everything else goes by the wall clock: now loses its monotonic reading, by which Go would compare.
 //
-// Retention goes by age: where the clock was set, it waits until nobody has set it for a whole period. A clock that is wrong
+// Retention goes by age: after the clock was set, it waits until the clock has run undisturbed for a whole period. A clock that is wrong
 // for a moment then removes nothing.
 func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
 	last := n.checked

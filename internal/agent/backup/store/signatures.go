@@ -160,8 +160,8 @@ func (s *signatures) verify(ctx context.Context, keys *signature.Keys, name stri
 	return p, "", nil
 }
 
-// sign writes the signature of an object whose content is complete, before the object gets its name. So an object of ours is never
-// unsigned, however the agent ends, and nothing has to be signed later: what is unsigned was written by somebody else. A signature
+// sign writes the signature of an object whose content is complete, before the object gets its name. So an agent's object is never
+// unsigned, however the agent ends, and nothing has to be signed later: what is unsigned has another author. A signature
 // without an object is swept.
 func (s *signatures) sign(ctx context.Context, snapshot backup.Snapshot, size int64, digest hash.Hash) (*backup.Proof, error) {
 	keys, err := s.trustedKeys()

@@ -28,8 +28,10 @@ type Cluster struct {
 	Layout layout.Layout
 	// Release of Kubernetes, such as 1.33. Empty for the current one.
 	Release string
-	Kubectl kubectl.Kubectl
-	manager process.Manager
+	// AllEtcds imports images of all releases of etcd that tests run, not only the default.
+	AllEtcds bool
+	Kubectl  kubectl.Kubectl
+	manager  process.Manager
 }
 
 // New returns the cluster of a checkout, booted or not.
@@ -118,9 +120,13 @@ func (c *Cluster) run(ctx context.Context, programs []program) (bool, error) {
 	return anyStarted, nil
 }
 
-// importImages imports the images that every cluster needs.
+// importImages imports the images that every cluster needs, and those that tests do.
 func (c *Cluster) importImages(ctx context.Context) error {
-	for _, img := range append([]image.Image{image.Pause}, image.EtcdReleases...) {
+	images := []image.Image{image.Pause, image.Etcd}
+	if c.AllEtcds {
+		images = append(images, image.EtcdReleases...)
+	}
+	for _, img := range images {
 		if _, err := image.Import(ctx, c.Layout, img); err != nil {
 			return err
 		}

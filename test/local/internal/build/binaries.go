@@ -29,6 +29,8 @@ type Binary struct {
 	InImage bool
 	// ForTests programs are started by tests; a cluster does not need them.
 	ForTests bool
+	// OtherEtcd programs are only in the images of the releases of etcd that are not the default.
+	OtherEtcd bool
 	// Flags returns the linker flags that carry the version, given the go.mod.
 	Flags func(goMod string) (string, error)
 }
@@ -49,20 +51,19 @@ const (
 // Binaries are all programs, in the order in which they are built.
 var Binaries = []Binary{
 	tool("etcd", "go.etcd.io/etcd/server/v3"),
-	tool("etcdctl", "go.etcd.io/etcd/etcdctl/v3"),
-	tool("etcdutl", "go.etcd.io/etcd/etcdutl/v3"),
-	member("3.5", "server"), member("3.5", "etcdctl"), member("3.5", "etcdutl"),
+	otherEtcd(tool("etcdctl", "go.etcd.io/etcd/etcdctl/v3")), otherEtcd(tool("etcdutl", "go.etcd.io/etcd/etcdutl/v3")),
+	otherEtcd(member("3.5", "server")), otherEtcd(member("3.5", "etcdctl")), otherEtcd(member("3.5", "etcdutl")),
 	member("3.6", "server"), member("3.6", "etcdctl"), member("3.6", "etcdutl"),
 	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
 	{Name: "fake-gcs-server", Module: gcsModule, Package: "github.com/fsouza/fake-gcs-server", Pinned: true, ForTests: true},
 	{Name: "certmanager", Module: certModule, Package: "github.com/etcd-foreman/etcd-foreman/test/tools/certmanager", Pinned: true, ForTests: true},
 	{Name: "helm", Module: helmModule, Package: "helm.sh/helm/v4/cmd/helm", Pinned: true, ForTests: true},
-	kubernetes("kube-apiserver"),
-	kubernetes("kube-controller-manager"),
-	kubernetes("kubectl"),
-	kubernetes("kube-scheduler"),
-	kubernetes("kubelet"),
-	kubernetes("kube-proxy"),
+	tool("kube-apiserver", hyperkube),
+	tool("kube-controller-manager", hyperkube),
+	tool("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+	tool("kube-scheduler", hyperkube),
+	tool("kubelet", hyperkube),
+	tool("kube-proxy", hyperkube),
 	tool("coredns", "./coredns"),
 	tool("provisioner", "./provisioner"),
 	tool("pause", "./pause"),
@@ -70,9 +71,9 @@ var Binaries = []Binary{
 	operator("etcd-agent"),
 }
 
-func kubernetes(name string) Binary {
-	return tool(name, "k8s.io/kubernetes/cmd/"+name)
-}
+// hyperkube is all programs of the current release of Kubernetes, except kubectl, which starts faster alone and which
+// clusters of older releases need as well. They are one file with a name for each.
+const hyperkube = "./hyperkube"
 
 // OlderReleases are the releases of Kubernetes, besides the current one, that the operator is tested against. Each has a
 // module in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
@@ -86,8 +87,8 @@ func older() []Binary {
 	var binaries []Binary
 	for _, release := range OlderReleases {
 		for _, name := range Kubernetes {
-			b := kubernetes(name)
-			b.Name, b.Module = release+"/"+name, olderReleases+"/"+release
+			b := tool(release+"/"+name, "k8s.io/kubernetes/cmd/"+name)
+			b.Module = olderReleases + "/" + release
 			binaries = append(binaries, b)
 		}
 	}
@@ -110,6 +111,11 @@ func member(release, program string) Binary {
 	return Binary{Name: "etcd-" + release + "/" + name, Module: etcdReleases + "/" + release, Package: "go.etcd.io/etcd/" + program + "/v3", Pinned: true, InImage: true}
 }
 
+func otherEtcd(b Binary) Binary {
+	b.OtherEtcd = true
+	return b
+}
+
 func operator(name string) Binary {
 	return Binary{Name: name, Module: mainModule, Package: "./cmd/" + name, InImage: true}
 }
@@ -121,11 +127,11 @@ func (b Binary) executable() string {
 }
 
 // Pinned returns the names of the pinned programs: all that a cluster of a release needs, except the operator. No release
-// is the current one.
-func Pinned(release string) []string {
+// is the current one. allEtcds adds what only the images of other releases of etcd hold.
+func Pinned(release string, allEtcds bool) []string {
 	var names []string
 	for _, binary := range Binaries {
-		if binary.Pinned && !binary.ForTests {
+		if binary.Pinned && !binary.ForTests && (allEtcds || !binary.OtherEtcd) {
 			names = append(names, Of(release, binary.Name))
 		}
 	}

@@ -153,11 +153,16 @@ func TestSelect(t *testing.T) {
 }
 
 func TestProgramsOfARelease(t *testing.T) {
-	current := Pinned("")
-	if !slices.Contains(current, "kubelet") || !slices.Contains(current, "etcd-3.5/etcd") || slices.Contains(current, "helm") {
-		t.Errorf("current release: %v", current)
+	current := Pinned("", false)
+	for name, want := range map[string]bool{"kubelet": true, "etcd": true, "etcd-3.6/etcdctl": true, "etcd-3.5/etcd": false, "etcdutl": false, "helm": false} {
+		if slices.Contains(current, name) != want {
+			t.Errorf("the current release has %s: %t, want %t", name, !want, want)
+		}
 	}
-	older := Pinned("1.33")
+	if all := Pinned("", true); !slices.Contains(all, "etcd-3.5/etcd") || !slices.Contains(all, "etcdutl") || slices.Contains(all, "helm") {
+		t.Errorf("with all releases of etcd: %v", all)
+	}
+	older := Pinned("1.33", false)
 	if len(older) != len(current) {
 		t.Errorf("1.33: %v", older)
 	}
@@ -210,7 +215,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 			write(t, filepath.Join(b.Layout.Root, module, file), string(content))
 		}
 	}
-	for _, tool := range []string{"coredns", "provisioner", "pause"} {
+	for _, tool := range []string{"hyperkube", "coredns", "provisioner", "pause"} {
 		write(t, filepath.Join(b.Layout.Root, toolsModule, tool, "main.go"), "package main\n")
 	}
 	batches, err := b.plan(Binaries)
@@ -224,7 +229,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	if got := strings.Join(labels, "; "); got != "etcd and 11 more; etcd-3.5/etcd and 2 more; etcd-3.6/etcd and 2 more; versitygw; fake-gcs-server; certmanager; helm; etcd-foreman, etcd-agent" {
 		t.Errorf("batches: %s", got)
 	}
-	for name, want := range map[string]string{"etcd": "server", "etcd-3.5/etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
+	for name, want := range map[string]string{"etcd": "server", "etcd-3.5/etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "kubelet": "hyperkube", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
 		selected, err := Select([]string{name})
 		if err != nil || selected[0].executable() != want {
 			t.Errorf("%s: %s, %v", name, selected[0].executable(), err)
@@ -257,5 +262,57 @@ func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 	binaries, err := Select([]string{"1.33/kube-apiserver"})
 	if err != nil || len(binaries) != 1 || binaries[0].Module != olderReleases+"/1.33" {
 		t.Errorf("%+v, %v", binaries, err)
+	}
+}
+
+// A program with several names is one file, and none of them is built again while all are current.
+func TestNamesOfOneFile(t *testing.T) {
+	root, hello := newCheckout(t)
+	hi := hello
+	hi.Name = "1.33/hi"
+	names := []Binary{hello, hi}
+	b := Builder{Layout: layout.Layout{Root: root}, Console: console.New(os.Stderr)}
+	build := func(content string) (first, second os.FileInfo) {
+		t.Helper()
+		built := filepath.Join(root, "built")
+		write(t, built, content)
+		batches, err := b.plan(names)
+		if err != nil || len(batches) != 1 || len(batches[0].binaries) != len(names) {
+			t.Fatalf("batches: %v, %v", batches, err)
+		}
+		var infos []os.FileInfo
+		for i, binary := range names {
+			if err := b.install(built, binary, batches[0].stamps[i]); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(b.Layout.Binary(binary.Name)); err != nil || string(got) != content {
+				t.Errorf("%s is %q, %v", binary.Name, got, err)
+			}
+			info, err := os.Stat(b.Layout.Binary(binary.Name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			infos = append(infos, info)
+		}
+		if batches, err := b.plan(names); err != nil || len(batches) != 0 {
+			t.Errorf("both names are current, and %d batches are built again: %v", len(batches), err)
+		}
+		return infos[0], infos[1]
+	}
+	if first, second := build("one"); !os.SameFile(first, second) {
+		t.Error("the two names are two files")
+	}
+	if err := os.Remove(filepath.Join(root, "built")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, root+"/tools/hello/c.go", "package main\n")
+	if first, second := build("two"); !os.SameFile(first, second) {
+		t.Error("after a change, the two names are two files")
+	}
+	if err := os.Remove(b.Layout.Binary(hi.Name)); err != nil {
+		t.Fatal(err)
+	}
+	if batches, err := b.plan(names); err != nil || len(batches) != 1 || len(batches[0].binaries) != 1 || batches[0].binaries[0].Name != hi.Name {
+		t.Errorf("one name is gone: batches %v, %v", batches, err)
 	}
 }

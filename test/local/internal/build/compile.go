@@ -26,7 +26,7 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 		}
 		defer func() { _ = os.RemoveAll(fresh) }()
 		// -v names each package as it is compiled: that is the progress.
-		cmd := b.goCommand(ctx, batch, "build", "-v", "-trimpath", withoutDebugInformation, "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
+		cmd := b.goCommand(ctx, batch, "build", "-v", "-trimpath", withoutDebugInformation, withoutInlining, "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
 		if err := runCompiler(cmd, note); err != nil {
 			return "", err
 		}
@@ -65,6 +65,10 @@ func (b *Builder) fetch(ctx context.Context, batches []batch) {
 // sets the same flag, so that packages are compiled once for both.
 const withoutDebugInformation = "-gcflags=all=-dwarf=false"
 
+// withoutInlining saves the compiler up to half of its time for what only the programs of Kubernetes contain, of which there
+// is most. Everything that the operator shares with them, such as client-go, is compiled as for the operator.
+const withoutInlining = "-gcflags=k8s.io/kubernetes/...=-dwarf=false -l"
+
 // noGarbageCollection makes compiler and linker, which run for seconds, collect garbage only when memory gets short:
 // otherwise it takes a quarter of their time.
 func noGarbageCollection() []string { return []string{"GOGC=off", "GOMEMLIMIT=2GiB"} }
@@ -77,7 +81,12 @@ func (b *Builder) install(built string, binary Binary, stamp string) error {
 			return fmt.Errorf("creating folder for a binary: %w", err)
 		}
 	}
-	if err := os.Rename(built, path); err != nil {
+	// The file may have other names too, of other programs: the new name is a link to it.
+	link := built + "-" + filepath.Base(path)
+	if err := os.Link(built, link); err != nil {
+		return fmt.Errorf("installing the binary: %w", err)
+	}
+	if err := os.Rename(link, path); err != nil {
 		return fmt.Errorf("installing the binary: %w", err)
 	}
 	if stamp == "" {

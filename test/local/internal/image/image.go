@@ -46,7 +46,7 @@ var (
 		Files:  []File{{"pause", "/pause"}},
 		Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
 	}
-	// Etcd is the default, and EtcdReleases are all releases that members are tested with, oldest first.
+	// Etcd is the default, and EtcdReleases are all releases that end-to-end tests run, oldest first.
 	Etcd         = etcd("v3.6.16", "etcd-3.6/")
 	EtcdReleases = []Image{etcd("v3.5.35", "etcd-3.5/"), Etcd, etcd("v3.7.3", "")}
 	Operator     = Image{
