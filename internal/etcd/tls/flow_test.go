@@ -7,6 +7,8 @@ package tls
 import (
 	"context"
 	gotls "crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,6 +29,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,6 +183,73 @@ func TestPlanOfManagedTLS(t *testing.T) {
 	g.Expect(p.Managed.Foreign).NotTo(BeEmpty())
 }
 
+// Secrets that can be used are, whatever keeps them from being renewed. Foreign ones are a problem though they can be used.
+func TestUsableSecretsOfManagedTLS(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e", Generation: 1}, Spec: v1alpha1.EtcdSpec{Replicas: 1, ManagedTLS: &v1alpha1.ManagedTLS{}}}
+	s, api, now := &state.State{Etcd: etcd}, apitest.API(etcd), time.Now()
+	_, err := moverOf(api, now).Plan(t.Context(), s, false)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	forbidding := interceptor.NewClient(api, interceptor.Funcs{
+		Update: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
+			return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), errors.New("no right"))
+		},
+	})
+	server := &corev1.Secret{}
+	g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: etcd.ServerSecret(v1alpha1.TLSClients)}, server)).To(Succeed())
+	block, _ := pem.Decode(server.Data[corev1.TLSCertKey])
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	g.Expect(err).NotTo(HaveOccurred())
+	p, err := moverOf(forbidding, certificate.NotAfter.Add(-time.Minute)).Plan(t.Context(), s, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(p.Managed.Problem).To(MatchError(ContainSubstring("no right")))
+	g.Expect(p.Problem).NotTo(HaveOccurred(), "the members go on with the certificates that they have")
+
+	server.OwnerReferences, server.Labels = nil, nil
+	g.Expect(api.Update(t.Context(), server)).To(Succeed())
+	p, err = moverOf(api, now).Plan(t.Context(), s, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(p.Managed.Foreign).To(HaveLen(1))
+	g.Expect(p.Problem).To(Equal(p.Managed.Problem))
+}
+
+// What was written is said, also where what follows fails: its events are not lost, and it is read again.
+func TestWhatWasWrittenIsSaid(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e", Generation: 1}, Spec: v1alpha1.EtcdSpec{Replicas: 1, ManagedTLS: &v1alpha1.ManagedTLS{}}}
+	etcd.Status.ClusterID = "cafe"
+	for n := 1; ; n++ {
+		requests, wrote := 0, false
+		fails := func() error {
+			if requests++; requests == n {
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		api := interceptor.NewClient(apitest.API(etcd), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				if err := fails(); err != nil {
+					return err
+				}
+				return c.Get(ctx, key, o, options...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				if err := fails(); err != nil {
+					return err
+				}
+				wrote = true
+				return c.Create(ctx, o, options...)
+			},
+		})
+		p, err := moverOf(api, time.Now()).Plan(t.Context(), &state.State{Etcd: etcd}, false)
+		g.Expect(p.Managed.Wrote).To(Equal(wrote), "request %d failed: %v", n, err)
+		if requests < n {
+			return
+		}
+	}
+}
+
 // Good Secrets are read again after a while, after a change of the spec, and when a person asks for it.
 func TestWhenGoodSecretsAreReadAgain(t *testing.T) {
 	g := NewWithT(t)
@@ -317,6 +387,7 @@ func TestCondition(t *testing.T) {
 		"between":                  {Plan{Station: prepared}, peersOnly, peersAt(3, prepared, "http"), v1alpha1.ReasonPeerURLsAdded, "both its peer URLs"},
 		"second rollout":           {Plan{Station: on}, peersOnly, mixed, v1alpha1.ReasonPeerTLSRollout, "2 of 3 members listen for peers"},
 		"after it":                 {Plan{Station: on}, peersOnly, peersAt(3, on, "https", "http"), v1alpha1.ReasonPeerURLsRemoved, "about to be removed"},
+		"a single member after it": {Plan{Station: on}, peersOnly, peersAt(1, on, "http"), v1alpha1.ReasonPeerURLsRemoved, "about to be removed"},
 		"clients are not done":     {Plan{Station: on}, both, listening(peersAt(3, on, "https"), 2), v1alpha1.ReasonCertificatesRollout, "2 of 3 members listen for clients"},
 		"clients alone are not":    {Plan{Station: off}, clients, listening(peersAt(3, off, "http"), 1), v1alpha1.ReasonCertificatesRollout, "1 of 3 members listen for clients"},
 		"clients without are fine": {Plan{Station: on, Facts: facts}, peersOnly, listening(peersAt(3, on, "https"), 0), v1alpha1.ReasonTLSInUse, "Secret peer"},
