@@ -111,6 +111,22 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// Without TLS between peers there is no way to go, whatever the members do.
+func TestPlanOfTLSForClientsAlone(t *testing.T) {
+	g := NewWithT(t)
+	etcd := withPeers()
+	secrets := apitest.API(secretsOf(t, etcd)...)
+	peer := etcd.Spec.Etcd.PeerURLTLS
+	etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{TLSCASecretRef: peer.TLSCASecretRef, ServerTLSSecretRef: peer.ServerTLSSecretRef, ClientTLSSecretRef: peer.ServerTLSSecretRef}
+	etcd.Spec.Etcd.PeerURLTLS = nil
+	p, err := moverOf(secrets, time.Now()).Plan(t.Context(), &state.State{Etcd: etcd, StatefulSet: setAt(off, ""), Snapshot: peersAt(3, off, "http")}, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(p.Problem).NotTo(HaveOccurred())
+	g.Expect(p.Station).To(Equal(off))
+	g.Expect(p.Due).To(BeTrue(), "of the CAs")
+	g.Expect(p.Arrived(etcd)).To(BeTrue())
+}
+
 func TestWithoutTLS(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
