@@ -14,9 +14,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -226,4 +228,57 @@ func TestConfirmComparesNames(t *testing.T) {
 	g.Expect(f.confirm(&cluster.Snapshot{Ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0"}}})).To(BeTrue())
 	g.Expect(f.confirm(&cluster.Snapshot{Ordinals: []cluster.Ordinal{{Name: "m-0", Member: "x"}}})).To(BeFalse())
 	g.Expect(f.confirm(&cluster.Snapshot{Ordinals: []cluster.Ordinal{{Name: "x", Member: "m-0"}}})).To(BeFalse())
+}
+
+// A ready member that does not answer over TLS may have another certificate, or want another one: the Secrets are read again. Others say
+// nothing of them.
+func TestASilentMemberCastsDoubtOnTheCertificates(t *testing.T) {
+	ca, err := certs.NewCA("ca")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	pair, err := ca.Issue([]string{"m"})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+	refs := v1alpha1.SecretReference{Name: "all"}
+	etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{TLSCASecretRef: v1alpha1.CASecretReference{SecretReference: refs}, ServerTLSSecretRef: refs, ClientTLSSecretRef: refs}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "all"}, Data: map[string][]byte{"ca.crt": ca.PEM, "tls.crt": pair.Certificate, "tls.key": pair.Key}}
+	for name, c := range map[string]struct {
+		pod      *cluster.Pod
+		answered bool
+		doubt    bool
+	}{
+		"ready and silent": {&cluster.Pod{Ready: true, Endpoint: "https://a:1"}, false, true},
+		"it answers":       {&cluster.Pod{Ready: true, Endpoint: "https://a:1"}, true, false},
+		"it is not ready":  {&cluster.Pod{Endpoint: "https://a:1"}, false, false},
+		"without TLS":      {&cluster.Pod{Ready: true, Endpoint: "http://a:1"}, false, false},
+		"there is no pod":  {nil, false, false},
+	} {
+		g := NewWithT(t)
+		reads, clock := 0, clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+		api := interceptor.NewClient(apitest.API(secret), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				reads++
+				return c.Get(ctx, key, o, options...)
+			},
+		})
+		credentials := &certificates.Credentials{Reader: api, Clock: clock}
+		connect := func() {
+			_, err := credentials.TLS(t.Context(), etcd, "m-0", "https://a:1")
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		connect()
+		reads = 0
+		clock.SetTime(clock.Now().Add(time.Minute))
+		f := &input{ordinals: []cluster.Ordinal{{Name: "m-0", Pod: c.pod}}, answers: map[int]etcdclient.Status{}}
+		if c.answered {
+			f.answers[0] = etcdclient.Status{MemberID: 1}
+		}
+		o := New(&etcdfake.Cluster{}, clock, WithCredentials(credentials))
+		if c.answered || c.pod == nil {
+			o.recheckCertificates(etcd, f)
+		} else {
+			g.Expect(o.ask(t.Context(), etcd, f)).To(Succeed())
+		}
+		connect()
+		g.Expect(reads > 0).To(Equal(c.doubt), name)
+	}
 }
