@@ -253,12 +253,19 @@ func (f *file) returned(s *ast.ReturnStmt) {
 		switch {
 		case tv.IsNil() || !types.Identical(t, results.At(i).Type()):
 			continue
-		case tv.Value != nil && (!isBasic(t) || isZero(tv.Value)):
+		case tv.Value != nil && (!isBasic(t) || isZero(tv.Value)), isEmptyStruct(e, t):
 			continue
 		}
 		id := f.add(e, f.text(e)+" -> the zero value")
 		f.wrap(e, fmt.Sprintf("mutant.Zero(%d, (", id), "))")
 	}
+}
+
+// isEmptyStruct reports whether an expression is a literal of a struct without fields, which is the zero value.
+func isEmptyStruct(e ast.Expr, t types.Type) bool {
+	literal, ok := e.(*ast.CompositeLit)
+	_, isStruct := t.Underlying().(*types.Struct)
+	return ok && isStruct && len(literal.Elts) == 0
 }
 
 func isBasic(t types.Type) bool {

@@ -75,6 +75,16 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// The literal of an empty struct is the zero value already.
+func TestEmptyStructsAreNotReplacedByTheZeroValue(t *testing.T) {
+	got, _ := mutantsOf(t, "type s struct{ n int }; _, _ = func() s { return s{} }, func() s { return s{n: a} }; return")
+	for _, want := range []string{"s{} -> the zero value", "s{n: a} -> the zero value"} {
+		if slices.Contains(got, want) != (want != "s{} -> the zero value") {
+			t.Errorf("the mutants are %q", got)
+		}
+	}
+}
+
 // Mutants within each other do not repeat each other, and the original is in the middle.
 func TestNestedMutants(t *testing.T) {
 	_, mutated := mutantsOf(t, "return a, yes && a < b")

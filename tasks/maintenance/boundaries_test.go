@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
@@ -17,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -169,4 +171,37 @@ func TestAdmit(t *testing.T) {
 	key, err := h.WorkKey(t.Context(), tasks.Typed[Config]{Config: Config{Operations: Operations{EtcdCompaction: true}}})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(key).To(ContainSubstring("true"))
+}
+
+// While a call lasts, nothing is observed, and the task waits for it.
+func TestACallIsWaitedFor(t *testing.T) {
+	g := NewWithT(t)
+	h := &Handler{Observer: observed{err: errors.New("not asked")}}
+	h.calls.Start(t.Context(), "task", "Compact", time.Minute, func(ctx context.Context) (struct{}, error) {
+		<-ctx.Done()
+		return struct{}{}, ctx.Err()
+	})
+	task := tasks.Typed[Config]{Task: tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: "task"}}}}
+	v, err := h.Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Continue))
+	g.Expect(v.Message).To(Equal("under way: Compact"))
+	g.Expect(v.RequeueAfter).To(Equal(pollInterval))
+	g.Expect(h.Cleanup(t.Context(), task.Task)).To(Succeed())
+	_, err = h.Execute(t.Context(), task)
+	g.Expect(err).To(MatchError(ContainSubstring("not asked")), "it is forgotten with the task")
+}
+
+// A compaction counts as completed if its revision is recorded.
+func TestACompactionWithoutARevisionIsNotCompleted(t *testing.T) {
+	for recorded, want := range map[string]bool{"": false, "7": true} {
+		s := &situation{Input: Input{Completed: string(Compact), Snapshot: &cluster.Snapshot{}}, record: record{}}
+		if recorded != "" {
+			s.record = record{keyRevision: recorded}
+		}
+		s.settle()
+		if s.record.isCompacted() != want {
+			t.Errorf("revision %q: %v", recorded, s.record)
+		}
+	}
 }

@@ -104,6 +104,8 @@ func TestChoose(t *testing.T) {
 		"unfinished, and not rebuilt":                {[]survey.Volume{has(8, 8), gone, has(7, 7)}, once, Backup{}, data, "m-0", "", "a later one, which a recovery made, has left none"},
 		"unfinished, and lost since":                 {[]survey.Volume{has(8, 8), gone, gone}, once, Backup{}, data, "m-0", "", "a later one, which a recovery made, has left none"},
 		"unfinished, lost, and a backup of it":       {[]survey.Volume{has(8, 8), gone, gone}, once, backup, restored, "m-0", "", "the newest backup is ahead"},
+		"unfinished, and older data is damaged":      {[]survey.Volume{has(8, 8), damaged, gone}, once, backup, restored, "m-0", "", "the newest backup is ahead"},
+		"unfinished, and an empty volume":            {[]survey.Volume{has(8, 8), empty, gone}, once, Backup{}, data, "m-0", "", "left none; the volume of m-1 is empty"},
 		"unfinished, and damaged since":              {[]survey.Volume{has(8, 8), gone, damagedOf("new")}, once, backup, none, "", "waits", "the data of m-2 is of cluster new and is damaged (a page), and that of m-0 is of the earlier cluster cafe"},
 		"unfinished, and damaged data of some":       {[]survey.Volume{has(8, 8), gone, damagedOf("")}, once, backup, none, "", "waits", "delete claim c-2 to go on without it"},
 		"unfinished, and one that had just joined":   {[]survey.Volume{has(8, 8), joined, gone}, once, backup, none, "", "waits", "had just joined"},
@@ -145,5 +147,18 @@ func TestQuorumThatMembersRefuseIsRebuilt(t *testing.T) {
 		g := NewWithT(t)
 		e := Evidence{Volumes: []survey.Volume{has(2, 5), has(2, 6), {}}, Lineage: []string{"cafe"}, Members: 3, Refused: refused}
 		g.Expect(choose(e).Source).To(Equal(source))
+		e.Volumes = e.Volumes[:1]
+		g.Expect(choose(e).Why).NotTo(HaveSuffix("; "), "there is no other volume")
+		e.Volumes = append(e.Volumes, survey.Volume{Member: "m-9"})
+		g.Expect(choose(e).Why).To(HaveSuffix("; m-9 has no volume"))
+	}
+}
+
+// Without usable data, the reason says what each volume has.
+func TestWhatIsNotUsableIsSaid(t *testing.T) {
+	lost := survey.Volume{Member: "m-0", State: survey.Seen, Survey: member.Survey{State: member.SurveyDamaged, ClusterID: "cafe", Damage: "a page"}}
+	for _, lineage := range [][]string{{"cafe"}, {"cafe", "new"}} {
+		c := choose(Evidence{Volumes: []survey.Volume{lost}, Lineage: lineage, Members: 1})
+		NewWithT(t).Expect(c.Why).To(HaveSuffix("; the data of m-0 is damaged (a page)"))
 	}
 }

@@ -115,6 +115,7 @@ func TestPhases(t *testing.T) {
 		"lost for long, as the status says":             {newInput(lostFor(time.Second), recordedFor(time.Hour)), 0, tasks.Continue, confirming, "without interruption"},
 		"lost for long, and nobody looked":              {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
 		"lost for long, a while ago":                    {newInput(lostFor(time.Hour)), 11 * time.Second, tasks.Continue, confirming, ""},
+		"lost for long, seen ten seconds ago":           {newInput(lostFor(time.Hour)), 10 * time.Second, tasks.Continue, stopping, ""},
 		"lost for long, and no status could be written": {newInput(func(in *Input) { in.LostSince = epoch.Add(-30 * time.Second) }), 0, tasks.Continue, stopping, "all members are stopped"},
 		"back by itself":                                {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
 		"too many are silent":                           {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 do not answer, may be running"},
@@ -147,6 +148,10 @@ func TestPhases(t *testing.T) {
 		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},
 		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until x-main-2 serves: main-0 is Missing"},
 		"an old quorum serves":  {newInput(in(starting, data), told, serving(before, 0, 2)), 0, tasks.Continue, starting, "waiting until x-main-2 serves"},
+		"the chosen one serves without a quorum": {newInput(in(starting, data), told, serving(after, 2), func(in *Input) {
+			in.Snapshot.Cluster.LeaderKnown, in.Snapshot.Cluster.Voters = false, append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 8}, cluster.Voter{ID: 9})
+		}), 0, tasks.Continue, starting, "waiting until x-main-2 serves"},
+		"of an unknown cluster": {newInput(in(starting, data), told, serving(0, 2)), 0, tasks.Continue, starting, "waiting until x-main-2 serves"},
 		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "x-main-2 serves alone, as cluster beef"},
 		"started as they were":  {newInput(in(starting, "")), 0, tasks.Continue, starting, "have a quorum again"},
 		"and found each other":  {newInput(in(starting, ""), serving(before, 0, 2)), 0, tasks.Done, starting, "nothing was rebuilt"},
@@ -239,4 +244,39 @@ func TestVerdictOfAFailureTellsWhatWasFound(t *testing.T) {
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrNothingToRecover))
 	g.Expect(v.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(v.Result).To(Equal(map[string]string{"previousClusterID": id(before), "main-0": "no volume", "main-1": "no volume", "main-2": "no volume"}))
+}
+
+// People see since when the quorum is lost, while it is, and since when that is watched.
+func TestConfirmingShowsSinceWhen(t *testing.T) {
+	g := NewWithT(t)
+	d := Decide(newInput(), epoch.Add(time.Second))
+	g.Expect(d.Recovery.PhaseSince.Time).To(Equal(epoch.Add(time.Second)))
+	again := func(in *Input) {
+		in.Recorded, in.LostSince = d.Recovery, epoch.Add(2*time.Second)
+		in.Recorded.LostSince = &metav1.Time{Time: epoch}
+	}
+	d = Decide(newInput(again), epoch.Add(9*time.Second))
+	g.Expect(d.Recovery.PhaseSince.Time).To(Equal(epoch.Add(time.Second)))
+	g.Expect(d.Recovery.LostSince.Time).To(BeTemporally("==", epoch.Add(2*time.Second)))
+	d = Decide(newInput(again, func(in *Input) {
+		in.LostSince = time.Time{}
+		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &cluster.Pod{EtcdStarted: epoch}, &cluster.Pod{EtcdStarted: epoch}
+	}), epoch)
+	g.Expect(d.Recovery.LostSince).To(BeNil(), "whether it is lost is not known")
+}
+
+// lastOperation names what is done in a phase, and the result says nothing new while it lasts.
+func TestOperations(t *testing.T) {
+	g := NewWithT(t)
+	for phase, want := range map[v1alpha1.RecoveryPhase]string{
+		"": "ConfirmQuorumLoss", v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss", v1alpha1.RecoveryStopping: "StopMembers",
+		v1alpha1.RecoverySurveying: "SurveyVolumes", v1alpha1.RecoveryStarting: "StartMembers", v1alpha1.RecoveryGrowing: "GrowBack",
+	} {
+		g.Expect(operation(phase)).To(Equal(want))
+	}
+	for _, stays := range []Input{newInput(in(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromData)), newInput(in(v1alpha1.RecoverySurveying, ""))} {
+		v := verdict(stays, Decide(stays, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: map[string]string{"member": "m"}}, epoch)
+		g.Expect(v.Result).To(BeNil())
+		g.Expect(v.LastOperation).To(BeNil())
+	}
 }

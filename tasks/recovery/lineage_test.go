@@ -238,6 +238,8 @@ func TestLineage(t *testing.T) {
 	for i := range 40 {
 		many = lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: fmt.Sprint(i), EarlierClusterIDs: many}, nil, "", "")
 	}
+	NewWithT(t).Expect(earlier([]string{"cafe"}, "cafe")).To(BeEmpty(), "the previous cluster is recorded beside them")
+	NewWithT(t).Expect(earlier(nil, "cafe")).To(BeEmpty())
 	NewWithT(t).Expect(many).To(And(HaveLen(16), ContainElement("39")), "the status has no room for more")
 }
 

@@ -50,6 +50,19 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		return func(in *Input) { in.Snapshot.Ordinals[0].Pod.Ready, in.Snapshot.Ordinals[0].Pod.Probed = true, probed }
 	}
 	unknown := func(in *Input) { in.Snapshot.Cluster.Voters = nil }
+	leaderless := func(in *Input) {
+		in.Snapshot.Cluster.LeaderKnown = false
+		for len(in.Snapshot.Cluster.Voters) < 3 {
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 9, Ordinal: 1})
+		}
+	}
+	only := func(in *Input) {
+		in.Snapshot.Cluster.Voters, in.Snapshot.Ordinals = in.Snapshot.Cluster.Voters[:1], in.Snapshot.Ordinals[2:]
+	}
+	nothing := func(in *Input) {
+		in.Snapshot.Cluster = cluster.Cluster{}
+		in.Snapshot.Ordinals[2] = cluster.Ordinal{Name: "main-2", Class: v1alpha1.ClassMissing}
+	}
 	leads := func(in *Input) {
 		in.Snapshot.Cluster.LeaderKnown, in.Snapshot.Cluster.Voters[2].Serving = true, true
 	}
@@ -58,25 +71,29 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		lost   bool
 		says   string
 	}{
-		"a leader has not stepped down yet": {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
-		"a quorum":                          {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
-		"none is silent":                    {nil, true, "main-2"},
-		"one is":                            {[]func(*Input){silent(0)}, true, "main-2"},
-		"one that has not started is not":   {[]func(*Input){silent(0), created}, true, "main-2"},
-		"two are":                           {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
-		"two that were dead when their nodes were lost":     {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0, 1)}, false, "main-0, main-1 do not answer"},
-		"two that were starting when their nodes were lost": {[]func(*Input){lastSeen(v1alpha1.ClassStarting, 0, 1)}, false, "main-0, main-1 do not answer"},
-		"two that were terminating when their nodes were":   {[]func(*Input){lastSeen(v1alpha1.ClassTerminating, 0, 1)}, false, "main-0, main-1 do not answer"},
-		"one that was dead when its node was lost":          {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0)}, true, "main-2"},
-		"a pod beyond the replicas":                         {[]func(*Input){surplus("main-3")}, true, "main-2"},
-		"one, and a pod beyond the replicas":                {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
-		"two pods beyond the replicas":                      {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
-		"a member elsewhere":                                {[]func(*Input){elsewhere}, true, "main-2"},
-		"the only voter of a recovered cluster":             {[]func(*Input){silent(0), lone}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
-		"two of three, as the fourth is added":              {[]func(*Input){silent(0), silent(1), grows}, false, "main-0, main-1 do not answer"},
-		"one whose probe passes, and voters are unknown":    {[]func(*Input){silent(0), unknown, ready(true)}, false, "the readiness probe of main-0 passes"},
-		"one that has no probe, and voters are unknown":     {[]func(*Input){silent(0), unknown, ready(false)}, true, "main-2"},
-		"one that is elsewhere, and a surplus":              {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
+		"a leader has not stepped down yet":                  {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
+		"a quorum":                                           {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
+		"none is silent":                                     {nil, true, "main-2"},
+		"one is":                                             {[]func(*Input){silent(0)}, true, "main-2"},
+		"one that has not started is not":                    {[]func(*Input){silent(0), created}, true, "main-2"},
+		"two are":                                            {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
+		"the only voter of a recovered cluster":              {[]func(*Input){silent(0), lone}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
+		"two of three, as the fourth is added":               {[]func(*Input){silent(0), silent(1), grows}, false, "main-0, main-1 do not answer"},
+		"one whose probe passes, and voters are unknown":     {[]func(*Input){silent(0), unknown, ready(true)}, false, "the readiness probe of main-0 passes"},
+		"one that has no probe, and voters are unknown":      {[]func(*Input){silent(0), unknown, ready(false)}, true, "main-2"},
+		"two that were dead when their nodes were lost":      {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"two that were starting when their nodes were lost":  {[]func(*Input){lastSeen(v1alpha1.ClassStarting, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"two that were terminating when their nodes were":    {[]func(*Input){lastSeen(v1alpha1.ClassTerminating, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"one that was dead when its node was lost":           {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0)}, true, "main-2"},
+		"a pod beyond the replicas":                          {[]func(*Input){surplus("main-3")}, true, "main-2"},
+		"one, and a pod beyond the replicas":                 {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
+		"two pods beyond the replicas":                       {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
+		"a member elsewhere":                                 {[]func(*Input){elsewhere}, true, "main-2"},
+		"a quorum whose leader is unknown":                   {[]func(*Input){serving(before, 0, 2), leaderless}, false, "2 of 3 voters serve"},
+		"the only voter serves":                              {[]func(*Input){serving(before, 2), leaderless, only}, false, "voters serve"},
+		"no member answers, nothing is known, one is silent": {[]func(*Input){nothing, silent(0)}, true, "no member serves"},
+		"no member answers, nothing is known, two are":       {[]func(*Input){nothing, silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
+		"one that is elsewhere, and a surplus":               {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

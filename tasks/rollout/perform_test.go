@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -37,6 +38,14 @@ func TestHandOver(t *testing.T) {
 		return ctx.Err()
 	}
 	refuse := func(context.Context) error { return errors.New("not leader") }
+	// later is after the successor was asked.
+	later := func(ctx context.Context) error {
+		select {
+		case <-time.After(10 * handoverPoll):
+		case <-ctx.Done():
+		}
+		return refuse(ctx)
+	}
 	accept := func(context.Context) error { return nil }
 	says := func(leader uint64) func(context.Context) (etcdclient.Status, error) {
 		return func(context.Context) (etcdclient.Status, error) { return etcdclient.Status{Leader: leader}, nil }
@@ -51,6 +60,7 @@ func TestHandOver(t *testing.T) {
 		"the leader answers, the successor is silent":   {move: accept, status: silent},
 		"the leader refuses, the successor is silent":   {move: refuse, status: silent, want: "not leader"},
 		"the leader refuses, another one leads":         {move: refuse, status: says(3), want: "not leader"},
+		"the leader refuses later, another one leads":   {move: later, status: says(3), want: "not leader"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -77,6 +87,7 @@ func TestWhatIsARefusal(t *testing.T) {
 		"no answer":             {context.DeadlineExceeded, false},
 		"the server is in need": {apierrors.NewInternalError(errors.New("etcd")), false},
 		"a budget":              {apierrors.NewTooManyRequests("disruption budget", 0), true},
+		"malformed":             {apierrors.NewBadRequest("no"), true},
 		"not allowed":           {apierrors.NewForbidden(pods, "m-0", errors.New("policy")), true},
 		"a conflict":            {apierrors.NewConflict(pods, "m-0", errors.New("the ResourceVersion in the precondition does not match")), false},
 	} {

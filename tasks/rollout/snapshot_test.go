@@ -75,10 +75,11 @@ func TestSnapshotComesFirst(t *testing.T) {
 		held     bool
 	}{
 		"it is taken": {store: &store{}, want: askFull, snapshot: full.Name()},
-		"the answer to an earlier request was lost": {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
-		"an earlier request was lost":               {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"it fails":                                  {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
-		"the running pods have no store yet":        {store: &store{code: api.CodeNoStore}, want: askFull},
+		"the answer to an earlier request was lost":      {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
+		"an earlier request was lost":                    {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"an earlier request was lost, and there is none": {store: &store{}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"it fails":                           {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
+		"the running pods have no store yet": {store: &store{code: api.CodeNoStore}, want: askFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))

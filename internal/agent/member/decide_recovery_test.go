@@ -38,7 +38,7 @@ func TestDecideRecovery(t *testing.T) {
 		{"the chosen one has lost the rebuilt data, but the others serve", chosen, RecoverFromData, Input{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 		{"the chosen one has old data, but the others serve", chosen, RecoverFromData, Input{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Input{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
-		{"the chosen one has lost the rebuilt data, and no other answers", chosen, RecoverFromData, Input{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
+		{"the chosen one has lost the rebuilt data, and no other answers", chosen, RecoverFromData, Input{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "member main-2 has no data in /data, and no quorum of the recovered cluster"},
 		{"rebuilt data is damaged", chosen, RecoverFromData, Input{Data: damagedNew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
 		{"the previous cluster answers", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
 
@@ -113,7 +113,7 @@ func TestDecideWakingUp(t *testing.T) {
 			g.Expect(got.Reason).To(Equal(tc.reason), got.Why)
 			g.Expect(got.Why).To(ContainSubstring(tc.why))
 			g.Expect(got.Why).NotTo(ContainSubstring("task"), "there is none")
-			g.Expect(got.Why).NotTo(ContainSubstring("lost its quorum"), "the cluster hibernated")
+			g.Expect(got.Why).NotTo(ContainSubstring("lost quorum"), "the cluster hibernated")
 			if got.Reason != "" {
 				g.Expect(v1alpha1.IsDataVolumeReason(got.Reason)).To(BeTrue())
 			}

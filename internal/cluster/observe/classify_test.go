@@ -81,6 +81,7 @@ func TestClassify(t *testing.T) {
 		"waiting without a reason":       {newPod().etcd(waiting(""), false), v1alpha1.ClassStarting, ""},
 		"no status yet":                  {newPod(), v1alpha1.ClassStarting, ""},
 		"not scheduled":                  {newPod().is(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable"), v1alpha1.ClassStarting, "not scheduled: Unschedulable"},
+		"not scheduled, not created":     {newPod().etcd(waiting(""), false).is(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable"), v1alpha1.ClassStarting, "not scheduled: Unschedulable"},
 		"running, participation unknown": {newPod().etcd(running(), true), v1alpha1.ClassUnready, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

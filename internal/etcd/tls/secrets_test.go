@@ -30,11 +30,13 @@ func TestWhatDoesNotChangeIsNotCheckedAgain(t *testing.T) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string][]byte{"ca.crt": []byte("x"), "tls.crt": []byte("x"), "tls.key": []byte("x")}}
 	}
 	api := apitest.API(etcd, secret("ca"), secret("server"))
-	whole := 0
+	whole, compared := 0, 0
 	counted := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if _, ok := o.(*corev1.Secret); ok {
 				whole++
+			} else {
+				compared++
 			}
 			return c.Get(ctx, key, o, options...)
 		},
@@ -53,6 +55,13 @@ func TestWhatDoesNotChangeIsNotCheckedAgain(t *testing.T) {
 		check("has no CA certificates")
 	}
 	g.Expect(whole).To(Equal(2), "read while nothing changed")
+	compared = 0
+	clock.SetTime(clock.Now().Add(recheckBrokenSecrets - 1))
+	check("has no CA certificates")
+	g.Expect(compared).To(BeZero(), "compared just now")
+	clock.SetTime(clock.Now().Add(1))
+	check("has no CA certificates")
+	g.Expect(compared).NotTo(BeZero())
 
 	g.Expect(api.Delete(t.Context(), secret("server"))).To(Succeed())
 	clock.SetTime(clock.Now().Add(recheckBrokenSecrets))

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package memberconfig
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var key = client.ObjectKey{Namespace: "ns", Name: "main-config"}
+
+// served is an Etcd that has served and is recovered.
+func served() *v1alpha1.Etcd {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	etcd.Status.ClusterID = "cafe"
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "uid", Member: "m", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
+	return etcd
+}
+
+// own is the ConfigMap of an Etcd.
+func own(etcd *v1alpha1.Etcd, data map[string]string) *corev1.ConfigMap {
+	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "config", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: data}
+}
+
+type trial struct {
+	*WithT
+	t     *testing.T
+	api   client.WithWatch
+	clock *clocktesting.FakePassiveClock
+}
+
+func newTrial(t *testing.T, objects ...client.Object) *trial {
+	return &trial{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
+}
+
+func (r *trial) writer(api client.WithWatch) Writer {
+	return Writer{Access: state.Access{Client: api, API: api, Clock: r.clock}}
+}
+
+func (r *trial) session(api client.WithWatch, etcd *v1alpha1.Etcd) *apply.Session {
+	r.t.Helper()
+	session, err := (&apply.Objects{Writer: apply.Writer{Client: api, Live: api}, Clock: r.clock}).Begin(r.t.Context(), etcd, nil, "")
+	r.Expect(err).NotTo(HaveOccurred())
+	return session
+}
+
+func (r *trial) write(api client.WithWatch, w Writer, etcd *v1alpha1.Etcd) error {
+	return w.Write(r.t.Context(), api, etcd, r.session(api, etcd))
+}
+
+func (r *trial) data() map[string]string {
+	config := &corev1.ConfigMap{}
+	r.Expect(r.api.Get(r.t.Context(), key, config)).To(Succeed())
+	return config.Data
+}
+
+// counting counts the patches, and may do something before each.
+func counting(api client.WithWatch, n *int, before func()) client.WithWatch {
+	return interceptor.NewClient(api, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		*n++
+		if before != nil {
+			before()
+		}
+		return c.Patch(ctx, o, p, options...)
+	}})
+}
+
+// Members are told what the status says, and whose requests their agents accept; a first start is over. Nothing is written twice.
+func TestWrite(t *testing.T) {
+	etcd := served()
+	r := newTrial(t, etcd, own(etcd, map[string]string{member.KeyFirstStart: "etcd: etcd", "other": "stays"}))
+	trust := auth.Trust{}
+	with := func(api client.WithWatch) Writer {
+		w := r.writer(api)
+		w.AgentTrust = func(*v1alpha1.Etcd) auth.Trust { return trust }
+		return w
+	}
+	apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error { return r.write(api, with(api), etcd) })
+	r.Expect(r.write(r.api, with(r.api), etcd)).To(Succeed())
+	text, err := encode(etcd.Status.Recovery)
+	r.Expect(err).NotTo(HaveOccurred())
+	want := map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text, "other": "stays"}
+	if trust.String() != "" {
+		want[member.KeyAgentAPI] = trust.String()
+	}
+	r.Expect(r.data()).To(Equal(want))
+	session := r.session(r.api, etcd)
+	r.Expect(with(r.api).Write(t.Context(), r.api, etcd, session)).To(Succeed())
+	r.Expect(session.Proven()).To(BeFalse(), "there is nothing to write")
+
+	// Without a rule nothing is said of agents.
+	r.Expect(r.write(r.api, r.writer(r.api), etcd)).To(Succeed())
+	r.Expect(r.data()).To(Equal(want))
+}
+
+func TestMissingTrust(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(missing(&v1alpha1.EtcdStatus{}, "a", nil)).To(Equal(map[string]any{member.KeyAgentAPI: "a"}))
+	g.Expect(missing(&v1alpha1.EtcdStatus{}, "a", map[string]string{member.KeyAgentAPI: "a"})).To(BeEmpty())
+	g.Expect(missing(&v1alpha1.EtcdStatus{}, "", map[string]string{member.KeyAgentAPI: "a"})).To(BeEmpty())
+}
+
+// Where there is no ConfigMap nothing is written, and a foreign one, or any other foreign object of the Etcd, is left alone.
+func TestWriteNeedsTheEtcdsOwnConfigMap(t *testing.T) {
+	etcd := served()
+	foreign, service := own(etcd, nil), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ClientServiceName(), UID: "service"}}
+	foreign.OwnerReferences = nil
+	for name, objects := range map[string][]client.Object{
+		"none": {etcd}, "a foreign one": {etcd, foreign}, "a foreign Service": {etcd, own(etcd, nil), service},
+	} {
+		r := newTrial(t, objects...)
+		patches := 0
+		api := counting(r.api, &patches, nil)
+		r.Expect(r.write(api, r.writer(api), etcd)).To(Succeed(), name)
+		r.Expect(patches).To(BeZero(), name)
+	}
+	// Of a cluster that has served, a ConfigMap that the cache does not have may have been replaced by a foreign one.
+	r, cache := newTrial(t, etcd, foreign), apitest.API(etcd)
+	session := r.session(r.api, etcd)
+	r.Expect(r.writer(r.api).Write(t.Context(), cache, etcd, session)).To(Succeed())
+	r.Expect(session.Foreign()).To(HaveLen(1))
+	apitest.EachRequestFails(t, apitest.API(etcd), func(api client.WithWatch) error { return r.write(api, r.writer(api), etcd) })
+	fresh := served()
+	fresh.Status = v1alpha1.EtcdStatus{}
+	session = r.session(r.api, fresh)
+	r.Expect(r.writer(r.api).Write(t.Context(), cache, fresh, session)).To(Succeed())
+	r.Expect(session.Proven()).To(BeFalse(), "its creation is an event")
+	r = newTrial(t, etcd, own(etcd, map[string]string{member.KeyClusterID: "cafe"}))
+	etcd.Status.Recovery = nil
+	session = r.session(r.api, etcd)
+	r.Expect(r.writer(r.api).Write(t.Context(), r.api, etcd, session)).To(Succeed())
+	r.Expect(session.Proven()).To(BeFalse(), "it is there, and says all")
+}
+
+// Members that start with what was recorded once are taken for those of another cluster.
+func TestWriteNeedsTheLiveStatus(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.Etcd){
+		"another cluster":  func(e *v1alpha1.Etcd) { e.Status.ClusterID = "beef" },
+		"another recovery": func(e *v1alpha1.Etcd) { e.Status.Recovery.TaskUID = "later" },
+		"no recovery":      func(e *v1alpha1.Etcd) { e.Status.Recovery = nil },
+		"another Etcd":     func(e *v1alpha1.Etcd) { e.UID = "other" },
+	} {
+		etcd, live := served(), served()
+		change(live)
+		r := newTrial(t, live, own(etcd, nil))
+		r.Expect(r.write(r.api, r.writer(r.api), etcd)).To(MatchError(state.ErrBehind), name)
+		r.Expect(r.data()).To(BeEmpty(), name)
+	}
+}
+
+// The API server decides what is missing: the cache may lag, and show what was written since as missing, or a ConfigMap that is gone.
+func TestWriteWithAStaleCache(t *testing.T) {
+	etcd := served()
+	current := own(etcd, nil)
+	text, err := encode(etcd.Status.Recovery)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	current.Data = map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}
+	foreign := own(etcd, nil)
+	foreign.OwnerReferences = nil
+	for name, objects := range map[string][]client.Object{"written": {etcd, current}, "gone": {etcd}, "replaced": {etcd, foreign}} {
+		r := newTrial(t, objects...)
+		cache, patches := apitest.API(etcd, own(etcd, nil)), 0
+		w := r.writer(counting(r.api, &patches, nil))
+		r.Expect(w.Write(t.Context(), cache, etcd, r.session(cache, etcd))).To(Succeed(), name)
+		r.Expect(patches).To(BeZero(), name)
+	}
+}
+
+// A permission is written to the ConfigMap as it was read, and in time; or withdrawn. A ConfigMap that goes takes it along.
+func TestPermit(t *testing.T) {
+	etcd := served()
+	r := newTrial(t, etcd, own(etcd, map[string]string{"other": "stays"}))
+	permit := &member.FirstStart{Etcd: "etcd"}
+	run := func(api client.WithWatch, permit *member.FirstStart) error {
+		w := r.writer(api)
+		return w.Permit(t.Context(), w.Live(), etcd, "", permit)
+	}
+	apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error { return run(api, permit) })
+	old := r.writer(r.api).Live()
+	r.clock.SetTime(r.clock.Now().Add(state.MaxReadAge + 1))
+	r.Expect(r.writer(r.api).Permit(t.Context(), old, etcd, "", permit)).To(MatchError(state.ErrBehind))
+	r.Expect(r.data()).NotTo(HaveKey(member.KeyFirstStart))
+
+	changed := func() {
+		config := own(etcd, map[string]string{"other": "changed"})
+		r.Expect(r.api.Update(t.Context(), config)).To(Succeed())
+	}
+	n := 0
+	r.Expect(apierrors.IsConflict(run(counting(r.api, &n, changed), permit))).To(BeTrue())
+	r.Expect(r.data()).To(Equal(map[string]string{"other": "changed"}))
+
+	r.Expect(run(r.api, permit)).To(Succeed())
+	r.Expect(member.ParseFirstStart(r.data()[member.KeyFirstStart])).To(Equal(permit))
+	r.Expect(run(r.api, nil)).To(Succeed())
+	r.Expect(r.data()).To(Equal(map[string]string{"other": "changed"}))
+	gone := func() { r.Expect(r.api.Delete(t.Context(), own(etcd, nil))).To(Succeed()) }
+	r.Expect(run(counting(r.api, &n, gone), permit)).To(Succeed())
+	r.Expect(run(r.api, permit)).To(MatchError(state.ErrBehind), "there is none")
+	foreign := own(etcd, nil)
+	foreign.OwnerReferences = nil
+	r.Expect(r.api.Create(t.Context(), foreign)).To(Succeed())
+	r.Expect(run(r.api, permit)).To(MatchError(state.ErrBehind), "it is not the Etcd's")
+	r.Expect(r.data()).To(BeEmpty())
+}
+
+func TestInstructed(t *testing.T) {
+	text, err := encode(served().Status.Recovery)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	without := served()
+	without.Status.Recovery = nil
+	for name, c := range map[string]struct {
+		etcd *v1alpha1.Etcd
+		data map[string]string
+		want bool
+	}{
+		"instructed":                {served(), map[string]string{member.KeyRecovery: text}, true},
+		"not yet":                   {served(), map[string]string{}, false},
+		"otherwise":                 {served(), map[string]string{member.KeyRecovery: "other"}, false},
+		"nothing to instruct":       {without, map[string]string{}, false},
+		"there is no ConfigMap yet": {served(), nil, false},
+	} {
+		r := newTrial(t, c.etcd)
+		if c.data != nil {
+			r.Expect(r.api.Create(t.Context(), own(c.etcd, c.data))).To(Succeed())
+		}
+		r.Expect(Instructed(t.Context(), r.api, c.etcd, "")).To(Equal(c.want), name)
+		apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error {
+			_, err := Instructed(t.Context(), api, c.etcd, "")
+			return err
+		})
+	}
+}

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lostEtcd is an Etcd of three members that has served, has lost its quorum and has a backup store.
+func lostEtcd(changes ...func(*v1alpha1.Etcd)) *v1alpha1.Etcd {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
+	etcd.Status.ClusterID, etcd.Status.ClusterSize = id(before), 3
+	for _, change := range changes {
+		change(etcd)
+	}
+	return etcd
+}
+
+func ofSize(n int32) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Status.ClusterSize = n, n }
+}
+
+// config is the configuration of some members.
+func config(t *testing.T, etcd *v1alpha1.Etcd, members int32) *corev1.ConfigMap {
+	t.Helper()
+	c, err := component.ConfigMap(component.Input{Etcd: etcd, Replicas: members})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: *c.Name, OwnerReferences: apitest.ControlledBy(etcd)}, Data: c.Data}
+}
+
+// recorded is a lease that records a snapshot.
+func recorded(etcd *v1alpha1.Etcd, name, revision string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: apitest.ControlledBy(etcd)},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &revision, RenewTime: &metav1.MicroTime{Time: epoch}},
+	}
+}
+
+func taskOf(etcd *v1alpha1.Etcd, status *v1alpha1.RecoveryStatus) tasks.Typed[Config] {
+	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "task", Generation: 1}}
+	task.Status.Recovery = status
+	return tasks.Typed[Config]{Task: tasks.Task{Object: task, Etcd: etcd}}
+}
+
+func handlerOf(api client.WithWatch, says *cluster.Snapshot) *Handler {
+	observer := apitest.Members(func() *cluster.Snapshot { return says })
+	return &Handler{Client: api, Live: api, Observer: observer, Clock: clocktesting.NewFakePassiveClock(epoch)}
+}
+
+// refusing has each member refuse to start, for a reason.
+func refusing(reasons ...string) func(*Input) {
+	return func(in *Input) {
+		for i, reason := range reasons {
+			in.Snapshot.Ordinals[i] = cluster.Ordinal{Name: "m", Pod: &cluster.Pod{Refusal: &cluster.Refusal{Reason: reason}}}
+		}
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	const lost, damaged = v1alpha1.ReasonDataLost, v1alpha1.ReasonDataDamaged
+	none := func(in *Input) { in.Snapshot.Ordinals = nil }
+	withoutStore := func(e *v1alpha1.Etcd) { e.Spec.Backup = nil }
+	for name, c := range map[string]struct {
+		etcd       *v1alpha1.Etcd
+		configured int32
+		snapshot   Input
+		backup     string
+		code       v1alpha1.ErrorCode
+		says       string
+	}{
+		"the quorum is lost":            {lostEtcd(), 3, newInput(), "", "", "main-2 answers but knows no leader"},
+		"hibernated":                    {lostEtcd(ofSize(0)), 3, newInput(), "", v1alpha1.ErrHibernated, "wake it up"},
+		"never served":                  {lostEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }), 3, newInput(), "", v1alpha1.ErrNeverServed, "never had a quorum"},
+		"a quorum serves":               {lostEtcd(), 3, newInput(serving(before, 0, 2)), "", v1alpha1.ErrQuorumNotLost, "2 of 3 voters serve"},
+		"one member":                    {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
+		"one member of several":         {lostEtcd(ofSize(1)), 3, newInput(), "", "", "no leader"},
+		"one member that grows":         {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 }), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
+		"all data is lost":              {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
+		"all is lost, without a store":  {lostEtcd(withoutStore), 3, newInput(refusing(lost, damaged, lost)), "42", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
+		"all is lost, with a backup":    {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "42", "", ""},
+		"a backup that is unreadable":   {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "old", "", ""},
+		"a member has not said so":      {lostEtcd(), 3, newInput(refusing(lost, damaged)), "", "", ""},
+		"a pod is missing":              {lostEtcd(), 3, newInput(refusing(lost, damaged, lost), func(in *Input) { in.Snapshot.Ordinals[1].Pod = nil }), "", "", ""},
+		"a pod says nothing":            {lostEtcd(), 3, newInput(refusing(lost, damaged, lost), func(in *Input) { in.Snapshot.Ordinals[1].Pod.Refusal = nil }), "", "", ""},
+		"a member refuses otherwise":    {lostEtcd(), 3, newInput(refusing(lost, damaged, v1alpha1.ReasonRecovering)), "", "", ""},
+		"no member is known":            {lostEtcd(), 3, newInput(none), "", "", ""},
+		"one that has lost its data":    {lostEtcd(), 3, newInput(refusing(lost), func(in *Input) { in.Snapshot.Ordinals = in.Snapshot.Ordinals[:1] }), "", v1alpha1.ErrNothingToRecover, ""},
+		"its configuration is not read": {lostEtcd(ofSize(3)), 0, newInput(), "", "", "no leader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			api := apitest.API(c.etcd)
+			if c.configured > 0 {
+				g.Expect(api.Create(t.Context(), config(t, c.etcd, c.configured))).To(Succeed())
+			}
+			if c.backup != "" {
+				g.Expect(api.Create(t.Context(), recorded(c.etcd, c.etcd.FullSnapshotLeaseName(), c.backup))).To(Succeed())
+			}
+			v, err := handlerOf(api, c.snapshot.Snapshot).Admit(t.Context(), taskOf(c.etcd, nil))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Code).To(Equal(c.code), v.Message)
+			g.Expect(v.Message).To(ContainSubstring(c.says))
+			g.Expect(v.Outcome).To(Equal(map[bool]tasks.Outcome{true: tasks.Continue, false: tasks.Reject}[c.code == ""]))
+		})
+	}
+}
+
+// Whatever cannot be read is an error: nothing is admitted, surveyed, chosen or removed without it.
+func TestEachRequestFails(t *testing.T) {
+	one, etcd := lostEtcd(ofSize(1)), lostEtcd()
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "earlier", Member: "main-0", PreviousClusterID: id(before)}
+	for name, c := range map[string]struct {
+		etcd *v1alpha1.Etcd
+		run  func(*Handler, tasks.Typed[Config]) error
+	}{
+		"admitting one member": {one, func(h *Handler, task tasks.Typed[Config]) error { _, err := h.Admit(t.Context(), task); return err }},
+		"admitting":            {etcd, func(h *Handler, task tasks.Typed[Config]) error { _, err := h.Admit(t.Context(), task); return err }},
+		"surveying":            {etcd, func(h *Handler, task tasks.Typed[Config]) error { _, err := h.Execute(t.Context(), task); return err }},
+		"cleaning up":          {etcd, func(h *Handler, task tasks.Typed[Config]) error { return h.Cleanup(t.Context(), task.Task) }},
+		"creating Jobs": {etcd, func(h *Handler, task tasks.Typed[Config]) error {
+			v, err := h.Execute(t.Context(), task)
+			if err != nil || v.Step == nil {
+				return err
+			}
+			return h.Perform(t.Context(), task.Task, *v.Step)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			api := apitest.API(c.etcd, config(t, c.etcd, c.etcd.Spec.Replicas), recorded(c.etcd, c.etcd.FullSnapshotLeaseName(), "42"))
+			for i := range c.etcd.Spec.Replicas {
+				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: c.etcd.ClaimName(i), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: c.etcd.Name}}}
+				g.Expect(api.Create(t.Context(), claim)).To(Succeed())
+			}
+			snapshot := newInput(hold()).Snapshot
+			task := taskOf(c.etcd, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying})
+			apitest.EachRequestFails(t, api, func(api client.WithWatch) error { return c.run(handlerOf(api, snapshot), task) })
+		})
+	}
+}
+
+// A configuration that is not the Etcd's own, or cannot be parsed, says nothing of the cluster that a recovery made.
+func TestEvidenceNeedsTheConfiguration(t *testing.T) {
+	etcd := lostEtcd()
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace"}
+	foreign, broken, other := config(t, etcd, 3), config(t, etcd, 3), config(t, etcd, 3)
+	foreign.OwnerReferences = nil
+	for key := range broken.Data {
+		broken.Data[key] = "["
+	}
+	other.Data = map[string]string{}
+	for says, c := range map[string]*corev1.ConfigMap{"ConfigMap": foreign, "reading ConfigMap ns/main-config": broken, "computing the ID of the cluster": other} {
+		_, err := handlerOf(apitest.API(etcd, c), nil).evidence(t.Context(), taskOf(etcd, nil).Task, newInput(hold()).Snapshot)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)))
+	}
+
+	g := NewWithT(t)
+	h := handlerOf(apitest.API(etcd, config(t, etcd, 3)), nil)
+	e, err := h.evidence(t.Context(), taskOf(etcd, nil).Task, newInput(hold()).Snapshot)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(e.Refused).To(BeTrue(), "members are configured for the cluster of the recovery, and another one was recorded since")
+	without := lostEtcd()
+	e, err = handlerOf(apitest.API(without, config(t, without, 3)), nil).evidence(t.Context(), taskOf(without, nil).Task, newInput(hold()).Snapshot)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(e.Refused).To(BeFalse())
+	g.Expect(e.Lineage).To(Equal([]string{id(before)}))
+	g.Expect(e.Members).To(Equal(int32(3)))
+}
+
+// The newest backup is what the newer of both leases records, and there is none without a full snapshot.
+func TestNewestBackup(t *testing.T) {
+	for name, c := range map[string]struct {
+		full, delta string
+		want        int64
+		none        bool
+	}{
+		"full alone":            {"42", "", 42, false},
+		"with deltas":           {"42", "57", 57, false},
+		"a delta alone":         {"", "57", 0, true},
+		"none":                  {"", "", 0, true},
+		"an unreadable record":  {"old", "", 0, false},
+		"a newer full snapshot": {"60", "57", 60, false},
+	} {
+		etcd := lostEtcd()
+		api := apitest.API(etcd)
+		for lease, revision := range map[string]string{etcd.FullSnapshotLeaseName(): c.full, etcd.DeltaSnapshotLeaseName(): c.delta} {
+			if revision != "" {
+				NewWithT(t).Expect(api.Create(t.Context(), recorded(etcd, lease, revision))).To(Succeed())
+			}
+		}
+		got, err := handlerOf(api, nil).newestBackup(t.Context(), etcd)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(got.Revision).To(Equal(c.want), name)
+		NewWithT(t).Expect(got == Backup{}).To(Equal(c.none), name)
+		if !c.none {
+			NewWithT(t).Expect(got.Says).To(ContainSubstring(epoch.Format("2006-01-02T15:04:05Z")), name)
+		}
+	}
+}
+
+// Members are asked whether they serve only once they are configured for the recovery by this very task.
+func TestStartingNeedsThisTasksConfiguration(t *testing.T) {
+	for uid, says := range map[types.UID]string{"": "configuring the members", "other": "configuring the members", "task": "waiting until x-main-2 serves"} {
+		etcd := lostEtcd()
+		if uid != "" {
+			etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: uid}
+		}
+		task := taskOf(etcd, ptr.To(newInput(in(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromData)).Recorded))
+		v, err := handlerOf(apitest.API(etcd), newInput().Snapshot).Execute(t.Context(), task)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(v.Message).To(ContainSubstring(says), uid)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	g := NewWithT(t)
+	h := handlerOf(nil, nil)
+	etcd := lostEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 0 })
+	o := h.order(taskOf(etcd, nil).Task, &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Generation: 11}})
+	g.Expect(o.Round).To(Equal("11"))
+	g.Expect(o.Members).To(Equal(int32(3)), "as many as the spec says, while nothing is known of the cluster")
+	etcd.Status.ClusterSize = 5
+	g.Expect(members(etcd)).To(Equal(int32(5)))
+	key, err := h.WorkKey(t.Context(), taskOf(etcd, nil))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(key).To(Equal("recover"))
+}
