@@ -195,7 +195,7 @@ func TestACallIsWaitedFor(t *testing.T) {
 // A compaction counts as completed if its revision is recorded.
 func TestACompactionWithoutARevisionIsNotCompleted(t *testing.T) {
 	for recorded, want := range map[string]bool{"": false, "7": true} {
-		s := &situation{Input: Input{Completed: string(Compact), Snapshot: &cluster.Snapshot{}}, record: record{}}
+		s := &work{Input: Input{Completed: string(compact), Snapshot: &cluster.Snapshot{}}, record: record{}}
 		if recorded != "" {
 			s.record = record{keyRevision: recorded}
 		}

@@ -249,16 +249,16 @@ func TestVerdictOfAFailureTellsWhatWasFound(t *testing.T) {
 // People see since when the quorum is lost, while it is, and since when that is watched.
 func TestConfirmingShowsSinceWhen(t *testing.T) {
 	g := NewWithT(t)
-	d := Decide(newInput(), epoch.Add(time.Second))
+	d := decide(newInput(), epoch.Add(time.Second))
 	g.Expect(d.Recovery.PhaseSince.Time).To(Equal(epoch.Add(time.Second)))
 	again := func(in *Input) {
 		in.Recorded, in.LostSince = d.Recovery, epoch.Add(2*time.Second)
 		in.Recorded.LostSince = &metav1.Time{Time: epoch}
 	}
-	d = Decide(newInput(again), epoch.Add(9*time.Second))
+	d = decide(newInput(again), epoch.Add(9*time.Second))
 	g.Expect(d.Recovery.PhaseSince.Time).To(Equal(epoch.Add(time.Second)))
 	g.Expect(d.Recovery.LostSince.Time).To(BeTemporally("==", epoch.Add(2*time.Second)))
-	d = Decide(newInput(again, func(in *Input) {
+	d = decide(newInput(again, func(in *Input) {
 		in.LostSince = time.Time{}
 		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &cluster.Pod{EtcdStarted: epoch}, &cluster.Pod{EtcdStarted: epoch}
 	}), epoch)
@@ -275,7 +275,7 @@ func TestOperations(t *testing.T) {
 		g.Expect(operation(phase)).To(Equal(want))
 	}
 	for _, stays := range []Input{newInput(in(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromData)), newInput(in(v1alpha1.RecoverySurveying, ""))} {
-		v := verdict(stays, Decide(stays, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: map[string]string{"member": "m"}}, epoch)
+		v := verdict(stays, decide(stays, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: map[string]string{"member": "m"}}, epoch)
 		g.Expect(v.Result).To(BeNil())
 		g.Expect(v.LastOperation).To(BeNil())
 	}

@@ -161,12 +161,12 @@ func TestEarlier(t *testing.T) {
 func TestRefusalsAreKeptByPod(t *testing.T) {
 	g := NewWithT(t)
 	k := tracker{}
-	k.refuse("task", "a", rollout.Refusal{Message: "first"})
+	k.refuse("task", "a", rollout.RefusedWrite{Message: "first"})
 	before := k.refusals("task")
-	k.refuse("task", "b", rollout.Refusal{Message: "second"})
-	k.refuse("task", "a", rollout.Refusal{Message: "third"})
-	g.Expect(before).To(Equal(map[types.UID]rollout.Refusal{"a": {Message: "first"}}))
-	g.Expect(k.refusals("task")).To(Equal(map[types.UID]rollout.Refusal{"a": {Message: "third"}, "b": {Message: "second"}}))
+	k.refuse("task", "b", rollout.RefusedWrite{Message: "second"})
+	k.refuse("task", "a", rollout.RefusedWrite{Message: "third"})
+	g.Expect(before).To(Equal(map[types.UID]rollout.RefusedWrite{"a": {Message: "first"}}))
+	g.Expect(k.refusals("task")).To(Equal(map[types.UID]rollout.RefusedWrite{"a": {Message: "third"}, "b": {Message: "second"}}))
 }
 
 // Timers are those of all observations of a task.
@@ -209,7 +209,7 @@ func TestRefusedWriteIsRecorded(t *testing.T) {
 		r.Expect(err).To(MatchError(ContainSubstring("updating pod ns/m-1 in place")), name)
 		r.Expect(sent).To(Equal(map[bool]int{true: 1, false: 2}[c.dryRun]), name)
 		r.Expect(r.handler.tracker.unfitFor("", "m-1", "new").until).To(Equal(c.until), name)
-		r.Expect(r.handler.tracker.refusals("")["m-1"]).To(Equal(rollout.Refusal{At: noon, Update: true, Message: c.answer.Error()}), name)
+		r.Expect(r.handler.tracker.refusals("")["m-1"]).To(Equal(rollout.RefusedWrite{At: noon, Update: true, Message: c.answer.Error()}), name)
 	}
 }
 
