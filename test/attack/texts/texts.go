@@ -124,8 +124,8 @@ func longAnnotation(ctx context.Context, t *scene.Tenant) (engine.Finding, error
 		if !ok {
 			return false, err
 		}
-		_, reason, _ := scene.Condition(etcd, "BackupReady")
-		return observed["observedGeneration"] == etcd.GetGeneration() && reason == "BackupFailed", err
+		_, reason, message := scene.Condition(etcd, "BackupReady")
+		return observed["observedGeneration"] == etcd.GetGeneration() && reason != "" && len(message) < 2<<10, err
 	})
 	return engine.Found(fmt.Sprintf("the status follows: %t", follows), follows), err
 }
