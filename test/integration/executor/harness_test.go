@@ -199,6 +199,7 @@ func marked(g Gomega, set *appsv1.StatefulSet) {
 func (c *cluster) start() (stop func()) {
 	c.T.Helper()
 	c.reach()
+	c.publish()
 	return testEnv.StartOperator(c.T, fmt.Sprintf(`mode: Executor
 leaderElection: {namespace: %s}
 server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", webhookBindAddress: "127.0.0.1:%d"}
