@@ -259,13 +259,14 @@ func TestAnEarlierContainerStays(t *testing.T) {
 		g.Expect(testEnv.Client.Update(t.Context(), now)).To(Succeed())
 	}).Should(Succeed())
 
-	set := func(field, value string) error {
+	set := func(field, value string, options ...client.UpdateOption) error {
 		changed := etcd.DeepCopy()
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(etcd), changed)).To(Succeed())
 		g.Expect(unstructured.SetNestedField(changed.Object, value, "spec", "backup", "store", field)).To(Succeed())
-		return testEnv.Client.Update(t.Context(), changed)
+		return testEnv.Client.Update(t.Context(), changed, options...)
 	}
-	g.Eventually(func() error { return set("container", "-a") }).WithTimeout(machine.Patience()).Should(Satisfy(apierrors.IsInvalid), "the definition is in use")
+	// What was admitted by the earlier definition would stay.
+	g.Eventually(func() error { return set("container", "-a", client.DryRunAll) }).WithTimeout(machine.Patience()).Should(Satisfy(apierrors.IsInvalid), "the definition is in use")
 	g.Expect(set("prefix", "another")).To(Succeed())
 	g.Expect(set("container", "abc")).To(Succeed())
 	g.Expect(set("container", "ab")).To(Satisfy(apierrors.IsInvalid))

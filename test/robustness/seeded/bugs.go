@@ -80,7 +80,7 @@ var bugs = []bug{
 	{
 		Name: "no patience without a leader",
 		Edits: []edit{
-			{"internal/rollout/quorum.go", "!Lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!Lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
+			{"internal/rollout/quorum.go", "!lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
 			{"internal/rollout/quorum.go", "		case s.Timers.HasRun(&o, s.now, grace) ||", "		case !s.now.IsZero() || s.Timers.HasRun(&o, s.now, grace) ||"}},
 		Operations: rollout, Faults: apart, Length: 90 * time.Second,
 	},
@@ -104,7 +104,7 @@ var bugs = []bug{
 	{
 		Name: "removals without preconditions",
 		Edits: []edit{
-			{"tasks/rollout/perform.go", "	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}", "	only := metav1.Preconditions{}"}},
+			{"tasks/rollout/perform.go", "	observed := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}", "	observed := metav1.Preconditions{}"}},
 		Operations: rollout, Faults: "removals arrive late", Length: 2 * time.Minute, Patience: 3 * time.Minute,
 	},
 	{
