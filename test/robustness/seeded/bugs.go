@@ -81,7 +81,7 @@ var bugs = []bug{
 		Name: "no patience without a leader",
 		Edits: []edit{
 			{"internal/rollout/quorum.go", "!lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
-			{"internal/rollout/quorum.go", "		case s.Timers.HasRun(&o, s.now, grace) ||", "		case !s.now.IsZero() || s.Timers.HasRun(&o, s.now, grace) ||"}},
+			{"internal/rollout/quorum.go", "		case s.Timers.hasRun(&o, s.now, grace) ||", "		case !s.now.IsZero() || s.Timers.hasRun(&o, s.now, grace) ||"}},
 		Operations: rollout, Faults: apart, Length: 90 * time.Second,
 	},
 	{
