@@ -19,7 +19,7 @@ import (
 // maxRecordedPods bounds status.rollout.pods.
 const maxRecordedPods = 50
 
-// record is the status of the rollout after a decision. It is pure; the input is left as it is.
+// Record is the status of the rollout after a decision. It is pure; the input is left as it is.
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	s := newState(in, now)
 	w := recorder{s}
