@@ -187,6 +187,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, docs/api.md, docs/metrics
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	mv config/crd/etcd/druid.gardener.cloud_etcdcopybackupstasks.yaml config/crd/copybackupstask/
 	mv config/crd/etcd/druid.gardener.cloud_etcdopstasks.yaml config/crd/opstask/
+	mv config/crd/etcd/druid.gardener.cloud_etcdfleetpolicies.yaml config/crd/fleet/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/... paths=./tasks/... output:rbac:dir=config/rbac
 	go run ./hack/monitoring
 	@hack/chart-files

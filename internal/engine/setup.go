@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;patch;delete
@@ -34,16 +35,18 @@ import (
 
 // Setup registers the engine with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("task").
 		WithOptions(controller.Options(concurrency)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		Watches(&v1alpha1.Etcd{}, controller.Enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, controller.Enqueue(partOf)).
-		Watches(&corev1.Pod{}, controller.Enqueue(partOf)).
-		Complete(r)
-	if err != nil {
+		Watches(&corev1.Pod{}, controller.Enqueue(partOf))
+	if r.Gate != nil {
+		b = b.WatchesRawSource(source.Channel(r.Gate.Wakes(), controller.Enqueue(client.ObjectKeyFromObject)))
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("setting up the task engine: %w", err)
 	}
 	return nil
