@@ -165,3 +165,12 @@ func (l *line) Pop() any {
 	l.all = l.all[:len(l.all)-1]
 	return last
 }
+
+// Used is how many slots of a policy are in use, including those of clusters that lack a member.
+func Used(in Input, policy string) int {
+	u := newState(in).usage[policy]
+	if u == nil {
+		return 0
+	}
+	return len(u.holders) + len(u.impaired)
+}
