@@ -38,6 +38,8 @@ type Candidate struct {
 	Class  Class
 	// Since is how long the Etcd has waited: a task that replaces another one keeps its place.
 	Since time.Time
+	// ChangeSince is since when it waits with this change.
+	ChangeSince time.Time
 	// Wave is the value of the label that a policy orders by.
 	Wave string
 }

@@ -117,7 +117,7 @@ func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 const grace = time.Minute
 
 func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
-	until := c.Since.Add(grace)
+	until := c.ChangeSince.Add(grace)
 	if !s.inCanaryStage(p, c.Change) || !until.After(s.Now) {
 		return nil
 	}

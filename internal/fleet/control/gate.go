@@ -229,12 +229,16 @@ func (c *Controller) enter(candidate fleet.Candidate) {
 	}
 	s.asked = now
 	c.since[candidate.Etcd] = s
-	candidate.Since = s.began
-	// An earlier task of the Etcd has ended: this one has its turn.
+	candidate.Since, candidate.ChangeSince = s.began, now
 	for uid, w := range c.waiting {
-		if w.Etcd == candidate.Etcd && uid != candidate.Task {
-			delete(c.waiting, uid)
+		if w.Etcd != candidate.Etcd {
+			continue
 		}
+		if w.Change == candidate.Change {
+			candidate.ChangeSince = w.ChangeSince
+		}
+		// An earlier task of the Etcd has ended: this one has its turn.
+		delete(c.waiting, uid)
 	}
 	c.waiting[candidate.Task] = &waiter{Candidate: candidate, entered: now}
 }

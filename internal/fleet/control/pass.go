@@ -57,8 +57,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	in := c.input(v, after)
-	c.report(v, in)
-	c.wake(ctx, fleet.Next(in))
+	c.wake(append(fleet.Next(in), c.report(v, in)...))
 	return ctrl.Result{RequeueAfter: interval}, c.publish(ctx, v, in)
 }
 
@@ -70,7 +69,7 @@ func (c *Controller) refresh() {
 }
 
 // wake has tasks ask again.
-func (c *Controller) wake(_ context.Context, tasks []types.UID) {
+func (c *Controller) wake(tasks []types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uid := range tasks {
@@ -141,8 +140,8 @@ func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
 	return true
 }
 
-// report has events, metrics and logs say which changes are paused.
-func (c *Controller) report(v *view, in fleet.Input) {
+// report has an event say which changes are paused, and returns the tasks whose status is to say so.
+func (c *Controller) report(v *view, in fleet.Input) (told []types.UID) {
 	paused := map[string]bool{}
 	for i := range in.Ledger.Changes {
 		change := &in.Ledger.Changes[i]
@@ -153,7 +152,13 @@ func (c *Controller) report(v *view, in fleet.Input) {
 		key := fmt.Sprint(change.Policy, "/", change.Name, "/", change.Resumed)
 		if paused[key] = true; !c.paused[key] {
 			c.warn(v, change.Policy, v1alpha1.ReasonChangeFailed, change.PausedMessage())
+			for _, w := range in.Waiting {
+				if w.Change == change.Name {
+					told = append(told, w.Task)
+				}
+			}
 		}
 	}
 	c.paused = paused
+	return told
 }
