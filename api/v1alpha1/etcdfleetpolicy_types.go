@@ -30,7 +30,7 @@ type FleetWindow struct {
 	// +kubebuilder:validation:Pattern=`^[^ =]+( [^ =]+){4}$`
 	Schedule string `json:"schedule"`
 	// duration is how long the window is open: elapsed time, at most 168h.
-	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('168h')",message="duration must be between 1m and 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="duration must be between 1m and 168h"
 	Duration metav1.Duration `json:"duration"`
 	// timeZone is the IANA name of the time zone of the schedule, such as Europe/Berlin. Default: UTC.
 	// +kubebuilder:default=UTC
@@ -54,7 +54,7 @@ type FleetCanary struct {
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// soak is how long a canary is watched after its task has succeeded. It keeps its slot. Default: soak of the policy.
-	// +kubebuilder:validation:XValidation:rule="self >= duration('0s') && self <= duration('168h')",message="soak must be between 0s and 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="soak must be between 0s and 168h"
 	// +optional
 	Soak *metav1.Duration `json:"soak,omitempty"`
 }
@@ -79,7 +79,7 @@ type EtcdFleetPolicySpec struct {
 	MaxFailures int32 `json:"maxFailures,omitempty"`
 	// soak is how long a cluster is watched after its task has succeeded, before the change counts as done. Default: 5m.
 	// +kubebuilder:default="5m"
-	// +kubebuilder:validation:XValidation:rule="self >= duration('0s') && self <= duration('168h')",message="soak must be between 0s and 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="soak must be between 0s and 168h"
 	// +optional
 	Soak *metav1.Duration `json:"soak,omitempty"`
 	// canary is how a change begins. Default: with one cluster.
