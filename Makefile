@@ -100,8 +100,9 @@ matrix: assets ## Run integration tests of the controllers, of executor mode and
 	done
 
 .PHONY: explore
-explore: ## Check the rollout decision, its plan, and the planner of members, in every state. Takes minutes; the unit tests check a subset in a second.
+explore: ## Check the rollout decision, its plan, the planner of members, and who may start in a fleet, in every state. Takes minutes; the unit tests check a subset in a second.
 	go test ./internal/membership -run 'TestInvariants$$' -explore-all -timeout 3h -v
+	go test ./internal/fleet -run 'TestExploration$$|TestAYearOfWindows$$' -explore-all -timeout 3h -v
 	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 3h -v
 
 FUZZTIME ?= 1m

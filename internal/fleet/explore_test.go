@@ -6,6 +6,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// exploreAll explores further than is done in seconds.
+var exploreAll = flag.Bool("explore-all", false, "explore eight events instead of five")
 
 // settings of the policies of a world. All clusters are in namespace a, but the last, which is in b.
 type settings struct {
@@ -334,12 +338,15 @@ func (w world) key() string {
 // succeeded in these, one that failed too often starts nowhere, and what is not paused goes on. The judge sees what happens to
 // clusters, and knows neither the ledger nor the rules.
 func TestExploration(t *testing.T) {
-	total := 0
+	total, depth := 0, 5
+	if *exploreAll {
+		depth = 8
+	}
 	for _, clusters := range []int{2, 3} {
 		for _, limit := range [][2]int{{1, 0}, {2, 0}, {2, 1}} {
 			for failures := range 2 {
 				for canaries := range 3 {
-					total += explore(t, settings{clusters, limit, failures, canaries}, 7)
+					total += explore(t, settings{clusters, limit, failures, canaries}, depth)
 				}
 			}
 		}

@@ -88,8 +88,12 @@ func TestAYearOfWindows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, year := range []int{2011, 2018, 2026} {
-			for _, start := range [][2]int{{0, 0}, {0, 30}, {1, 45}, {2, 15}, {2, 30}, {3, 0}, {23, 30}} {
+		years, starts := []int{2011, 2018}, [][2]int{{0, 0}, {2, 15}}
+		if *exploreAll {
+			years, starts = append(years, 2026), append(starts, [][2]int{{0, 30}, {1, 45}, {2, 30}, {3, 0}, {23, 30}}...)
+		}
+		for _, year := range years {
+			for _, start := range starts {
 				w := window(t, fmt.Sprintf("%d %d * * *", start[1], start[0]), time.Hour, zone)
 				var last time.Time
 				for _, want := range second(location, start[0], start[1], year) {

@@ -56,6 +56,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	c.Metrics.ledger(after)
 	in := c.input(v, after)
 	c.wake(append(fleet.Next(in), c.report(v, in)...))
 	return ctrl.Result{RequeueAfter: interval}, c.publish(ctx, v, in)

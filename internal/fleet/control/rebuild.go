@@ -29,20 +29,24 @@ const annotationFence = "druid.gardener.cloud/fleet-ledger-rebuilt"
 // rebuild makes a ledger of what the API server shows: of the tasks that run, and of what the policies' statuses say of changes.
 func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	now := c.Clock.Now()
-	l := &fleet.Ledger{Rebuilt: now}
+	l := &fleet.Ledger{}
 	policies := &v1alpha1.EtcdFleetPolicyList{}
 	if err := c.Live.List(ctx, policies); err != nil {
 		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
 	}
 	for i := range policies.Items {
 		remember(l, &policies.Items[i])
+		if policies.Items[i].Status.ObservedGeneration > 0 {
+			// There was a ledger when this was written.
+			l.Rebuilt = now
+		}
 	}
 	v, err := c.look(ctx)
 	if err != nil || v == nil {
 		return l, err
 	}
 	for namespace := range v.covering {
-		if err := c.rebuildOf(ctx, l, namespace, v.covering[namespace]); err != nil {
+		if err := c.rebuildOf(ctx, l, namespace, v.covering[namespace], now); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +56,7 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 }
 
 // rebuildOf records the tasks of a namespace that run, and fences the others.
-func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, namespace string, policies []string) error {
+func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, namespace string, policies []string, now time.Time) error {
 	found := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Live.List(ctx, found, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the tasks of namespace %s: %w", namespace, err)
@@ -63,12 +67,12 @@ func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, namespace s
 			continue
 		}
 		if t.Status.State != v1alpha1.TaskStateInProgress {
-			if err := c.fence(ctx, t, l.Rebuilt); err != nil {
+			if err := c.fence(ctx, t, now); err != nil {
 				return err
 			}
 		}
 		if t.Status.State == v1alpha1.TaskStateInProgress {
-			h := unasked(t, policies, l.Rebuilt)
+			h := unasked(t, policies, now)
 			h.Change = c.changeOf(ctx, t)
 			l.Grant(h)
 		}
