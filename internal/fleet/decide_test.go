@@ -151,6 +151,17 @@ func TestDecide(t *testing.T) {
 		"another has failed before":          {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "in which the last change failed"},
 		"it has failed before":               {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-w1"} }), "", ""},
 		"after the canaries nobody is first": {situation(policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
+		"half of four slots are two":         {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), "", ""},
+		"not three":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true }), holding("b", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 4 slots"},
+		"half of one slot":                   {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 1 slot of"},
+		"a wreck before a new change":        {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" })), impaired("b", noon.Add(-time.Hour), false)), "", ""},
+		"none holds a slot":                  {situation(impaired("a", noon, false), impaired("b", noon, false)), WaitingForSlot, ": none holds a slot; clusters that lack a member or are being recovered: 2"},
+		"two tasks of one cluster":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), WaitingForSlot, ": a/etcd-a runs task task-a"},
+		"of a cluster that is impaired":      {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd = "etcd-a"; soaking(h) })), impaired("a", noon, false)), "", ""},
+		"a failure and nobody chosen":        {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "begins change A"},
+		"one is tried by another policy":     {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies, h.Namespace = []string{"q"}, "elsewhere" }))), "", ""},
+		"one that left is tried":             {situation(newChange, holders(holding("a", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForCanary, "elsewhere/etcd-a"},
+		"one that came is tried":             {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies = nil }))), WaitingForCanary, "a/etcd-a"},
 		"a policy that is gone":              {situation(func(in *Input) { in.Policies = nil }), "", ""},
 		"two policies": {situation(func(in *Input) {
 			in.Covering["w"] = []string{"p", "q"}
@@ -191,7 +202,7 @@ func TestOrder(t *testing.T) {
 		"at the same time, by UID":   {[]Candidate{waiting("a2"), waiting("a1")}, nil, "a1 a2"},
 		"one class up after an hour": {[]Candidate{waiting("b", class(Person)), waiting("a", class(Automatic), ago(time.Hour)), waiting("c", class(Automatic), ago(time.Hour-1)), waiting("d", class(Upkeep), ago(time.Hour))}, nil, "a b d c"},
 		"a person stays one":         {[]Candidate{waiting("b", class(Person), ago(9*time.Hour)), waiting("a", class(Repair))}, nil, "a b"},
-		"by wave":                    {[]Candidate{waiting("e"), waiting("d", wave("late")), waiting("c", wave("early")), waiting("b", wave("10")), waiting("a", wave("9"))}, nil, "a b c d e"},
+		"by wave":                    {[]Candidate{waiting("e"), waiting("c", wave("late")), waiting("d", wave("early")), waiting("b", wave("10")), waiting("a", wave("9")), waiting("f", wave("-1"))}, nil, "f a b d c e"},
 		"fair":                       {[]Candidate{waiting("a1"), waiting("a2"), waiting("a3"), waiting("b1", ago(time.Minute)), waiting("c1", ago(time.Second))}, nil, "a1 b1 c1 a2 a3"},
 		"who has been served waits":  {[]Candidate{waiting("a1"), waiting("b1", ago(time.Second))}, func(in *Input) { in.Served["a"] = 1 }, "b1 a1"},
 		"what failed goes first": {[]Candidate{waiting("a", wave("1")), waiting("b"), waiting("c")}, func(in *Input) {
@@ -233,6 +244,9 @@ func TestNext(t *testing.T) {
 	if got := Used(in, "p"); got != 1 {
 		t.Errorf("%d are used", got)
 	}
+	if got := Used(situation(holders(holding("x")), impaired("y", noon, false), impaired("z", noon.Add(-9*time.Hour), false)), "p"); got != 3 {
+		t.Errorf("%d are used", got)
+	}
 	if Used(in, "q") != 0 || Decide(in, "gone").Hold == nil {
 		t.Error("what is not there")
 	}
@@ -258,5 +272,16 @@ func TestLongMessages(t *testing.T) {
 	d := Decide(situation(holders(all...)), "w1")
 	if !strings.HasSuffix(d.Hold.Message, "e/etcd-e runs task task-e, 2 more") {
 		t.Error(d.Hold.Message)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, c := range []struct{ clusters, percent, want int }{{7, 50, 3}, {7, 100, 7}, {1000, 10, 100}, {9, 10, 1}, {0, 10, 1}, {7, 0, 0}, {199, 1, 1}, {200, 1, 2}} {
+		if got := (&Policy{MaxConcurrent: c.percent, Percent: true, Clusters: c.clusters}).Limit(); got != c.want {
+			t.Errorf("%d %% of %d are %d, want %d", c.percent, c.clusters, got, c.want)
+		}
+	}
+	if (&Policy{MaxConcurrent: -1}).Limit() != 0 || (&Policy{MaxConcurrent: 4, Clusters: 1}).Limit() != 4 {
+		t.Error("a number")
 	}
 }

@@ -80,6 +80,9 @@ func TestLedgerOfFailures(t *testing.T) {
 			t.Errorf("%q resumes it", token)
 		}
 	}
+	if (&Ledger{Changes: []Change{{Policy: "p", Failures: []Failure{{}}}}}).ResumeBy("p", ".0") != true {
+		t.Error("the name is what is before the last dot")
+	}
 	if l.ResumeBy("q", "A.0") || !l.ResumeBy("p", "A.0") || l.ResumeBy("p", "A.0") || l.ResumeBy("p", "A.1") {
 		t.Error("it is resumed once")
 	}
@@ -112,6 +115,7 @@ func TestNextTaskOfAWatchedCluster(t *testing.T) {
 	l.Grant(holding("a"))
 	l.Grant(holding("b"))
 	l.Succeeded("a", noon)
+	l.Succeeded("b", noon)
 	next := holding("c", func(h *Holder) { h.Etcd = "etcd-a" })
 	l.Grant(next)
 	if len(l.Holders) != 2 || l.Holder("a") != nil || l.Holder("b") == nil {
@@ -204,6 +208,27 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
+// Of two namespaces in which as many changes failed, it is the same one that loses the oldest.
+func TestWhoseChangesGo(t *testing.T) {
+	for range 20 {
+		l := &Ledger{}
+		for i := range maxChanges {
+			namespace := []string{"a", "b"}[i%2]
+			l.Changes = append(l.Changes, Change{Policy: "p", Name: fmt.Sprint(namespace, i), Failures: []Failure{{Namespace: namespace}}})
+		}
+		l.Changes = append(l.Changes, Change{Policy: "q", Name: "a0"})
+		l.Grant(holding("z", func(h *Holder) { h.Change = "new" }))
+		if l.Change("p", "a0") != nil || l.Change("p", "b1") == nil || l.Change("q", "a0") == nil || len(l.Changes) != maxChanges+1 {
+			t.Fatalf("%+v", l.Changes[:3])
+		}
+		l.Changes = append(l.Changes, Change{Policy: "p", Name: "more", Failures: []Failure{{Namespace: "b"}}}, Change{Policy: "p", Name: "most", Failures: []Failure{{Namespace: "b"}}})
+		l.Grant(holding("y", func(h *Holder) { h.Change = "newer" }))
+		if l.Change("p", "b1") != nil || l.Change("p", "a2") == nil || l.Change("p", "new") == nil {
+			t.Fatal("now b has more, and what a holder has stays")
+		}
+	}
+}
+
 const template = `{"spec":{"template":{"metadata":{"annotations":{"checksum/etcd-config":"%s","other":"%s"},"labels":{"l":"%s"}},"spec":{
 "containers":[{"name":"agent","image":"agent:1"},{"name":"etcd","image":"%s","args":["--name=%s-0","--token=%s"],"resources":{"limits":{"cpu":"%s"}}}],
 "volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"%s"}}]}}}}`
@@ -255,6 +280,30 @@ func TestFingerprint(t *testing.T) {
 	}
 	if of(render("1", "1", "1", "etcd:2", "main", "u1", "1", "main"), render("1", "1", "1", "etcd:0", "main", "u1", "1", "main")) == image {
 		t.Error("from where matters")
+	}
+	// An argument with the cluster's names is added, and a container before the others.
+	added := func(name, namespace, uid string) string {
+		t.Helper()
+		was := `{"containers":[{"name":"etcd","args":["x"],"image":"i"}]}`
+		is := fmt.Sprintf(`{"containers":[{"name":"first","args":["--of=%s.%s.%s-x"],"image":"i"},{"name":"etcd","args":["x"],"image":"i"}]}`, name, namespace, uid)
+		f, err := Fingerprint([]byte(was), []byte(is), Names{Etcd: name, Namespace: namespace, UID: uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	want := added("main", "a", "u1")
+	for _, n := range [][3]string{{"b", "a", "u2"}, {"a-b", "a", "u3"}, {"a", "a-b", "u"}, {"of", "etcd", "x"}} {
+		if n[0] != "of" && added(n[0], n[1], n[2]) != want {
+			t.Errorf("%v: another change", n)
+		}
+	}
+	if without, err := Fingerprint([]byte(`{"a":"main"}`), []byte(`{"a":"b"}`), Names{}); err != nil || without == want {
+		t.Error(err)
+	}
+	moved, err := Fingerprint([]byte(`{"c":[{"name":"a","v":"1"},{"name":"b","v":"2"}]}`), []byte(`{"c":[{"name":"b","v":"2"},{"name":"a","v":"1"}]}`), Names{})
+	if err != nil || moved != Restart {
+		t.Errorf("the order of what has names does not matter: %s", moved)
 	}
 	for _, broken := range [][2]string{{"{", "{}"}, {"{}", "{"}} {
 		if _, err := Fingerprint([]byte(broken[0]), []byte(broken[1]), names); err == nil {

@@ -150,6 +150,13 @@ func TestWhenAPolicyOpens(t *testing.T) {
 		{"at its end", []Window{night}, nil, "2026-01-02T04:00", false, "", "2026-01-02T22:00"},
 		{"two that overlap", []Window{night, early}, nil, "2026-01-02T03:30", true, "2026-01-02T06:00", ""},
 		{"an exception wins", []Window{night}, []Window{christmas}, "2026-12-24T23:00", false, "", "2026-12-27T00:00"},
+		{"the next of two", []Window{early, night}, nil, "2026-01-01T12:00", false, "", "2026-01-01T22:00"},
+		{"whichever is first", []Window{night, early}, nil, "2026-01-02T06:00", false, "", "2026-01-02T22:00"},
+		{"the first of them", []Window{night, early, window(t, "0 7 * * *", time.Hour, "UTC")}, nil, "2026-01-02T06:00", false, "", "2026-01-02T07:00"},
+		{"two exceptions", nil, []Window{christmas, window(t, "0 0 26 12 *", 48*time.Hour, "UTC")}, "2026-12-26T01:00", false, "", "2026-12-28T00:00"},
+		{"in the other order", nil, []Window{window(t, "0 0 26 12 *", 48*time.Hour, "UTC"), christmas}, "2026-12-26T01:00", false, "", "2026-12-28T00:00"},
+		{"until the nearer exception", []Window{night}, []Window{christmas, window(t, "0 3 * * *", time.Hour, "UTC")}, "2026-01-02T02:00", true, "2026-01-02T03:00", ""},
+		{"the longest window is allowed", []Window{window(t, "0 0 1 1 *", maxWindow, "UTC")}, nil, "2026-01-02T02:00", true, "2026-01-08T00:00", ""},
 		{"until the exception", nil, []Window{christmas}, "2026-12-23T23:00", true, "2026-12-24T00:00", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
