@@ -40,12 +40,9 @@ func quorumKept(s *state, step *Step) *Hold {
 // leaderCanDoWithout: a leader steps down within an election timeout of losing its quorum. One that cannot have a quorum without a
 // member that was reported as down either is about to, or the report is late: the node of that member may be lost, and not marked yet.
 func (s *state) leaderCanDoWithout(next int) *Hold {
-	others := 0
-	for _, v := range s.Snapshot.Cluster.Voters {
-		if v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun() {
-			others++
-		}
-	}
+	others := s.Snapshot.CountVoters(func(v cluster.Voter) bool {
+		return v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun()
+	})
 	o, voters := s.ordinal(next), len(s.Snapshot.Cluster.Voters)
 	if unproven := s.byReadiness && s.Snapshot.ServingVoters() == 0; unproven || quorum.Exists(others, voters) {
 		return nil // that a pod is ready proves no leader if it has no probe

@@ -65,15 +65,7 @@ func (s *work) order() []int {
 }
 
 // votes is the number of members of the StatefulSet that vote.
-func (s *work) votes() int {
-	n := 0
-	for _, o := range s.Snapshot.Ordinals {
-		if o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower {
-			n++
-		}
-	}
-	return n
-}
+func (s *work) votes() int { return s.Snapshot.CountOrdinals(cluster.Ordinal.Votes) }
 
 func (s *work) skip(member, why string) {
 	s.record = s.record.with(member+"."+keySkipped, why)

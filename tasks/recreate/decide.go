@@ -107,12 +107,11 @@ func (in Input) stranded() *cluster.Ordinal {
 	if slices.Contains(in.Overridden, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)) {
 		return nil
 	}
-	for i, o := range in.Snapshot.Ordinals {
-		if o.Pod != nil && o.Pod.VolumeTrouble != "" {
-			return &in.Snapshot.Ordinals[i]
-		}
+	i := slices.IndexFunc(in.Snapshot.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.VolumeTrouble != "" })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &in.Snapshot.Ordinals[i]
 }
 
 // complete reports whether every pod is at the target revision, and every member participates.
@@ -122,13 +121,9 @@ func (in Input) complete() bool {
 
 // updated is the number of pods at the target revision that do not terminate.
 func (in Input) updated() int32 {
-	n := int32(0)
-	for _, o := range in.Snapshot.Ordinals {
-		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.At(in.target()) {
-			n++
-		}
-	}
-	return n
+	return int32(in.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool {
+		return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.At(in.target())
+	}))
 }
 
 // away names the members that are not back yet, with the kubelet's words where it has some.

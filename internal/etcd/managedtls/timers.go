@@ -56,23 +56,9 @@ func (m *Manager) observe(q Request, now time.Time) {
 	m.timers.Set(q.Etcd, t)
 }
 
-// everyMemberTrusts reports whether every member that the cluster counts on is of this StatefulSet, participates, and has started
-// with these CAs. What is unknown counts as no.
+// everyMemberTrusts reports whether every member has started with these CAs.
 func everyMemberTrusts(s *cluster.Snapshot, authorities string) bool {
-	if s == nil || authorities == "" || len(s.Surplus) > 0 {
-		return false
-	}
-	for _, o := range s.Ordinals {
-		if o.Class != v1alpha1.ClassParticipating || o.Pod.Authorities != authorities {
-			return false
-		}
-	}
-	for _, v := range s.Cluster.Voters {
-		if v.Ordinal < 0 {
-			return false
-		}
-	}
-	return len(s.Cluster.Voters) == s.Replicas() || s.Replicas() == 0
+	return s != nil && authorities != "" && len(s.Surplus) == 0 && s.EveryMember(func(p *cluster.Pod) bool { return p.Authorities == authorities })
 }
 
 // fingerprint of certificates; empty when there are none.

@@ -58,11 +58,5 @@ func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https:
 
 // count counts the members that participate and whose pod is like this.
 func count(s *cluster.Snapshot, like func(*cluster.Pod) bool) int {
-	n := 0
-	for _, o := range s.Ordinals {
-		if o.Class == v1alpha1.ClassParticipating && like(o.Pod) {
-			n++
-		}
-	}
-	return n
+	return s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && like(o.Pod) })
 }

@@ -43,20 +43,9 @@ func alone(s *cluster.Snapshot) bool {
 	return s.Replicas() == 1 && len(s.Cluster.Voters) == 1 && s.Cluster.Voters[0].Ordinal == 0
 }
 
-// everyMemberAt reports whether every member that the cluster counts on is of this StatefulSet, participates, and
-// has come this far. What is unknown counts as no.
+// everyMemberAt reports whether there are members, and every one has come this far.
 func everyMemberAt(s *cluster.Snapshot, at component.PeerTLS) bool {
-	for _, o := range s.Ordinals {
-		if o.Class != v1alpha1.ClassParticipating || o.Pod.PeerTLS != string(at) {
-			return false
-		}
-	}
-	for _, v := range s.Cluster.Voters {
-		if v.Ordinal < 0 {
-			return false
-		}
-	}
-	return s.Replicas() > 0 && len(s.Cluster.Voters) == s.Replicas()
+	return s.Replicas() > 0 && s.EveryMember(func(p *cluster.Pod) bool { return p.PeerTLS == string(at) })
 }
 
 // peerURLChanges are the peer URLs that members are to be listed with and are not, by member ID. Once every
