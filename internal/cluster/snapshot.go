@@ -7,6 +7,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"

@@ -44,7 +44,7 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	return pollHealthy
 }
 
-// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others, but for those that
+// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others but those that
 // hang.
 func priorityOf(after time.Duration, hangs bool) *int {
 	switch {
@@ -63,24 +63,24 @@ func isUrgent(e *v1alpha1.Etcd) bool {
 	return state.Due(e) || e.Status.Conditions.IsTrue(v1alpha1.ConditionReady) && (e.Status.Rollout != nil || movesTLS)
 }
 
-// hangsAfter is how long a member that hangs keeps an observation waiting at least. One that answers does so in milliseconds, and
-// one that does not run refuses the connection.
+// hangsAfter is how long an observation takes at least if a member hangs. One that answers does so in milliseconds, and one that is
+// not running refuses the connection.
 const hangsAfter = time.Second
 
-// hangs reports whether members of an Etcd hang, by a Snapshot that took so long.
+// hangs reports whether members hang, given a Snapshot and how long it took.
 func hangs(s *cluster.Snapshot, took time.Duration) bool {
 	return s != nil && took >= hangsAfter && slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && !o.Answers })
 }
 
-// hanging is how often in a row members of an Etcd hung, and until when the last wait lasts. Each look at them keeps a worker for
-// seconds, so they are looked at less and less often, down to as often as those of a healthy Etcd. What changes in the
-// meantime is an event, which comes before the wait is over, and begins with short waits again.
+// hanging is how often in a row members of an Etcd hung, and until when the last wait lasts. Each observation of them keeps a
+// worker for seconds, so they are observed less and less often, down to as often as a healthy Etcd. A change in between is an
+// event, which comes before the wait is over and begins with short waits again.
 type hanging struct {
 	times int
 	until time.Time
 }
 
-// next returns what follows after another look.
+// next returns the state after another observation.
 func (h hanging) next(hangs bool, now time.Time) hanging {
 	switch {
 	case !hangs:
@@ -93,7 +93,7 @@ func (h hanging) next(hangs bool, now time.Time) hanging {
 	return h
 }
 
-// wait returns for how long to wait at least; 0 while nothing hangs.
+// wait returns how long to wait at least; 0 while nothing hangs.
 func (h hanging) wait() time.Duration {
 	wait := pollTroubled
 	for range h.times - 1 {

@@ -7,7 +7,9 @@ package rollout
 import (
 	"fmt"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 )
 
 // The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
@@ -61,7 +63,7 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	if names, quorate := s.Snapshot.Unreachable(); quorate {
 		return &Hold{Pod: name, Message: mayHaveLeader(s.Snapshot, names, grace)}
 	}
-	if since := s.Timers.LeaderlessSince; !lasted(since, s.now, grace) {
+	if since := s.Timers.LeaderlessSince; !lasting.Since(since, s.now, grace) {
 		return &Hold{Pod: name, Message: fmt.Sprintf("no member has known a leader since %s; %s is replaced if that lasts for %s", clockTime(since), name, grace)}
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -86,11 +88,11 @@ func unreadyConfirmed(s *state, step *Step) *Hold {
 	if !s.Snapshot.Cluster.LeaderKnown {
 		return nil
 	}
-	if o.Answers && !o.Serving && !lasted(led, s.now, electionWindow) {
+	if o.Answers && !o.Serving && !lasting.Since(led, s.now, electionWindow) {
 		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), electionWindow)}
 	}
 	since := s.Timers.NotServingSince[o.Pod.UID]
-	if !o.ReadyButNotServing() || lasted(since, s.now, grace) {
+	if !o.ReadyButNotServing() || lasting.Since(since, s.now, grace) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s although its readiness probe passes; it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}

@@ -129,12 +129,11 @@ func (s *state) ordinal(i int) *cluster.Ordinal { return &s.Snapshot.Ordinals[i]
 
 // recordOf is the record of the pod with this UID; the zero value when there is none.
 func (s *state) recordOf(uid types.UID) v1alpha1.RolloutPod {
-	for _, p := range s.Recorded.Pods {
-		if p.UID == uid {
-			return p
-		}
+	i := slices.IndexFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == uid })
+	if i < 0 {
+		return v1alpha1.RolloutPod{}
 	}
-	return v1alpha1.RolloutPod{}
+	return s.Recorded.Pods[i]
 }
 
 // outdated reports whether the pod of an ordinal is to be replaced, or updated in place.

@@ -12,6 +12,7 @@ package maintenance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 

@@ -17,6 +17,7 @@ package recovery
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,14 +59,14 @@ type Input struct {
 	Evidence
 }
 
-// Operations that lastOperation names.
-const (
-	opConfirm = "ConfirmQuorumLoss"
-	opStop    = "StopMembers"
-	opSurvey  = "SurveyVolumes"
-	opStart   = "StartMembers"
-	opGrow    = "GrowBack"
-)
+// operations that lastOperation names, by phase.
+var operations = map[v1alpha1.RecoveryPhase]string{
+	v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss",
+	v1alpha1.RecoveryStopping:   "StopMembers",
+	v1alpha1.RecoverySurveying:  "SurveyVolumes",
+	v1alpha1.RecoveryStarting:   "StartMembers",
+	v1alpha1.RecoveryGrowing:    "GrowBack",
+}
 
 // Decision is what to say of the task, and the phase that it enters or stays in.
 type Decision struct {

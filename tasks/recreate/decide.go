@@ -164,9 +164,10 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if in.Snapshot.StatefulSet.Observed && d.Phase != "" {
 		r.TargetRevision = in.target()
 	}
-	r.HeldBy, r.BlockedBy = held(r.HeldBy, d, now), nil
-	if h := r.HeldBy; h != nil {
-		r.BlockedBy = []v1alpha1.BlockedBy{{Guard: h.Guard, Pod: h.Pod, Message: h.Message}}
+	r.HeldBy, r.BlockedBy = nil, nil
+	if d.Stranded != "" {
+		hold := rollout.Hold{Guard: v1alpha1.GuardVolumeReachable, Pod: d.Stranded, Message: d.Message}
+		r.HeldBy, r.BlockedBy = rollout.Held(in.Recorded.HeldBy, &hold, now), []rollout.Hold{hold}
 	}
 	r.Phase, r.UpdatedReplicas, r.ParticipatingReplicas = d.Phase, updated, participating
 	if in.Snapshot.Replicas() > 0 {
@@ -174,16 +175,4 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 		r.Replicas = int32(in.Snapshot.Replicas())
 	}
 	return r
-}
-
-// held is the hold to show. It has lasted since the same pod began to hold.
-func held(before *v1alpha1.Hold, d Decision, now time.Time) *v1alpha1.Hold {
-	if d.Stranded == "" {
-		return nil
-	}
-	h := &v1alpha1.Hold{Guard: v1alpha1.GuardVolumeReachable, Pod: d.Stranded, Message: d.Message, Since: metav1.Time{Time: now}}
-	if before != nil && before.Pod == h.Pod {
-		h.Since = before.Since
-	}
-	return h
 }

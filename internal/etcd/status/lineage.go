@@ -13,8 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -62,42 +60,4 @@ func follows(etcd *v1alpha1.Etcd, serving string) bool {
 // ofDruid reports whether a pod of etcd-druid serves, which restores its data as etcd-druid decides.
 func ofDruid(s *cluster.Snapshot) bool {
 	return slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Serving && o.Pod != nil && o.Pod.OfDruid })
-}
-
-// recovery returns how the members recover their cluster: what a task has chosen, now or before, or how the cluster wakes up
-// without volumes. It is removed once that task is gone, the recovered cluster serves, and every member votes: then no member
-// needs any more what it had before.
-func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
-	if t := scale.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
-		r := t.Status.Recovery
-		return &v1alpha1.ClusterRecovery{
-			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,
-			PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
-		}
-	}
-	h := o.Etcd.Status.Hibernation
-	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.RecordsRestore(recorded, h) {
-		return hibernation.RecoveryOf(o.Etcd, h)
-	}
-	if servingID(o.Snapshot) == clusterID && succeeded(o.Etcd, recorded, clusterID) {
-		return nil
-	}
-	if recorded == nil || recorded.LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
-		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
-		return recorded
-	}
-	return nil
-}
-
-// succeeded reports whether the only member of a cluster, which a recovery has made, was restored since, and has made its successor: no
-// other member has joined yet, and those that the cluster grows by belong to the successor.
-func succeeded(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, clusterID string) bool {
-	return recorded != nil && etcd.Status.ClusterSize <= 1 && clusterID != "" && !recorded.LeavesBehind(clusterID) &&
-		!slices.Contains(component.Lineage(etcd).RecoveredIDs(), clusterID)
-}
-
-// allVote reports whether as many members as are wanted participate and vote.
-func allVote(s *cluster.Snapshot, wanted int32) bool {
-	vote := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
-	return wanted > 0 && s.Replicas() == int(wanted) && vote == s.Replicas()
 }

@@ -55,8 +55,8 @@ func managedElsewhere(o Input) []ownership.Foreign {
 	return o.Foreign[at : at+1]
 }
 
-// elsewhere returns the status of an Etcd whose StatefulSet another operator manages: what that one says of the members stays, and of
-// this operator's conditions there is only what is in its way: the StatefulSet, with which all other objects are adopted.
+// elsewhere returns the status of an Etcd whose StatefulSet another operator manages. What that one says of the members stays; of
+// this operator's conditions, there is only what is in its way: the StatefulSet, with which all other objects are adopted.
 func elsewhere(o Input, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
 	o.Foreign = foreign
 	next := *o.Etcd.Status.DeepCopy()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,26 +118,4 @@ func holderRole(holder string) v1alpha1.Role {
 		return v1alpha1.RoleFollower
 	}
 	return v1alpha1.RoleUnknown
-}
-
-// SnapshotLeases are the leases in which the leader's agent records the newest snapshots; nil where there is none.
-type SnapshotLeases struct{ Full, Delta *coordinationv1.Lease }
-
-// ReadSnapshotLeases reads the snapshot leases of an Etcd.
-func ReadSnapshotLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (SnapshotLeases, error) {
-	var leases SnapshotLeases
-	for name, into := range map[string]**coordinationv1.Lease{
-		etcd.FullSnapshotLeaseName(): &leases.Full, etcd.DeltaSnapshotLeaseName(): &leases.Delta,
-	} {
-		lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: etcd.Namespace, Name: name}
-		err := reader.Get(ctx, key, lease)
-		if client.IgnoreNotFound(err) != nil {
-			return SnapshotLeases{}, fmt.Errorf("reading lease %s: %w", key, err)
-		}
-		// A foreign lease says nothing about this Etcd's snapshots.
-		if err == nil && ownership.Of(etcd, "Lease", lease) == nil {
-			*into = lease
-		}
-	}
-	return leases, nil
 }
