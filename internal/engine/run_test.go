@@ -63,7 +63,7 @@ func TestVerdicts(t *testing.T) {
 			e.Expect(e.progress("a")).To(Equal(c.progress))
 			e.Expect(e.told()).To(Equal(c.events))
 			e.Expect(len(e.cleaned) == 1).To(Equal(c.cleaned))
-			e.Expect(e.books.etcds[mainKey].runs).To(HaveLen(map[bool]int{false: 1, true: 0}[c.cleaned]))
+			e.Expect(e.runs()).To(Equal(map[bool]int{false: 1, true: 0}[c.cleaned]))
 			e.look()
 			e.Expect(e.told()).To(HaveLen(map[bool]int{false: 0, true: 1}[c.verdict.Step != nil || c.verdict.Event != "" && !c.cleaned]))
 		})
@@ -84,7 +84,7 @@ func TestNoEventWithoutAWrite(t *testing.T) {
 		e.Expect(e.look()).To(Equal(firstPause), name)
 		e.Expect(e.told()).To(BeEmpty(), name)
 		e.Expect(e.state("a")).To(Equal(running), name)
-		e.Expect(e.books.etcds[mainKey].runs).To(HaveLen(1), name)
+		e.Expect(e.runs()).To(Equal(1), name)
 	}
 }
 
@@ -411,7 +411,7 @@ func TestWordingWaits(t *testing.T) {
 	says := func(what string, again time.Duration) string {
 		e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Message: what, RequeueAfter: time.Hour})
 		e.Expect(e.look()).To(Equal(again))
-		return progressing(s.get(t, "a"))
+		return progressing(s.get(t, "a")).Message
 	}
 	e.Expect(says("one", time.Hour)).To(Equal("one"))
 	e.pass(time.Second)

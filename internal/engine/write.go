@@ -51,6 +51,6 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	now := r.Clock.Now()
 	r.books.wrote(t, written{now, status.IsUrgent(&before.Status, &decided), t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
-	r.report().transition(before, t)
+	r.reportTransition(before, t)
 	return nil
 }

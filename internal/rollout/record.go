@@ -36,7 +36,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 		w.settle(&r.Pods[i])
 	}
 	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
-		r.HeldBy, r.BlockedBy = held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
+		r.HeldBy, r.BlockedBy = Held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
 	r.Snapshot = in.Backup.record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
@@ -147,8 +147,8 @@ func concerns(s *state, hold *v1alpha1.Hold, step *Step) bool {
 	return hold != nil && slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.Snapshot.Ordinals[i].Name == hold.Pod })
 }
 
-// held is the hold to show. It has lasted since the same guard first blocked for the same pod.
-func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
+// Held is the hold to show. It has lasted since the same guard first blocked for the same pod.
+func Held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 	if hold == nil {
 		return nil
 	}

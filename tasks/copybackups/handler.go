@@ -170,17 +170,13 @@ func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.J
 		spec.Args, spec.Stores = recorded, signed
 	}
 	what := c.copy()
-	// A source that has another schedule has more snapshots copied, at most twice as many.
-	if s := component.FullSnapshotSchedule(task.Etcd); isSchedule(s) {
-		what.Schedule = s
+	// A source that has another schedule has more snapshots copied, at most twice as many. The status of the Etcd says what is wrong
+	// with a schedule that cannot be read.
+	text := component.FullSnapshotSchedule(task.Etcd)
+	if _, err := schedule.Parse(text); err == nil {
+		what.Schedule = text
 	}
 	return what.Build(spec)
-}
-
-// isSchedule reports whether a schedule can be read. The status of the Etcd says what is wrong with one that cannot.
-func isSchedule(text string) bool {
-	_, err := schedule.Parse(text)
-	return err == nil
 }
 
 // signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if

@@ -269,10 +269,10 @@ func TestConfirmingShowsSinceWhen(t *testing.T) {
 func TestOperations(t *testing.T) {
 	g := NewWithT(t)
 	for phase, want := range map[v1alpha1.RecoveryPhase]string{
-		"": "ConfirmQuorumLoss", v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss", v1alpha1.RecoveryStopping: "StopMembers",
+		v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss", v1alpha1.RecoveryStopping: "StopMembers",
 		v1alpha1.RecoverySurveying: "SurveyVolumes", v1alpha1.RecoveryStarting: "StartMembers", v1alpha1.RecoveryGrowing: "GrowBack",
 	} {
-		g.Expect(operation(phase)).To(Equal(want))
+		g.Expect(operations[phase]).To(Equal(want))
 	}
 	for _, stays := range []Input{newInput(in(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromData)), newInput(in(v1alpha1.RecoverySurveying, ""))} {
 		v := verdict(stays, decide(stays, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: map[string]string{"member": "m"}}, epoch)

@@ -8,8 +8,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -98,10 +96,6 @@ func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etc
 		}
 	}
 	return false
-}
-
-func endpoint(scheme, host string, port int32) string {
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
 // recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.

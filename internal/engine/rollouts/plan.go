@@ -7,6 +7,7 @@ package rollouts
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,16 +39,9 @@ type pending struct {
 // covered reports whether a task that has not ended brings the pods to the revision. One that a user created
 // counts.
 func (p pending) covered() bool {
-	for i := range p.tasks {
-		t := &p.tasks[i]
-		if !t.Spec.Type.IsRollout() || t.Status.State.IsFinal() || t.DeletionTimestamp != nil {
-			continue
-		}
-		if rollout.TargetOf(t).Reaches(p.revision) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type.IsRollout() && !t.Status.State.IsFinal() && t.DeletionTimestamp == nil && rollout.TargetOf(&t).Reaches(p.revision)
+	})
 }
 
 // next is the task to create, and how long to wait before that.

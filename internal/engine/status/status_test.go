@@ -131,13 +131,6 @@ func TestUrgency(t *testing.T) {
 	}
 }
 
-func TestShorten(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(Shorten("short", 5)).To(Equal("short"))
-	g.Expect(Shorten("longer", 5)).To(Equal("lo…"))
-	g.Expect(Shorten("lö ä", 5)).To(Equal("l…"), "no half of a letter")
-}
-
 // What a container said at its end is in the result of a task, and its image may be anybody's.
 func TestAResultIsPlainText(t *testing.T) {
 	g := NewWithT(t)
