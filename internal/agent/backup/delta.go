@@ -107,21 +107,23 @@ func ReadDelta(content io.Reader, yield func(Event) error) error {
 }
 
 func readDelta(content io.Reader, limit int64, yield func(Event) error) error {
-	limited := &allowance{r: content, limit: limit}
-	limited.renew()
+	// It bounds what is held in memory of one event.
+	limited := &io.LimitedReader{R: content, N: limit}
 	decoder := json.NewDecoder(limited)
 	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
 		return fmt.Errorf("decoding events: they do not begin a list: %w", errors.Join(err))
 	}
 	for decoder.More() {
 		var e Event
-		if err := decoder.Decode(&e); err != nil {
+		if err := decoder.Decode(&e); err != nil && limited.N <= 0 {
+			return fmt.Errorf("decoding an event: it has more than %d bytes", limit)
+		} else if err != nil {
 			return fmt.Errorf("decoding an event: %w", err)
 		}
 		if err := yield(e); err != nil {
 			return err
 		}
-		limited.renew()
+		limited.N = limit
 	}
 	if _, err := decoder.Token(); err != nil {
 		return fmt.Errorf("decoding events: the list does not end: %w", err)

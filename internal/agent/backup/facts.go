@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Facts returns what the result of a task has of a snapshot: the object, its last revision, when it was taken, and its size
+// Facts returns what the result of a task reports about a snapshot: the object, its last revision, when it was taken, and its size
 // if that is known.
 func (s Snapshot) Facts() map[string]string {
 	facts := map[string]string{

@@ -23,13 +23,7 @@ type change struct {
 	fits func(*v1alpha1.EtcdOperatorTask) bool
 	// guards: the verb changes guards, which only rollouts have.
 	guards bool
-	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error
-}
-
-// writeOption is an option of a write, for a dry run.
-type writeOption interface {
-	client.PatchOption
-	client.DeleteOption
+	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error
 }
 
 var changes = []change{
@@ -114,7 +108,7 @@ func (c *changeCommand) run(ctx context.Context, cluster *kube.Cluster, arg stri
 	switch c.dryRun {
 	case dryRunClient:
 	case dryRunServer:
-		err = c.act(ctx, cluster, task, client.DryRunAll)
+		err = c.act(ctx, client.NewDryRunClient(cluster), task)
 	default:
 		err = c.act(ctx, cluster, task)
 	}
@@ -132,27 +126,15 @@ func (c *changeCommand) run(ctx context.Context, cluster *kube.Cluster, arg stri
 	return watch.Outcome(last)
 }
 
-func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask, ...writeOption) error {
-	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
+func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask) error {
+	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
 		before := client.MergeFrom(t.DeepCopy())
 		t.Spec.Suspend = to
-		return patch(ctx, c, t, before, options)
+		return c.Patch(ctx, t, before)
 	}
-}
-
-func patch(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, before client.Patch, options []writeOption) error {
-	var all []client.PatchOption
-	for _, o := range options {
-		all = append(all, o)
-	}
-	return c.Patch(ctx, t, before, all...)
 }
 
 // remove deletes the task that was read, and no later one of the same name.
-func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
-	precise := []client.DeleteOption{client.Preconditions{UID: &t.UID}}
-	for _, o := range options {
-		precise = append(precise, o)
-	}
-	return c.Delete(ctx, t, precise...)
+func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
+	return c.Delete(ctx, t, client.Preconditions{UID: &t.UID})
 }

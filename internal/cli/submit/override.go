@@ -58,8 +58,8 @@ func checkGuards(guards []string) error {
 	return nil
 }
 
-func override(guards []string) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask, ...writeOption) error {
-	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
+func override(guards []string) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask) error {
+	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
 		// The patch replaces the whole list: the lock keeps guards that another user has just added.
 		before := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		for _, guard := range guards {
@@ -67,6 +67,6 @@ func override(guards []string) func(context.Context, client.Client, *v1alpha1.Et
 				t.Spec.OverrideGuards = append(t.Spec.OverrideGuards, g)
 			}
 		}
-		return patch(ctx, c, t, before, options)
+		return c.Patch(ctx, t, before)
 	}
 }

@@ -9,7 +9,6 @@ package compactionmetrics
 import (
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -21,12 +20,9 @@ import (
 // Metrics are the metrics.
 type Metrics struct {
 	jobs, fullSnapshots *prometheus.CounterVec
-	current             *prometheus.GaugeVec
 	duration            *prometheus.HistogramVec
-
-	mu sync.Mutex
-	// running are the Etcds with a compaction that is running.
-	running map[types.NamespacedName]bool
+	// running has a 1 for each Etcd with a compaction that is running.
+	running sums
 }
 
 // The labels, and the values of the reason of a failure.
@@ -50,16 +46,15 @@ func New(registerer prometheus.Registerer) *Metrics {
 		fullSnapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "etcddruid_compaction_full_snapshot_triggered_total", Help: "Full snapshots that the operator requested instead of a compaction, and that have ended.",
 		}, []string{labelSucceeded, labelNamespace}),
-		current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		running: newSums(prometheus.GaugeOpts{
 			Name: "etcddruid_compaction_jobs_current", Help: "Compactions of snapshots that are running.",
-		}, []string{labelNamespace}),
+		}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcddruid_compaction_job_duration_seconds", Help: "Time that compactions of snapshots took.",
 			Buckets: []float64{60, 300, 600, 900, 1200, 1800},
 		}, []string{labelSucceeded, labelReason, labelNamespace}),
-		running: map[types.NamespacedName]bool{},
 	}
-	registerer.MustRegister(m.jobs, m.fullSnapshots, m.current, m.duration)
+	registerer.MustRegister(m.jobs, m.fullSnapshots, m.running.gauge, m.duration)
 	return m
 }
 
@@ -104,24 +99,9 @@ func (m *Metrics) Show(etcd types.NamespacedName, q queue.Queue) {
 	running := slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool {
 		return t.Spec.Type == v1alpha1.OnDemandCompaction && t.Status.State == v1alpha1.TaskStateInProgress
 	})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running[etcd] == running {
-		return
-	}
-	delete(m.running, etcd)
 	if running {
-		m.running[etcd] = true
+		m.running.publish(etcd, new(int64(1)))
+	} else {
+		m.running.publish(etcd, nil)
 	}
-	count := 0
-	for other := range m.running {
-		if other.Namespace == etcd.Namespace {
-			count++
-		}
-	}
-	if count == 0 {
-		m.current.DeleteLabelValues(etcd.Namespace)
-		return
-	}
-	m.current.WithLabelValues(etcd.Namespace).Set(float64(count))
 }

@@ -69,7 +69,7 @@ func TestTLS(t *testing.T) {
 
 	agent(g, leaders, other)
 	_, err = clientOf(ca, follower).Full(t.Context(), false)
-	g.Expect(err).To(MatchError(ContainSubstring("the agent of the leader is not answering")), "it is somebody else")
+	g.Expect(err).To(MatchError(ContainSubstring("the agent of the leader is not answering")), "it is another server")
 	agent(g, followers, other)
 	_, err = clientOf(other, follower).Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())

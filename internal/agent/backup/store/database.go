@@ -49,24 +49,12 @@ func (s *Store) Verify(ctx context.Context, snapshot backup.Snapshot) error {
 	}
 	// It was only read.
 	defer func() { _ = object.Close() }()
-	counted := &readCounter{r: object}
-	if err := backup.Verify(snapshot, counted); err != nil {
+	read := &counter{w: io.Discard}
+	if err := backup.Verify(snapshot, io.TeeReader(object, read)); err != nil {
 		return err
 	}
-	if counted.n != snapshot.Size {
-		return fmt.Errorf("snapshot %s has %d bytes, and %d were written", snapshot.Name(), counted.n, snapshot.Size)
+	if read.n != snapshot.Size {
+		return fmt.Errorf("snapshot %s has %d bytes, and %d were written", snapshot.Name(), read.n, snapshot.Size)
 	}
 	return nil
-}
-
-// readCounter counts what is read.
-type readCounter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *readCounter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }

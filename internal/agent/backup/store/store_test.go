@@ -154,8 +154,8 @@ func TestInterruptedWrites(t *testing.T) {
 	}
 }
 
-// While an object is written it is not listed, and a process that is killed then leaves a file that nobody takes
-// for a snapshot, and that is removed some time.
+// While an object is written it is not listed, and a process that is killed then leaves a file that no reader takes
+// for a snapshot, and that is swept later.
 func TestUnfinishedObjects(t *testing.T) {
 	g := NewWithT(t)
 	s, dir := local(t)

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"gocloud.dev/blob"
 )
 
@@ -106,19 +107,7 @@ func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot
 		return err
 	}
 	folder := s.objects.file(s.folder())
-	if err := os.Rename(filepath.Join(folder, unfinished+snapshot.Name()), filepath.Join(folder, snapshot.Name())); err != nil {
-		return err
-	}
-	return syncDir(folder)
-}
-
-// syncDir syncs a folder.
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return crashsafe.Rename(filepath.Join(folder, unfinished+snapshot.Name()), filepath.Join(folder, snapshot.Name()))
 }
 
 // counter counts what is written, and hashes it where snapshots are signed.
