@@ -82,7 +82,7 @@ func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Ve
 }
 
 // displacedBy names a later task whose type supersedes that of a task; empty when there is none. One that is
-// suspended, whose config does not decode, or that may yet be rejected on arrival supersedes nobody.
+// suspended, whose config does not decode, or that may yet be rejected on arrival supersedes none.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
 	for _, later := range q[place+1:] {

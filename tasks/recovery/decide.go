@@ -11,7 +11,7 @@
 // data is done by the agent before a member starts, and none is deleted: what was there is put aside.
 //
 // The rebuilt cluster has another ID than the one before. So a member that comes back late, with the data
-// that it had, is a stranger to it, and cannot bring a quorum about with anybody.
+// that it had, is a stranger to it, and cannot form a quorum with others.
 package recovery
 
 import (

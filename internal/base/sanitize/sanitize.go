@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sanitize makes text from elsewhere fit to be stored, logged and shown: what a server answered, what a container
-// said at its end, what somebody wrote into an annotation. It imports the standard library only.
+// said at its end, what a user wrote into an annotation. It imports the standard library only.
 package sanitize
 
 import (

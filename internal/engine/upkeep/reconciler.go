@@ -46,7 +46,7 @@ type Reconciler struct {
 	Thresholds configv1alpha1.SnapshotCompaction
 
 	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
-	// hour that somebody deleted would be created again.
+	// hour that a user deleted would be created again.
 	turns memory.PerEtcd[time.Time]
 }
 
