@@ -131,7 +131,7 @@ func (in Input) stopping(now time.Time) Decision {
 	return in.enter(v1alpha1.RecoverySurveying, now, "no member is running: the agent surveys each volume")
 }
 
-// surveying waits until every volume that there is has been looked at, and then chooses.
+// surveying waits until every existing volume is surveyed, and then chooses.
 func (in Input) surveying(now time.Time) Decision {
 	switch {
 	case !in.held():

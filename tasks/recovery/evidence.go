@@ -103,7 +103,7 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup
 	}, nil
 }
 
-// recordOf returns what a lease records of a snapshot; of one that cannot be read, that there is one.
+// recordOf returns what a lease records of a snapshot. For one that cannot be read, it returns that there is a snapshot.
 func recordOf(lease *coordinationv1.Lease) backup.Record {
 	if lease == nil {
 		return backup.Record{}

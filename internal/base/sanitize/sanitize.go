@@ -32,7 +32,7 @@ func Harmful(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
-// head returns so much of s that a cut of it to limit bytes is a cut of s, so that of a big text little is looked at.
+// head returns the part of s that a cut to limit bytes needs, so that little of a large text is read.
 func head(s string, limit int) string {
 	if limit > 0 && len(s) > limit+utf8.UTFMax {
 		return s[:limit+utf8.UTFMax]
