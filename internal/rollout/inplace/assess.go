@@ -207,5 +207,3 @@ func (w *work) revert(a Assessment) Assessment {
 	}
 	return a
 }
-
-
