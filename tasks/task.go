@@ -22,7 +22,7 @@ type Task struct {
 	Etcd   *v1alpha1.Etcd
 	// Config is what Decode, or Recorded, made of spec.config.
 	Config any
-	// Elapsed is the time since the task was admitted. A clock that is set meanwhile does not change it.
+	// Elapsed is the time since the task was admitted. A clock that is set in between does not change it.
 	Elapsed time.Duration
 }
 

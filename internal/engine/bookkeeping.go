@@ -232,7 +232,7 @@ func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
 	return !known
 }
 
-// deleted are the tasks that ran, and are not among those that there are, by name.
+// deleted are the tasks that ran and no longer exist, by name.
 func (b *bookkeeping) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
 	b.mu.Lock()
 	defer b.mu.Unlock()

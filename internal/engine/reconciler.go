@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -94,7 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	for _, t := range foreign {
 		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
 	}
-	line := newLine(q, etcd)
+	line := &line{Queue: q, etcd: etcd, keys: map[types.UID]string{}}
 	for i, t := range q {
 		switch {
 		case !tooMany(i, t):

@@ -340,7 +340,7 @@ func TestExpiry(t *testing.T) {
 	e.Expect(e.look()).To(Equal(100 * time.Second))
 	e.Expect(s.get(t, "a")).To(BeNil())
 	e.Expect(s.get(t, "b")).NotTo(BeNil())
-	e.Expect(s.get(t, "c")).NotTo(BeNil(), "nobody knows when it ended")
+	e.Expect(s.get(t, "c")).NotTo(BeNil(), "it is unknown when it ended")
 
 	s.beforeDelete = errors.New("the API server is away")
 	e.pass(time.Hour)
@@ -453,7 +453,7 @@ func TestWritesThatFail(t *testing.T) {
 		"how far it is":                 {running, nil, nil, 0, away, firstPause},
 		"that a task is suspended":      {running, suspended, nil, 0, away, firstPause},
 		"that it is of an earlier Etcd": {running, foreign, nil, 0, away, firstPause},
-		"that nobody knows its type":    {pending, unknown, nil, 0, away, firstPause},
+		"that its type is unknown":      {pending, unknown, nil, 0, away, firstPause},
 		"that a step has failed":        {running, nil, func(e *engine) { e.execute, e.onPerform = step, func() error { return away } }, 1, away, 2 * retryInterval},
 		"why it was not admitted": {pending, nil, func(e *engine) {
 			e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no") }
@@ -484,7 +484,7 @@ func TestWritesThatFail(t *testing.T) {
 	}
 }
 
-// A task whose config cannot be recorded is not admitted: after a restart, nobody would know it.
+// A task whose config cannot be recorded is not admitted: after a restart, it would be lost.
 func TestConfigThatCannotBeRecorded(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", pending)

@@ -44,10 +44,6 @@ type pass struct {
 	open []v1alpha1.ErrorCode
 }
 
-func (r *Reconciler) newPass(etcd *v1alpha1.Etcd) *pass {
-	return &pass{parts: r.parts, reconciler: r, etcd: etcd}
-}
-
 // stage is a part of a reconcile.
 type stage struct {
 	name string

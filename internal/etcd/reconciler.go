@@ -131,5 +131,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// All log lines about a rollout have its task in the same key, whichever controller writes them.
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(logging.KeyTask, klog.KRef(etcd.Namespace, rollout.Task)))
 	}
-	return r.newPass(etcd).run(ctx)
+	return (&pass{parts: r.parts, reconciler: r, etcd: etcd}).run(ctx)
 }

@@ -91,8 +91,8 @@ func (s *state) candidate(next int) *Step {
 	return step
 }
 
-// removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that
-// can spare one is evicted; everything else would be refused for ever (DEP-06).
+// removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that can spare one is
+// evicted; anything else would always be refused (DEP-06).
 func (s *state) removal(ordinal int) Action {
 	o := s.ordinal(ordinal)
 	if s.Config.PodRemoval != Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {

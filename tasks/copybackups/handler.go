@@ -124,7 +124,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }
 
-// turnPoll is how often a task that waits for its turn is looked at.
+// turnPoll is how often a task checks whether it is its turn.
 const turnPoll = 10 * time.Second
 
 // Execute implements tasks.Methods.

@@ -11,7 +11,7 @@
 // data is done by the agent before a member starts, and none is deleted: what was there is put aside.
 //
 // The rebuilt cluster has another ID than the one before. So a member that comes back late, with the data
-// that it had, is a stranger to it, and cannot bring a quorum about with anybody.
+// that it had, is a stranger to it, and cannot form a quorum with others.
 package recovery
 
 import (
@@ -131,7 +131,7 @@ func (in Input) stopping(now time.Time) Decision {
 	return in.enter(v1alpha1.RecoverySurveying, now, "no member is running: the agent surveys each volume")
 }
 
-// surveying waits until every volume that there is has been looked at, and then chooses.
+// surveying waits until every existing volume is surveyed, and then chooses.
 func (in Input) surveying(now time.Time) Decision {
 	switch {
 	case !in.held():

@@ -166,7 +166,7 @@ type detail struct {
 	snapshot *cluster.Snapshot
 }
 
-// order returns what to survey. Members that somebody has started in between may have written, so a volume is surveyed again once
+// order returns what to survey. Members that were started in between may have written, so a volume is surveyed again once
 // the StatefulSet has been scaled.
 func (h *Handler) order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	return survey.Order{

@@ -171,8 +171,8 @@ func (d digest) sum() string {
 // maxSubject bounds the name of a CA in a remark, in bytes.
 const maxSubject = 256
 
-// common remarks on a CA that clients and peers have in common, whatever certificate it has: a member takes whoever it has signed for a
-// member.
+// common returns remarks on a CA that clients and peers share, whatever certificate it has: a member accepts every client of it as
+// a member.
 func common(clients, peers []*x509.Certificate) []string {
 	for _, peer := range peers {
 		for _, client := range clients {

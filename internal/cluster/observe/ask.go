@@ -28,7 +28,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error
 			endpoints[i] = target{member: ordinal.Name, endpoint: ordinal.Pod.Endpoint}
 		}
 	}
-	members := o.newMembers(etcd)
+	members := &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
 	defer members.close()
 	limited, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -119,10 +119,6 @@ type members struct {
 	etcd     *v1alpha1.Etcd
 	mu       sync.Mutex
 	clients  map[target]etcdclient.Client
-}
-
-func (o *Observer) newMembers(etcd *v1alpha1.Etcd) *members {
-	return &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
 }
 
 func (m *members) at(ctx context.Context, t target) (etcdclient.Client, error) {

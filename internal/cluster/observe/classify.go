@@ -116,7 +116,7 @@ func isMarkedAsLost(pod *corev1.Pod) bool {
 // isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
 func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
 	c := cluster.PodCondition(pod, corev1.DisruptionTarget)
-	return isTrue(c) && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
+	return c != nil && c.Status == corev1.ConditionTrue && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 }
 
 func allReady(pod *corev1.Pod) bool {
@@ -189,8 +189,6 @@ func isProbed(pod *corev1.Pod) bool {
 		return c.Name == v1alpha1.ContainerEtcd && c.ReadinessProbe != nil
 	})
 }
-
-func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
 
 func claims(pod *corev1.Pod) []string {
 	var names []string

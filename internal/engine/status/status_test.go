@@ -131,7 +131,7 @@ func TestUrgency(t *testing.T) {
 	}
 }
 
-// What a container said at its end is in the result of a task, and its image may be anybody's.
+// What a container said at its end is in the result of a task, and its author may have chosen any image.
 func TestAResultIsPlainText(t *testing.T) {
 	g := NewWithT(t)
 	task := newTask("7")

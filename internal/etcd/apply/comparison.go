@@ -42,10 +42,6 @@ type objectID struct {
 	name string
 }
 
-func idOf(key component.Key) objectID {
-	return objectID{kind: unique.Make(key.Kind), name: key.Name}
-}
-
 // fingerprint of a value. Equal values have the same.
 type fingerprint [sha256.Size]byte
 
@@ -160,7 +156,7 @@ func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending
 		differ, pending = differ || why != "", append(pending, d)
 		if cached != nil {
 			differ = differ || ownership.Of(q.Etcd, d.GetKind(), cached) != nil
-			c.objects, states = append(c.objects, idOf(d.key())), append(states, stateOf(cached))
+			c.objects, states = append(c.objects, objectID{unique.Make(d.GroupVersionKind()), d.GetName()}), append(states, stateOf(cached))
 		}
 	}
 	if !differ {

@@ -116,10 +116,12 @@ func Contains(live, desired any) bool {
 		return true
 	case []any:
 		l, _ := live.([]any)
-		if len(d) == 0 || !isObject(d[0]) {
-			return equality.Semantic.DeepEqual(l, d)
+		if len(d) > 0 {
+			if _, object := d[0].(map[string]any); object {
+				return containsInOrder(l, d)
+			}
 		}
-		return containsInOrder(l, d)
+		return equality.Semantic.DeepEqual(l, d)
 	default:
 		return equality.Semantic.DeepEqual(live, desired)
 	}
@@ -135,9 +137,4 @@ func containsInOrder(live, desired []any) bool {
 		}
 	}
 	return len(desired) == 0
-}
-
-func isObject(value any) bool {
-	_, ok := value.(map[string]any)
-	return ok
 }

@@ -5,6 +5,7 @@
 package hibernation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -20,10 +21,7 @@ func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 	if etcd.Spec.Replicas > 0 || !state.Awake(set) || etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained {
 		return ""
 	}
-	why := storeMissing(etcd)
-	if why == "" {
-		why = backupsFail(etcd)
-	}
+	why := cmp.Or(storeMissing(etcd), backupsFail(etcd))
 	if why == "" {
 		return ""
 	}

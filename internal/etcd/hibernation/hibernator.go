@@ -112,8 +112,8 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 	return err
 }
 
-// stopped reports whether no member is running and none can be started: the spec of the StatefulSet, which its controller has seen,
-// has no replicas.
+// stopped reports whether no member is running and none can be started. What was applied, the configuration of the members
+// included, says that there are none, so a pod that starts without the operator does not find itself among them.
 func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bool) (bool, error) {
 	if !settled {
 		return false, nil

@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 		set     *appsv1.StatefulSet
 		members *cluster.Snapshot
 		secrets []client.Object
-		stage component.PeerTLS
+		stage   component.PeerTLS
 		due     bool
 		problem string
 	}{

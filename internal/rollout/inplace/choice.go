@@ -139,7 +139,7 @@ func (s Updates) AtRiskLately(o *cluster.Ordinal, now time.Time) bool {
 }
 
 // Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
-// way, what disturbs nobody, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
+// way, what disturbs no member, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
 // any moment.
 func (s Updates) Stage(o *cluster.Ordinal, now time.Time) int {
 	switch c := s.Of(o, now); {
