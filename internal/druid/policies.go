@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// errNoPolicies says why an operator in executor mode without a webhook replaces no pods.
+// errNoPolicies is why an operator in executor mode without a webhook replaces no pods.
 var errNoPolicies = errors.New("this API server has no MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, which Kubernetes serves from 1.36 on, " +
 	"and this operator serves no webhook, so no StatefulSet of etcd-druid becomes OnDelete and its own controller replaces pods: install config/executor/webhook")
 

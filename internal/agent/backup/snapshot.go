@@ -54,7 +54,7 @@ type Snapshot struct {
 	Prefix string
 	// Size of the object in bytes; 0 if unknown.
 	Size int64
-	// Proof is what the snapshot's valid signature says; nil for an unsigned snapshot.
+	// Proof is what the snapshot's valid signature states; nil for an unsigned snapshot.
 	Proof *Proof
 }
 

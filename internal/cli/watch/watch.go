@@ -62,7 +62,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	return c.followEtcd(ctx, cluster, ref)
 }
 
-// follow shows a task until it ends, and returns it as it ended, with the error of one that did not succeed.
+// follow shows a task until it ends, and returns its last state, and an error if it did not succeed.
 func (c *command) follow(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
 	var last *v1alpha1.EtcdOperatorTask
 	table, lines := newTable(c.Kube, cluster), newPrinter(c.Kube)

@@ -39,11 +39,11 @@ const (
 // progress is what is known of the adoption of an Etcd.
 type progress struct {
 	phase phase
-	// reason and why what was asked for is refused; both are empty if it is not.
+	// reason and why of a refused request; both are empty if none is refused.
 	reason, why string
 }
 
-// refused returns the progress with why what was asked for is refused; as it is if why is empty.
+// refused adds why the requested operation is refused; an empty why adds nothing.
 func (v progress) refused(reason, why string) progress {
 	if why != "" {
 		v.reason, v.why = reason, why
@@ -124,7 +124,7 @@ func (a Adopter) convertible(s *state.State, f input) string {
 	return refuseConversion(f)
 }
 
-// view says how far the adoption of an Etcd is.
+// view returns how far the adoption of an Etcd is.
 func (a Adopter) view(s *state.State) progress {
 	ofDruid := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.OfDruid }
 	switch {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// contender says that etcd-druid is back.
+// contender returns that etcd-druid is back, and what to do.
 func contender(etcd *v1alpha1.Etcd) ownership.Foreign {
 	return ownership.Foreign{
 		Kind: v1alpha1.KindEtcd, Name: etcd.Namespace + "/" + etcd.Name, Reason: v1alpha1.ReasonDruidActive,
