@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Proof is what the signature of a snapshot says besides its name and size.
+// Proof is what the signature of a snapshot states besides its name and size.
 type Proof struct {
 	// SHA256 of the object, in hex.
 	SHA256 string

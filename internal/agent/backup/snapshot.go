@@ -54,7 +54,7 @@ type Snapshot struct {
 	Prefix string
 	// Size of the object in bytes; 0 if unknown.
 	Size int64
-	// Proof is what the snapshot's valid signature says; nil for an unsigned snapshot.
+	// Proof is what the snapshot's valid signature states; nil for an unsigned snapshot.
 	Proof *Proof
 }
 
@@ -132,4 +132,18 @@ func CheckPrefix(prefix string) error {
 // compare orders snapshots as they were taken.
 func compare(a, b Snapshot) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.StartRevision, b.StartRevision), cmp.Compare(a.LastRevision, b.LastRevision))
+}
+
+// Facts returns what the result of a task reports about a snapshot: the object, its last revision, when it was taken, and its size
+// if that is known.
+func (s Snapshot) Facts() map[string]string {
+	facts := map[string]string{
+		"snapshot":  path.Join(s.Prefix, s.Name()),
+		"revision":  strconv.FormatInt(s.LastRevision, 10),
+		"createdOn": s.Created.UTC().Format(time.RFC3339),
+	}
+	if s.Size > 0 {
+		facts["bytes"] = strconv.FormatInt(s.Size, 10)
+	}
+	return facts
 }

@@ -9,14 +9,17 @@ package adoption
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // phase of an adoption.
@@ -39,11 +42,11 @@ const (
 // progress is what is known of the adoption of an Etcd.
 type progress struct {
 	phase phase
-	// reason and why what was asked for is refused; both are empty if it is not.
+	// reason and why of a refused request; both are empty if none is refused.
 	reason, why string
 }
 
-// refused returns the progress with why what was asked for is refused; as it is if why is empty.
+// refused adds why the requested operation is refused; an empty why adds nothing.
 func (v progress) refused(reason, why string) progress {
 	if why != "" {
 		v.reason, v.why = reason, why
@@ -124,7 +127,7 @@ func (a Adopter) convertible(s *state.State, f input) string {
 	return refuseConversion(f)
 }
 
-// view says how far the adoption of an Etcd is.
+// view returns how far the adoption of an Etcd is.
 func (a Adopter) view(s *state.State) progress {
 	ofDruid := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.OfDruid }
 	switch {
@@ -140,4 +143,35 @@ func (a Adopter) view(s *state.State) progress {
 		return progress{phase: converting}
 	}
 	return progress{phase: converted}
+}
+
+// contender returns that etcd-druid is back, and what to do.
+func contender(etcd *v1alpha1.Etcd) ownership.Foreign {
+	return ownership.Foreign{
+		Kind: v1alpha1.KindEtcd, Name: etcd.Namespace + "/" + etcd.Name, Reason: v1alpha1.ReasonDruidActive,
+		Whose: fmt.Sprintf("was adopted from etcd-druid, which has put its finalizer %s back", v1alpha1.FinalizerDruid),
+		Remedy: fmt.Sprintf("scale etcd-druid to 0, and run kubectl -n %s annotate etcd %s %s=%s",
+			etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt),
+	}
+}
+
+// condition returns the condition Adopted.
+func (v progress) condition(etcd *v1alpha1.Etcd) metav1.Condition {
+	t := v1alpha1.ConditionAdopted
+	switch {
+	case v.phase == contested:
+		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", contender(etcd))
+	case v.reason == v1alpha1.ReasonConversionRefused:
+		return conditions.True(t, v.reason, "The pods are etcd-druid's, and stay for now: %s.", v.why)
+	case v.reason == v1alpha1.ReasonReturnRefused:
+		return conditions.False(t, v.reason, "Nothing was handed back: %s.", v.why)
+	case v.reason == v1alpha1.ReasonAdoptionRefused:
+		return conditions.False(t, v.reason, "Nothing was adopted: %s.", v.why)
+	case v.phase == converting:
+		return conditions.True(t, v1alpha1.ReasonConverting, "The pods of etcd-druid are being replaced.")
+	case v.phase == converted:
+		return conditions.True(t, v1alpha1.ReasonConverted, "No pod of etcd-druid is left.")
+	}
+	return conditions.True(t, v1alpha1.ReasonConversionPending, "The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n %s annotate etcd %s %s=%s.",
+		etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile)
 }

@@ -169,7 +169,7 @@ func hasFinal(list []backup.Snapshot, now time.Time) bool {
 	return false
 }
 
-// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would vouch for them.
+// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would sign them.
 func (c Config) check(snapshots []backup.Snapshot) error {
 	chain, err := backup.Newest(snapshots)
 	if err != nil {

@@ -108,7 +108,7 @@ func (c *counting) Delta(ctx context.Context) (*backup.Snapshot, error) {
 	return nil, nil
 }
 
-// What a follower passes on the leader verifies by itself.
+// The leader verifies a forwarded request itself.
 func TestForwardingKeepsTheSignature(t *testing.T) {
 	g := NewWithT(t)
 	config := Config{Snapshots: fake{full: full}, Trust: trusting(false), Clock: testingclock.NewFakePassiveClock(noon), Leader: self}
@@ -126,7 +126,7 @@ func TestForwardingKeepsTheSignature(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("not signed")))
 }
 
-// slow takes as long as it is told to.
+// slow takes a given time.
 type slow struct {
 	fake
 	proceed chan struct{}
@@ -161,7 +161,7 @@ func TestSnapshotsOutlastTheTimeouts(t *testing.T) {
 	g.Expect(got).To(Equal(full))
 }
 
-// So many wait for a snapshot, and no more.
+// The number of requests that wait for a snapshot is limited.
 func TestTooManyWait(t *testing.T) {
 	g := NewWithT(t)
 	taker := slow{proceed: make(chan struct{})}

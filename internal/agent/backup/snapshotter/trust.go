@@ -81,7 +81,7 @@ func (n *session) proof(kind backup.Kind) *backup.Proof {
 	return p
 }
 
-// continueWith makes a snapshot the one that the next delta continues.
+// continueWith has the next delta continue a snapshot.
 func (n *session) continueWith(s backup.Snapshot) {
 	n.newest, n.stored, n.last = s.Created, s.LastRevision, s.Reference()
 	if s.Proof != nil {

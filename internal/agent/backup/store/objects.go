@@ -22,7 +22,7 @@ import (
 // maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
 const maxObjects = 1_000_000
 
-// objects are those of a bucket or a folder, whatever they hold. It is safe for concurrent use.
+// objects reads and writes the objects of a bucket or a folder, whatever they hold. It is safe for concurrent use.
 type objects struct {
 	config Config
 	// max bounds a listing.

@@ -32,8 +32,8 @@ const (
 // unsigned is why an object has no proof if it has no signature at all.
 const unsigned = "it is not signed"
 
-// signatures are those of the objects of a store. It verifies each once: the name of a signature has the digest of the content, so
-// one that was valid stays valid until the keys change. It is safe for concurrent use.
+// signatures verifies the signatures of the objects of a store, each once: the name of a signature has the digest of the content, so a
+// valid one stays valid until the keys change. It is safe for concurrent use.
 type signatures struct {
 	objects *objects
 

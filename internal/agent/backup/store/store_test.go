@@ -190,7 +190,7 @@ func credentialsDir(t *testing.T, keys map[string]string) string {
 	return dir
 }
 
-// No error tells a secret.
+// No error contains a secret.
 func TestCredentials(t *testing.T) {
 	const secret = "hush-hush"
 	for _, tc := range []struct {

@@ -5,6 +5,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -124,4 +125,29 @@ func (c *counter) Write(p []byte) (int, error) {
 		c.hash.Write(p[:n])
 	}
 	return n, err
+}
+
+// WriteDatabase writes a full snapshot from a database in a file, as etcd would send it: with its checksum.
+func (s *Store) WriteDatabase(ctx context.Context, path string, snapshot backup.Snapshot) (backup.Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return backup.Snapshot{}, fmt.Errorf("opening the database: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	hash := sha256.New()
+	stream := io.MultiReader(io.TeeReader(file, hash), &checksum{hash: hash})
+	return s.Write(ctx, snapshot, func(w io.Writer) error { return backup.WriteFull(w, snapshot, stream) })
+}
+
+// checksum reads the sum of what was hashed before the first read.
+type checksum struct {
+	hash hash.Hash
+	sum  *bytes.Reader
+}
+
+func (c *checksum) Read(p []byte) (int, error) {
+	if c.sum == nil {
+		c.sum = bytes.NewReader(c.hash.Sum(nil))
+	}
+	return c.sum.Read(p)
 }
