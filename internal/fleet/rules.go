@@ -147,14 +147,7 @@ func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
 
 func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	u, limit := s.usage[p.Name], p.Limit()
-	others := 0
-	for _, i := range u.impaired {
-		// A cluster that lacks a member may be repaired beside others that do, and one that had lacked it for long before the
-		// change only shows.
-		if i.Etcd != c.Etcd && c.Class != Repair && (i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))) {
-			others++
-		}
-	}
+	others := s.impairedBeside(p, c)
 	if c.Class == Repair && u.repairs >= max(1, limit/2) {
 		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of EtcdFleetPolicy %s at most: %s", plural(limit, "slot"), p.Name, named(u.holders))}
 	}
@@ -167,6 +160,24 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 		message += fmt.Sprintf("; clusters that lack a member or are being recovered: %d", others)
 	}
 	return &Hold{Reason: WaitingForSlot, Message: message}
+}
+
+// impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself may be repaired beside
+// them, and one that had lacked it for long before the change only shows. Those of one namespace use half of the slots at most: who may
+// break clusters in one namespace does not stop the others.
+func (s *state) impairedBeside(p *Policy, c *Candidate) int {
+	if c.Class == Repair {
+		return 0
+	}
+	n, of := 0, map[string]int{}
+	for _, i := range s.usage[p.Name].impaired {
+		counts := i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))
+		if i.Etcd != c.Etcd && counts && of[i.Namespace] < max(1, p.Limit()/2) {
+			of[i.Namespace]++
+			n++
+		}
+	}
+	return n
 }
 
 // without leaves out the cluster itself, as far as it is watched: its next task ends that.

@@ -175,14 +175,17 @@ func (c *Controller) wait(d fleet.Decision) *engine.Wait {
 
 // Pause implements engine.Gate: a task pauses while no window of a policy that says so is open.
 func (c *Controller) Pause(t *v1alpha1.EtcdOperatorTask) *engine.Wait {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.seen == nil || !needsSlot(t.Spec.Type) {
+	if !needsSlot(t.Spec.Type) {
+		return nil
+	}
+	// It reads the cache.
+	v, err := c.look(context.Background())
+	if err != nil || v == nil {
 		return nil
 	}
 	now := c.Clock.Now()
-	for _, name := range c.seen.covering[t.Namespace] {
-		p := c.seen.policies[name]
+	for _, name := range v.covering[t.Namespace] {
+		p := v.policies[name]
 		if !p.PauseAtEnd || p.Invalid != "" {
 			continue
 		}
