@@ -6,12 +6,10 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // rule is asked by each policy that selects the namespace of a task. It returns why the task does not start; nil if it may.
@@ -143,86 +141,4 @@ func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
 	}
 	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries change %s in %d of %s first: %s",
 		p.Name, c.Change, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
-}
-
-func slotFree(s *state, p *Policy, c *Candidate) *Hold {
-	u, limit := s.usage[p.Name], p.Limit()
-	others := s.impairedBeside(p, c)
-	if c.Class == Repair && u.repairs >= max(1, limit/2) {
-		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of EtcdFleetPolicy %s at most: %s", plural(limit, "slot"), p.Name, named(u.holders))}
-	}
-	holders := without(u.holders, c.Etcd)
-	if len(holders)+others < limit {
-		return nil
-	}
-	message := fmt.Sprintf("no slot of EtcdFleetPolicy %s is free, which has %d: %s", p.Name, limit, named(holders))
-	if others > 0 {
-		message += fmt.Sprintf("; clusters that lack a member or are being recovered: %d", others)
-	}
-	return &Hold{Reason: WaitingForSlot, Message: message}
-}
-
-// impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself may be repaired beside
-// them, and one that had lacked it for long before the change only shows. Those of one namespace use half of the slots at most: who may
-// break clusters in one namespace does not stop the others.
-func (s *state) impairedBeside(p *Policy, c *Candidate) int {
-	if c.Class == Repair {
-		return 0
-	}
-	n, of := 0, map[string]int{}
-	for _, i := range s.usage[p.Name].impaired {
-		counts := i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))
-		if i.Etcd != c.Etcd && counts && of[i.Namespace] < max(1, p.Limit()/2) {
-			of[i.Namespace]++
-			n++
-		}
-	}
-	return n
-}
-
-// without leaves out the cluster itself, as far as it is watched: its next task ends that.
-func without(holders []*Holder, etcd types.UID) []*Holder {
-	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && !h.Ended.IsZero() })
-}
-
-// wreck is for how long a cluster has lacked a member before a change for it not to count.
-const wreck = time.Hour
-
-// began is when the change of a task began.
-func (s *state) began(p *Policy, c *Candidate) time.Time {
-	if change := s.Ledger.Change(p.Name, c.Change); change != nil {
-		return change.Since
-	}
-	return s.Now
-}
-
-func named(holders []*Holder) string {
-	if len(holders) == 0 {
-		return "none holds a slot"
-	}
-	var all []string
-	etcds := map[types.UID]bool{}
-	for _, h := range holders {
-		if etcds[h.Etcd] {
-			continue
-		}
-		etcds[h.Etcd] = true
-		if len(all) == maxNamed {
-			all = append(all, fmt.Sprintf("%d more", len(holders)-maxNamed))
-			break
-		}
-		doing := "runs task " + h.TaskName
-		if !h.Ended.IsZero() {
-			doing = "is watched after task " + h.TaskName
-		}
-		all = append(all, fmt.Sprintf("%s/%s %s", h.Namespace, h.EtcdName, doing))
-	}
-	return strings.Join(all, ", ")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -37,10 +37,10 @@ func (w *world) pod(i int, since time.Time) *corev1.Pod {
 }
 
 // etcd changes an Etcd.
-func (w *world) etcd(i int, change func(*v1alpha1.Etcd)) {
+func (w *world) etcd(change func(*v1alpha1.Etcd)) {
 	w.t.Helper()
 	etcd := &v1alpha1.Etcd{}
-	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: "main"}, etcd); err != nil {
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(0), Name: "main"}, etcd); err != nil {
 		w.t.Fatal(err)
 	}
 	change(etcd)
@@ -123,7 +123,7 @@ func TestSoak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	etcd := func(change func(*v1alpha1.Etcd)) func(*world) { return func(w *world) { w.etcd(0, change) } }
+	etcd := func(change func(*v1alpha1.Etcd)) func(*world) { return func(w *world) { w.etcd(change) } }
 	for name, c := range map[string]struct {
 		before  func(*world)
 		happens func(*world)
@@ -177,7 +177,7 @@ func TestSoak(t *testing.T) {
 // A cluster that does not become well after its task has failed; and a gap, such as a restart of the operator, begins the soak again.
 func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
 	w, o := watching(t)
-	w.etcd(0, set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 	o.pass(settle)
 	if got := o.outcome(); got != "watched" {
 		t.Errorf("%q", got)
@@ -227,7 +227,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		}, false, "task task is stalled: m-0 crashes"},
 		"the quorum is lost": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.State = v1alpha1.TaskStateInProgress
-			w.etcd(0, func(e *v1alpha1.Etcd) {
+			w.etcd(func(e *v1alpha1.Etcd) {
 				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "1 of 3"})
 			})
 		}, false, "the quorum was lost: 1 of 3"},
@@ -235,7 +235,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		"it has changed, and not begun": {state(v1alpha1.TaskStatePending), false, "neither"},
 		"it was deleted":                {nil, true, "neither"},
 		"while its cluster lacks a member": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
-			w.etcd(0, set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 		}, true, "watched"},
 	} {
 		t.Run(name, func(t *testing.T) {

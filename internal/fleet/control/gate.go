@@ -9,7 +9,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -218,89 +217,4 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	var err error
 	candidate.Change, err = c.change(ctx, task)
 	return candidate, err
-}
-
-// enter puts a task in line. It keeps the place that its Etcd had.
-func (c *Controller) enter(candidate fleet.Candidate) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.Clock.Now()
-	s, known := c.since[candidate.Etcd]
-	if !known {
-		s.began = now
-		c.join(candidate.Namespace)
-	}
-	s.asked = now
-	c.since[candidate.Etcd] = s
-	candidate.Since, candidate.ChangeSince = s.began, now
-	for uid, w := range c.waiting {
-		if w.Etcd != candidate.Etcd {
-			continue
-		}
-		if w.Change == candidate.Change {
-			candidate.ChangeSince = w.ChangeSince
-		}
-		// An earlier task of the Etcd has ended: this one has its turn.
-		delete(c.waiting, uid)
-	}
-	c.waiting[candidate.Task] = &waiter{Candidate: candidate, entered: now}
-}
-
-// join has a namespace that did not wait begin where the least served one is that does: it hoards no credit. The caller has the lock.
-func (c *Controller) join(namespace string) {
-	least, found := 0.0, false
-	for _, w := range c.waiting {
-		if w.Namespace == namespace {
-			return
-		}
-		if n := c.served[w.Namespace]; !found || n < least {
-			least, found = n, true
-		}
-	}
-	c.served[namespace] = max(c.served[namespace], least)
-}
-
-// leave removes a task from the line.
-func (c *Controller) leave(task types.UID, granted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.waiting[task]
-	if w == nil {
-		return
-	}
-	if delete(c.waiting, task); granted {
-		c.served[w.Namespace]++
-		c.Metrics.waited(c.Clock.Now().Sub(c.since[w.Etcd].began))
-		delete(c.since, w.Etcd)
-	}
-}
-
-// input is what is decided on.
-func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	in := fleet.Input{Now: c.Clock.Now(), Policies: v.policies, Covering: v.covering, Ledger: l, Impaired: v.impaired, Served: maps.Clone(c.served)}
-	for _, w := range c.waiting {
-		in.Waiting = append(in.Waiting, w.Candidate)
-	}
-	return in
-}
-
-// forget forgets the tasks that do not wait any more, those that were woken and have not asked, and places that nobody claims.
-func (c *Controller) forget(v *view) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.Clock.Now()
-	for uid, w := range c.waiting {
-		t := v.tasks[uid]
-		gone := v.at.After(w.entered) && (t == nil || t.Spec.Suspend || t.Status.State == v1alpha1.TaskStateInProgress)
-		if gone || !w.woken.IsZero() && now.Sub(w.woken) > answer {
-			delete(c.waiting, uid)
-		}
-	}
-	for etcd, s := range c.since {
-		if now.Sub(s.asked) > kept {
-			delete(c.since, etcd)
-		}
-	}
 }

@@ -134,17 +134,15 @@ func (o *operator) start(i int) {
 }
 
 // all starts what may start, and looks at the fleet. What is too late, or refused, is tried again in the next round.
-func (o *operator) all(rounds int) {
-	for range rounds {
-		for i := range o.world.n {
-			if o.backwards {
-				i = o.world.n - 1 - i
-			}
-			o.start(i)
+func (o *operator) all() {
+	for i := range o.world.n {
+		if o.backwards {
+			i = o.world.n - 1 - i
 		}
-		_, _ = o.Reconcile(o.world.t.Context(), ctrl.Request{})
-		o.world.clock.Step(2 * time.Second)
+		o.start(i)
 	}
+	_, _ = o.Reconcile(o.world.t.Context(), ctrl.Request{})
+	o.world.clock.Step(2 * time.Second)
 }
 
 // running returns the tasks that run, and succeeded counts those that have succeeded.
@@ -214,16 +212,16 @@ func TestTwoOperatorsAndALedger(t *testing.T) {
 	disturbances := map[string]func(w *world, do func() error, other *operator) error{
 		"answer lost":  func(_ *world, do func() error, _ *operator) error { _ = do(); return errLost },
 		"request lost": func(*world, func() error, *operator) error { return errLost },
-		"paused":       func(_ *world, do func() error, other *operator) error { other.all(1); return do() },
+		"paused":       func(_ *world, do func() error, other *operator) error { other.all(); return do() },
 		"paused, and tasks end": func(w *world, do func() error, other *operator) error {
-			other.all(1)
+			other.all()
 			w.finish()
-			other.all(1)
+			other.all()
 			return do()
 		},
 		"paused, and the ledger lost": func(w *world, do func() error, other *operator) error {
 			w.lose()
-			other.all(1)
+			other.all()
 			return do()
 		},
 		"the ledger lost":            func(w *world, do func() error, _ *operator) error { w.lose(); return do() },
@@ -244,7 +242,7 @@ func TestTwoOperatorsAndALedger(t *testing.T) {
 						return do()
 					}
 					for round := 0; round < 12 && w.succeeded() < w.n; round++ {
-						o.all(1)
+						o.all()
 						w.finish()
 					}
 					if writes <= at {

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Record records a policy: from now on nothing is granted by an older generation of it. It reports whether that is new.
+func (l *Ledger) Record(p *Policy) bool {
+	r := l.Recorded(p.Name)
+	if r == nil {
+		l.Policies = append(l.Policies, Recorded{Name: p.Name})
+		r = &l.Policies[len(l.Policies)-1]
+	}
+	before := *r
+	if r.UID != p.UID {
+		r.Generation, r.Seconds = 0, nil
+	}
+	r.UID, r.Generation, r.Limit = p.UID, max(r.Generation, p.Generation), p.Limit()
+	return r.UID != before.UID || r.Generation != before.Generation || r.Limit != before.Limit
+}
+
+// Grant gives a task a slot. If its cluster is being watched, that ends: what the task does could not be told from what is watched for.
+func (l *Ledger) Grant(h Holder) {
+	l.Holders = slices.DeleteFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && !o.Ended.IsZero() })
+	l.Holders = append(l.Holders, h)
+	for _, p := range h.Policies {
+		l.begin(p, h.Change, h.Granted)
+	}
+}
+
+// begin makes sure that a change is known.
+func (l *Ledger) begin(policy, name string, now time.Time) *Change {
+	if name == "" {
+		return nil
+	}
+	if c := l.Change(policy, name); c != nil {
+		return c
+	}
+	l.prune(policy)
+	l.Changes = append(l.Changes, Change{Policy: policy, Name: name, Since: now})
+	return &l.Changes[len(l.Changes)-1]
+}
+
+// prune makes room for another change of a policy. The oldest goes that no holder has and that has not failed; if all have, the
+// oldest of the namespace in which most have, so that a tenant who makes many changes fail pushes out only their own.
+func (l *Ledger) prune(policy string) {
+	count, failed := 0, map[string]int{}
+	for _, c := range l.Changes {
+		if c.Policy == policy {
+			count++
+			failed[c.firstNamespace()]++
+		}
+	}
+	if count < maxChanges {
+		return
+	}
+	most := ""
+	for namespace, n := range failed {
+		if namespace != "" && (most == "" || n > failed[most] || n == failed[most] && namespace < most) {
+			most = namespace
+		}
+	}
+	for _, namespace := range []string{"", most} {
+		i := slices.IndexFunc(l.Changes, func(c Change) bool {
+			return c.Policy == policy && c.firstNamespace() == namespace && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == c.Name })
+		})
+		if i >= 0 {
+			l.Changes = slices.Delete(l.Changes, i, i+1)
+			return
+		}
+	}
+}
+
+// firstNamespace is that of the first failure; empty if it has not failed.
+func (c *Change) firstNamespace() string {
+	if len(c.Failures) == 0 {
+		return ""
+	}
+	return c.Failures[0].Namespace
+}
+
+// Succeeded records that the task of a holder has succeeded and was cleaned up after: a change is watched from now on.
+func (l *Ledger) Succeeded(task types.UID, now time.Time) {
+	h := l.Holder(task)
+	if h == nil || !h.Ended.IsZero() {
+		return
+	}
+	l.measure(h, now)
+	if h.Change == "" || h.Counted {
+		l.remove(task)
+		return
+	}
+	h.Ended = now
+}
+
+// Soaked records that a cluster was watched for long enough, and nothing broke.
+func (l *Ledger) Soaked(task types.UID, now time.Time) {
+	h := l.Holder(task)
+	if h == nil {
+		return
+	}
+	for _, p := range h.Policies {
+		if c := l.begin(p, h.Change, now); c != nil {
+			c.Done++
+			if h.Canary {
+				c.Passed++
+			}
+		}
+	}
+	l.Failing = slices.DeleteFunc(l.Failing, func(e types.UID) bool { return e == h.Etcd })
+	l.remove(task)
+}
+
+// Failed records that a change failed in the cluster of a holder, once.
+func (l *Ledger) Failed(task types.UID, reason string, now time.Time) {
+	h := l.Holder(task)
+	if h == nil || h.Counted || h.Change == "" {
+		return
+	}
+	h.Counted = true
+	reason = reason[:min(len(reason), maxReason)]
+	for _, p := range h.Policies {
+		c := l.begin(p, h.Change, now)
+		if !slices.ContainsFunc(c.Failures, func(f Failure) bool { return f.Etcd == h.Etcd }) {
+			c.Failures = append(c.Failures, Failure{Etcd: h.Etcd, Namespace: h.Namespace, EtcdName: h.EtcdName, Reason: reason, At: now})
+		}
+	}
+	if !slices.Contains(l.Failing, h.Etcd) {
+		l.Failing = append(l.Failing, h.Etcd)
+		l.Failing = l.Failing[max(0, len(l.Failing)-maxFailing):]
+	}
+}
+
+// Release removes a holder, whose task has ended or is gone, and was cleaned up after.
+func (l *Ledger) Release(task types.UID, now time.Time) {
+	if h := l.Holder(task); h != nil {
+		l.measure(h, now)
+		l.remove(task)
+	}
+}
+
+func (l *Ledger) remove(task types.UID) {
+	l.Holders = slices.DeleteFunc(l.Holders, func(h Holder) bool { return h.Task == task })
+}
+
+// measure keeps how long a slot was held by a task that ran.
+func (l *Ledger) measure(h *Holder, now time.Time) {
+	if !h.Ended.IsZero() || h.Unasked {
+		return
+	}
+	for _, p := range h.Policies {
+		if r := l.Recorded(p); r != nil {
+			r.Seconds = append(r.Seconds, int(max(0, now.Sub(h.Granted).Seconds())))
+			r.Seconds = r.Seconds[max(0, len(r.Seconds)-maxSeconds):]
+		}
+	}
+}
+
+// Resume lets a change that is paused continue, with a canary if it has not passed one. It does nothing unless the change was
+// resumed as often as the person saw who decides it.
+func (l *Ledger) Resume(policy, name string, resumed int) bool {
+	c := l.Change(policy, name)
+	if c == nil || c.Resumed != resumed || len(c.Failures) == 0 {
+		return false
+	}
+	c.Resumed++
+	c.Failures = nil
+	return true
+}
+
+// ResumeToken is what a person sets the annotation to who resumes the change as they see it.
+func (c *Change) ResumeToken() string { return fmt.Sprintf("%s.%d", c.Name, c.Resumed) }
+
+// ResumeBy resumes the change of a policy that a token names.
+func (l *Ledger) ResumeBy(policy, token string) bool {
+	at := strings.LastIndex(token, ".")
+	if at < 0 {
+		return false
+	}
+	resumed, err := strconv.Atoi(token[at+1:])
+	return err == nil && l.Resume(policy, token[:at], resumed)
+}
+
+// Usual is how long nine tenths of the newest slots of a policy were held at most; 0 if too few are known.
+func (r *Recorded) Usual() time.Duration {
+	if r == nil || len(r.Seconds) < 5 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(r.Seconds))
+	return time.Duration(sorted[(len(sorted)*9+9)/10-1]) * time.Second
+}
