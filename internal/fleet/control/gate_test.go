@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// policy changes the policy of a world.
+func (w *world) policy(change func(*v1alpha1.EtcdFleetPolicy)) {
+	w.t.Helper()
+	p := w.read()
+	change(p)
+	p.Generation++
+	if err := w.api.Update(w.t.Context(), p); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// read reads the policy.
+func (w *world) read() *v1alpha1.EtcdFleetPolicy {
+	w.t.Helper()
+	p := &v1alpha1.EtcdFleetPolicy{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Name: "all"}, p); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// ask asks about the task of a cluster, of another type if one is given.
+func (o *operator) ask(i int, taskTypes ...v1alpha1.TaskType) *engine.Wait {
+	o.world.t.Helper()
+	task, etcd := &v1alpha1.EtcdOperatorTask{}, &v1alpha1.Etcd{}
+	for name, object := range map[string]client.Object{"task": task, "main": etcd} {
+		if err := o.world.api.Get(o.world.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: name}, object); err != nil {
+			o.world.t.Fatal(err)
+		}
+	}
+	for _, taskType := range taskTypes {
+		task.Spec.Type = taskType
+	}
+	wait, err := o.Ask(o.world.t.Context(), tasks.Task{Object: task, Etcd: etcd})
+	if err != nil {
+		o.world.t.Fatal(err)
+	}
+	return wait
+}
+
+// Without a policy, and in a namespace that none selects, nothing waits, nothing is written, and the API server is asked for nothing.
+func TestWithoutAPolicy(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"there is none": func(w *world) {
+			if err := w.api.Delete(t.Context(), w.read()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it selects other namespaces": func(w *world) {
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.Paused, p.Spec.NamespaceSelector.MatchLabels = true, map[string]string{"tier": "other"}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, 1)
+			change(w)
+			o := w.operator()
+			live := 0
+			o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					live++
+					return c.Get(ctx, key, object, options...)
+				},
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					live++
+					return c.List(ctx, list, options...)
+				},
+			})
+			o.Store.Live = o.Live
+			writes := 0
+			o.write = func(do func() error) error { writes++; return do() }
+			for i := range w.n {
+				if wait := o.ask(i); wait != nil {
+					t.Errorf("%+v", wait)
+				}
+				if o.Pause(&v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i)}}) != nil {
+					t.Error("it pauses")
+				}
+			}
+			if live+writes > 0 {
+				t.Errorf("%d reads, %d writes", live, writes)
+			}
+			if name == "there is none" {
+				result, err := o.Reconcile(t.Context(), ctrl.Request{})
+				if err != nil || result.RequeueAfter != 0 || live+writes > 0 {
+					t.Errorf("%+v, %v, %d reads, %d writes", result, err, live, writes)
+				}
+			}
+		})
+	}
+}
+
+// What needs no slot does not wait, whatever the policy says; what is not known needs one.
+func TestWhatNeedsASlot(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+	o := w.operator()
+	for _, taskType := range []v1alpha1.TaskType{v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery} {
+		if wait := o.ask(0, taskType); wait != nil {
+			t.Errorf("%s: %+v", taskType, wait)
+		}
+	}
+	for _, taskType := range []v1alpha1.TaskType{v1alpha1.OnDemandMaintenance, "SomethingNew"} {
+		if wait := o.ask(0, taskType); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused || wait.RequeueAfter != soon {
+			t.Errorf("%s: %+v", taskType, wait)
+		}
+	}
+}
+
+// Nothing is granted by a generation that is older than one that the ledger knows.
+func TestAPolicyThatTheCacheDoesNotShow(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Generation = 1 })
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		return l.Record(&fleet.Policy{Name: "all", UID: "policy", Generation: 3})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if wait := o.ask(0); wait == nil || !strings.Contains(wait.Message, "has changed") || wait.RequeueAfter != stale {
+		t.Errorf("%+v", wait)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Generation = 2 })
+	w.clock.Step(maxAge)
+	if wait := o.ask(0); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+}
+
+// Tasks start while a window is open, ask again when the next one opens, and pause at its end if the policy says so.
+func TestTasksInWindows(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Spec.AtEnd = v1alpha1.FleetPause
+		p.Spec.Windows = []v1alpha1.FleetWindow{{Schedule: "0 2 * * *", Duration: metav1.Duration{Duration: time.Hour}, TimeZone: "Europe/Berlin"}}
+	})
+	o := w.operator()
+	rollout := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0"}}
+	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, "opens at 2026-01-01T01:00:00Z") {
+		t.Errorf("%+v", wait)
+	}
+	if wait := o.Pause(rollout); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, "continues at 2026-01-01T01:00:00Z") {
+		t.Errorf("%+v", wait)
+	}
+	rollout.Spec.Type = v1alpha1.QuorumLossRecovery
+	if o.Pause(rollout) != nil {
+		t.Error("a recovery does not pause")
+	}
+	w.clock.SetTime(time.Date(2026, 1, 1, 0, 59, 50, 0, time.UTC))
+	if wait := o.ask(0); wait == nil || wait.RequeueAfter != 10*time.Second {
+		t.Errorf("%+v", wait)
+	}
+	if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil || w.read().Status.NextWindow == nil {
+		t.Errorf("%v %+v", err, w.read().Status)
+	}
+	w.clock.SetTime(time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC))
+	rollout.Spec.Type = v1alpha1.QuorumAwareRollout
+	if o.Pause(rollout) != nil || o.ask(0) != nil {
+		t.Error("a window is open")
+	}
+}
+
+// A change that failed is shown on its policy, with an event, until a person resumes it as they have seen it.
+func TestStatusOfAPolicy(t *testing.T) {
+	w := newWorld(t, 3, 2)
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", Granted: w.clock.Now()})
+		l.Failed("gone", "it crashes", w.clock.Now())
+		l.Release("gone", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o.start(1)
+	o.start(2)
+	o.pass(interval)
+	s := w.read().Status
+	paused := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused)
+	if s.Clusters != 3 || s.Limit != 2 || s.Used != 2 || s.Waiting != 0 || len(s.Holders) != 2 || s.ObservedGeneration != 1 || len(s.Changes) != 1 || s.Changes[0].Failed != 1 || s.Changes[0].ResumeToken != "A.0" ||
+		paused == nil || paused.Reason != v1alpha1.ReasonChangeFailed || !strings.Contains(paused.Message, "ns0/main (it crashes)") {
+		t.Errorf("%+v", s)
+	}
+	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForSlot {
+		t.Errorf("%+v", wait)
+	}
+	version := w.read().ResourceVersion
+	o.pass(interval)
+	waiting := w.read()
+	if waiting.Status.Waiting != 1 || waiting.ResourceVersion == version {
+		t.Errorf("%+v", waiting.Status)
+	}
+	o.pass(time.Minute)
+	if again := w.read(); again.ResourceVersion != w.read().ResourceVersion {
+		t.Error("it is written although nothing has changed")
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: "A.0"}
+	})
+	o.pass(interval)
+	if s := w.read().Status; meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused) != nil || s.Changes[0].Paused != "" || s.ObservedGeneration != 2 {
+		t.Errorf("%+v", s)
+	}
+	for _, c := range []struct {
+		change func(*v1alpha1.EtcdFleetPolicySpec)
+		reason string
+	}{
+		{func(s *v1alpha1.EtcdFleetPolicySpec) { s.Paused = true }, v1alpha1.ReasonPausedBySpec},
+		{func(s *v1alpha1.EtcdFleetPolicySpec) { s.Paused, s.MaxConcurrent = false, ptr.To(intstr.FromInt32(0)) }, v1alpha1.ReasonPausedBySpec},
+		{func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxConcurrent = ptr.To(intstr.FromString("many")) }, v1alpha1.ReasonInvalidPolicy},
+		{func(s *v1alpha1.EtcdFleetPolicySpec) {
+			s.MaxConcurrent, s.Windows = nil, []v1alpha1.FleetWindow{{Schedule: "x"}}
+		}, v1alpha1.ReasonInvalidPolicy},
+	} {
+		w.policy(func(p *v1alpha1.EtcdFleetPolicy) { c.change(&p.Spec) })
+		o.pass(interval)
+		if paused := meta.FindStatusCondition(w.read().Status.Conditions, v1alpha1.ConditionPaused); paused == nil || paused.Reason != c.reason {
+			t.Errorf("%+v, want %s", paused, c.reason)
+		}
+	}
+}
+
+// A ledger that cannot be read is made again, and what was paused stays paused.
+func TestALedgerThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A"})
+		l.Failed("gone", "it crashes", w.clock.Now())
+		l.Release("gone", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o.start(1)
+	o.pass(interval)
+	object := &corev1.ConfigMap{}
+	if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: operatorNamespace, Name: store.Name}, object); err != nil {
+		t.Fatal(err)
+	}
+	object.Data[store.Key] = "{"
+	if err := w.api.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	o = w.operator()
+	l, err := o.Store.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Rebuilt.IsZero() || len(l.Holders) != 1 || l.Holders[0].Task != "task1" || !l.Holders[0].Unasked || len(l.Changes) != 1 || len(l.Changes[0].Failures) != 1 || len(l.Failing) != 1 {
+		t.Errorf("%+v", l)
+	}
+	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForSlot {
+		t.Errorf("%+v", wait)
+	}
+}
