@@ -68,18 +68,18 @@ func TestATaskWaitsForOtherEtcds(t *testing.T) {
 // A task that is suspended while it waits, or whose turn it is no longer, does not say that it waits for others.
 func TestASuspendedTaskWaitsForNobody(t *testing.T) {
 	s := newServer(t)
-	s.add(t, "a", pending)
+	s.add(t, "waiting", pending)
 	e := newEngine(t, s)
 	g := &gate{wait: &Wait{Reason: v1alpha1.ReasonWaitingForSlot, Message: "b has the slot"}}
 	e.Gate = g
 	e.look()
-	s.change(t, "a", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
+	s.change(t, "waiting", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
 	asked := len(g.asked)
 	e.pass(time.Minute)
 	e.look()
 	e.Expect(g.asked).To(HaveLen(asked))
-	e.Expect(admittedOf(s.get(t, "a"))).To(BeEmpty())
-	e.Expect(e.progress("a")).To(HavePrefix("Suspended: "))
+	e.Expect(admittedOf(s.get(t, "waiting"))).To(BeEmpty())
+	e.Expect(e.progress("waiting")).To(HavePrefix("Suspended: "))
 }
 
 // A task does not start while it is not known whether it may, nor if its preconditions are not met.

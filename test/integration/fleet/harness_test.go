@@ -162,7 +162,7 @@ func (f *fleet) untilWell() {
 }
 
 // policy creates a policy for the fleet. It is deleted at the end of the test.
-func (f *fleet) policy(change func(*v1alpha1.EtcdFleetPolicySpec)) *v1alpha1.EtcdFleetPolicy {
+func (f *fleet) policy(change func(*v1alpha1.EtcdFleetPolicySpec)) {
 	f.t.Helper()
 	p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.tier}}
 	p.Spec.NamespaceSelector.MatchLabels = map[string]string{"tier": f.tier}
@@ -173,7 +173,6 @@ func (f *fleet) policy(change func(*v1alpha1.EtcdFleetPolicySpec)) *v1alpha1.Etc
 		g.Expect(testEnv.Client.Get(f.t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
 		g.Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
 	}).Should(Succeed())
-	return p
 }
 
 // get reads a policy.
