@@ -224,6 +224,31 @@ func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 	c.Expect(recorded()).To(BeNil())
 }
 
+// The cluster that a recovery replaces serves, and its members vote: the recovery is withdrawn once its task is gone, by what the API
+// server says of the tasks and the pods. While it is not, pods are not replaced: they would wait for the new cluster.
+func TestRecoveryIsWithdrawnIfTheClusterBeforeServes(t *testing.T) {
+	c := stopped(t)
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdOperatorTaskList{})
+	recovery := c.runs(v1alpha1.QuorumLossRecovery, v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateFailed})
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: recovery.Name, TaskUID: recovery.UID, Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		c.reconcile(c.successor(behind))
+		g.Expect(c.instructions()).To(ContainSubstring(string(recovery.UID)))
+		g.Expect(c.Status(g).LastErrors).To(ContainElement(And(HaveField("Code", v1alpha1.ErrClusterID), HaveField("Description", ContainSubstring("delete task "+recovery.Name)))))
+	}).Should(Succeed())
+	c.Expect(c.Status(c).Recovery).NotTo(BeNil(), "the task exists")
+
+	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		c.reconcile(c.successor(behind))
+		g.Expect(c.instructions()).To(BeEmpty())
+		g.Expect(c.Status(g)).To(And(HaveField("Recovery", BeNil()), HaveField("LastErrors", BeEmpty())))
+	}).Should(Succeed())
+}
+
 // While an operator is paused between a read and a write, another operator may finish what the first was about to do.
 func TestPausedOperatorStopsNoMember(t *testing.T) {
 	c := stopped(t)
