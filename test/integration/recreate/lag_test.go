@@ -196,7 +196,10 @@ func TestMembersAreInstructedFromTheLiveEtcd(t *testing.T) {
 	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdList{})
 	e := &v1alpha1.Etcd{}
 	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
-	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	// It is not withdrawn, although the recorded cluster serves: a newer one may have.
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{
+		Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: "beef", EarlierClusterIDs: []string{e.Status.ClusterID},
+	}
 	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
 	c.Eventually(func() string { c.reconcile(c.successor(testEnv.Client)); return c.instructions() }).Should(ContainSubstring("task: uid"))
 	c.reconcile(c.successor(behind))
