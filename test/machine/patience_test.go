@@ -20,7 +20,9 @@ type listener struct {
 	said atomic.Value
 }
 
-func (l *listener) Logf(format string, args ...any) { l.said.CompareAndSwap(nil, fmt.Sprintf(format, args...)) }
+func (l *listener) Logf(format string, args ...any) {
+	l.said.CompareAndSwap(nil, fmt.Sprintf(format, args...))
+}
 
 // A test that waits for long says what for, and goes on waiting.
 func TestAnAssertionSaysWhatItWaitsFor(t *testing.T) {
