@@ -212,17 +212,16 @@ func (p *pass) confirmRecovery(ctx context.Context) error {
 	if p.etcd.Status.Recovery == nil || status.Next(p.found).Recovery != nil {
 		return nil
 	}
-	tasks, err := etcdtasks.List(ctx, p.API, p.etcd)
+	reads := p.Live()
+	tasks, err := etcdtasks.List(ctx, reads, p.etcd)
 	if err != nil {
-		p.recoveryUnknown = true
 		return fmt.Errorf("reading whether a task keeps the recovery: %w", err)
 	}
-	snapshot, err := p.Observe(ctx, p.API, p.etcd)
+	snapshot, err := p.Observe(ctx, reads, p.etcd)
 	if err != nil {
-		p.recoveryUnknown = true
 		return fmt.Errorf("observing whether the recovery is over: %w", err)
 	}
-	p.found.Tasks, p.found.Snapshot = tasks, snapshot
+	p.found.Tasks, p.found.Snapshot, p.recoveryOver = tasks, snapshot, &reads
 	return nil
 }
 

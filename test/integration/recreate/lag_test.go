@@ -269,6 +269,36 @@ func TestPausedOperatorHibernatesNoCluster(t *testing.T) {
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
 }
 
+// While an operator is paused after it has seen that a recovery may be withdrawn, the cluster before may lose its quorum, and the new one
+// may begin.
+func TestPausedOperatorWithdrawsNoRecovery(t *testing.T) {
+	c := stopped(t)
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "gone", TaskUID: "gone", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
+	withdrawn := func(pause time.Duration) bool {
+		now := clocktesting.NewFakePassiveClock(time.Now())
+		c.reconcile(c.successor(testEnv.Client, composition.Depending(func(d *composed.Dependencies) {
+			d.Clock, d.Live = now, pausingLists{pausing{testEnv.Client, now, pause}}
+		})))
+		return c.Status(c).Recovery == nil
+	}
+	c.Expect(withdrawn(5 * time.Second)).To(BeFalse())
+	c.Eventually(func() bool { return withdrawn(time.Second) }).Should(BeTrue())
+}
+
+// pausingLists pauses the operator after each list of tasks.
+type pausingLists struct{ pausing }
+
+func (p pausingLists) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	err := p.Reader.List(ctx, into, options...)
+	if _, ok := into.(*v1alpha1.EtcdOperatorTaskList); ok {
+		p.clock.SetTime(p.clock.Now().Add(p.pause))
+	}
+	return err
+}
+
 // paused is an operator that pauses after each answer of the API server.
 func paused(pause time.Duration) composition.Change {
 	now := clocktesting.NewFakePassiveClock(time.Now())
