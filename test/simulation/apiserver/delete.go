@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// remove deletes an object. A pod on a node keeps existing until its kubelet confirms its end, an object with finalizers until they are gone.
+func (s *Server) remove(kind string, key types.NamespacedName, o client.DeleteOptions) error {
+	live := s.table.find(kind, key)
+	if live == nil {
+		return apierrors.NewNotFound(resource(kind), key.Name)
+	}
+	if p := o.Preconditions; p != nil && (p.UID != nil && *p.UID != live.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != live.GetResourceVersion()) {
+		return apierrors.NewConflict(resource(kind), key.Name, errors.New("the preconditions do not hold"))
+	}
+	grace := graceOf(live, o.GracePeriodSeconds)
+	policy := ptr.Deref(o.PropagationPolicy, metav1.DeletePropagationBackground)
+	switch {
+	case len(o.DryRun) > 0:
+		return nil
+	case policy == metav1.DeletePropagationOrphan:
+		s.orphan(live.GetUID())
+	case policy == metav1.DeletePropagationForeground && len(s.Dependents(live.GetUID())) > 0:
+		live = s.annotated(kind, live, metav1.FinalizerDeleteDependents)
+	}
+	if grace == 0 && len(live.GetFinalizers()) == 0 {
+		s.commit(kind, live, nil)
+		return nil
+	}
+	if live.GetDeletionTimestamp() != nil && (live.GetDeletionGracePeriodSeconds() == nil || *live.GetDeletionGracePeriodSeconds() <= grace) {
+		return nil
+	}
+	next := live.DeepCopyObject().(client.Object)
+	next.SetDeletionTimestamp(&metav1.Time{Time: s.now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)})
+	next.SetDeletionGracePeriodSeconds(&grace)
+	s.commit(kind, live, next)
+	return nil
+}
+
+// annotated returns an object with a finalizer more.
+func (s *Server) annotated(kind string, live client.Object, finalizer string) client.Object {
+	if slices.Contains(live.GetFinalizers(), finalizer) {
+		return live
+	}
+	next := live.DeepCopyObject().(client.Object)
+	next.SetFinalizers(append(next.GetFinalizers(), finalizer))
+	return s.commit(kind, live, next)
+}
+
+// graceOf is how long an object has, in seconds: only a pod that runs on a node has any.
+func graceOf(o client.Object, asked *int64) int64 {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return 0
+	}
+	return ptr.Deref(asked, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+}
+
+// Dependents returns the changes that created what an object owns.
+func (s *Server) Dependents(owner types.UID) (of []Change) {
+	for kind := range s.table.objects {
+		for _, o := range s.table.All(kind) {
+			if slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner }) {
+				of = append(of, Change{Kind: kind, Key: client.ObjectKeyFromObject(o), After: o})
+			}
+		}
+	}
+	slices.SortFunc(of, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key.String(), b.Key.String()))
+	})
+	return of
+}
+
+func (s *Server) orphan(owner types.UID) {
+	for _, d := range s.Dependents(owner) {
+		next := d.After.DeepCopyObject().(client.Object)
+		next.SetOwnerReferences(slices.DeleteFunc(next.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner }))
+		s.commit(d.Kind, d.After, next)
+	}
+}
+
+// evict deletes a pod if its PodDisruptionBudgets allow it.
+func (s *Server) evict(key types.NamespacedName, e *policyv1.Eviction) error {
+	pod := Find[*corev1.Pod](&s.table, key.Namespace, key.Name)
+	if pod == nil {
+		return apierrors.NewNotFound(resource("Pod"), key.Name)
+	}
+	for _, b := range Of[*policyv1.PodDisruptionBudget](&s.table) {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && b.Spec.MinAvailable != nil && b.Namespace == key.Namespace && selector.Matches(labels.Set(pod.Labels)) && s.healthy(b.Namespace, selector)-1 < b.Spec.MinAvailable.IntValue() {
+			refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "the budget " + b.Name + " needs more healthy pods"}}
+			return refused
+		}
+	}
+	o := client.DeleteOptions{}
+	if d := e.DeleteOptions; d != nil {
+		o.Preconditions, o.GracePeriodSeconds, o.DryRun = d.Preconditions, d.GracePeriodSeconds, d.DryRun
+	}
+	return s.remove("Pod", key, o)
+}
+
+func (s *Server) healthy(namespace string, selector labels.Selector) (n int) {
+	for _, p := range Of[*corev1.Pod](&s.table) {
+		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		if ready && p.Namespace == namespace && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
+			n++
+		}
+	}
+	return n
+}
