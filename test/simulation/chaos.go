@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// chaos injects faults, one after another and several at a time, and ends each of them.
+type chaos struct {
+	*World
+	t      testing.TB
+	random *rand.Rand
+	// kinds are those that this seed injects: half of all.
+	kinds []trouble
+	// over: no more faults are injected. open is how many have not ended.
+	over bool
+	open int
+	// started counts the operators.
+	started int
+	failed  map[string]bool
+}
+
+// trouble is a fault that begins and ends.
+type trouble struct {
+	name string
+	// most is for how long it lasts at most, in seconds.
+	most  int
+	begin func(c *chaos) (end func())
+}
+
+var troubles = []trouble{
+	{"API server fails", 60, (*chaos).failing},
+	{"watches are late", 60, (*chaos).lagging},
+	{"a watch is held", 60, (*chaos).holding},
+	{"node without power", 90, func(c *chaos) func() { return c.loseNode(true) }},
+	{"node cut off", 90, func(c *chaos) func() { return c.loseNode(false) }},
+	{"member frozen", 60, (*chaos).freezing},
+	{"member killed", 1, (*chaos).killing},
+	{"pod deleted by a user", 1, (*chaos).deleting},
+	{"volume lost", 30, (*chaos).wiping},
+	{"operator replaced", 30, (*chaos).replacing},
+	{"operator paused beside another one", 60, (*chaos).pausing},
+}
+
+func newChaos(t testing.TB, w *World) *chaos {
+	c := &chaos{World: w, t: t, random: w.Random("chaos"), failed: map[string]bool{}}
+	for _, i := range c.random.Perm(len(troubles))[:(len(troubles)+1)/2] {
+		c.kinds = append(c.kinds, troubles[i])
+	}
+	return c
+}
+
+// run injects a fault now and then.
+func (c *chaos) run() {
+	c.After(time.Duration(1+c.random.IntN(25))*time.Second, "chaos", "", func() {
+		if c.over {
+			return
+		}
+		k := c.kinds[c.random.IntN(len(c.kinds))]
+		if end := k.begin(c); end != nil {
+			c.faults.injected[k.name]++
+			c.Log("chaos", "begins: "+k.name)
+			c.open++
+			c.After(time.Duration(1+c.random.IntN(k.most))*time.Second, "chaos", "ends: "+k.name, func() {
+				c.open--
+				end()
+			})
+		}
+		c.run()
+	})
+}
+
+// start starts another operator, whose cache may begin with what was some changes ago.
+func (c *chaos) start() *operator {
+	c.started++
+	return c.StartOperator(c.t, fmt.Sprintf("op%d", c.started), func(string) int {
+		if c.over || c.random.IntN(4) > 0 {
+			return 0
+		}
+		return c.random.IntN(20)
+	})
+}
+
+func (c *chaos) failing() func() {
+	rate := 20 + c.random.IntN(200)
+	c.faults.rate += rate
+	return func() { c.faults.rate -= rate }
+}
+
+func (c *chaos) lagging() func() {
+	slow := 10 + c.random.IntN(80)
+	c.faults.slow += slow
+	return func() { c.faults.slow -= slow }
+}
+
+func (c *chaos) holding() func() {
+	kind := []string{"Etcd", "EtcdOperatorTask", "StatefulSet", "Pod", "PersistentVolumeClaim", "ConfigMap"}[c.random.IntN(6)]
+	c.faults.held[kind] = true
+	return func() { delete(c.faults.held, kind) }
+}
+
+// loseNode loses a node that is there.
+func (c *chaos) loseNode(power bool) func() {
+	n := c.nodes[c.random.IntN(len(c.nodes))]
+	if n.silent() {
+		return nil
+	}
+	c.Log(n.name, "is lost")
+	n.lose(power)
+	return n.comeBack
+}
+
+// running returns a member that runs; nil if there is none.
+func (c *chaos) running() *members.Member {
+	if all := c.Etcd.Running(); len(all) > 0 {
+		return all[c.random.IntN(len(all))]
+	}
+	return nil
+}
+
+func (c *chaos) freezing() func() {
+	m := c.running()
+	if m == nil || m.Frozen {
+		return nil
+	}
+	c.Log(m.Name, "is frozen")
+	m.Frozen = true
+	return func() { m.Frozen = false }
+}
+
+func (c *chaos) killing() func() {
+	m := c.running()
+	if m == nil {
+		return nil
+	}
+	c.podOf(m).crash("it is killed")
+	return func() {}
+}
+
+func (c *chaos) deleting() func() {
+	pods := apiserver.Of[*corev1.Pod](c.API.Live())
+	if len(pods) == 0 {
+		return nil
+	}
+	p := pods[c.random.IntN(len(pods))]
+	c.Log("user", "deletes pod "+p.Name)
+	c.remove(p)
+	return func() {}
+}
+
+// wiping loses what is on a volume, and has the pod made again. One at a time: of what a quorum has lost, no oracle could say much.
+func (c *chaos) wiping() func() {
+	leader, list := c.judge.leader()
+	if leader == nil {
+		return nil
+	}
+	for _, p := range list {
+		if p.Learner || !c.judge.serves(p.ID) {
+			return nil
+		}
+	}
+	m := c.running()
+	p := c.podOf(m)
+	if p.disk == nil || p.node.silent() {
+		return nil
+	}
+	c.Log(p.name, "loses its volume")
+	p.kill()
+	*p.disk = members.Disk{}
+	c.remove(&corev1.Pod{ObjectMeta: c.podMeta(p.name)})
+	return func() {}
+}
+
+// replacing kills the operator, and starts another one later.
+func (c *chaos) replacing() func() {
+	for _, o := range append([]*operator(nil), c.operators...) {
+		if o.actor.Paused {
+			return nil
+		}
+		o.kill()
+	}
+	return func() { c.start() }
+}
+
+// pausing pauses the operator, starts another one, and has the first go on for a while before it notices that its time is over.
+func (c *chaos) pausing() func() {
+	if len(c.operators) != 1 || c.operators[0].actor.Paused {
+		return nil
+	}
+	first := c.operators[0]
+	first.pause()
+	c.After(time.Duration(1+c.random.IntN(20))*time.Second, "chaos", "", func() { c.start() })
+	return func() {
+		first.resume()
+		c.open++
+		c.After(time.Duration(100+c.random.IntN(5000))*time.Millisecond, "chaos", "", func() {
+			c.open--
+			first.kill()
+			if len(c.operators) == 0 {
+				c.start()
+			}
+		})
+	}
+}
