@@ -12,7 +12,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // chaos injects faults, one after another and several at a time, and ends each of them.
@@ -48,6 +50,7 @@ var troubles = []trouble{
 	{"member killed", 1, (*chaos).killing},
 	{"pod deleted by a user", 1, (*chaos).deleting},
 	{"volume lost", 30, (*chaos).wiping},
+	{"volumes of a quorum lost", 30, (*chaos).wipingMost},
 	{"operator replaced", 30, (*chaos).replacing},
 	{"operator paused beside another one", 60, (*chaos).pausing},
 }
@@ -148,7 +151,8 @@ func (c *chaos) killing() func() {
 }
 
 func (c *chaos) deleting() func() {
-	pods := apiserver.Of[*corev1.Pod](c.API.Live())
+	set := apiserver.Find[*appsv1.StatefulSet](c.API.Live(), Namespace, Name)
+	pods := c.podsOf(set)
 	if len(pods) == 0 {
 		return nil
 	}
@@ -158,27 +162,51 @@ func (c *chaos) deleting() func() {
 	return func() {}
 }
 
-// wiping loses what is on a volume, and has the pod made again. One at a time: of what a quorum has lost, no oracle could say much.
+// wiping loses what is on a volume, if all members serve.
 func (c *chaos) wiping() func() {
+	if c.healthy() == 0 {
+		return nil
+	}
+	c.wipe(c.running())
+	return func() {}
+}
+
+// wipingMost loses what is on the volumes of a majority of the members.
+func (c *chaos) wipingMost() func() {
+	n := c.healthy()
+	if n < 3 {
+		return nil
+	}
+	for _, m := range append([]*members.Member(nil), c.Etcd.Running()[:n/2+1]...) {
+		c.wipe(m)
+	}
+	return func() {}
+}
+
+// healthy returns how many voters there are, if all of them serve.
+func (c *chaos) healthy() int {
 	leader, list := c.judge.leader()
 	if leader == nil {
-		return nil
+		return 0
 	}
 	for _, p := range list {
 		if p.Learner || !c.judge.serves(p.ID) {
-			return nil
+			return 0
 		}
 	}
-	m := c.running()
+	return len(list)
+}
+
+// wipe loses what is on the volume of a member, and has the pod made again.
+func (c *chaos) wipe(m *members.Member) {
 	p := c.podOf(m)
 	if p.disk == nil || p.node.silent() {
-		return nil
+		return
 	}
 	c.Log(p.name, "loses its volume")
 	p.kill()
 	*p.disk = members.Disk{}
-	c.remove(&corev1.Pod{ObjectMeta: c.podMeta(p.name)})
-	return func() {}
+	c.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}})
 }
 
 // replacing kills the operator, and starts another one later.

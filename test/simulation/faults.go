@@ -109,10 +109,13 @@ func (f *faults) carry(ctx context.Context, o *operator, who string, r apiserver
 		if !r.Writes {
 			return do()
 		}
-		w.judge.before(o, r)
+		breaks := w.judge.before(o, r)
 		err := do()
-		if err != nil {
+		switch {
+		case err != nil:
 			w.Log(who, fmt.Sprintf("  refused: %v", err))
+		case breaks != "":
+			w.broke("%s", breaks)
 		}
 		return err
 	}

@@ -5,6 +5,7 @@
 package simulation
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
@@ -110,21 +111,22 @@ func (j *judge) cluster(leader *members.Member) {
 	}
 }
 
-// before judges a request of an operator to the API server, before it is carried out.
-func (j *judge) before(o *operator, r apiserver.Request) {
+// before judges a request of an operator to the API server, before it is carried out: what it breaks if it is; empty if nothing.
+func (j *judge) before(o *operator, r apiserver.Request) string {
 	switch {
 	case r.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "evict"):
-		j.removal(o, r.Key.Name)
+		return j.removal(o, r.Key.Name)
 	case r.Kind == "PersistentVolumeClaim" && r.Verb == "delete":
-		j.world.broke("%s deletes claim %s", o.name, r.Key.Name)
+		return fmt.Sprintf("%s deletes claim %s", o.name, r.Key.Name)
 	}
+	return ""
 }
 
 // removal judges the removal of a pod: where a quorum serves, one has to be left. Members that a fault has stopped just now count as serving.
-func (j *judge) removal(o *operator, name string) {
+func (j *judge) removal(o *operator, name string) string {
 	leader, list := j.leader()
 	if leader == nil || j.stops {
-		return
+		return ""
 	}
 	voters, left := 0, 0
 	removes := false
@@ -142,8 +144,9 @@ func (j *judge) removal(o *operator, name string) {
 		}
 	}
 	if removes && left <= voters/2 {
-		j.world.broke("%s removes pod %s, which leaves %d of %d voters", o.name, name, left, voters)
+		return fmt.Sprintf("%s removes pod %s, which leaves %d of %d voters", o.name, name, left, voters)
 	}
+	return ""
 }
 
 // change judges a change at the API server.

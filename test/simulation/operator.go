@@ -99,7 +99,7 @@ func (o *operator) resume() {
 
 // follow has the next change of a kind reach the cache after a while.
 func (o *operator) follow(kind string) {
-	if o.following[kind] || o.dead || o.actor.Paused || o.cache.Behind(kind) == 0 {
+	if !cachedKinds[kind] || o.following[kind] || o.dead || o.actor.Paused || o.cache.Behind(kind) == 0 {
 		return
 	}
 	o.following[kind] = true

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Result is what has become of a seed.
@@ -56,6 +56,7 @@ type session struct {
 	*chaos
 	random        *rand.Rand
 	done, faulted int
+	recoveries    int
 }
 
 func (s *session) run() {
@@ -63,20 +64,21 @@ func (s *session) run() {
 	s.start()
 	s.await("the Etcd serves")
 	s.chaos.run()
+	s.help()
 	for i := range operations {
 		if len(s.Broken) > 0 {
 			return
 		}
 		before := s.total()
 		s.operate(i)
-		s.linger(time.Duration(20+s.random.IntN(180)) * time.Second)
+		s.pass(time.Duration(20+s.random.IntN(180))*time.Second, func() bool { return false })
 		s.done++
 		if s.total() > before {
 			s.faulted++
 		}
 	}
 	s.over = true
-	s.Loop.Run(s.Now()+10*time.Minute, func() bool { return s.open == 0 || len(s.Broken) > 0 })
+	s.pass(10*time.Minute, func() bool { return s.open == 0 })
 	s.await("all operations end, after the last fault")
 }
 
@@ -87,14 +89,39 @@ func (s *session) total() (n int) {
 	return n
 }
 
-// linger lets time pass.
-func (s *session) linger(d time.Duration) {
-	s.Loop.Run(s.Now()+d, func() bool { return len(s.Broken) > 0 })
+// help has a user recover the cluster when its quorum has been lost for a while; for good or not, the user cannot know.
+func (s *session) help() {
+	s.After(time.Duration(20+s.random.IntN(60))*time.Second, "user", "", func() {
+		s.help()
+		if q := s.judge.quorate; q.is || s.Now()-q.at < time.Minute {
+			return
+		}
+		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
+			if t.Spec.Type != v1alpha1.QuorumLossRecovery || t.Status.State.IsFinal() {
+				continue
+			}
+			// As docs/recovery.md says for a survivor that is lost again: another one once this one is deleted.
+			if r := t.Status.Recovery; r != nil && (r.Phase == v1alpha1.RecoveryGrowing || r.Phase == v1alpha1.RecoveryStarting && time.Since(r.PhaseSince.Time) > 3*time.Minute) {
+				s.Log("user", "deletes task "+t.Name)
+				s.remove(t)
+			}
+			return
+		}
+		s.recoveries++
+		s.Task(fmt.Sprintf("recovery-%d", s.recoveries), v1alpha1.QuorumLossRecovery, "")
+	})
+}
+
+// pass lets time pass, until something is broken or done.
+func (s *session) pass(d time.Duration, done func() bool) {
+	if !s.Loop.Run(s.Now()+d, func() bool { return len(s.Broken) > 0 || done() }) {
+		s.broke("what happens at this moment never ends")
+	}
 }
 
 // await waits until all is done, and complains if it takes too long.
 func (s *session) await(what string) {
-	s.Loop.Run(s.Now()+bound, func() bool { return len(s.Broken) > 0 || s.Unfinished() == "" })
+	s.pass(bound, func() bool { return s.Unfinished() == "" })
 	if waits := s.Unfinished(); len(s.Broken) == 0 && waits != "" {
 		s.broke("it did not come about within %s that %s: %s", bound, what, waits)
 	}
@@ -112,8 +139,4 @@ func (s *session) operate(i int) {
 		s.Log("user", "changes the pod template")
 		edit(s.World, Namespace, Name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"changed": name} })
 	}
-}
-
-func (w *World) podMeta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: Namespace, Name: name}
 }

@@ -7,10 +7,12 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -48,10 +50,14 @@ func (w *World) Unfinished() string {
 	if etcd == nil || set == nil {
 		return "the StatefulSet does not exist"
 	}
+	var open []string
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](w.API.Live()) {
 		if !t.Status.State.IsFinal() {
-			return fmt.Sprintf("task %s (%s) is %s: %+v", t.Name, t.Spec.Type, t.Status.State, t.Status.LastOperation)
+			open = append(open, fmt.Sprintf("task %s (%s) is %s: %s", t.Name, t.Spec.Type, t.Status.State, said(t)))
 		}
+	}
+	if len(open) > 0 {
+		return strings.Join(open, "; ")
 	}
 	leader, list := w.judge.leader()
 	if leader == nil {
@@ -79,4 +85,14 @@ func (w *World) Unfinished() string {
 		return "a generation was not observed"
 	}
 	return ""
+}
+
+// said returns what the status of a task says that it waits for.
+func said(t *v1alpha1.EtcdOperatorTask) string {
+	for _, of := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionAdmitted} {
+		if c := meta.FindStatusCondition(t.Status.Conditions, of); c != nil {
+			return fmt.Sprintf("%s is %s (%s): %s", of, c.Status, c.Reason, c.Message)
+		}
+	}
+	return "it says nothing"
 }

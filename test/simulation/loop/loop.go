@@ -33,9 +33,10 @@ type Loop struct {
 
 	mu     sync.Mutex
 	parked []*call
+	// open are the calls that were drawn and not released.
+	open []*call
 	// running are the goroutines that Start has started and that have not ended, with the number of their calls that were not released.
 	running map[string]int
-	closing bool
 }
 
 // Actor is whose calls are parked. While it is paused, none of them is drawn.
@@ -107,19 +108,29 @@ func (l *Loop) Call(a *Actor, who, what string, do func(release func())) bool {
 	return !c.refused
 }
 
-// Run carries out what is due until a time, or until done says so after a step.
-func (l *Loop) Run(until time.Duration, done func() bool) {
-	for {
+// most is how much may happen at one moment. More is something that never ends.
+const most = 20_000
+
+// Run carries out what is due until a time, or until done says so after a step. It returns false if something never ends.
+func (l *Loop) Run(until time.Duration, done func() bool) bool {
+	for at, steps := l.Now(), 0; ; steps++ {
 		synctest.Wait()
+		if now := l.Now(); now != at {
+			at, steps = now, 0
+		}
+		if steps > most {
+			l.Log("loop", "what happens at this moment never ends")
+			return false
+		}
 		switch c := l.draw(); {
 		case c != nil:
 			l.Log(c.who, c.what)
 			c.do(func() { l.release(c) })
 		case !l.pop(until):
-			return
+			return true
 		}
 		if done() {
-			return
+			return true
 		}
 	}
 }
@@ -128,13 +139,17 @@ func (l *Loop) Run(until time.Duration, done func() bool) {
 func (l *Loop) Close() {
 	for {
 		synctest.Wait()
-		l.closing = true
-		c := l.draw()
-		if c == nil {
+		l.mu.Lock()
+		refused := append(slices.Clone(l.open), l.parked...)
+		l.parked = nil
+		l.mu.Unlock()
+		if len(refused) == 0 {
 			return
 		}
-		c.refused = true
-		l.release(c)
+		for _, c := range refused {
+			c.refused = true
+			l.release(c)
+		}
 	}
 }
 
@@ -145,7 +160,7 @@ func (l *Loop) draw() *call {
 	defer l.mu.Unlock()
 	var may []*call
 	for _, c := range l.parked {
-		if l.closing || !c.actor.Paused {
+		if !c.actor.Paused {
 			may = append(may, c)
 		}
 	}
@@ -155,12 +170,14 @@ func (l *Loop) draw() *call {
 	slices.SortFunc(may, func(a, b *call) int { return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what)) })
 	c := may[l.turns.IntN(len(may))]
 	l.parked = slices.DeleteFunc(l.parked, func(other *call) bool { return other == c })
+	l.open = append(l.open, c)
 	return c
 }
 
 func (l *Loop) release(c *call) {
 	l.mu.Lock()
 	l.tally(c.who, -1)
+	l.open = slices.DeleteFunc(l.open, func(other *call) bool { return other == c })
 	l.mu.Unlock()
 	close(c.released)
 }
