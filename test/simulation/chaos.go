@@ -7,6 +7,7 @@ package simulation
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,10 +84,14 @@ func (c *chaos) run() {
 	})
 }
 
-// start starts another operator, whose cache may begin with what was some changes ago.
-func (c *chaos) start() *operator {
+// start starts another operator, unless there is one that is not paused: leader election sees to that. Its cache may begin with what was some
+// changes ago.
+func (c *chaos) start() {
+	if slices.ContainsFunc(c.operators, func(o *operator) bool { return !o.actor.Paused }) {
+		return
+	}
 	c.started++
-	return c.StartOperator(c.t, fmt.Sprintf("op%d", c.started), func(string) int {
+	c.StartOperator(c.t, fmt.Sprintf("op%d", c.started), func(string) int {
 		if c.over || c.random.IntN(4) > 0 {
 			return 0
 		}
@@ -177,7 +182,7 @@ func (c *chaos) wipingMost() func() {
 	if n < 3 {
 		return nil
 	}
-	for _, m := range append([]*members.Member(nil), c.Etcd.Running()[:n/2+1]...) {
+	for _, m := range slices.Clone(c.Etcd.Running()[:n/2+1]) {
 		c.wipe(m)
 	}
 	return func() {}
@@ -211,13 +216,13 @@ func (c *chaos) wipe(m *members.Member) {
 
 // replacing kills the operator, and starts another one later.
 func (c *chaos) replacing() func() {
-	for _, o := range append([]*operator(nil), c.operators...) {
-		if o.actor.Paused {
-			return nil
-		}
+	if slices.ContainsFunc(c.operators, func(o *operator) bool { return o.actor.Paused }) {
+		return nil
+	}
+	for _, o := range slices.Clone(c.operators) {
 		o.kill()
 	}
-	return func() { c.start() }
+	return c.start
 }
 
 // pausing pauses the operator, starts another one, and has the first go on for a while before it notices that its time is over.
@@ -227,16 +232,16 @@ func (c *chaos) pausing() func() {
 	}
 	first := c.operators[0]
 	first.pause()
-	c.After(time.Duration(1+c.random.IntN(20))*time.Second, "chaos", "", func() { c.start() })
+	c.After(time.Duration(1+c.random.IntN(20))*time.Second, "chaos", "", c.start)
 	return func() {
 		first.resume()
 		c.open++
 		c.After(time.Duration(100+c.random.IntN(5000))*time.Millisecond, "chaos", "", func() {
 			c.open--
-			first.kill()
-			if len(c.operators) == 0 {
-				c.start()
+			if !first.dead {
+				first.kill()
 			}
+			c.start()
 		})
 	}
 }
