@@ -6,10 +6,14 @@ package simulation
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,53 +32,55 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed and prints its trace, SIM_SEEDS runs so many, SIM_FIRST is the first.
+// Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on. The first that
+// breaks something ends the test, and its trace is written.
 func TestSimulation(t *testing.T) {
+	first, seeds := number(t, "SIM_FIRST", 1), number(t, "SIM_SEEDS", 4)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
-		judged(t, seed, Run(t, seed), true)
-		return
+		first, seeds = seed, 1
 	}
-	begun, first := time.Now(), number(t, "SIM_FIRST", 1)
-	seeds, lines, operations, faulted := number(t, "SIM_SEEDS", 3), 0, 0, 0
-	injected := map[string]int{}
+	begun, sum := time.Now(), Result{Injected: map[string]int{}}
 	for seed := first; seed < first+seeds; seed++ {
 		r := Run(t, seed)
-		judged(t, seed, r, false)
-		lines, operations, faulted = lines+r.Trace.Len(), operations+r.Operations, faulted+r.Faulted
+		for _, broken := range r.Broken {
+			t.Errorf("seed %d: %s", seed, broken)
+		}
+		if t.Failed() || seeds == 1 {
+			write(t, seed, r)
+		}
+		if t.Failed() {
+			return
+		}
+		sum.Operations, sum.Faulted, sum.Lasted = sum.Operations+r.Operations, sum.Faulted+r.Faulted, sum.Lasted+r.Lasted
 		for name, n := range r.Injected {
-			injected[name] += n
+			sum.Injected[name] += n
 		}
 	}
 	took := time.Since(begun)
-	t.Logf("%d seeds, %d operations, %d of them with faults, %d lines, in %s: %.0f faulted operations a minute", seeds, operations, faulted, lines, took.Round(time.Millisecond), float64(faulted)/took.Minutes())
-	t.Logf("faults: %v", injected)
+	t.Logf("%d seeds, %s of virtual time, %d operations, %d of them with faults, in %s: %.0f of these a minute", seeds, sum.Lasted.Round(time.Second), sum.Operations, sum.Faulted, took.Round(time.Millisecond), float64(sum.Faulted)/took.Minutes())
+	for _, name := range slices.Sorted(maps.Keys(sum.Injected)) {
+		t.Logf("%6d times: %s", sum.Injected[name], name)
+	}
 }
 
-// judged fails the test if a seed broke something, and writes its trace.
-func judged(t *testing.T, seed uint64, r Result, always bool) {
+// reads are what only asks for something: the trace of a seed is told without.
+var reads = []string{"get ", "list ", "status of ", "member list of ", "has looked", "shows "}
+
+// write writes the trace of a seed to a file: the whole with SIM_ALL.
+func write(t *testing.T, seed uint64, r Result) {
 	t.Helper()
-	for _, broken := range r.Broken {
-		t.Errorf("seed %d: %s", seed, broken)
-	}
-	if !always && len(r.Broken) == 0 {
-		return
-	}
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.trace", seed))
-	file, err := os.Create(path)
+	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.trace", seed)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	buffer := bufio.NewWriter(file)
-	if err := r.Trace.Write(buffer); err != nil {
+	err = errors.Join(r.Trace.Write(buffer, func(what string) bool {
+		return os.Getenv("SIM_ALL") == "" && slices.ContainsFunc(reads, func(begins string) bool { return strings.HasPrefix(what, begins) })
+	}), buffer.Flush(), file.Close())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := buffer.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("seed %d lasted %s, its trace has %d lines and the hash %016x: %s", seed, r.Lasted, r.Trace.Len(), r.Trace.Hash(), path)
+	t.Logf("seed %d lasted %s, its trace has %d lines and the hash %016x: %s", seed, r.Lasted, r.Trace.Len(), r.Trace.Hash(), file.Name())
 }
 
 // The same seed gives the same run.

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
@@ -61,6 +62,9 @@ func New(seed uint64, nodes int) (*World, error) {
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, disks: map[string]*members.Disk{},
 		pace: l.Random("pace"), pending: map[string]bool{}, faults: newFaults(l),
+	}
+	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
+		return nil, err
 	}
 	w.judge = newJudge(w)
 	w.writer = &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: func(_ context.Context, _ apiserver.Request, do func() error) error { return do() }}

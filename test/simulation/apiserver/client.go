@@ -100,13 +100,14 @@ func (c *Client) List(ctx context.Context, into client.ObjectList, options ...cl
 		return err
 	}
 	var found []client.Object
-	if err := c.Through(ctx, Request{Verb: "list", Kind: strings.TrimSuffix(kind.Kind, "List"), Cached: c.cached()}, func() error {
-		found = c.Reads.All(strings.TrimSuffix(kind.Kind, "List"))
+	of := strings.TrimSuffix(kind.Kind, "List")
+	if err := c.Through(ctx, Request{Verb: "list", Kind: of, Cached: c.cached()}, func() error {
+		found = c.Reads.All(of)
 		return nil
 	}); err != nil {
 		return err
 	}
-	return fillList(into, found, (&client.ListOptions{}).ApplyOptions(options))
+	return c.Server.fillList(into, of, found, (&client.ListOptions{}).ApplyOptions(options))
 }
 
 func (c *Client) cached() bool { return c.Reads != &c.Server.table }

@@ -57,11 +57,12 @@ type Server struct {
 	made     int
 	// applied is what was applied last to an object, by UID.
 	applied map[types.UID][]byte
+	fields  map[field]client.IndexerFunc
 }
 
 // New makes a server that takes the time from a function.
 func New(scheme *runtime.Scheme, now func() time.Time) *Server {
-	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: Table{objects: map[string]objects{}}, logs: map[string][]Change{}, applied: map[types.UID][]byte{}}
+	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: Table{objects: map[string]objects{}}, logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[field]client.IndexerFunc{}}
 }
 
 // Live returns the objects as they are.

@@ -10,11 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,43 +80,4 @@ func fill(into, from client.Object) error {
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
 	return nil
-}
-
-// fillList gives a list those of some objects of its kind that are selected.
-func fillList(into client.ObjectList, from []client.Object, o *client.ListOptions) error {
-	items := reflect.ValueOf(into).Elem().FieldByName("Items")
-	if !items.IsValid() {
-		return fmt.Errorf("listing a %T: not modelled", into)
-	}
-	items.SetZero()
-	for _, object := range from {
-		if o.Namespace != "" && object.GetNamespace() != o.Namespace || o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
-			continue
-		}
-		if matches, err := selected(object, o.FieldSelector); err != nil {
-			return err
-		} else if matches {
-			items.Set(reflect.Append(items, reflect.ValueOf(object.DeepCopyObject()).Elem()))
-		}
-	}
-	return nil
-}
-
-// selected reports whether an object is selected by its fields. They are looked up in its JSON: those that the API server knows, and those that
-// the operator has an index of.
-func selected(o client.Object, selector fields.Selector) (bool, error) {
-	if selector == nil || selector.Empty() {
-		return true, nil
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return false, fmt.Errorf("converting a %T: %w", o, err)
-	}
-	for _, r := range selector.Requirements() {
-		value, _, err := unstructured.NestedString(content, strings.Split(r.Field, ".")...)
-		if err != nil || value != r.Value {
-			return false, nil //nolint:nilerr // a field that is no text has not this value
-		}
-	}
-	return true, nil
 }

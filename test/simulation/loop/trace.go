@@ -42,9 +42,12 @@ func (t *Trace) Hash() uint64 { return t.hash.Sum64() }
 // Len returns the number of lines.
 func (t *Trace) Len() int { return len(t.lines) }
 
-// Write writes a line for each thing that happened, to be read by people.
-func (t *Trace) Write(w io.Writer) error {
+// Write writes a line for each thing that happened, to be read by people, except for what is skipped.
+func (t *Trace) Write(w io.Writer, skip func(what string) bool) error {
 	for _, l := range t.lines {
+		if skip(l.what) {
+			continue
+		}
 		if _, err := fmt.Fprintf(w, "%10.3fs  %-22s %s\n", l.at.Seconds(), l.who, l.what); err != nil {
 			return fmt.Errorf("writing the trace: %w", err)
 		}
