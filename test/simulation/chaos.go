@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
@@ -188,10 +189,10 @@ func (c *chaos) wipingMost() func() {
 	return func() {}
 }
 
-// healthy returns how many voters there are, if all of them serve.
+// healthy returns how many voters there are, if all of the Etcd's members vote and serve. Of a cluster that is smaller, a volume may be the last.
 func (c *chaos) healthy() int {
 	leader, list := c.judge.leader()
-	if leader == nil {
+	if e := apiserver.Find[*v1alpha1.Etcd](c.API.Live(), Namespace, Name); leader == nil || len(list) < int(e.Spec.Replicas) {
 		return 0
 	}
 	for _, p := range list {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// field is one by which objects can be selected.
-type field struct{ kind, name string }
+// selectable is a field by which objects can be selected.
+type selectable struct{ kind, name string }
 
 // IndexField implements client.FieldIndexer: objects can be selected by this field, of the server and of each cache.
 func (s *Server) IndexField(_ context.Context, o client.Object, name string, extract client.IndexerFunc) error {
@@ -23,7 +23,7 @@ func (s *Server) IndexField(_ context.Context, o client.Object, name string, ext
 	if err != nil {
 		return err
 	}
-	s.fields[field{kind.Kind, name}] = extract
+	s.fields[selectable{kind.Kind, name}] = extract
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (s *Server) selected(object client.Object, kind string, o *client.ListOptio
 		return true, nil
 	}
 	for _, r := range o.FieldSelector.Requirements() {
-		extract, ok := s.fields[field{kind, r.Field}]
+		extract, ok := s.fields[selectable{kind, r.Field}]
 		if !ok {
 			return false, fmt.Errorf("selecting a %s by %s: not modelled", kind, r.Field)
 		}

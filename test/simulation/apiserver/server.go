@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -57,12 +58,12 @@ type Server struct {
 	made     int
 	// applied is what was applied last to an object, by UID.
 	applied map[types.UID][]byte
-	fields  map[field]client.IndexerFunc
+	fields  map[selectable]client.IndexerFunc
 }
 
 // New makes a server that takes the time from a function.
 func New(scheme *runtime.Scheme, now func() time.Time) *Server {
-	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: Table{objects: map[string]objects{}}, logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[field]client.IndexerFunc{}}
+	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: Table{objects: map[string]objects{}}, logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[selectable]client.IndexerFunc{}}
 }
 
 // Live returns the objects as they are.
@@ -109,7 +110,9 @@ func (s *Server) create(kind schema.GroupVersionKind, body []byte) (client.Objec
 	}
 	next.SetUID(types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", s.made)))
 	next.SetCreationTimestamp(metav1.NewTime(s.now().Truncate(time.Second)))
-	next.SetGeneration(1)
+	if part(next, "Spec").IsValid() {
+		next.SetGeneration(1)
+	}
 	clearStatus(next)
 	s.applied[next.GetUID()] = body
 	return s.commit(kind.Kind, nil, next), nil
@@ -125,8 +128,11 @@ func (s *Server) change(kind schema.GroupVersionKind, key types.NamespacedName, 
 	if err != nil {
 		return nil, err
 	}
-	if rv, uid := edited.GetResourceVersion(), edited.GetUID(); rv != "" && rv != live.GetResourceVersion() || uid != "" && uid != live.GetUID() {
-		return nil, apierrors.NewConflict(resource(kind.Kind), key.Name, fmt.Errorf("it is %s at %s, and not %s at %s", live.GetUID(), live.GetResourceVersion(), uid, rv))
+	if rv := edited.GetResourceVersion(); rv != "" && rv != live.GetResourceVersion() {
+		return nil, apierrors.NewConflict(resource(kind.Kind), key.Name, fmt.Errorf("it is at %s, and not at %s", live.GetResourceVersion(), rv))
+	}
+	if uid := edited.GetUID(); uid != "" && uid != live.GetUID() {
+		return nil, apierrors.NewInvalid(kind.GroupKind(), key.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")})
 	}
 	next := edited
 	if sub == "status" {
