@@ -212,4 +212,6 @@ func (w *World) reaches(a, b *members.Member) bool {
 	return w.connected(w.podOf(a).node, w.podOf(b).node)
 }
 
-func (w *World) connected(a, b *node) bool { return a == b && !a.off || !a.silent() && !b.silent() }
+func (w *World) connected(a, b *node) bool {
+	return a == b && !a.off || !a.silent() && !b.silent() && !a.apart && !b.apart
+}

@@ -41,6 +41,7 @@ var troubles = []trouble{
 	{"a watch is held", 60, (*chaos).holding},
 	{"node without power", 90, func(c *chaos) func() { return c.loseNode(true) }},
 	{"node cut off", 90, func(c *chaos) func() { return c.loseNode(false) }},
+	{"operator sees only a member that is cut off", 90, (*chaos).blinding},
 	{"member frozen", 60, (*chaos).freezing},
 	{"member killed", 1, (*chaos).killing},
 	{"pod deleted by a user", 1, (*chaos).deleting},

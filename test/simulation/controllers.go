@@ -26,35 +26,6 @@ import (
 
 const claimProtection = "kubernetes.io/pvc-protection"
 
-// collect is the garbage collector: what an object owns goes with it.
-func (w *World) collect(kind string, o client.Object) {
-	dependents := w.API.Dependents(o.GetUID())
-	waits := slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
-	gone := kind == "" || w.gone(kind, o)
-	if !gone && !waits {
-		return
-	}
-	for _, d := range dependents {
-		if d.After.GetDeletionTimestamp() == nil {
-			w.remove(d.After, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		}
-	}
-	switch {
-	case gone:
-	case len(dependents) > 0:
-		w.once("garbage collector of "+string(o.GetUID()), w.between(100, 1000), func() { w.collect(kind, o) })
-	default:
-		next := o.DeepCopyObject().(client.Object)
-		next.SetResourceVersion("")
-		next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == metav1.FinalizerDeleteDependents }))
-		w.must(client.IgnoreNotFound(w.writer.Update(context.Background(), next)))
-	}
-}
-
-func (w *World) gone(kind string, o client.Object) bool {
-	return !slices.ContainsFunc(w.API.Live().All(kind), func(other client.Object) bool { return other.GetUID() == o.GetUID() })
-}
-
 // protect removes claims that are deleted once no pod uses them.
 func (w *World) protect() {
 	used := map[string]bool{}

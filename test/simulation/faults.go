@@ -27,6 +27,8 @@ type faults struct {
 	rate, slow int
 	// held are the kinds that no cache is shown for now.
 	held map[string]bool
+	// sight is the only node whose members the operator reaches; nil for all.
+	sight *node
 	// injected counts, by name.
 	injected map[string]int
 }
@@ -152,7 +154,7 @@ func (f *faults) ask(ctx context.Context, o *operator, who, ip string, do func(*
 		answer(disturb.ErrKilled)
 	case ctx.Err() != nil:
 		answer(ctx.Err())
-	case at != nil && (at.node.silent() || at.member != nil && at.member.Frozen):
+	case at != nil && (at.node.silent() || f.sight != nil && f.sight != at.node || at.member != nil && at.member.Frozen):
 		patience := 10 * time.Second
 		if deadline, ok := ctx.Deadline(); ok {
 			patience = time.Until(deadline)

@@ -114,7 +114,7 @@ func (j *judge) cluster(leader *members.Member) {
 // before judges a request of an operator to the API server, before it is carried out: what it breaks if it is; empty if nothing.
 func (j *judge) before(o *operator, r apiserver.Request) string {
 	switch {
-	case r.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "evict"):
+	case r.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "create eviction"):
 		return j.removal(o, r.Key.Name)
 	case r.Kind == "PersistentVolumeClaim" && r.Verb == "delete":
 		return fmt.Sprintf("%s deletes claim %s", o.name, r.Key.Name)

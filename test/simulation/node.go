@@ -20,8 +20,8 @@ import (
 type node struct {
 	world *World
 	name  string
-	// off: it has no power. cut: it runs, and nothing else reaches it.
-	off, cut bool
+	// off: it has no power. cut: it runs, and nothing else reaches it. apart: members elsewhere do not reach those on it, and all else does.
+	off, cut, apart bool
 	// waiting is what its kubelet does once it is there again.
 	waiting []func()
 	// losses counts how often it was lost.

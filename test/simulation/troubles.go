@@ -45,6 +45,17 @@ func (c *chaos) loseNode(power bool) func() {
 	return n.comeBack
 }
 
+// blinding cuts a member off from the others, and the operator from all but this one.
+func (c *chaos) blinding() func() {
+	m := c.running()
+	if m == nil || c.faults.sight != nil {
+		return nil
+	}
+	n := c.podOf(m).node
+	n.apart, c.faults.sight = true, n
+	return func() { n.apart, c.faults.sight = false, nil }
+}
+
 // running returns a member that runs; nil if there is none.
 func (c *chaos) running() *members.Member {
 	if all := c.Etcd.Running(); len(all) > 0 {

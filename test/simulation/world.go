@@ -141,7 +141,7 @@ func (w *World) changed(c apiserver.Change) {
 		w.once("Job controller", w.between(5, 300), w.jobs)
 	}
 	if c.After == nil || c.After.GetDeletionTimestamp() != nil {
-		w.once("garbage collector of "+string(c.Object().GetUID()), w.between(5, 1000), func() { w.collect(c.Kind, c.Object()) })
+		w.once("garbage collector", w.between(5, 1000), w.API.Collect)
 	}
 }
 

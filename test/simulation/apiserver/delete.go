@@ -5,7 +5,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -36,7 +35,7 @@ func (s *Server) remove(kind string, key types.NamespacedName, o client.DeleteOp
 		return nil
 	case policy == metav1.DeletePropagationOrphan:
 		s.orphan(live.GetUID())
-	case policy == metav1.DeletePropagationForeground && len(s.Dependents(live.GetUID())) > 0:
+	case policy == metav1.DeletePropagationForeground && len(s.dependents(live.GetUID())) > 0:
 		live = s.annotated(kind, live, metav1.FinalizerDeleteDependents)
 	}
 	if grace == 0 && len(live.GetFinalizers()) == 0 {
@@ -72,23 +71,56 @@ func graceOf(o client.Object, asked *int64) int64 {
 	return ptr.Deref(asked, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 }
 
-// Dependents returns the changes that created what an object owns.
-func (s *Server) Dependents(owner types.UID) (of []Change) {
-	for kind := range s.table.objects {
-		for _, o := range s.table.All(kind) {
-			if slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner }) {
-				of = append(of, Change{Kind: kind, Key: client.ObjectKeyFromObject(o), After: o})
-			}
+// Collect does what the garbage collector does: what an owner has that is gone is deleted, and one that is deleted in the foreground goes once it
+// owns nothing any more.
+func (s *Server) Collect() {
+	for _, c := range s.everything() {
+		owners := c.After.GetOwnerReferences()
+		if len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return s.exists(r.UID) }) && c.After.GetDeletionTimestamp() == nil {
+			_ = s.remove(c.Kind, c.Key, client.DeleteOptions{}) // it is there
+		}
+		if c.After.GetDeletionTimestamp() != nil && slices.Contains(c.After.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			s.collectDependents(c)
 		}
 	}
-	slices.SortFunc(of, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key.String(), b.Key.String()))
+}
+
+// collectDependents deletes what an object owns that is deleted in the foreground, and the object itself when that is gone.
+func (s *Server) collectDependents(c Change) {
+	dependents := s.dependents(c.After.GetUID())
+	for _, d := range dependents {
+		if d.After.GetDeletionTimestamp() == nil {
+			_ = s.remove(d.Kind, d.Key, client.DeleteOptions{}) // it is there
+		}
+	}
+	if len(dependents) == 0 && len(c.After.GetFinalizers()) == 1 {
+		s.commit(c.Kind, c.After, nil)
+	}
+}
+
+func (s *Server) exists(uid types.UID) bool {
+	return slices.ContainsFunc(s.everything(), func(c Change) bool { return c.After.GetUID() == uid })
+}
+
+// everything returns all objects, as the changes that made them, by kind and name.
+func (s *Server) everything() (all []Change) {
+	for _, kind := range s.Kinds() {
+		for _, o := range s.table.All(kind) {
+			all = append(all, Change{Kind: kind, Key: client.ObjectKeyFromObject(o), After: o})
+		}
+	}
+	return all
+}
+
+// dependents returns what an object owns.
+func (s *Server) dependents(owner types.UID) []Change {
+	return slices.DeleteFunc(s.everything(), func(c Change) bool {
+		return !slices.ContainsFunc(c.After.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner })
 	})
-	return of
 }
 
 func (s *Server) orphan(owner types.UID) {
-	for _, d := range s.Dependents(owner) {
+	for _, d := range s.dependents(owner) {
 		next := d.After.DeepCopyObject().(client.Object)
 		next.SetOwnerReferences(slices.DeleteFunc(next.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner }))
 		s.commit(d.Kind, d.After, next)

@@ -36,9 +36,9 @@ func (s subresource) Create(ctx context.Context, o, sub client.Object, _ ...clie
 	if !ok {
 		return fmt.Errorf("creating %s: not modelled", s.name)
 	}
-	verb := "evict"
+	verb := "create eviction"
 	if eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0 {
-		verb = "evict (dry run)"
+		verb = "create eviction (dry run)"
 	}
 	key := client.ObjectKeyFromObject(o)
 	return s.client.write(ctx, verb, o, nil, func(schema.GroupVersionKind, []byte) (client.Object, error) {
