@@ -100,14 +100,14 @@ func (c *Client) List(ctx context.Context, into client.ObjectList, options ...cl
 		return err
 	}
 	var found []client.Object
-	of := strings.TrimSuffix(kind.Kind, "List")
-	if err := c.Through(ctx, Request{Verb: "list", Kind: of, Cached: c.cached()}, func() error {
+	of, given := strings.TrimSuffix(kind.Kind, "List"), (&client.ListOptions{}).ApplyOptions(options)
+	if err := c.Through(ctx, Request{Verb: "list", Kind: of, Key: types.NamespacedName{Namespace: given.Namespace}, Cached: c.cached()}, func() error {
 		found = c.Reads.All(of)
 		return nil
 	}); err != nil {
 		return err
 	}
-	return c.Server.fillList(into, of, found, (&client.ListOptions{}).ApplyOptions(options))
+	return c.Server.fillList(into, of, found, given)
 }
 
 func (c *Client) cached() bool { return c.Reads != &c.Server.table }
