@@ -41,7 +41,8 @@ func (b bug) simulate(ctx context.Context, s simulation) (found string, err erro
 	}
 	for line := range strings.Lines(string(out)) {
 		if _, says, ok := strings.Cut(line, ": seed "); ok {
-			return fmt.Sprintf("after %s, by seed %s", run.ProcessState.UserTime().Round(time.Second), strings.TrimSpace(says)), nil
+			seed, what, _ := strings.Cut(strings.TrimSpace(says), ": ")
+			return fmt.Sprintf("after %s of the processor, by seed %s: %.120s", run.ProcessState.UserTime().Round(time.Second), seed, what), nil
 		}
 	}
 	return "", fmt.Errorf("the simulation failed otherwise: %w: %s", failed, out)
