@@ -53,6 +53,13 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonAdmitted means that the preconditions were met.
 	ReasonAdmitted = "Admitted"
+	// ReasonWaitingForSlot, ReasonWaitingForWindow, ReasonWaitingForCanary and ReasonFleetPaused mean that the task could start, but an
+	// EtcdFleetPolicy does not let it start yet: as many clusters as may are being changed; no window is open; the change is being
+	// tried in other clusters first; or the policy or the change is paused. The message says which, and what has to happen.
+	ReasonWaitingForSlot   = "WaitingForSlot"
+	ReasonWaitingForWindow = "WaitingForWindow"
+	ReasonWaitingForCanary = "WaitingForCanary"
+	ReasonFleetPaused      = "FleetPaused"
 	// ReasonRunning means that a step is recorded as an intent or was carried out.
 	ReasonRunning = "Running"
 	// ReasonHeld means that a guard blocks the next step; status.rollout.heldBy names it.
@@ -375,4 +382,17 @@ const (
 	ReasonScaleInRefused = "ScaleInRefused"
 	// ReasonTooManyReplicas means that the StatefulSet was scaled to more replicas than the operator observes.
 	ReasonTooManyReplicas = "TooManyReplicas"
+)
+
+// ConditionPaused of an EtcdFleetPolicy is True while it lets nothing start, or not all changes. Absent otherwise.
+const ConditionPaused = "Paused"
+
+// Reasons of the condition Paused.
+const (
+	// ReasonPausedBySpec: spec.paused is set, or spec.maxConcurrent is 0.
+	ReasonPausedBySpec = "PausedBySpec"
+	// ReasonInvalidPolicy: the policy cannot be read.
+	ReasonInvalidPolicy = "InvalidPolicy"
+	// ReasonChangeFailed: a change failed in more clusters than spec.maxFailures. The message says where, why, and how it is resumed.
+	ReasonChangeFailed = "ChangeFailed"
 )

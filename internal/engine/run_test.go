@@ -166,7 +166,10 @@ func TestCompany(t *testing.T) {
 	}
 	stalled := task("a", v1alpha1.QuorumAwareRollout, running)
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonStalled}}
+	waits := task("a", v1alpha1.QuorumAwareRollout, pending)
+	waits.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse}}
 	for want, q := range map[string][]*v1alpha1.EtcdOperatorTask{
+		"; it goes ahead of a, which waits for other Etcds": {waits, task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"":                                     {task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"; it runs beside a, which is stalled": {stalled, task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"; it preempts a, which continues afterwards": {task("a", v1alpha1.QuorumAwareRollout, running), task("b", v1alpha1.QuorumLossRecovery, pending)},

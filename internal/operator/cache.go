@@ -47,6 +47,7 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		&coordinationv1.Lease{}:         ours(keep(keptLease)),
 		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
+		&corev1.Namespace{}:             {Transform: keep(trimmedNamespace)},
 		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
 		&corev1.PersistentVolumeClaim{}: {Transform: keep(trimmedClaim)},
 	}}
@@ -128,6 +129,11 @@ func trimmedNode(n *corev1.Node) *corev1.Node {
 		}
 	}
 	return kept
+}
+
+// trimmedNamespace keeps the labels, by which a policy of the fleet selects.
+func trimmedNamespace(n *corev1.Namespace) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: trimmedMeta(n.ObjectMeta)}
 }
 
 func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
