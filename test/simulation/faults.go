@@ -37,13 +37,13 @@ func newFaults(l *loop.Loop) *faults {
 	return &faults{random: l.Random("faults"), held: map[string]bool{}, injected: map[string]int{}}
 }
 
-// clock returns the clock of an operator.
-func (f *faults) clock(string) clock.PassiveClock {
+// clock returns the clock of an operator, which may be off.
+func (f *faults) clock() clock.PassiveClock {
 	return shifted{time.Duration(f.random.IntN(7)-3) * 700 * time.Millisecond}
 }
 
 // lag returns how long a change takes to a cache.
-func (f *faults) lag(_, kind string) time.Duration {
+func (f *faults) lag(kind string) time.Duration {
 	if f.held[kind] || f.random.IntN(100) < f.slow {
 		f.injected["watch is late"]++
 		return time.Duration(500+f.random.IntN(10_000)) * time.Millisecond

@@ -23,9 +23,8 @@ type judge struct {
 	quorate since
 	// clusters are those that have had a leader, in order.
 	clusters []string
-	// stops: an operation is going on that stops all members.
-	stops bool
-	raft  int
+	// raft is how many broken promises of raft were told of.
+	raft int
 }
 
 type since struct {
@@ -125,7 +124,7 @@ func (j *judge) before(o *operator, r apiserver.Request) string {
 // removal judges the removal of a pod: where a quorum serves, one has to be left. Members that a fault has stopped just now count as serving.
 func (j *judge) removal(o *operator, name string) string {
 	leader, list := j.leader()
-	if leader == nil || j.stops {
+	if leader == nil {
 		return ""
 	}
 	voters, left := 0, 0
@@ -153,7 +152,7 @@ func (j *judge) removal(o *operator, name string) string {
 func (j *judge) change(c apiserver.Change) {
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
-	if before == nil || after == nil || j.stops || ptr.Deref(before.Spec.Replicas, 1) == 0 || ptr.Deref(after.Spec.Replicas, 1) != 0 {
+	if before == nil || after == nil || ptr.Deref(before.Spec.Replicas, 1) == 0 || ptr.Deref(after.Spec.Replicas, 1) != 0 {
 		return
 	}
 	if leader, _ := j.leader(); leader != nil && j.quorate.is && j.world.Now()-j.quorate.at > sight {

@@ -48,9 +48,9 @@ type controller struct {
 // StartOperator starts an operator, whose cache begins with what the API server had some changes ago.
 func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) int) *operator {
 	t.Helper()
-	o := &operator{world: w, name: name, actor: &loop.Actor{Name: name}, cache: w.API.NewCache(ago), following: map[string]bool{}}
+	o := &operator{world: w, name: name, actor: &loop.Actor{}, cache: w.API.NewCache(ago), following: map[string]bool{}}
 	o.ctx, o.stop = context.WithCancel(context.Background())
-	d := composition.With(dialer{o}, w.faults.clock(name))
+	d := composition.With(dialer{o}, w.faults.clock())
 	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
 	d.Client, d.Live, d.Surroundings = cached, &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: o.through}, cached
 	parts := composition.New(t, d)
@@ -103,7 +103,7 @@ func (o *operator) follow(kind string) {
 		return
 	}
 	o.following[kind] = true
-	o.world.After(o.world.faults.lag(o.name, kind), "watch of "+o.name, "", func() {
+	o.world.After(o.world.faults.lag(kind), "watch of "+o.name, "", func() {
 		o.following[kind] = false
 		if o.dead || o.actor.Paused {
 			return

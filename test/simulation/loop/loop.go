@@ -39,10 +39,7 @@ type Loop struct {
 }
 
 // Actor is whose calls are parked. While it is paused, none of them is drawn.
-type Actor struct {
-	Name   string
-	Paused bool
-}
+type Actor struct{ Paused bool }
 
 type call struct {
 	actor     *Actor
