@@ -77,6 +77,9 @@ const (
 	// RolloutsConfigMap is the name of the ConfigMap in the namespace of an operator in executor mode without which admission
 	// changes no StatefulSet: the off switch.
 	RolloutsConfigMap = "etcd-foreman-rollouts"
+	// FleetConfigMap is the name of the ConfigMap in the operator's namespace that has the ledger of the fleet. Only the operator
+	// writes it.
+	FleetConfigMap = "etcd-foreman-fleet"
 	// AnnotationAdoptedBy on an object holds the UID of the Etcd that has adopted it. The operator then treats the object as
 	// the Etcd's own. Users set it on a claim that they restored by hand; the operator sets it when it adopts the objects of
 	// etcd-druid.

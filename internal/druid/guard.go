@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/client-go/rest"
 )
 
@@ -41,13 +42,10 @@ var written = map[string][]string{
 	"authorization.k8s.io/subjectaccessreviews": {http.MethodPost},
 }
 
-// fleetLedger is the ConfigMap with the ledger of the fleet. Neighbors do not import each other: a test compares it.
-const fleetLedger = "etcd-foreman-fleet"
-
 // updates reports whether an object, by group, resource and name, is the operator's own, which it updates.
 func (g guard) updates(object string) bool {
 	switch object {
-	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret, "/configmaps/" + fleetLedger:
+	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret, "/configmaps/" + v1alpha1.FleetConfigMap:
 		return true
 	}
 	return false

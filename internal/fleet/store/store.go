@@ -26,7 +26,7 @@ import (
 
 // Name of the ConfigMap, and the key in it that has the ledger.
 const (
-	Name = "etcd-foreman-fleet"
+	Name = v1alpha1.FleetConfigMap
 	Key  = "ledger"
 )
 
