@@ -165,6 +165,10 @@ robustness-core: up ## Run the robustness test for two minutes: rollouts, restar
 robustness-seeded: up ## Check that "make robustness" fails with each of a list of bugs in the operator. As root. Half an hour.
 	@go run ./test/robustness/seeded $(SEEDED)
 
+.PHONY: simulation
+simulation: ## Run the whole system in one process and in virtual time, seed after seed. SEEDS=1000, FIRST=2000.
+	SIM_SEEDS=$(or $(SEEDS),50) SIM_FIRST=$(or $(FIRST),1) go test ./test/simulation -run TestSimulation -count=1 -v -timeout 0
+
 .PHONY: smoke
 smoke: ## Test the local Kubernetes itself. As root; removes a running one.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m

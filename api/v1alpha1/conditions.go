@@ -262,6 +262,9 @@ const (
 	ReasonCertificateIssued = "CertificateIssued"
 )
 
+// ReasonRecoveryWithdrawn is the reason of the event that a recovery was withdrawn: the cluster that it replaces serves.
+const ReasonRecoveryWithdrawn = "RecoveryWithdrawn"
+
 // Reasons of the condition Adopted.
 const (
 	// ReasonAdoptionRefused and ReasonReturnRefused mean that a precondition of adopting the objects, or of handing them back, is not
@@ -325,6 +328,9 @@ const (
 	ReasonSurveyingVolumes = "SurveyingVolumes"
 	// ReasonFirstStartBlocked means that the cluster is not begun, because volumes hold data, or may hold data, that it would hide.
 	ReasonFirstStartBlocked = "FirstStartBlocked"
+	// ReasonPreviousClusterServes means that a member that a cluster is recovered from waits with its data, because a quorum of the
+	// cluster before answers. It has not begun the new cluster.
+	ReasonPreviousClusterServes = "PreviousClusterServes"
 	// ReasonRebuildFailed means that the data from which the cluster is recovered could not be used.
 	ReasonRebuildFailed = "RebuildFailed"
 )
@@ -333,7 +339,8 @@ const (
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
-		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed, ReasonFirstStartBlocked:
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonPreviousClusterServes, ReasonRebuildFailed,
+		ReasonFirstStartBlocked:
 		return true
 	}
 	return false

@@ -44,7 +44,7 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		&rbacv1.Role{}:                  ours(bounded[rbacv1.Role]("Role", maxObject)),
 		&rbacv1.RoleBinding{}:           ours(bounded[rbacv1.RoleBinding]("RoleBinding", maxObject)),
 		&policyv1.PodDisruptionBudget{}: ours(bounded[policyv1.PodDisruptionBudget]("PodDisruptionBudget", maxObject)),
-		&coordinationv1.Lease{}:         ours(bounded[coordinationv1.Lease]("Lease", maxLease)),
+		&coordinationv1.Lease{}:         ours(keep(keptLease)),
 		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
 		&corev1.Namespace{}:             {Transform: keep(trimmedNamespace)},

@@ -51,7 +51,7 @@ const (
 
 // fleet is some Etcds, each in a namespace of its own, that are selected by their label.
 type fleet struct {
-	*WithT
+	*machine.WithT
 	t        *testing.T
 	clusters []*env.Cluster
 	members  dialer
