@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
 			return v1alpha1.ClassDead, "init container " + c.Name + ": " + trouble
 		}
 	}
-	etcd := cluster.ContainerStatus(pod, v1alpha1.ContainerEtcd)
+	etcd := pods.Container(pod, v1alpha1.ContainerEtcd)
 	if etcd == nil {
 		return v1alpha1.ClassStarting, unschedulable(pod)
 	}
@@ -71,7 +72,7 @@ func completed(c corev1.ContainerStatus) bool {
 }
 
 func unschedulable(pod *corev1.Pod) string {
-	if c := cluster.PodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := pods.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return joinTrouble("not scheduled", c.Reason, c.Message)
 	}
 	return ""
@@ -97,7 +98,7 @@ func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
 }
 
 func isMarkedUnready(pod *corev1.Pod) bool {
-	ready := cluster.PodCondition(pod, corev1.PodReady)
+	ready := pods.Condition(pod, corev1.PodReady)
 	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
 }
 
@@ -115,7 +116,7 @@ func isMarkedAsLost(pod *corev1.Pod) bool {
 
 // isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
 func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
-	c := cluster.PodCondition(pod, corev1.DisruptionTarget)
+	c := pods.Condition(pod, corev1.DisruptionTarget)
 	return c != nil && c.Status == corev1.ConditionTrue && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 }
 
@@ -126,8 +127,8 @@ func allReady(pod *corev1.Pod) bool {
 
 // describePod makes a Pod of a pod that exists.
 func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
-	etcd := cluster.ContainerStatus(pod, v1alpha1.ContainerEtcd)
-	sidecar := cluster.ContainerStatus(pod, v1alpha1.ContainerBackupRestore)
+	etcd := pods.Container(pod, v1alpha1.ContainerEtcd)
+	sidecar := pods.Container(pod, v1alpha1.ContainerBackupRestore)
 	p := &cluster.Pod{
 		UID:                pod.UID,
 		ResourceVersion:    pod.ResourceVersion,

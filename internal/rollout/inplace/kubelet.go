@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -101,7 +101,7 @@ func (w *work) unresized() string {
 		return ""
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
-		if c := cluster.PodCondition(w.Pod, t); c != nil && c.Status == corev1.ConditionTrue {
+		if c := pods.Condition(w.Pod, t); c != nil && c.Status == corev1.ConditionTrue {
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", t, c.Reason, c.Message), ": ")
 		}
 	}
@@ -109,7 +109,7 @@ func (w *work) unresized() string {
 		return s
 	}
 	for _, l := range resized {
-		status := cluster.ContainerStatus(w.Pod, l.container)
+		status := pods.Container(w.Pod, l.container)
 		if status == nil || status.Resources == nil {
 			return fmt.Sprintf("the kubelet does not report the resources of container %s yet", l.container)
 		}
@@ -143,7 +143,7 @@ func (w *work) unrestarted(next Write) string {
 		if !restarted || w.isLeft(c.Name) {
 			continue
 		}
-		s := cluster.ContainerStatus(w.Pod, c.Name)
+		s := pods.Container(w.Pod, c.Name)
 		switch {
 		case s == nil || s.State.Running == nil:
 			return fmt.Sprintf("container %s is not running after its update%s: if this persists, fix the cause, or change the template", c.Name, trouble(s))
@@ -191,7 +191,7 @@ func (w *work) runs() string {
 }
 
 func containerID(pod *corev1.Pod, name string) string {
-	if s := cluster.ContainerStatus(pod, name); s != nil {
+	if s := pods.Container(pod, name); s != nil {
 		return s.ContainerID
 	}
 	return ""
