@@ -142,7 +142,7 @@ func (j *judge) removal(o *operator, name string) string {
 	leader, list := j.leader()
 	is := j.serves
 	if leader == nil {
-		// Nobody leads, but not yet for so long that who runs may be given up.
+		// No member leads, but not yet for so long that who runs may be given up.
 		if lost := j.world.Now() - j.quorate.at; j.quorate.is || lost < sight || lost > patience {
 			return ""
 		}
