@@ -161,12 +161,11 @@ func (a *preparation) bootstrap() bool {
 // replace has the others remove the member and add it as a learner, a change at a time, and clears the data in between.
 func (a *preparation) replace(d member.Decision) {
 	var err error
-	switch self := a.listed(); {
-	case self == nil:
+	if self := a.listed(); self != nil {
+		err = a.world.Etcd.Remove(a.via, self.ID)
+	} else {
 		*a.disk = members.Disk{}
 		err = a.world.Etcd.AddLearner(a.via, a.id.PeerURL)
-	default:
-		err = a.world.Etcd.Remove(a.via, self.ID)
 	}
 	if err != nil {
 		a.refuse("NotReplaced", d.Why+": "+err.Error(), member.Wait)

@@ -109,7 +109,7 @@ func (a *asked) Disarm(ctx context.Context, _ etcdclient.Alarm) error {
 }
 
 func (a *asked) SetPeerURLs(context.Context, uint64, []string) error {
-	return errors.New("changing peer URLs is not modelled")
+	return errors.New("changing peer URLs is not modeled")
 }
 
 func (a *asked) Close() error { return nil }

@@ -76,7 +76,7 @@ var fates = []fate{
 	{"too many requests", false, func(c carried) { c.answer(apierrors.NewTooManyRequests("slow down", 1)) }},
 	{"internal error", false, func(c carried) { c.answer(apierrors.NewInternalError(errors.New("etcdserver: request timed out"))) }},
 	{"answer lost", true, func(c carried) {
-		_ = c.effect() // nobody hears of it
+		_ = c.effect() // its answer is lost
 		c.answer(apierrors.NewTimeoutError("the answer was lost", 1))
 	}},
 	{"request late", false, func(c carried) { c.later(c.effect) }},

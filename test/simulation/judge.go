@@ -21,6 +21,8 @@ type judge struct {
 	serving map[uint64]since
 	// quorate is since when a quorum has served, or not.
 	quorate since
+	// list is the newest member list of a leader.
+	list []members.Peer
 	// clusters are those that have had a leader, in order.
 	clusters []string
 	// raft is how many broken promises of raft were told of.
@@ -56,7 +58,7 @@ func (j *judge) members() {
 		j.quorate = j.quorate.now(false, w.Now())
 		return
 	}
-	j.quorate = j.quorate.now(true, w.Now())
+	j.quorate, j.list = j.quorate.now(true, w.Now()), list
 	for _, p := range list {
 		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), w.Now())
 	}
@@ -80,6 +82,16 @@ func (j *judge) leader() (leader *members.Member, list []members.Peer) {
 func (j *judge) serves(id uint64) bool {
 	for _, m := range j.world.Etcd.Running() {
 		if m.Disk.Member == id && j.world.Etcd.Serves(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// runs reports whether a member runs, and could answer.
+func (j *judge) runs(id uint64) bool {
+	for _, m := range j.world.Etcd.Running() {
+		if m.Disk.Member == id && !m.Frozen && !j.world.podOf(m).node.silent() {
 			return true
 		}
 	}
@@ -121,11 +133,20 @@ func (j *judge) before(o *operator, r apiserver.Request) string {
 	return ""
 }
 
-// removal judges the removal of a pod: where a quorum serves, one has to be left. Members that a fault has stopped just now count as serving.
+// patience is for how long without a leader no member that runs may be given up, at least: it may find a quorum again.
+const patience = 20 * time.Second
+
+// removal judges the removal of a pod: where a quorum serves, or runs and has only just lost its leader, one has to be left. Members that a fault
+// has stopped just now count as serving.
 func (j *judge) removal(o *operator, name string) string {
 	leader, list := j.leader()
+	is := j.serves
 	if leader == nil {
-		return ""
+		// No member leads, but not yet for so long that who runs may be given up.
+		if lost := j.world.Now() - j.quorate.at; j.quorate.is || lost < sight || lost > patience {
+			return ""
+		}
+		list, is = j.list, j.runs
 	}
 	voters, left := 0, 0
 	removes := false
@@ -137,8 +158,8 @@ func (j *judge) removal(o *operator, name string) string {
 		s := j.serving[p.ID]
 		switch recent := j.world.Now()-s.at < sight; {
 		case p.Name == name:
-			removes = j.serves(p.ID)
-		case j.serves(p.ID) || !s.is && recent:
+			removes = is(p.ID)
+		case is(p.ID) || !s.is && recent:
 			left++
 		}
 	}

@@ -100,7 +100,7 @@ func (w *World) on(n *node) (on []*pod) {
 			on = append(on, p)
 		}
 	}
-	slices.SortFunc(on, func(a, b *pod) int { return compare(a, b) })
+	slices.SortFunc(on, compare)
 	return on
 }
 

@@ -114,7 +114,7 @@ func (s *session) help() {
 
 // pass lets time pass, until something is broken or done.
 func (s *session) pass(d time.Duration, done func() bool) {
-	if !s.Loop.Run(s.Now()+d, func() bool { return len(s.Broken) > 0 || done() }) {
+	if !s.Run(s.Now()+d, func() bool { return len(s.Broken) > 0 || done() }) {
 		s.broke("what happens at this moment never ends")
 	}
 }

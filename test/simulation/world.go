@@ -4,7 +4,7 @@
 
 // Package simulation runs the operator and all that surrounds it in one process, in virtual time, with one seed: the controllers, the task
 // engine and its handlers, and the agents' decisions are the real ones; the API server, the controllers of Kubernetes, nodes, volumes and members
-// are models. docs/simulation.md says what is modelled, and what is not.
+// are models. docs/simulation.md says what is modeled, and what is not.
 package simulation
 
 import (

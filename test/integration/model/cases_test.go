@@ -137,9 +137,9 @@ var cases = []struct {
 	}},
 	{"apply", func(p *player) {
 		p.note("create", p.client.Create(p.ctx, p.set(), client.FieldOwner("etcd-foreman")))
-		apply := func(replicas int64, image string, labels map[string]any) error {
+		apply := func(image string, labels map[string]any) error {
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": map[string]any{"namespace": p.namespace, "name": "set", "labels": labels}, "spec": map[string]any{
-				"replicas": replicas, "serviceName": "x", "selector": map[string]any{"matchLabels": map[string]any{"app": "x"}},
+				"replicas": int64(3), "serviceName": "x", "selector": map[string]any{"matchLabels": map[string]any{"app": "x"}},
 				"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "x"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": image}}}},
 			}}}
 			return p.client.Apply(p.ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner("etcd-foreman"))
@@ -148,10 +148,10 @@ var cases = []struct {
 			s := p.set()
 			p.note(what, err, p.client.Get(p.ctx, client.ObjectKeyFromObject(s), s), s.Generation, *s.Spec.Replicas, s.Labels, s.Annotations, s.Spec.Template.Spec.Containers[0].Image)
 		}
-		show("apply", apply(3, "i", map[string]any{"a": "1", "b": "2"}))
+		show("apply", apply("i", map[string]any{"a": "1", "b": "2"}))
 		p.note("others annotate", p.client.Patch(p.ctx, p.set(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"foreign":"1"}}}`)), client.FieldOwner("other")))
-		show("a label less", apply(3, "i", map[string]any{"a": "1"}))
-		show("another image", apply(3, "j", map[string]any{"a": "1"}))
-		show("the same again", apply(3, "j", map[string]any{"a": "1"}))
+		show("a label less", apply("i", map[string]any{"a": "1"}))
+		show("another image", apply("j", map[string]any{"a": "1"}))
+		show("the same again", apply("j", map[string]any{"a": "1"}))
 	}},
 }

@@ -179,7 +179,7 @@ func (c *Client) Delete(ctx context.Context, o client.Object, options ...client.
 
 // DeleteAllOf implements client.Writer.
 func (c *Client) DeleteAllOf(_ context.Context, o client.Object, _ ...client.DeleteAllOfOption) error {
-	return fmt.Errorf("deleting all of a %T: not modelled", o)
+	return fmt.Errorf("deleting all of a %T: not modeled", o)
 }
 
 // Status implements client.StatusClient.

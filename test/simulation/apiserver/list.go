@@ -31,7 +31,7 @@ func (s *Server) IndexField(_ context.Context, o client.Object, name string, ext
 func (s *Server) fillList(into client.ObjectList, kind string, from []client.Object, o *client.ListOptions) error {
 	items := reflect.ValueOf(into).Elem().FieldByName("Items")
 	if !items.IsValid() {
-		return fmt.Errorf("listing a %T: not modelled", into)
+		return fmt.Errorf("listing a %T: not modeled", into)
 	}
 	items.SetZero()
 	for _, object := range from {
@@ -54,7 +54,7 @@ func (s *Server) selected(object client.Object, kind string, o *client.ListOptio
 	for _, r := range o.FieldSelector.Requirements() {
 		extract, ok := s.fields[selectable{kind, r.Field}]
 		if !ok {
-			return false, fmt.Errorf("selecting a %s by %s: not modelled", kind, r.Field)
+			return false, fmt.Errorf("selecting a %s by %s: not modeled", kind, r.Field)
 		}
 		if !slices.Contains(extract(object), r.Value) {
 			return false, nil

@@ -29,7 +29,7 @@ func (s *Server) patch(kind schema.GroupVersionKind, live client.Object, how typ
 	case types.StrategicMergePatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, patch, live)
 	default:
-		err = fmt.Errorf("a patch of type %s is not modelled", how)
+		err = fmt.Errorf("a patch of type %s is not modeled", how)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())

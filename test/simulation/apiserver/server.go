@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package apiserver is a model of a Kubernetes API server, for simulations: a log of changes for each kind, of which caches follow, each
-// with its own lag. It is single-threaded; whoever uses it from several goroutines excludes them from each other.
+// with its own lag. It is single-threaded: its users exclude their goroutines from each other.
 //
-// It has what the operator relies on: UIDs, resourceVersions, generations, optimistic concurrency, preconditions, status as a subresource, merge,
-// strategic merge and JSON patches, apply, generated names, finalizers, deletion with a grace period, the garbage collector's orders, evictions
+// It has what the operator relies on: UIDs, resourceVersions, generations, optimistic concurrency, preconditions, status as a subresource, merge
+// and strategic merge patches, apply, generated names, finalizers, deletion with a grace period, the garbage collector's orders, evictions
 // under PodDisruptionBudgets, label selectors and indexes, and no change for a write that changes nothing. It has no admission and no defaults,
 // keeps fields by what a manager applied last, instead of managed fields, and knows no other kinds than those of its scheme.
 package apiserver

@@ -27,14 +27,14 @@ type subresource struct {
 }
 
 func (s subresource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
-	return fmt.Errorf("reading %s: not modelled", s.name)
+	return fmt.Errorf("reading %s: not modeled", s.name)
 }
 
 // Create evicts a pod.
 func (s subresource) Create(ctx context.Context, o, sub client.Object, _ ...client.SubResourceCreateOption) error {
 	eviction, ok := sub.(*policyv1.Eviction)
 	if !ok {
-		return fmt.Errorf("creating %s: not modelled", s.name)
+		return fmt.Errorf("creating %s: not modeled", s.name)
 	}
 	verb := "create eviction"
 	if eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0 {
@@ -55,5 +55,5 @@ func (s subresource) Patch(ctx context.Context, o client.Object, p client.Patch,
 }
 
 func (s subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	return fmt.Errorf("applying %s: not modelled", s.name)
+	return fmt.Errorf("applying %s: not modeled", s.name)
 }

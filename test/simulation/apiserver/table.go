@@ -76,7 +76,7 @@ func fill(into, from client.Object) error {
 		return nil
 	}
 	if reflect.TypeOf(into) != reflect.TypeOf(from) {
-		return fmt.Errorf("reading a %T as a %T: not modelled", from, into)
+		return fmt.Errorf("reading a %T as a %T: not modeled", from, into)
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
 	return nil

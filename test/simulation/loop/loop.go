@@ -148,7 +148,7 @@ func (l *Loop) pop(until time.Duration) bool {
 		if l.waits() {
 			wait = min(wait, patience)
 		}
-		time.Sleep(wait)
+		<-time.After(wait)
 		return true
 	case len(l.due) == 0 || l.due[0].at > until:
 		return false

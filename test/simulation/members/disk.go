@@ -7,7 +7,7 @@
 // It has what raft guarantees and what the operator has to reckon with: terms and votes that survive, logs of which the end may not have reached
 // the disk, elections that take a quorum and the longest log, entries that are committed once a quorum has them on disk, a leader that steps down
 // without a quorum, a member list that is part of the log and changes by one, learners that do not vote, and removals for ever. Where raft exchanges
-// messages, a Round does it at once: who reaches whom, who is slow and who stands for election is drawn. Keys are not modelled: a write is a number
+// messages, a Round does it at once: who reaches whom, who is slow and who stands for election is drawn. Keys are not modeled: a write is a number
 // that is in the log or is not.
 package members
 
