@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -15,7 +16,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,19 +60,35 @@ func (k *Kube) Run(verb func(ctx context.Context, cluster *Cluster, name string)
 	}
 }
 
-// ServerVersion asks for the version of the API server.
-func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
+// Raw reads a path of the API server.
+func (c *Cluster) Raw(ctx context.Context, path string) ([]byte, error) {
 	transport, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
-		return "", Usage("making a client for %s: %v", c.Config.Host, err)
+		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
 	}
 	config := rest.CopyConfig(c.Config)
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	api, err := rest.UnversionedRESTClientForConfigAndClient(config, transport)
 	if err != nil {
-		return "", Usage("making a client for %s: %v", c.Config.Host, err)
+		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
 	}
-	raw, err := api.Get().AbsPath("/version").Do(ctx).Raw()
+	return api.Get().AbsPath(path).Do(ctx).Raw()
+}
+
+// Logs returns a function that reads the log of a container or of its previous run.
+func (c *Cluster) Logs() (func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error), error) {
+	clientset, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
+	}
+	return func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
+	}, nil
+}
+
+// ServerVersion asks for the version of the API server.
+func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
+	raw, err := c.Raw(ctx, "/version")
 	if err != nil {
 		return "", err
 	}

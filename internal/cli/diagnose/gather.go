@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// gatherer gathers the input of a diagnosis.
+type gatherer struct {
+	cluster *kube.Cluster
+	clock   clock.WithTicker
+	etcd    *v1alpha1.Etcd
+	token   string
+	logs    bool
+
+	in       diagnose.Input
+	members  *portforward.Members
+	snapshot *cluster.Snapshot
+	pods     map[string]*corev1.Pod
+	targets  []Target
+	closers  []func()
+}
+
+func (g *gatherer) close() {
+	for _, c := range g.closers {
+		c()
+	}
+}
+
+const portForwardRemedy = "the right to create pods/portforward in the namespace, as the ClusterRole edit has it"
+
+// prepare reads what a person would ask first, and finds out how members are reached. It fails only if nothing can be said.
+func (g *gatherer) prepare(ctx context.Context) error {
+	g.in.Namespace, g.in.Etcd = g.etcd.Namespace, g.etcd.Name
+	if err := g.readTasks(ctx); err != nil {
+		return err
+	}
+	if err := g.readPods(ctx); err != nil {
+		g.miss(diagnose.SignalPod, err, "the right to list pods in the namespace, as the ClusterRole view has it")
+		return nil
+	}
+	var err error
+	if g.members, err = portforward.Open(ctx, g.cluster, g.clock, g.etcd); err != nil {
+		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
+		return nil
+	}
+	g.closers = append(g.closers, g.members.Close)
+	if g.snapshot, _, err = g.members.Observe(ctx, g.cluster); err != nil {
+		g.miss(diagnose.SignalStatus, err, "the right to get StatefulSets, Leases and pods in the namespace")
+		return nil
+	}
+	if why := g.members.Unreachable(ctx, g.snapshot); why != "" {
+		g.miss(diagnose.SignalMetrics, kube.Failure("%s", why), portForwardRemedy+"; for members with TLS, also the right to get the Secrets of clientUrlTls")
+	} else {
+		g.readCluster(ctx)
+	}
+	for i, o := range g.snapshot.Ordinals {
+		if o.Pod != nil && o.Pod.Endpoint != "" && g.pods[o.Name] != nil {
+			g.targets = append(g.targets, g.target(ctx, i))
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) miss(signal diagnose.Signal, err error, remedy string) {
+	g.missOf(signal, "", err, remedy)
+}
+
+func (g *gatherer) missOf(signal diagnose.Signal, member string, err error, remedy string) {
+	g.in.Missing = append(g.in.Missing, diagnose.Missing{Signal: signal, Member: member, Why: kube.Sentence(err), Remedy: remedy})
+}
+
+func (g *gatherer) readTasks(ctx context.Context) error {
+	tasks, err := g.cluster.Tasks(ctx, g.etcd.Name)
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		if t.Status.State == v1alpha1.TaskStateInProgress {
+			g.in.Tasks = append(g.in.Tasks, diagnose.Task{Name: t.Name, Type: string(t.Spec.Type)})
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) readPods(ctx context.Context) error {
+	list := &corev1.PodList{}
+	if err := g.cluster.List(ctx, list, client.InNamespace(g.etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: g.etcd.Name}); err != nil {
+		return fmt.Errorf("listing the pods of Etcd %s: %w", g.etcd.Name, err)
+	}
+	g.pods = map[string]*corev1.Pod{}
+	for i := range list.Items {
+		g.pods[list.Items[i].Name] = &list.Items[i]
+	}
+	return nil
+}
+
+// readCluster reads quorum and alarms.
+func (g *gatherer) readCluster(ctx context.Context) {
+	s := g.snapshot
+	g.in.Quorum = &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}
+	alarms, err := g.members.Alarms(ctx, s)
+	if err != nil {
+		g.miss(diagnose.SignalStatus, fmt.Errorf("alarms could not be read: %w", err), "a quorum")
+	}
+	for _, a := range alarms {
+		g.in.Alarms = append(g.in.Alarms, diagnose.Alarm{Kind: string(a.Kind), Member: g.nameOf(a.MemberID)})
+	}
+}
+
+func (g *gatherer) nameOf(id uint64) string {
+	for _, o := range g.snapshot.Ordinals {
+		if o.MemberID == id {
+			return o.Name
+		}
+	}
+	return strconv.FormatUint(id, 16)
+}
+
+// target says how a member is reached.
+func (g *gatherer) target(ctx context.Context, ordinal int) Target {
+	o := g.snapshot.Ordinals[ordinal]
+	pod := g.pods[o.Name]
+	t := Target{Name: o.Name}
+	config, err := g.members.TLS(ctx, o)
+	if err != nil {
+		g.miss(diagnose.SignalStatus, err, "the right to get the Secrets of clientUrlTls")
+	}
+	t.HTTP = g.httpClient(config)
+	if !o.Answers {
+		// There is nothing to measure, and each request would wait for its timeout.
+		return t
+	}
+	if port := portOf(pod, v1alpha1.ContainerEtcd, metricsPort); port != 0 {
+		t.Metrics = "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)) + "/metrics"
+	} else if err == nil {
+		t.Metrics = o.Pod.Endpoint + "/metrics"
+	}
+	if t.Metrics != "" {
+		t.Ping = strings.TrimSuffix(t.Metrics, "metrics") + "no-such-path"
+	}
+	g.reachAgent(ctx, pod, &t)
+	if c, err := g.members.Dial(ctx, o); err == nil {
+		t.Etcd = c
+		g.closers = append(g.closers, func() { _ = c.Close() })
+	}
+	t.Kubelet = g.kubelet(pod)
+	return t
+}
+
+// httpClient reaches the pods through their port-forwards.
+func (g *gatherer) httpClient(config *tls.Config) *http.Client {
+	transport := &http.Transport{TLSClientConfig: config, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return g.members.Connect(ctx, address)
+	}}
+	g.closers = append(g.closers, transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// reachAgent says how the agent of a member is reached.
+func (g *gatherer) reachAgent(ctx context.Context, pod *corev1.Pod, t *Target) {
+	port := portOf(pod, v1alpha1.ContainerBackupRestore, "")
+	if port == 0 {
+		return
+	}
+	scheme, config := "http", (*tls.Config)(nil)
+	if g.etcd.BackupTLS() != nil {
+		roots, err := certificates.Agents(ctx, g.cluster, g.etcd)
+		if err != nil {
+			g.miss(diagnose.SignalAgent, err, "the right to get the Secrets of spec.backup.tls")
+			return
+		}
+		scheme, config = "https", &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: g.etcd.ClientHost()}
+	}
+	base := scheme + "://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
+	t.AgentHTTP, t.Agent, t.AgentPing, t.AgentToken = g.httpClient(config), base+"/metrics", base+"/no-such-path", g.token
+}
+
+// metricsPort is the name of the port on which etcd serves its metrics without a client certificate.
+const metricsPort = "metrics"
+
+// portOf returns a port of a container by its name, or its first; 0 if there is none.
+func portOf(pod *corev1.Pod, container, name string) int {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if c.Name == container && (name == "" || p.Name == name) {
+				return int(p.ContainerPort)
+			}
+		}
+	}
+	return 0
+}
+
+// measure measures the members, and returns everything that is known.
+func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.Input {
+	g.in.Window = window
+	measured := Measure(ctx, g.targets, window, g.clock)
+	byName := map[string]*Measured{}
+	for i := range measured {
+		byName[measured[i].Name] = &measured[i]
+		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
+	}
+	now := g.clock.Now()
+	if g.snapshot == nil {
+		for _, pod := range g.pods {
+			g.in.Members = append(g.in.Members, diagnose.Member{Name: pod.Name, Serving: true, Pod: podFacts(pod, now)})
+		}
+		return g.in
+	}
+	for _, o := range g.snapshot.Ordinals {
+		m := diagnose.Member{Name: o.Name}
+		if got := byName[o.Name]; got != nil {
+			m = got.Member
+		}
+		m.Leader, m.Learner = o.Role == v1alpha1.RoleLeader, o.Role == v1alpha1.RoleLearner
+		m.Serving = o.Serving
+		if pod := g.pods[o.Name]; pod != nil {
+			m.Pod = podFacts(pod, now)
+			m.Logs = g.readLogs(ctx, pod)
+		}
+		g.in.Members = append(g.in.Members, m)
+	}
+	return g.in
+}

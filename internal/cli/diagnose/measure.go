@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// timedReads is how often each kind of read is timed in a measurement.
+	timedReads = 20
+	// readTimeout is how long a read, and a member's status, may take.
+	readTimeout = 5 * time.Second
+	// scrapeTimeout and maxScrape bound the answer with metrics.
+	scrapeTimeout = 10 * time.Second
+	maxScrape     = 16 << 20
+)
+
+// Target is a member, and how it is reached. What is empty is not measured.
+type Target struct {
+	Name string
+	// Metrics and Agent are the URLs of the metrics of etcd and of its agent; Ping and AgentPing are URLs that etcd and another process in
+	// the same pod answer without the disk and their peers.
+	Metrics, Agent, Ping, AgentPing string
+	// HTTP reaches the URLs of etcd, AgentHTTP those of the agent. The token is for the agent's metrics alone.
+	HTTP, AgentHTTP *http.Client
+	AgentToken      string
+	// Etcd asks the member.
+	Etcd etcdclient.Client
+	// Kubelet reads what the kubelet measures about the pod; nil if that is not asked for.
+	Kubelet func(ctx context.Context) (diagnose.Metrics, error)
+}
+
+// Measured is what was measured of a Target, with what could not be had.
+type Measured struct {
+	diagnose.Member
+	Missing []diagnose.Missing
+	// Scrapes are the texts that the metrics of etcd were parsed from.
+	Scrapes [2]string
+}
+
+// measurement is that of one member.
+type measurement struct {
+	Target
+	clock clock.WithTicker
+	out   *Measured
+	seen  map[diagnose.Signal]bool
+}
+
+// Measure measures members for a time. It changes nothing.
+func Measure(ctx context.Context, targets []Target, window time.Duration, clock clock.WithTicker) []Measured {
+	measured := make([]Measured, len(targets))
+	var all sync.WaitGroup
+	for i, t := range targets {
+		m := &measurement{Target: t, clock: clock, out: &measured[i], seen: map[diagnose.Signal]bool{}}
+		m.out.Name = t.Name
+		all.Go(func() { m.run(ctx, window) })
+	}
+	all.Wait()
+	return measured
+}
+
+func (m *measurement) run(ctx context.Context, window time.Duration) {
+	end := m.clock.Now().Add(window)
+	m.out.First = m.sample(ctx, 0)
+	// The first requests make the connections.
+	_, _ = m.time(ctx, m.ping(m.HTTP, m.Ping))
+	_, _ = m.time(ctx, m.ping(m.AgentHTTP, m.AgentPing))
+	_, _ = m.time(ctx, m.read(false))
+	ticker := m.clock.NewTicker(window / timedReads)
+	defer ticker.Stop()
+	for n := 0; n < timedReads && m.clock.Now().Before(end) && ctx.Err() == nil; n++ {
+		m.once(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-m.clock.After(end.Sub(m.clock.Now())):
+		m.out.Second = m.sample(ctx, 1)
+	}
+}
+
+// once times each kind of request.
+func (m *measurement) once(ctx context.Context) {
+	keep := func(to *[]time.Duration, took time.Duration, ok bool) {
+		if ok {
+			*to = append(*to, took)
+		}
+	}
+	if m.Ping != "" {
+		took, err := m.time(ctx, m.ping(m.HTTP, m.Ping))
+		keep(&m.out.Pings, took, err == nil)
+	}
+	if m.AgentPing != "" {
+		took, err := m.time(ctx, m.ping(m.AgentHTTP, m.AgentPing))
+		keep(&m.out.AgentPings, took, err == nil)
+	}
+	if m.Etcd == nil {
+		return
+	}
+	for _, linearizable := range []bool{false, true} {
+		to := &m.out.Serializable
+		if linearizable {
+			to = &m.out.Linearizable
+		}
+		took, err := m.time(ctx, m.read(linearizable))
+		keep(to, took, err == nil)
+		if err != nil && ctx.Err() == nil {
+			m.out.FailedReads++
+		}
+	}
+}
+
+// time returns how long a request took.
+func (m *measurement) time(ctx context.Context, request func(context.Context) error) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	// The monotonic clock, whatever the clock of a test.
+	began := time.Now()
+	err := request(ctx)
+	return time.Since(began), err
+}
+
+func (m *measurement) read(linearizable bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if m.Etcd == nil {
+			return nil
+		}
+		return m.Etcd.Read(ctx, linearizable)
+	}
+}
+
+func (m *measurement) ping(by *http.Client, url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if url == "" {
+			return nil
+		}
+		_, _, err := get(ctx, by, url, "")
+		return err
+	}
+}
+
+// get returns an answer and its status code.
+func get(ctx context.Context, by *http.Client, url, token string) ([]byte, int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("asking %s: %w", url, err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := by.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxScrape))
+	return body, response.StatusCode, err
+}
+
+// sample asks a member for what it says now.
+func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
+	s := diagnose.Sample{}
+	if m.Metrics != "" {
+		body, err := scrape(ctx, m.HTTP, m.Metrics, "")
+		if err == nil {
+			s.Metrics, err = diagnose.ParseMetrics(string(body), nil)
+			m.out.Scrapes[at] = diagnose.Keep(string(body))
+		}
+		m.missing(diagnose.SignalMetrics, err, "the member did not answer: measure again")
+	}
+	if m.Agent != "" {
+		body, err := scrape(ctx, m.AgentHTTP, m.Agent, m.AgentToken)
+		if err == nil {
+			s.Agent, err = diagnose.ParseMetrics(string(body), nil)
+		}
+		m.missing(diagnose.SignalAgent, err, "the token of the Etcd in --agent-token-file (docs/operator.md, «The agents' metrics»)")
+	}
+	if m.Kubelet != nil {
+		var err error
+		s.Kubelet, err = m.Kubelet(ctx)
+		m.missing(diagnose.SignalKubelet, err, "the right to get nodes/proxy, which is as powerful as root on the nodes: let an administrator of the cluster run this command")
+	}
+	if m.Etcd != nil {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		status, err := m.Etcd.Status(ctx)
+		if err == nil {
+			s.Status = &diagnose.Status{Version: status.Version, Term: status.Term, Committed: status.CommittedIndex, Applied: status.AppliedIndex}
+		}
+		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
+	}
+	return s
+}
+
+func scrape(ctx context.Context, by *http.Client, url, token string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
+	defer cancel()
+	body, code, err := get(ctx, by, url, token)
+	if err == nil && code != http.StatusOK {
+		err = kube.Failure("it answered %d %s", code, http.StatusText(code))
+	}
+	return body, err
+}
+
+// missing notes a signal that could not be had, once.
+func (m *measurement) missing(signal diagnose.Signal, err error, remedy string) {
+	if err == nil || m.seen[signal] {
+		return
+	}
+	m.seen[signal] = true
+	m.out.Missing = append(m.out.Missing, diagnose.Missing{Signal: signal, Member: m.Name, Why: kube.Sentence(err), Remedy: remedy})
+}

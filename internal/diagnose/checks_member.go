@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+)
+
+func defragmentation(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		before, _ := m.First.Metrics.total("etcd_disk_defrag_inflight", nil)
+		after, _ := m.now("etcd_disk_defrag_inflight")
+		if max(before, after) > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentation in flight", Value: 1, proves: true})
+		}
+		if n := m.grew("etcd_disk_backend_defrag_duration_seconds"); n > 0 {
+			took := m.distribution("etcd_disk_backend_defrag_duration_seconds")
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentation that ended in the measurement, took", Value: 1000 * took.sum / max(took.count, 1), Unit: "ms", proves: true})
+		}
+	}
+	return r.advise(Advice{"Wait until it is done: a member neither reads nor writes while it rewrites its database. Let the task defragment one member after the other, at a quiet time.", s.verb("defrag")})
+}
+
+func backup(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		if n := m.grew("etcd_disk_backend_snapshot_duration_seconds"); n > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "snapshots of the database that were read", Value: n})
+		}
+		n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", map[string]string{"kind": "Full"})
+		if n > 0 && len(m.First.Agent) > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "full snapshots that the agent took", Value: n})
+		}
+	}
+	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
+}
+
+func memory(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		var found []Evidence
+		if p := m.Pod; p != nil && p.Ended == "OOMKilled" && p.EndedAgo < recent {
+			found = append(found, Evidence{Member: m.Name, Signal: "killed for its memory, hours ago", Value: p.EndedAgo.Hours(), proves: true})
+		}
+		if rss, known := m.now("process_resident_memory_bytes"); known && m.Pod != nil && m.Pod.MemLimit > 0 {
+			found = append(found, m.above("resident memory, of the limit", 100*rss/float64(m.Pod.MemLimit), memoryThreshold, "%", ours)...)
+		}
+		if waiting, known := m.pressure("container_pressure_memory_waiting_seconds_total"); known {
+			found = append(found, m.above("time that etcd waited for memory", waiting, pressureThreshold, "%", ours)...)
+		}
+		if pause, known := m.now("go_gc_duration_seconds"); known && len(found) > 0 {
+			found = append(found, m.above("longest garbage collection", 1000*pause, 1000*gcThreshold, "ms", ours)...)
+		}
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(Advice{"Raise the memory limit of etcd (spec.etcd.resources) above the size of the database and of the largest answers, and find clients that read large ranges.", ""})
+}
+
+// starved returns the figures that prove that a process does not get its CPU.
+func (r reading) starved() []Evidence {
+	var all []Evidence
+	periods, known := r.kubelet("container_cpu_cfs_periods_total")
+	throttled, too := r.kubelet("container_cpu_cfs_throttled_periods_total")
+	if known && too && periods >= 10 {
+		all = append(all, r.above("throttled CPU periods", 100*throttled/periods, throttledThreshold, "%", ours)...)
+	}
+	if r.Pod != nil && r.Pod.CPULimit > 0 {
+		all = append(all, r.above(fmt.Sprintf("CPU, of the limit of %s", figure(r.Pod.CPULimit, "cores")), 100*r.cpu()/r.Pod.CPULimit, cpuThreshold, "%", ours)...)
+	}
+	if d := r.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian {
+		all = append(all, r.above("mean of writes into the page cache", 1000*d.sum/d.count, 1000*writeThreshold, "ms", writeSource)...)
+	}
+	if !r.busyPath {
+		all = append(all, r.above("median of answers that need no disk and no peers", milliseconds(r.idle()), milliseconds(readThreshold), "ms", ours)...)
+	}
+	return all
+}
+
+func cpu(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		found := m.starved()
+		if waits, known := m.pressure("container_pressure_io_waiting_seconds_total"); known && waits >= pressureThreshold && len(found) < 2 {
+			// What waits for the disk writes late, too.
+			continue
+		}
+		if len(found) == 0 {
+			continue
+		}
+		found = append(found, m.timed("serializable reads, which need neither peers nor the disk", m.serializable(), quantileOf(m.Serializable, 0.9)-m.base)...)
+		if n := m.grew("etcd_server_heartbeat_send_failures_total"); n > 0 {
+			found = append(found, Evidence{Member: m.Name, Signal: "heartbeats sent late", Value: n})
+		}
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place). If there is no limit, look at what else runs on the node.", ""})
+}
+
+func compaction(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		removed := m.grew("etcd_debugging_mvcc_db_compaction_keys_total")
+		d := m.distribution("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds")
+		above, _ := d.above(0.99)
+		if removed == 0 || above < pauseThreshold {
+			continue
+		}
+		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "p99 of pauses by the compaction", Value: above, Unit: "ms", AtLeast: true, Threshold: pauseThreshold, Source: ours},
+			Evidence{Member: m.Name, Signal: "revisions removed", Value: removed})
+		if status := m.Second.Status; status != nil && isBefore3519(status.Version) {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "etcd " + status.Version + " compacts slowly", Value: 1, Source: "etcd-io/etcd#19406, fixed in 3.5.19"})
+		}
+	}
+	return r.advise(
+		Advice{"Compact more often, in smaller steps (--auto-compaction-retention), or lower --compaction-batch-limit.", ""},
+		Advice{"etcd 3.5.16 to 3.5.18 compact slowly: upgrade.", ""})
+}
+
+// isBefore3519 reports whether a version is one of those whose compaction is slow.
+func isBefore3519(version string) bool {
+	return version == "3.5.16" || version == "3.5.17" || version == "3.5.18"
+}
+
+func slowDisk(s *situation) result {
+	var r result
+	var nodes []string
+	for _, m := range s.members {
+		found := m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)
+		found = append(found, m.slowHistogram("commits of the database", "etcd_disk_backend_commit_duration_seconds", commitThreshold, commitSource)...)
+		found = append(found, m.logged("calls of fdatasync above a second, in the log", func(l *Logs) int { return l.SlowSyncs }, 1)...)
+		if waits, known := m.pressure("container_pressure_io_waiting_seconds_total"); known && len(found) > 0 {
+			found = append(found, m.above("time that etcd waited for the disk", waits, pressureThreshold, "%", ours)...)
+		}
+		if len(found) == 0 {
+			continue
+		}
+		if d := m.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian && len(m.starved()) == 0 {
+			mean := 1000 * d.sum / d.count
+			found = append(found, Evidence{Member: m.Name, Signal: "mean of writes into the page cache, which do not wait for the disk", Value: mean, Unit: "ms", Source: "fast"})
+			r.rulesOut = append(r.rulesOut, fmt.Sprintf("CPU at %s: writes that do not wait for the disk take %s, so the process runs when it wants to.", m.Name, figure(mean, "ms")))
+		}
+		r.evidence = append(r.evidence, found...)
+		if m.Pod != nil && m.Pod.Node != "" {
+			nodes = append(nodes, m.Pod.Node)
+		}
+	}
+	return r.advise(Advice{"Give etcd a faster volume (spec.storageClass), without neighbors that write much." + s.scope(nodes), ""})
+}
+
+// scope says what it means where something happens.
+func (s *situation) scope(nodes []string) string {
+	switch {
+	case len(s.members) == 1 || len(nodes) == 0:
+		return ""
+	case len(nodes) == len(s.members):
+		return " Every member is affected: look at the storage class, or at the load."
+	}
+	return fmt.Sprintf(" Only some members are affected: look at the disks of %s.", strings.Join(nodes, " and "))
+}
+
+func diskFull(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		if m.Logs != nil && m.Logs.NoSpace > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "lines «no space left on device» in the log", Value: float64(m.Logs.NoSpace), proves: true})
+		}
+		free, known := m.Second.Kubelet.total("kubelet_volume_stats_available_bytes", nil)
+		size, too := m.Second.Kubelet.total("kubelet_volume_stats_capacity_bytes", nil)
+		if known && too && size > 0 {
+			r.evidence = append(r.evidence, m.above("volume in use", 100*(size-free)/size, volumeThreshold, "%", ours)...)
+		}
+	}
+	return r.advise(Advice{"Grow the volume: raise spec.storageCapacity.", "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace})
+}
+
+func pageCache(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		slow := m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)
+		fresh := m.Pod != nil && m.Pod.Running > 0 && m.Pod.Running < justStarted
+		sent := m.grew("etcd_network_client_grpc_sent_bytes_total") / max(m.grew("etcd_mvcc_range_total"), 1)
+		if len(slow) > 0 && fresh && sent < perRange && len(m.starved()) == 0 {
+			r.evidence = append(r.evidence, slow...)
+		}
+	}
+	return r.advise(Advice{"Measure again in ten minutes: etcd started a short time ago and reads its database from the disk. If it stays so, raise the memory limit above the size of the database.", s.verb("diagnose")})
+}
+
+func network(s *situation) result {
+	var r result
+	waits := false
+	for _, m := range s.members {
+		d := m.distribution("etcd_disk_wal_fsync_duration_seconds")
+		above, _, ok := d.high()
+		waits = waits || m.Leader && (ok && above >= fsyncThreshold || len(m.starved()) > 0)
+	}
+	for _, m := range s.members {
+		d := m.distribution("etcd_network_peer_round_trip_time_seconds")
+		if above, ok := d.above(0.5); ok && above >= roundTripThreshold {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
+		}
+		if gap := m.linearizable() - m.serializable(); !waits && len(s.members) > 1 && gap >= readThreshold {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
+			r.rulesOut = append(r.rulesOut, fmt.Sprintf("The disk and the CPU of %s: it answers serializable reads in %s.", m.Name, figure(milliseconds(m.serializable()), "ms")))
+		}
+		r.evidence = append(r.evidence, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+	}
+	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
+}
