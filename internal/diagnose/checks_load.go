@@ -42,10 +42,14 @@ func largeRanges(s *situation) result {
 		sent := m.grew("etcd_network_client_grpc_sent_bytes_total")
 		found := m.above("sent to clients", sent/max(s.Window.Seconds(), 1), sentThreshold, "B/s", ours)
 		found = append(found, m.above("sent for each range", sent/ranges, perRange, "B", ours)...)
-		found = append(found, m.logged("slow ranges in the log", func(l *Logs) int { return l.SlowRanges }, 3)...)
+		if m.Logs != nil {
+			found = append(found, m.above("largest answer to a range, in the log", float64(m.Logs.LargestAnswer), perRange, "B", ours)...)
+		}
 		if len(found) == 0 {
 			continue
 		}
+		// A range that is small is slow, too, where a member stands still.
+		found = append(found, m.logged("slow ranges in the log", func(l *Logs) int { return l.SlowRanges }, 3)...)
 		found = append(found, m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)...)
 		r.evidence = append(r.evidence, found...)
 	}

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,6 +19,8 @@ type Logs struct {
 	Cut   bool
 	// SlowApply are requests that took longer than 100 ms to apply, and SlowRanges those of them that read a range.
 	SlowApply, SlowRanges int
+	// LargestAnswer is the size of the largest answer to a range that was slow, in bytes.
+	LargestAnswer int64
 	// SlowSyncs are calls of fdatasync that took longer than a second.
 	SlowSyncs     int
 	LeaderChanges int
@@ -74,14 +77,20 @@ func (l *Logs) details(line, kind string) {
 		return
 	}
 	var fields struct {
-		Prefix string `json:"prefix"`
-		Took   string `json:"took"`
+		Prefix   string `json:"prefix"`
+		Took     string `json:"took"`
+		Response string `json:"response"`
 	}
 	if json.Unmarshal([]byte(line), &fields) != nil {
 		return
 	}
 	if kind == "apply request took too long" && strings.HasPrefix(fields.Prefix, "read-only range") {
 		l.SlowRanges++
+		if _, size, found := strings.Cut(fields.Response, "size:"); found {
+			// What is no number is 0.
+			n, _ := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
+			l.LargestAnswer = max(l.LargestAnswer, n)
+		}
 	}
 	if took, err := time.ParseDuration(fields.Took); err == nil && kind == "finished scheduled compaction" {
 		l.LongestCompaction = max(l.LongestCompaction, took)

@@ -39,7 +39,7 @@ var families = []string{
 	"etcd_debugging_lease_granted_total", "etcd_debugging_lease_revoked_total",
 	"etcd_debugging_mvcc_db_compaction_keys_total", "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
 	"etcd_debugging_mvcc_pending_events_total", "etcd_debugging_mvcc_slow_watcher_total", "etcd_debugging_mvcc_total_put_size_in_bytes",
-	"etcd_debugging_mvcc_watcher_total", "etcd_debugging_server_lease_expired_total",
+	"etcd_debugging_server_lease_expired_total",
 	"etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds",
 	"etcd_disk_backend_commit_duration_seconds", "etcd_disk_backend_defrag_duration_seconds", "etcd_disk_backend_snapshot_duration_seconds",
 	"etcd_disk_defrag_inflight", "etcd_disk_wal_fsync_duration_seconds", "etcd_disk_wal_write_bytes_total", "etcd_disk_wal_write_duration_seconds",
@@ -47,22 +47,18 @@ var families = []string{
 	"etcd_mvcc_range_total", "etcd_mvcc_txn_total",
 	"etcd_network_active_peers", "etcd_network_client_grpc_sent_bytes_total", "etcd_network_known_peers",
 	"etcd_network_peer_round_trip_time_seconds", "etcd_network_peer_sent_failures_total",
-	"etcd_network_snapshot_send_inflights_total", "etcd_network_snapshot_send_success",
-	"etcd_server_heartbeat_send_failures_total", "etcd_server_leader_changes_seen_total", "etcd_server_proposals_failed_total",
+	"etcd_network_snapshot_send_success",
+	"etcd_server_heartbeat_send_failures_total", "etcd_server_leader_changes_seen_total",
 	"etcd_server_proposals_pending", "etcd_server_quota_backend_bytes", "etcd_server_range_duration_seconds",
-	"etcd_server_request_duration_seconds", "etcd_server_slow_read_indexes_total",
 	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total",
 	"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes",
 	"process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds",
 }
 
-// Families returns the names of the families that ParseMetrics keeps.
-func Families() []string { return slices.Clone(families) }
-
 // ParseMetrics parses the text format. It keeps what rules read, and of that the series that have the labels.
 func ParseMetrics(text string, labels map[string]string) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	parsed, err := parser.TextToMetricFamilies(strings.NewReader(keep(text)))
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(Keep(text)))
 	if err != nil {
 		return nil, fmt.Errorf("parsing metrics: %w", err)
 	}
@@ -77,26 +73,31 @@ func ParseMetrics(text string, labels map[string]string) (Metrics, error) {
 	return metrics, nil
 }
 
-// keep returns the lines of the families that rules read. A kubelet has hundreds of others.
-func keep(text string) string {
+// Keep returns the lines of a scrape that ParseMetrics reads. A kubelet has hundreds of thousands of others.
+func Keep(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
-		name := strings.TrimPrefix(strings.TrimPrefix(line, "# TYPE "), "# HELP ")
-		if end := strings.IndexAny(name, " {"); end > 0 {
-			name = name[:end]
-		}
-		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-			if _, found := slices.BinarySearch(families, strings.TrimSuffix(name, suffix)); found {
-				out.WriteString(line)
-				break
-			}
+		if isKept(line) {
+			out.WriteString(line)
 		}
 	}
 	return out.String()
 }
 
-// Keep returns the lines of a scrape that ParseMetrics reads.
-func Keep(text string) string { return keep(text) }
+// isKept reports whether a line belongs to a family that rules read. Of the requests by method, rules read log-ins alone.
+func isKept(line string) bool {
+	name := strings.TrimPrefix(line, "# TYPE ")
+	if end := strings.IndexAny(name, " {"); end > 0 {
+		name = name[:end]
+	}
+	if name == "grpc_server_handled_total" && !strings.HasPrefix(line, "# ") && !strings.Contains(line, `"Authenticate"`) {
+		return false
+	}
+	return slices.ContainsFunc([]string{"", "_bucket", "_sum", "_count"}, func(suffix string) bool {
+		_, found := slices.BinarySearch(families, strings.TrimSuffix(name, suffix))
+		return found
+	})
+}
 
 func seriesOf(m *dto.Metric) Series {
 	s := Series{Labels: map[string]string{}}

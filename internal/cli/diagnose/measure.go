@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 )
 
@@ -120,10 +124,24 @@ func (m *measurement) once(ctx context.Context) {
 		}
 		took, err := m.time(ctx, m.read(linearizable))
 		keep(to, took, err == nil)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, context.DeadlineExceeded) || isUnavailable(err):
 			m.out.FailedReads++
+		default:
+			m.missing(diagnose.SignalStatus, fmt.Errorf("reads were not timed: %w", err), "a client certificate that may read, where etcd has users")
 		}
 	}
+}
+
+// isUnavailable reports whether a member gave no answer, or said that it could not in time.
+func isUnavailable(err error) bool {
+	var of rpctypes.EtcdError
+	if errors.As(err, &of) {
+		return of.Code() == codes.Unavailable || of.Code() == codes.DeadlineExceeded
+	}
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
 // time returns how long a request took.
@@ -199,9 +217,9 @@ func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
 	if m.Etcd != nil {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		status, err := m.Etcd.Status(ctx)
+		said, err := m.Etcd.Status(ctx)
 		if err == nil {
-			s.Status = &diagnose.Status{Version: status.Version, Term: status.Term, Committed: status.CommittedIndex, Applied: status.AppliedIndex}
+			s.Status = &diagnose.Status{Version: said.Version, Term: said.Term, Committed: said.CommittedIndex, Applied: said.AppliedIndex}
 		}
 		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
 	}

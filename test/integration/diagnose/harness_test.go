@@ -133,7 +133,11 @@ func (c *etcds) run(i int, list string) {
 			peer = url
 		}
 	}
-	line := []string{machine.Program(c.t, c.o.program), "--name=" + m.name, "--data-dir=" + m.dir,
+	program := "etcd"
+	if c.o.program != program {
+		program = c.o.program + "/etcd"
+	}
+	line := []string{machine.Program(c.t, program), "--name=" + m.name, "--data-dir=" + m.dir,
 		"--listen-client-urls=http://" + m.client, "--advertise-client-urls=http://" + m.client, "--listen-metrics-urls=http://" + m.metrics,
 		"--listen-peer-urls=http://" + m.peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + list, "--logger=zap"}
 	line = append(line, c.o.args...)
