@@ -38,10 +38,13 @@ func passwords(s *situation) result {
 func largeRanges(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		ranges := max(m.grew("etcd_mvcc_range_total"), 1)
-		sent := m.grew("etcd_network_client_grpc_sent_bytes_total")
-		found := m.above("sent to clients", sent/max(s.Window.Seconds(), 1), sentThreshold, "B/s", ours)
-		found = append(found, m.above("sent for each range", sent/ranges, perRange, "B", ours)...)
+		var found []Evidence
+		if m.grew("etcd_disk_backend_snapshot_duration_seconds") == 0 {
+			// A snapshot would count among what was sent.
+			sent := m.grew("etcd_network_client_grpc_sent_bytes_total")
+			found = m.above("sent to clients", sent/max(s.Window.Seconds(), 1), sentThreshold, "B/s", ours)
+			found = append(found, m.above("sent for each range", sent/max(m.grew("etcd_mvcc_range_total"), 1), perRange, "B", ours)...)
+		}
 		if m.Logs != nil {
 			found = append(found, m.above("largest answer to a range, in the log", float64(m.Logs.LargestAnswer), perRange, "B", ours)...)
 		}

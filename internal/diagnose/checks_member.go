@@ -29,11 +29,11 @@ func backup(s *situation) result {
 	var r result
 	for _, m := range s.members {
 		if n := m.grew("etcd_disk_backend_snapshot_duration_seconds"); n > 0 {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "snapshots of the database that were read", Value: n})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "snapshots of the database that were read", Value: n, proves: true})
 		}
 		n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", map[string]string{"kind": "Full"})
 		if n > 0 && len(m.First.Agent) > 0 {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "full snapshots that the agent took", Value: n})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "full snapshots that the agent took", Value: n, proves: true})
 		}
 	}
 	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
@@ -66,7 +66,11 @@ func (r reading) starved() []Evidence {
 	periods, known := r.kubelet("container_cpu_cfs_periods_total")
 	throttled, too := r.kubelet("container_cpu_cfs_throttled_periods_total")
 	if known && too && periods >= 10 {
-		all = append(all, r.above("throttled CPU periods", 100*throttled/periods, throttledThreshold, "%", ours)...)
+		share := 100 * throttled / periods
+		for _, e := range r.above("throttled CPU periods", share, throttledThreshold, "%", ours) {
+			e.proves = share >= provenThrottled
+			all = append(all, e)
+		}
 	}
 	if r.Pod != nil && r.Pod.CPULimit > 0 {
 		all = append(all, r.above(fmt.Sprintf("CPU, of the limit of %s", figure(r.Pod.CPULimit, "cores")), 100*r.cpu()/r.Pod.CPULimit, cpuThreshold, "%", ours)...)
@@ -75,7 +79,8 @@ func (r reading) starved() []Evidence {
 		all = append(all, r.above("mean of writes into the page cache", 1000*d.sum/d.count, 1000*writeThreshold, "ms", writeSource)...)
 	}
 	if !r.busyPath {
-		all = append(all, r.above("median of answers that need no disk and no peers", milliseconds(r.idle()), milliseconds(readThreshold), "ms", ours)...)
+		path := shortest(r.Pings)
+		all = append(all, timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-path, quantileOf(r.Pings, 0.9)-path)...)
 	}
 	return all
 }
@@ -91,7 +96,7 @@ func cpu(s *situation) result {
 		if len(found) == 0 {
 			continue
 		}
-		found = append(found, m.timed("serializable reads, which need neither peers nor the disk", m.serializable(), quantileOf(m.Serializable, 0.9)-m.base)...)
+		found = append(found, timed(m.Name, "serializable reads, which need neither peers nor the disk", m.serializable(), quantileOf(m.Serializable, 0.9)-m.base)...)
 		if n := m.grew("etcd_server_heartbeat_send_failures_total"); n > 0 {
 			found = append(found, Evidence{Member: m.Name, Signal: "heartbeats sent late", Value: n})
 		}
@@ -103,14 +108,15 @@ func cpu(s *situation) result {
 func compaction(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		removed := m.grew("etcd_debugging_mvcc_db_compaction_keys_total")
-		d := m.distribution("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds")
-		above, _ := d.above(0.99)
-		if removed == 0 || above < pauseThreshold {
+		pauses := m.distribution("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds")
+		above, _ := pauses.above(0.99)
+		syncs := m.distribution("etcd_disk_wal_fsync_duration_seconds")
+		if usual, known := syncs.above(0.5); above < pauseThreshold || known && usual >= fsyncThreshold {
+			// A disk that is slow all the time makes the pauses long, too.
 			continue
 		}
 		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "p99 of pauses by the compaction", Value: above, Unit: "ms", AtLeast: true, Threshold: pauseThreshold, Source: ours},
-			Evidence{Member: m.Name, Signal: "revisions removed", Value: removed})
+			Evidence{Member: m.Name, Signal: "pauses", Value: pauses.count})
 		if status := m.Second.Status; status != nil && isBefore3519(status.Version) {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "etcd " + status.Version + " compacts slowly", Value: 1, Source: "etcd-io/etcd#19406, fixed in 3.5.19"})
 		}
@@ -128,6 +134,7 @@ func isBefore3519(version string) bool {
 func slowDisk(s *situation) result {
 	var r result
 	var nodes []string
+	written := 0.0
 	for _, m := range s.members {
 		found := m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)
 		found = append(found, m.slowHistogram("commits of the database", "etcd_disk_backend_commit_duration_seconds", commitThreshold, commitSource)...)
@@ -140,13 +147,16 @@ func slowDisk(s *situation) result {
 		}
 		if d := m.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian && len(m.starved()) == 0 {
 			mean := 1000 * d.sum / d.count
-			found = append(found, Evidence{Member: m.Name, Signal: "mean of writes into the page cache, which do not wait for the disk", Value: mean, Unit: "ms", Source: "fast"})
-			r.rulesOut = append(r.rulesOut, fmt.Sprintf("CPU at %s: writes that do not wait for the disk take %s, so the process runs when it wants to.", m.Name, figure(mean, "ms")))
+			found = append(found, Evidence{Member: m.Name, Signal: "mean of writes into memory, which do not wait for the disk", Value: mean, Unit: "ms", Source: "fast: CPU is not scarce"})
+			written = max(written, mean)
 		}
 		r.evidence = append(r.evidence, found...)
 		if m.Pod != nil && m.Pod.Node != "" {
 			nodes = append(nodes, m.Pod.Node)
 		}
+	}
+	if written > 0 {
+		r.rulesOut = []string{fmt.Sprintf("the CPU: writes that do not wait for the disk take %s on average, so etcd runs when it wants to.", figure(written, "ms"))}
 	}
 	return r.advise(Advice{"Give etcd a faster volume (spec.storageClass), without neighbors that write much." + s.scope(nodes), ""})
 }
@@ -192,7 +202,7 @@ func pageCache(s *situation) result {
 
 func network(s *situation) result {
 	var r result
-	waits := false
+	waits, alone := false, 0.0
 	for _, m := range s.members {
 		d := m.distribution("etcd_disk_wal_fsync_duration_seconds")
 		above, _, ok := d.high()
@@ -205,9 +215,12 @@ func network(s *situation) result {
 		}
 		if gap := m.linearizable() - m.serializable(); !waits && len(s.members) > 1 && gap >= readThreshold {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
-			r.rulesOut = append(r.rulesOut, fmt.Sprintf("The disk and the CPU of %s: it answers serializable reads in %s.", m.Name, figure(milliseconds(m.serializable()), "ms")))
+			alone = max(alone, milliseconds(m.serializable()))
 		}
 		r.evidence = append(r.evidence, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+	}
+	if alone > 0 {
+		r.rulesOut = []string{fmt.Sprintf("the disks and the CPU: members answer what they know by themselves (serializable reads) in %s.", figure(alone, "ms"))}
 	}
 	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
 }

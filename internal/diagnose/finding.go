@@ -7,6 +7,7 @@ package diagnose
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -77,6 +78,8 @@ func figure(value float64, unit string) string {
 		return digits(value) + strings.TrimSuffix(" "+unit, " ")
 	case unit == "ms" && value >= 1000:
 		return digits(value/1000) + " s"
+	case unit == "ms" && value > 0 && value < 0.1:
+		return digits(value*1000) + " µs"
 	}
 	return digits(value) + " " + unit
 }
@@ -103,6 +106,23 @@ func digits(n float64) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+// Worst returns the evidence without what other members say of the same signal, less clearly; beside each figure is at how many others it
+// was found.
+func (f Finding) Worst() (all []Evidence, others []int) {
+	for _, e := range f.Evidence {
+		same := slices.IndexFunc(all, func(o Evidence) bool { return o.Signal == e.Signal })
+		switch {
+		case same < 0:
+			all, others = append(all, e), append(others, 0)
+			continue
+		case e.Value > all[same].Value:
+			all[same] = e
+		}
+		others[same]++
+	}
+	return all, others
 }
 
 // Advice is what to do.

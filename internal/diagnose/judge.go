@@ -55,13 +55,13 @@ func newSituation(in Input) *situation {
 // setBase decides what of a timed read is the way to the member: the shortest answer that needs no disk and no peers. If the way is
 // busy, such as a port-forward through an API server that is, it is the usual one.
 func (s *situation) setBase() {
-	all := !slices.ContainsFunc(s.members, func(m reading) bool { return m.idle() < readThreshold })
+	all := !slices.ContainsFunc(s.members, func(m reading) bool { return !isSlow(m.Pings) })
 	for i := range s.members {
 		m := &s.members[i]
 		if m.busyPath = all; len(m.AgentPings) > 0 {
-			m.busyPath = median(m.AgentPings)-slices.Min(m.AgentPings) >= readThreshold
+			m.busyPath = isSlow(m.AgentPings)
 		}
-		if m.base = m.path(); m.busyPath {
+		if m.base = shortest(m.Pings); m.busyPath {
 			m.base = median(m.Pings)
 		}
 	}

@@ -135,28 +135,31 @@ func quantileOf(times []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// path is how long a request takes to the member and back, at best.
-func (r reading) path() time.Duration {
-	if len(r.Pings) == 0 {
+// shortest of times; 0 if there are none.
+func shortest(times []time.Duration) time.Duration {
+	if len(times) == 0 {
 		return 0
 	}
-	return slices.Min(r.Pings)
+	return slices.Min(times)
 }
 
-// idle is how much longer a request that needs neither disk nor peers takes than the path to the member.
-func (r reading) idle() time.Duration { return max(median(r.Pings)-r.path(), 0) }
+// isSlow reports whether answers that need no disk and no peers take much longer than the shortest of them, in the middle or often.
+func isSlow(pings []time.Duration) bool {
+	path := shortest(pings)
+	return len(timed("", "", median(pings)-path, quantileOf(pings, 0.9)-path)) > 0
+}
 
 // linearizable and serializable are the medians of the timed reads without the path to the member.
 func (r reading) linearizable() time.Duration { return max(median(r.Linearizable)-r.base, 0) }
 func (r reading) serializable() time.Duration { return max(median(r.Serializable)-r.base, 0) }
 
 // timed returns reads as evidence if they are slow in the middle, or often.
-func (r reading) timed(signal string, middle, spike time.Duration) []Evidence {
+func timed(member, signal string, middle, spike time.Duration) []Evidence {
 	switch {
 	case middle >= readThreshold:
-		return []Evidence{{Member: r.Name, Signal: "median of " + signal, Value: milliseconds(middle), Unit: "ms", Threshold: milliseconds(readThreshold), Source: ours}}
+		return []Evidence{{Member: member, Signal: "median of " + signal, Value: milliseconds(middle), Unit: "ms", Threshold: milliseconds(readThreshold), Source: ours}}
 	case spike >= spikeThreshold:
-		return []Evidence{{Member: r.Name, Signal: "p90 of " + signal, Value: milliseconds(spike), Unit: "ms", Threshold: milliseconds(spikeThreshold), Source: readSource}}
+		return []Evidence{{Member: member, Signal: "p90 of " + signal, Value: milliseconds(spike), Unit: "ms", Threshold: milliseconds(spikeThreshold), Source: readSource}}
 	}
 	return nil
 }

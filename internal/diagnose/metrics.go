@@ -37,7 +37,7 @@ var families = []string{
 	"container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total",
 	"container_pressure_io_waiting_seconds_total", "container_pressure_memory_waiting_seconds_total",
 	"etcd_debugging_lease_granted_total", "etcd_debugging_lease_revoked_total",
-	"etcd_debugging_mvcc_db_compaction_keys_total", "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
+	"etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
 	"etcd_debugging_mvcc_pending_events_total", "etcd_debugging_mvcc_slow_watcher_total", "etcd_debugging_mvcc_total_put_size_in_bytes",
 	"etcd_debugging_server_lease_expired_total",
 	"etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds",

@@ -76,10 +76,10 @@ var rules = []rule{
 	{DiskFull, "A volume is full", outage, Sure, append([]Cause{MemberDown}, consequences...), []Signal{SignalLogs, SignalKubelet}, diskFull},
 	// The database has reached its quota.
 	{AlarmNoSpace, "The database is full: etcd refuses writes", outage, Sure, []Cause{Quota}, []Signal{SignalStatus}, alarmNoSpace},
-	// A voter does not serve.
-	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus}, memberDown},
 	// A member rewrites its database.
 	{Defragmentation, "A member is being defragmented", slows, Sure, append([]Cause{CPU, MemberDown}, consequences...), []Signal{SignalMetrics}, defragmentation},
+	// A voter does not serve.
+	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus}, memberDown},
 	// A snapshot of the database is read.
 	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache}, []Signal{SignalMetrics, SignalAgent}, backup},
 	// Clients log in by password again and again.

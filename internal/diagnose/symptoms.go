@@ -31,8 +31,8 @@ func (r reading) slowReads() []Evidence {
 	if r.FailedReads > 0 {
 		all = append(all, Evidence{Member: r.Name, Signal: "reads without an answer in time", Value: float64(r.FailedReads)})
 	}
-	all = append(all, r.timed("linearizable reads", r.linearizable(), quantileOf(r.Linearizable, 0.9)-r.base)...)
-	all = append(all, r.timed("serializable reads", r.serializable(), quantileOf(r.Serializable, 0.9)-r.base)...)
+	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(), quantileOf(r.Linearizable, 0.9)-r.base)...)
+	all = append(all, timed(r.Name, "serializable reads", r.serializable(), quantileOf(r.Serializable, 0.9)-r.base)...)
 	return all
 }
 

@@ -32,7 +32,9 @@ const (
 	sentThreshold = 50 << 20
 	perRange      = 1 << 20
 	// throttledThreshold is the share of CPU periods that were throttled, cpuThreshold that of the limit, both in percent.
+	// From provenThrottled on, no other signal is needed.
 	throttledThreshold = 5
+	provenThrottled    = 25
 	cpuThreshold       = 90
 	pressureThreshold  = 10
 	volumeThreshold    = 90

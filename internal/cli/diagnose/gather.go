@@ -38,6 +38,8 @@ type gatherer struct {
 	snapshot *cluster.Snapshot
 	pods     map[string]*corev1.Pod
 	targets  []Target
+	// serving are the names of the pods whose members serve.
+	serving map[string]bool
 	closers  []func()
 }
 
@@ -51,7 +53,7 @@ const portForwardRemedy = "the right to create pods/portforward in the namespace
 
 // prepare reads what a person would ask first, and finds out how members are reached. It fails only if nothing can be said.
 func (g *gatherer) prepare(ctx context.Context) error {
-	g.in.Namespace, g.in.Etcd = g.etcd.Namespace, g.etcd.Name
+	g.in.Namespace, g.in.Etcd, g.serving = g.etcd.Namespace, g.etcd.Name, map[string]bool{}
 	if err := g.readTasks(ctx); err != nil {
 		return err
 	}
@@ -69,8 +71,12 @@ func (g *gatherer) prepare(ctx context.Context) error {
 		g.miss(diagnose.SignalStatus, err, "the right to get StatefulSets, Leases and pods in the namespace")
 		return nil
 	}
+	if err := g.members.Failure(); err != nil {
+		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
+		return nil
+	}
 	if why := g.members.Unreachable(ctx, g.snapshot); why != "" {
-		g.miss(diagnose.SignalMetrics, kube.Failure("%s", why), portForwardRemedy+"; for members with TLS, also the right to get the Secrets of clientUrlTls")
+		g.miss(diagnose.SignalStatus, kube.Failure("%s", why), "a member that answers; with TLS, the right to get the Secrets of clientUrlTls; where etcd has users, a client certificate that may read")
 	} else {
 		g.readCluster(ctx)
 	}
@@ -117,7 +123,19 @@ func (g *gatherer) readPods(ctx context.Context) error {
 
 // readCluster reads quorum and alarms.
 func (g *gatherer) readCluster(ctx context.Context) {
-	s := g.snapshot
+	// A member may serve although it does not answer this command: its readiness probe vouches for it.
+	var silent []int
+	for i, o := range g.snapshot.Ordinals {
+		if !o.Answers {
+			silent = append(silent, i)
+		}
+	}
+	s := g.snapshot.Vouch(silent)
+	for _, v := range s.Cluster.Voters {
+		if v.Ordinal >= 0 && v.Serving {
+			g.serving[s.Ordinals[v.Ordinal].Name] = true
+		}
+	}
 	g.in.Quorum = &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}
 	alarms, err := g.members.Alarms(ctx, s)
 	if err != nil {
@@ -147,10 +165,6 @@ func (g *gatherer) target(ctx context.Context, ordinal int) Target {
 		g.miss(diagnose.SignalStatus, err, "the right to get the Secrets of clientUrlTls")
 	}
 	t.HTTP = g.httpClient(config)
-	if !o.Answers {
-		// There is nothing to measure, and each request would wait for its timeout.
-		return t
-	}
 	if port := portOf(pod, v1alpha1.ContainerEtcd, metricsPort); port != 0 {
 		t.Metrics = "http://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)) + "/metrics"
 	} else if err == nil {
@@ -233,7 +247,7 @@ func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.I
 			m = got.Member
 		}
 		m.Leader, m.Learner = o.Role == v1alpha1.RoleLeader, o.Role == v1alpha1.RoleLearner
-		m.Serving = o.Serving
+			m.Serving = g.serving[o.Name]
 		if pod := g.pods[o.Name]; pod != nil {
 			m.Pod = podFacts(pod, now)
 			m.Logs = g.readLogs(ctx, pod)

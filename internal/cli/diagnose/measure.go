@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -59,8 +60,10 @@ type Measured struct {
 type measurement struct {
 	Target
 	clock clock.WithTicker
-	out   *Measured
-	seen  map[diagnose.Signal]bool
+
+	mu   sync.Mutex
+	out  *Measured
+	seen map[diagnose.Signal]bool
 }
 
 // Measure measures members for a time. It changes nothing.
@@ -79,59 +82,79 @@ func Measure(ctx context.Context, targets []Target, window time.Duration, clock 
 func (m *measurement) run(ctx context.Context, window time.Duration) {
 	end := m.clock.Now().Add(window)
 	m.out.First = m.sample(ctx, 0)
-	// The first requests make the connections.
-	_, _ = m.time(ctx, m.ping(m.HTTP, m.Ping))
-	_, _ = m.time(ctx, m.ping(m.AgentHTTP, m.AgentPing))
-	_, _ = m.time(ctx, m.read(false))
-	ticker := m.clock.NewTicker(window / timedReads)
-	defer ticker.Stop()
-	for n := 0; n < timedReads && m.clock.Now().Before(end) && ctx.Err() == nil; n++ {
-		m.once(ctx)
-		select {
-		case <-ctx.Done():
-		case <-ticker.C():
-		}
+	var all sync.WaitGroup
+	for _, k := range m.kinds() {
+		all.Go(func() { m.repeat(ctx, k, end) })
 	}
-	select {
-	case <-ctx.Done():
-	case <-m.clock.After(end.Sub(m.clock.Now())):
+	all.Wait()
+	m.wait(ctx, end)
+	if ctx.Err() == nil {
 		m.out.Second = m.sample(ctx, 1)
 	}
 }
 
-// once times each kind of request.
-func (m *measurement) once(ctx context.Context) {
-	keep := func(to *[]time.Duration, took time.Duration, ok bool) {
-		if ok {
-			*to = append(*to, took)
-		}
-	}
+// kind of a timed request, and where its times are kept.
+type kind struct {
+	request func(context.Context) error
+	to      *[]time.Duration
+	// read is a read of etcd; the others are pings.
+	read bool
+}
+
+func (m *measurement) kinds() []kind {
+	var all []kind
 	if m.Ping != "" {
-		took, err := m.time(ctx, m.ping(m.HTTP, m.Ping))
-		keep(&m.out.Pings, took, err == nil)
+		all = append(all, kind{request: ping(m.HTTP, m.Ping), to: &m.out.Pings})
 	}
 	if m.AgentPing != "" {
-		took, err := m.time(ctx, m.ping(m.AgentHTTP, m.AgentPing))
-		keep(&m.out.AgentPings, took, err == nil)
+		all = append(all, kind{request: ping(m.AgentHTTP, m.AgentPing), to: &m.out.AgentPings})
 	}
-	if m.Etcd == nil {
+	if m.Etcd != nil {
+		all = append(all,
+			kind{func(ctx context.Context) error { return m.Etcd.Read(ctx, false) }, &m.out.Serializable, true},
+			kind{func(ctx context.Context) error { return m.Etcd.Read(ctx, true) }, &m.out.Linearizable, true})
+	}
+	return all
+}
+
+// repeat times a kind of request again and again, at random moments: those of a process that stops regularly would be met in its pauses
+// always or never. The kinds do not wait for each other, or the first would take the time of a pause and the others none.
+func (m *measurement) repeat(ctx context.Context, k kind, end time.Time) {
+	// The first request makes the connection.
+	_, _ = m.time(ctx, k.request)
+	start := m.clock.Now()
+	step := end.Sub(start) / timedReads
+	for n := range timedReads {
+		m.wait(ctx, start.Add(time.Duration((float64(n)+rand.Float64())*float64(step)))) //nolint:gosec // it protects nothing
+		if ctx.Err() != nil || !m.clock.Now().Before(end) {
+			return
+		}
+		took, err := m.time(ctx, k.request)
+		switch {
+		case err == nil:
+			*k.to = append(*k.to, took)
+		case ctx.Err() == nil && k.read:
+			m.failed(err)
+		}
+	}
+}
+
+func (m *measurement) wait(ctx context.Context, until time.Time) {
+	select {
+	case <-ctx.Done():
+	case <-m.clock.After(until.Sub(m.clock.Now())):
+	}
+}
+
+// failed counts a read without an answer; one that was refused is not slow.
+func (m *measurement) failed(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if errors.Is(err, context.DeadlineExceeded) || isUnavailable(err) {
+		m.out.FailedReads++
 		return
 	}
-	for _, linearizable := range []bool{false, true} {
-		to := &m.out.Serializable
-		if linearizable {
-			to = &m.out.Linearizable
-		}
-		took, err := m.time(ctx, m.read(linearizable))
-		keep(to, took, err == nil)
-		switch {
-		case err == nil || ctx.Err() != nil:
-		case errors.Is(err, context.DeadlineExceeded) || isUnavailable(err):
-			m.out.FailedReads++
-		default:
-			m.missing(diagnose.SignalStatus, fmt.Errorf("reads were not timed: %w", err), "a client certificate that may read, where etcd has users")
-		}
-	}
+	m.missing(diagnose.SignalStatus, fmt.Errorf("reads were not timed: %w", err), "a client certificate that may read, where etcd has users")
 }
 
 // isUnavailable reports whether a member gave no answer, or said that it could not in time.
@@ -154,20 +177,8 @@ func (m *measurement) time(ctx context.Context, request func(context.Context) er
 	return time.Since(began), err
 }
 
-func (m *measurement) read(linearizable bool) func(context.Context) error {
+func ping(by *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if m.Etcd == nil {
-			return nil
-		}
-		return m.Etcd.Read(ctx, linearizable)
-	}
-}
-
-func (m *measurement) ping(by *http.Client, url string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if url == "" {
-			return nil
-		}
 		_, _, err := get(ctx, by, url, "")
 		return err
 	}

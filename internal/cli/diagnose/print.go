@@ -65,8 +65,13 @@ func findingLines(f diagnose.Finding, width int) []string {
 			all = append(all, line)
 		}
 	}
-	for _, e := range f.Evidence {
-		item(e.String())
+	worst, others := f.Worst()
+	for i, e := range worst {
+		say := e.String()
+		if others[i] > 0 {
+			say += "; also at " + plural(others[i], "other member")
+		}
+		item(say)
 	}
 	for _, r := range f.RulesOut {
 		item("Not " + r)

@@ -71,6 +71,9 @@ func (m *Members) Observe(ctx context.Context, reader client.Reader) (s *cluster
 	return s, unread, err
 }
 
+// Failure returns why no port-forward could be opened; nil if one was.
+func (m *Members) Failure() error { return m.through.failure() }
+
 // Unreachable returns why no member has answered for a snapshot; empty if one has.
 func (m *Members) Unreachable(ctx context.Context, s *cluster.Snapshot) string {
 	if s.Cluster.Reachable {

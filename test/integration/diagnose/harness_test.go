@@ -227,14 +227,16 @@ func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
 	for i, m := range c.members {
 		s := c.status(i)
 		t := diagnose.Target{Name: m.name, HTTP: &http.Client{}, AgentHTTP: &http.Client{}, AgentPing: beside.URL}
-		if s != nil {
-			answers[m.name] = true
-			leader = max(leader, s.Leader)
+		if m.cmd.ProcessState == nil {
 			t.Metrics, t.Ping, t.Etcd = "http://"+m.metrics+"/metrics", "http://"+m.metrics+"/no-such-path", c.dial(i)
-			if s.Leader != 0 {
-				in.Quorum.Serving++
-				in.Quorum.LeaderKnown = true
-			}
+		}
+		if s != nil {
+			leader = max(leader, s.Leader)
+		}
+		if s != nil && s.Leader != 0 || s == nil && m.ready() {
+			answers[m.name] = true
+			in.Quorum.Serving++
+			in.Quorum.LeaderKnown = true
 		}
 		targets = append(targets, t)
 	}
@@ -256,6 +258,16 @@ func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
 	}
 	c.alarms(&in)
 	return in, texts
+}
+
+// ready is what the readiness probe says, which vouches for a member that refuses to say its status.
+func (m *member) ready() bool {
+	response, err := (&http.Client{Timeout: 2 * time.Second}).Get("http://" + m.metrics + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 func (c *etcds) alarms(in *judge.Input) {
