@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -354,13 +355,14 @@ func TestFragmentation(t *testing.T) {
 
 func TestFileDescriptors(t *testing.T) {
 	recording(t)
-	c := start(t, options{members: 1, wrap: func(int) []string { return []string{"prlimit", "--nofile=200"} }})
-	for range 150 {
-		made := c.client(0)
-		_, err := made.Get(t.Context(), "x")
+	c := start(t, options{members: 1, wrap: func(int) []string { return []string{"prlimit", "--nofile=1000"} }})
+	// etcd keeps 150 for itself.
+	for range 800 {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", c.members[0].client)
 		c.Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = connection.Close() }()
 	}
-	c.expect("file-descriptors", judge.FileDescriptors, "One member that may open 200 files, with 150 clients.", 10*time.Second)
+	c.expect("file-descriptors", judge.FileDescriptors, "One member that may open 1,000 files, with 800 connections.", 10*time.Second)
 }
 
 func TestLostQuorum(t *testing.T) {
