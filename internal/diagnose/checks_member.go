@@ -137,14 +137,15 @@ func slowDisk(s *situation) result {
 	written := 0.0
 	for _, m := range s.members {
 		found := m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)
-		found = append(found, m.slowHistogram("commits of the database", "etcd_disk_backend_commit_duration_seconds", commitThreshold, commitSource)...)
 		found = append(found, m.logged("calls of fdatasync above a second, in the log", func(l *Logs) int { return l.SlowSyncs }, 1)...)
-		if waits, known := m.pressure("container_pressure_io_waiting_seconds_total"); known && len(found) > 0 {
+		if waits, known := m.pressure("container_pressure_io_waiting_seconds_total"); known {
 			found = append(found, m.above("time that etcd waited for the disk", waits, pressureThreshold, "%", ours)...)
 		}
 		if len(found) == 0 {
+			// Commits alone prove nothing: they also take the CPU, and the fsyncs beside them are fast.
 			continue
 		}
+		found = append(found, m.slowHistogram("commits of the database", "etcd_disk_backend_commit_duration_seconds", commitThreshold, commitSource)...)
 		if d := m.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian && len(m.starved()) == 0 {
 			mean := 1000 * d.sum / d.count
 			found = append(found, Evidence{Member: m.Name, Signal: "mean of writes into memory, which do not wait for the disk", Value: mean, Unit: "ms", Source: "fast: CPU is not scarce"})

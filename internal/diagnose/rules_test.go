@@ -131,6 +131,7 @@ func rows() []row {
 		{"just below every threshold", fast().times(0, "etcd_disk_wal_fsync_duration_seconds", 0.0128, 1000).times(0, "etcd_disk_backend_commit_duration_seconds", 0.0256, 100), nil, "", false},
 		{"slow disk", fast().slowSyncs(1), []Cause{SlowDisk}, Sure, true},
 		{"slow disk, few writes", fast().times(1, "etcd_disk_wal_fsync_duration_seconds", 0.4, 6), []Cause{SlowDisk}, Likely, true},
+		{"slow commits beside fast fsyncs", fast().times(1, "etcd_disk_backend_commit_duration_seconds", 0.4, 100), nil, "", true},
 		{"too few writes to judge", fast().times(1, "etcd_disk_wal_fsync_duration_seconds", 0.4, 4), nil, "", false},
 		{"throttled, which makes fsyncs slow", fast().slowSyncs(1).kubelet(1, "container_cpu_cfs_periods_total", 0, 300).kubelet(1, "container_cpu_cfs_throttled_periods_total", 0, 200), []Cause{CPU, SlowDisk}, Sure, true},
 		{"at its CPU limit, throttled, writes into memory slow", fast().slowSyncs(1).kubelet(1, "container_cpu_cfs_periods_total", 0, 300).kubelet(1, "container_cpu_cfs_throttled_periods_total", 0, 200).
@@ -139,7 +140,10 @@ func rows() []row {
 			times(1, "etcd_disk_wal_write_duration_seconds", 0.1, 1000), []Cause{SlowDisk}, Sure, true},
 		{"late network", func() *world {
 			w := fast().all(func(int) {})
-			w.all(func(i int) { w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 2); read(w, i, 200*time.Millisecond) })
+			w.all(func(i int) {
+				w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 2)
+				read(w, i, 200*time.Millisecond)
+			})
 			return w
 		}(), []Cause{Network}, Likely, true},
 		{"linearizable reads wait for the leader's disk", func() *world {

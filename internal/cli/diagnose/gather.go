@@ -40,7 +40,7 @@ type gatherer struct {
 	targets  []Target
 	// serving are the names of the pods whose members serve.
 	serving map[string]bool
-	closers  []func()
+	closers []func()
 }
 
 func (g *gatherer) close() {
@@ -247,7 +247,7 @@ func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.I
 			m = got.Member
 		}
 		m.Leader, m.Learner = o.Role == v1alpha1.RoleLeader, o.Role == v1alpha1.RoleLearner
-			m.Serving = g.serving[o.Name]
+		m.Serving = g.serving[o.Name]
 		if pod := g.pods[o.Name]; pod != nil {
 			m.Pod = podFacts(pod, now)
 			m.Logs = g.readLogs(ctx, pod)

@@ -55,6 +55,18 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// signed refuses what is not signed, also where authentication is off: the handler tells of keys, which are tenants' data.
+func (g gate) signed(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if open, err := g.admit(r); open || err != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, "this takes a request that the operator has signed")
+			return
+		}
+		handle(w, r)
+	}
+}
+
 // admit returns an error if a request is refused; open reports whether authentication is off.
 func (g gate) admit(r *http.Request) (open bool, err error) {
 	if g.Trust == nil {

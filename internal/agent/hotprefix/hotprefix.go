@@ -106,7 +106,9 @@ func (r *Recent) Report(now time.Time) Report {
 	for _, m := range merged {
 		report.Prefixes = append(report.Prefixes, *m)
 	}
-	slices.SortFunc(report.Prefixes, func(a, b Prefix) int { return cmp.Or(cmp.Compare(b.Events, a.Events), strings.Compare(a.Prefix, b.Prefix)) })
+	slices.SortFunc(report.Prefixes, func(a, b Prefix) int {
+		return cmp.Or(cmp.Compare(b.Events, a.Events), strings.Compare(a.Prefix, b.Prefix))
+	})
 	return report
 }
 
