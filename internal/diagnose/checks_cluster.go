@@ -40,7 +40,7 @@ func (s *situation) alarm(kind, signal string, advice ...Advice) result {
 }
 
 func alarmNoSpace(s *situation) result {
-	r := s.alarm("NOSPACE", "alarm NOSPACE",
+	r := s.alarm("NOSPACE", "alarms NOSPACE",
 		Advice{"Remove old revisions and defragment; the task disarms the alarm.", s.verb("defrag", "--compaction")},
 		Advice{"If the database is full of live keys, delete keys or raise spec.etcd.quota (etcd recommends at most 8 GiB).", ""})
 	if len(r.evidence) > 0 {
@@ -50,18 +50,17 @@ func alarmNoSpace(s *situation) result {
 }
 
 func alarmCorrupt(s *situation) result {
-	return s.alarm("CORRUPT", "alarm CORRUPT",
+	return s.alarm("CORRUPT", "alarms CORRUPT",
 		Advice{"Do not write. Find out which member differs, and replace it from the others.", s.verb("status")})
 }
 
 func memberDown(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		asked := m.Second.Status != nil || m.hasMetrics() || m.Pod != nil
-		if s.Quorum == nil || m.Serving || m.Learner || !asked {
+		if s.Quorum == nil || m.Serving || m.Learner {
 			continue
 		}
-		e := Evidence{Member: m.Name, Signal: "serves", Value: 0, Threshold: 1, Source: "every voter", proves: true}
+		e := Evidence{Member: m.Name, Signal: "serving", Value: 0, Threshold: 1, Source: "every voter serves", proves: true}
 		r.evidence = append(r.evidence, e)
 	}
 	if len(r.evidence) > 0 {
@@ -139,7 +138,7 @@ func elections(s *situation) result {
 		}
 	}
 	if len(r.evidence) > 0 {
-		r.advice = []Advice{{"Fix the cause named above. If there is none, the election timeout is too short for this network: at least ten round trips.", ""}}
+		r.advice = []Advice{{"If another cause was found, fix that first. Otherwise a member stood still for an election timeout, or the timeout is too short for this network: it takes at least ten round trips.", ""}}
 	}
 	return r
 }

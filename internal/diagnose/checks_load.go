@@ -90,12 +90,17 @@ func leases(s *situation) result {
 	return r.advise(Advice{"Use longer TTLs, and one lease for many keys. etcd 3.7 revokes leases before other requests when it is under load.", ""})
 }
 
+// slowWatchers is how many watchers were behind at both samples.
+func (r reading) slowWatchers() float64 {
+	before, _ := r.First.Metrics.total("etcd_debugging_mvcc_slow_watcher_total", nil)
+	after, _ := r.now("etcd_debugging_mvcc_slow_watcher_total")
+	return min(before, after)
+}
+
 func watches(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		before, _ := m.First.Metrics.total("etcd_debugging_mvcc_slow_watcher_total", nil)
-		after, _ := m.now("etcd_debugging_mvcc_slow_watcher_total")
-		found := m.above("watchers that are behind, at both samples", min(before, after), 1, "", ours)
+		found := m.above("watchers that are behind, at both samples", m.slowWatchers(), 1, "", ours)
 		if len(found) == 0 {
 			continue
 		}
@@ -127,5 +132,17 @@ func writeStorm(s *situation) result {
 		found = append(found, m.above("proposals that wait", pending, pendingThreshold, "", ours)...)
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Find the client that writes so much. The audit log of the API server, or the prefix in the events of a watch, names it.", ""})
+	if len(r.evidence) > 0 {
+		r.evidence = append(r.evidence, s.hottest()...)
+	}
+	return r.advise(Advice{"Find the client that writes so much. The prefix that is written most names the kind of object, and the audit log of the API server the client.", s.verb("diagnose", "--hot-prefixes")})
+}
+
+// hottest returns the prefix that more than half of all events are below.
+func (s *situation) hottest() []Evidence {
+	if len(s.HotPrefixes) == 0 || s.Events == 0 {
+		return nil
+	}
+	first := s.HotPrefixes[0]
+	return reading{Member: &Member{}}.above("events below "+first.Prefix, 100*float64(first.Events)/float64(s.Events), hotThreshold, "%", ours)
 }

@@ -15,7 +15,7 @@ func defragmentation(s *situation) result {
 		before, _ := m.First.Metrics.total("etcd_disk_defrag_inflight", nil)
 		after, _ := m.now("etcd_disk_defrag_inflight")
 		if max(before, after) > 0 {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentation in flight", Value: 1, proves: true})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentations in flight", Value: 1, proves: true})
 		}
 		if n := m.grew("etcd_disk_backend_defrag_duration_seconds"); n > 0 {
 			took := m.distribution("etcd_disk_backend_defrag_duration_seconds")

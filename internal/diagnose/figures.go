@@ -71,7 +71,10 @@ func (r reading) atMost(name string, quantile float64) string {
 
 // Summary is what a person would ask first: quorum, alarms, tasks, restarts.
 func (in Input) Summary() string {
-	say := []string{fmt.Sprintf("Etcd %s/%s, measured for %s:", in.Namespace, in.Etcd, in.Window)}
+	say := []string{fmt.Sprintf("Etcd %s/%s:", in.Namespace, in.Etcd)}
+	if newSituation(in).isMeasured() {
+		say = []string{fmt.Sprintf("Etcd %s/%s, measured for %s:", in.Namespace, in.Etcd, in.Window)}
+	}
 	switch q := in.Quorum; {
 	case q == nil:
 		say = append(say, "quorum and alarms are not known.")

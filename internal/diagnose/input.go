@@ -19,8 +19,19 @@ type Input struct {
 	Alarms []Alarm
 	// Tasks of the Etcd that were running during the measurement.
 	Tasks []Task
+	// HotPrefixes are the prefixes of keys that were written most, the most events first, and Events is how many events there were in all;
+	// 0 if that was not asked for.
+	HotPrefixes []HotPrefix
+	Events      int64
 	// Missing are the signals that could not be had.
 	Missing []Missing
+}
+
+// HotPrefix is how much was written below a prefix of keys.
+type HotPrefix struct {
+	Prefix string `json:"prefix"`
+	Events int64  `json:"events"`
+	Bytes  int64  `json:"bytes"`
 }
 
 // Quorum is how many voters serve.
@@ -65,6 +76,8 @@ const (
 	SignalLogs Signal = "logs"
 	// SignalKubelet is what the kubelet measures: throttling, pressure, volumes.
 	SignalKubelet Signal = "kubelet"
+	// SignalPrefixes are the prefixes that are written most.
+	SignalPrefixes Signal = "hot prefixes"
 	// SignalAgent are the metrics of the agent.
 	SignalAgent Signal = "agent"
 )

@@ -185,17 +185,21 @@ func ruleOf(c Cause) rule { return rules[position(c)] }
 
 // headline returns the verdict in one sentence.
 func (s *situation) headline(v Verdict) string {
-	asked := slices.ContainsFunc(s.members, func(m reading) bool { return m.hasMetrics() || len(m.Linearizable) > 0 })
 	switch {
 	case len(v.Findings) > 0 && (v.Findings[0].Slows || weight(v.Findings[0]) == outage):
 		f := v.Findings[0]
 		return fmt.Sprintf("%s%s (%s).", f.Title, s.where(f.Members), f.Grade)
-	case !asked:
+	case !s.isMeasured():
 		return "No member was measured, so nothing can be said about its speed."
 	case len(s.symptoms) > 0:
 		return fmt.Sprintf("etcd is slow, and no cause shows in what could be measured: %s.", s.symptoms[0])
 	}
 	return s.healthy()
+}
+
+// isMeasured reports whether anything about the speed of a member is known.
+func (s *situation) isMeasured() bool {
+	return slices.ContainsFunc(s.members, func(m reading) bool { return m.hasMetrics() || len(m.Linearizable) > 0 })
 }
 
 // where names the members that a finding is about.

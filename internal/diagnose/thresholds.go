@@ -46,7 +46,9 @@ const (
 	writesThreshold  = 1000
 	pendingThreshold = 50
 	leasesThreshold  = 1000
-	loginsThreshold  = 1
+	// hotThreshold is the share of events below one prefix, in percent.
+	hotThreshold    = 50
+	loginsThreshold = 1
 	// eventsThreshold is how many events wait for slow watchers.
 	eventsThreshold = 10000
 	// lagThreshold is how many raft entries a member may be behind.

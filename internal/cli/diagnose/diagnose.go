@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
@@ -28,6 +29,7 @@ type command struct {
 	*kube.Kube
 	window    time.Duration
 	logs      bool
+	prefixes  bool
 	tokenFile string
 	output    string
 }
@@ -49,6 +51,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&c.window, "for", 30*time.Second, "How long to measure, from 5s to 10m. Round trips between members show after a minute.")
 	cmd.Flags().BoolVar(&c.logs, "logs", false, "Count what the logs of etcd of the last 15 minutes say: slow requests, slow fsyncs, elections. Nothing of them is printed.")
+	cmd.Flags().BoolVar(&c.prefixes, "hot-prefixes", false, "Ask the agents which prefixes of keys are written most, as the operator: this reads its signing key, in Secret "+auth.KeySecret+" of namespace "+kube.OperatorNamespace+".")
 	cmd.Flags().StringVar(&c.tokenFile, "agent-token-file", "", "File with the token that reads the metrics of the agents.")
 	kube.AddDocumentFormat(cmd, &c.output)
 	return cmd
@@ -74,7 +77,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if err != nil {
 		return err
 	}
-	g := &gatherer{cluster: cluster, clock: c.Clock, etcd: etcd, token: token, logs: c.logs}
+	g := &gatherer{cluster: cluster, clock: c.Clock, etcd: etcd, token: token, logs: c.logs, prefixes: c.prefixes}
 	defer g.close()
 	if err := g.prepare(ctx); err != nil {
 		return err

@@ -32,6 +32,8 @@ type gatherer struct {
 	etcd    *v1alpha1.Etcd
 	token   string
 	logs    bool
+	// prefixes: the agents are asked for hot prefixes, as the operator would.
+	prefixes bool
 
 	in       diagnose.Input
 	members  *portforward.Members
@@ -193,21 +195,28 @@ func (g *gatherer) httpClient(config *tls.Config) *http.Client {
 
 // reachAgent says how the agent of a member is reached.
 func (g *gatherer) reachAgent(ctx context.Context, pod *corev1.Pod, t *Target) {
-	port := portOf(pod, v1alpha1.ContainerBackupRestore, "")
-	if port == 0 {
-		return
-	}
-	scheme, config := "http", (*tls.Config)(nil)
-	if g.etcd.BackupTLS() != nil {
-		roots, err := certificates.Agents(ctx, g.cluster, g.etcd)
+	base, config, err := g.agent(ctx, pod)
+	if base == "" || err != nil {
 		if err != nil {
 			g.miss(diagnose.SignalAgent, err, "the right to get the Secrets of spec.backup.tls")
-			return
 		}
-		scheme, config = "https", &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: g.etcd.ClientHost()}
+		return
 	}
-	base := scheme + "://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
 	t.AgentHTTP, t.Agent, t.AgentPing, t.AgentToken = g.httpClient(config), base+"/metrics", base+"/no-such-path", g.token
+}
+
+// agent returns the URL of the agent in a pod, empty if there is none, and the configuration for TLS.
+func (g *gatherer) agent(ctx context.Context, pod *corev1.Pod) (string, *tls.Config, error) {
+	port := portOf(pod, v1alpha1.ContainerBackupRestore, "")
+	if port == 0 {
+		return "", nil, nil
+	}
+	at := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
+	if g.etcd.BackupTLS() == nil {
+		return "http://" + at, nil, nil
+	}
+	roots, err := certificates.Agents(ctx, g.cluster, g.etcd)
+	return "https://" + at, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: g.etcd.ClientHost()}, err
 }
 
 // metricsPort is the name of the port on which etcd serves its metrics without a client certificate.
@@ -234,6 +243,7 @@ func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.I
 		byName[measured[i].Name] = &measured[i]
 		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
 	}
+	g.readHotPrefixes(ctx)
 	now := g.clock.Now()
 	if g.snapshot == nil {
 		for _, pod := range g.pods {

@@ -34,7 +34,23 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 		all = append(all, "", "MEMBERS")
 		all = append(all, t.Lines(width)...)
 	}
+	if t := prefixes(in); len(t.Rows) > 0 {
+		all = append(all, "", "HOT PREFIXES")
+		all = append(all, t.Lines(width)...)
+	}
 	return append(all, missingLines(v, width)...)
+}
+
+// shownPrefixes is how many prefixes are shown.
+const shownPrefixes = 10
+
+// prefixes returns a table with the prefixes that are written most.
+func prefixes(in diagnose.Input) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Name: "PREFIX"}, {Name: "EVENTS"}, {Name: "SHARE"}, {Name: "WRITTEN", Rank: 1}}}
+	for _, p := range in.HotPrefixes[:min(len(in.HotPrefixes), shownPrefixes)] {
+		t.Add(p.Prefix, fmt.Sprint(p.Events), fmt.Sprintf("%d%%", 100*p.Events/max(in.Events, 1)), text.Size(p.Bytes))
+	}
+	return t
 }
 
 // title returns a finding in a line.
@@ -155,9 +171,10 @@ type document struct {
 	Seconds float64 `json:"seconds"`
 	Summary string  `json:"summary"`
 	diagnose.Verdict
-	Members []diagnose.Figures `json:"members,omitempty"`
+	Members     []diagnose.Figures   `json:"members,omitempty"`
+	HotPrefixes []diagnose.HotPrefix `json:"hotPrefixes,omitempty"`
 }
 
 func newDocument(in diagnose.Input, v diagnose.Verdict) document {
-	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures()}
+	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes}
 }

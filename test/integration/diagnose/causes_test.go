@@ -18,6 +18,7 @@ import (
 
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/procfs"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -403,4 +404,34 @@ func TestDiskFull(t *testing.T) {
 	})
 	c.Eventually(func() string { return c.members[0].log.String() }).Should(ContainSubstring("no space left on device"))
 	c.expect("disk-full", judge.DiskFull, "One member whose volume is full.", 10*time.Second)
+}
+
+// cpuOf returns how much CPU a process has used.
+func cpuOf(t *testing.T, pid int) time.Duration {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second))
+}
+
+// A measurement costs a member less than one percent of a core.
+func TestCost(t *testing.T) {
+	recording(t)
+	c := start(t, options{members: 1})
+	pid := c.members[0].process.Pid
+	const window = 30 * time.Second
+	pauseFor(5 * time.Second)
+	before := cpuOf(t, pid)
+	pauseFor(window)
+	idle := cpuOf(t, pid) - before
+	before = cpuOf(t, pid)
+	c.measure(window)
+	cost := cpuOf(t, pid) - before - idle
+	t.Logf("an idle member used %s of CPU in %s, and %s more while it was measured", idle, window, cost)
+	c.Expect(cost).To(BeNumerically("<", window/100))
 }
