@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -203,18 +204,15 @@ func pageCache(s *situation) result {
 
 func network(s *situation) result {
 	var r result
-	waits, alone := false, 0.0
-	for _, m := range s.members {
-		d := m.distribution("etcd_disk_wal_fsync_duration_seconds")
-		above, _, ok := d.high()
-		waits = waits || m.Leader && (ok && above >= fsyncThreshold || len(m.starved()) > 0)
-	}
+	alone := 0.0
+	leaderWaits := slices.ContainsFunc(s.members, func(m reading) bool { return m.Leader && m.waits() })
 	for _, m := range s.members {
 		d := m.distribution("etcd_network_peer_round_trip_time_seconds")
 		if above, ok := d.above(0.5); ok && above >= roundTripThreshold {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
 		}
-		if gap := m.linearizable() - m.serializable(); !waits && len(s.members) > 1 && gap >= readThreshold {
+		gap := m.linearizable() - m.serializable()
+		if len(s.members) > 1 && gap >= readThreshold && !leaderWaits && !m.waits() {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
 			alone = max(alone, milliseconds(m.serializable()))
 		}
@@ -224,4 +222,11 @@ func network(s *situation) result {
 		r.rulesOut = []string{fmt.Sprintf("the disks and the CPU: members answer what they know by themselves (serializable reads) in %s.", figure(alone, "ms"))}
 	}
 	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
+}
+
+// waits reports whether a member waits for its disk or its CPU: then linearizable reads do, too.
+func (r reading) waits() bool {
+	syncs := r.distribution("etcd_disk_wal_fsync_duration_seconds")
+	above, _, ok := syncs.high()
+	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved()) > 0
 }

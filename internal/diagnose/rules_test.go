@@ -150,6 +150,7 @@ func rows() []row {
 			w := fast().slowSyncs(0)
 			return read(w, 1, 200*time.Millisecond)
 		}(), []Cause{SlowDisk}, Sure, true},
+		{"a follower whose linearizable reads wait for its own disk", read(fast().slowSyncs(1), 1, 200*time.Millisecond), []Cause{SlowDisk}, Sure, true},
 		{"busy port-forward", func() *world {
 			w := fast()
 			return w.all(func(i int) {
@@ -214,6 +215,35 @@ func rows() []row {
 		{"clock", logs(1, Logs{Drift: 2}), []Cause{Clock}, Hint, false},
 		{"TLS between peers", logs(1, Logs{Rejected: 9, Unhealthy: 9}), []Cause{PeerConnections}, Likely, false},
 		{"writes of a fast cluster", fast().set(0, "etcd_mvcc_put_total", 0, 300_000), nil, "", false},
+		{"many writes below one prefix", func() *world {
+			w := fast().set(0, "etcd_mvcc_put_total", 0, 300_000).set(0, "etcd_server_proposals_pending", 0, 100)
+			w.Events, w.HotPrefixes = 100, []HotPrefix{{"/registry/events/…", 90, 9000}}
+			return w
+		}(), []Cause{WriteStorm}, Likely, true},
+		{"many writes below many prefixes", func() *world {
+			w := fast().set(0, "etcd_mvcc_put_total", 0, 300_000).set(0, "etcd_server_proposals_pending", 0, 100)
+			w.Events, w.HotPrefixes = 100, []HotPrefix{{"/registry/events/…", 40, 9000}}
+			return w
+		}(), []Cause{WriteStorm}, Likely, true},
+		{"watchers behind, and the CPU at its limit", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 5, 5).set(0, "etcd_debugging_mvcc_pending_events_total", 0, 50_000).
+			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{Watches, CPU}, Likely, true},
+		{"large ranges take the CPU", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).times(0, "etcd_server_range_duration_seconds", 0.4, 1000).
+			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{LargeRanges, CPU}, Sure, true},
+		{"a full snapshot by the agent, and a slow disk", func() *world {
+			w := fast().slowSyncs(0)
+			taken := func(n float64) Metrics {
+				return Metrics{"etcdbr_snapshot_duration_seconds": []Series{{Labels: map[string]string{"kind": "Full"}, Count: n}, {Labels: map[string]string{"kind": "Incr"}, Count: 9 * n}}}
+			}
+			w.Members[0].First.Agent, w.Members[0].Second.Agent = taken(1), taken(2)
+			return w
+		}(), []Cause{Backup, SlowDisk}, Likely, true},
+		{"a compaction that pauses, beside a fast disk", func() *world {
+			w := fast().times(0, "etcd_server_range_duration_seconds", 0.4, 1000)
+			w.Members[0].First.Metrics["etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"] = []Series{{Buckets: []Bucket{{64, 0}, {128, 0}}}}
+			w.Members[0].Second.Metrics["etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"] = []Series{{Count: 9, Sum: 900, Buckets: []Bucket{{64, 0}, {128, 9}}}}
+			w.Members[0].Second.Status.Version = "3.5.17"
+			return w
+		}(), []Cause{Compaction}, Likely, true},
 		{"restarted in between", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99), nil, "", false},
 	}
 }

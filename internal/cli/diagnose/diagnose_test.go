@@ -58,6 +58,11 @@ func TestPage(t *testing.T) {
 	check(t, "viewer", viewer)
 	viewer.Members = nil
 	check(t, "blind", viewer)
+	r, err := diagnosetest.Load(filepath.Join("..", "..", "diagnose", "testdata", "write-storm"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	r.Input.Events = 1000
+	r.Input.HotPrefixes = []diagnose.HotPrefix{{Prefix: "/registry/events/…", Events: 900, Bytes: 90 << 20}, {Prefix: "…", Events: 100, Bytes: 1000}}
+	check(t, "write-storm", r.Input)
 }
 
 func check(t *testing.T, name string, in diagnose.Input) {
