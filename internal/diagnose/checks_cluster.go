@@ -143,37 +143,6 @@ func elections(s *situation) result {
 	return r
 }
 
-func peerConnections(s *situation) result {
-	var r result
-	for _, m := range s.members {
-		known, has := m.knownPeers()
-		active, counted := m.now("etcd_network_active_peers")
-		if everyone := s.Quorum != nil && s.Quorum.Serving == s.Quorum.Voters; has && counted && everyone && active < known {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "connected peers", Value: active, Threshold: known, Source: "peers that it knows"})
-		}
-		if n := m.rate("etcd_network_peer_sent_failures_total"); n >= 1 {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "messages to peers that failed", Value: n, Unit: "/s", Threshold: 1, Source: ours})
-		}
-		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
-		r.evidence = append(r.evidence, m.logged("peers that could not be probed, in the log", func(l *Logs) int { return l.Unhealthy }, 3)...)
-	}
-	if len(r.evidence) > 0 {
-		r.advice = []Advice{{"Check the names and CAs in the peer certificates, DNS of the headless Service, and NetworkPolicies.", s.verb("status")}}
-	}
-	return r
-}
-
-// knownPeers returns how many peers a member has in its list. The metric counts the member itself, too.
-func (r reading) knownPeers() (float64, bool) {
-	n := 0.0
-	for _, s := range r.Second.Metrics["etcd_network_known_peers"] {
-		if s.Labels["Local"] != s.Labels["Remote"] {
-			n += s.Value
-		}
-	}
-	return n, len(r.Second.Metrics["etcd_network_known_peers"]) > 0
-}
-
 // logged returns a count of lines in the log if it is high enough.
 func (r reading) logged(signal string, count func(*Logs) int, enough int) []Evidence {
 	if r.Logs == nil || count(r.Logs) < enough {

@@ -130,7 +130,7 @@ func TestMeasure(t *testing.T) {
 	g.Expect(m.Second.Metrics["etcd_mvcc_put_total"][0].Value).To(Equal(20.0))
 	g.Expect(m.Second.Status).To(Equal(&diagnose.Status{Version: "3.7.3", Term: 2, Committed: 7, Applied: 6}))
 	g.Expect(m.Linearizable).NotTo(BeEmpty())
-	g.Expect(m.Serializable).To(HaveLen(len(m.Linearizable)))
+	g.Expect(m.Serializable).NotTo(BeEmpty())
 	g.Expect(m.Pings).NotTo(BeEmpty())
 	g.Expect(m.AgentPings).NotTo(BeEmpty())
 	g.Expect(m.FailedReads).To(BeZero())

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -17,9 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 )
 
@@ -157,16 +153,6 @@ func (m *measurement) failed(err error) {
 	m.missing(diagnose.SignalStatus, fmt.Errorf("reads were not timed: %w", err), "a client certificate that may read, where etcd has users")
 }
 
-// isUnavailable reports whether a member gave no answer, or said that it could not in time.
-func isUnavailable(err error) bool {
-	var of rpctypes.EtcdError
-	if errors.As(err, &of) {
-		return of.Code() == codes.Unavailable || of.Code() == codes.DeadlineExceeded
-	}
-	code := status.Code(err)
-	return code == codes.Unavailable || code == codes.DeadlineExceeded
-}
-
 // time returns how long a request took.
 func (m *measurement) time(ctx context.Context, request func(context.Context) error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -175,31 +161,6 @@ func (m *measurement) time(ctx context.Context, request func(context.Context) er
 	began := time.Now()
 	err := request(ctx)
 	return time.Since(began), err
-}
-
-func ping(by *http.Client, url string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, _, err := get(ctx, by, url, "")
-		return err
-	}
-}
-
-// get returns an answer and its status code.
-func get(ctx context.Context, by *http.Client, url, token string) ([]byte, int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, 0, fmt.Errorf("asking %s: %w", url, err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := by.Do(request)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxScrape))
-	return body, response.StatusCode, err
 }
 
 // sample asks a member for what it says now.
@@ -235,16 +196,6 @@ func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
 		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
 	}
 	return s
-}
-
-func scrape(ctx context.Context, by *http.Client, url, token string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
-	defer cancel()
-	body, code, err := get(ctx, by, url, token)
-	if err == nil && code != http.StatusOK {
-		err = kube.Failure("it answered %d %s", code, http.StatusText(code))
-	}
-	return body, err
 }
 
 // missing notes a signal that could not be had, once.
