@@ -6,11 +6,13 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 func compaction(s *situation) result {
 	var r result
+	old := false
 	for _, m := range s.members {
 		pauses := m.distribution("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds")
 		above, _ := pauses.above(0.99)
@@ -21,17 +23,20 @@ func compaction(s *situation) result {
 		}
 		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "p99 of pauses by the compaction", Value: above, Unit: "ms", AtLeast: true, Threshold: pauseThreshold, Source: ours},
 			Evidence{Member: m.Name, Signal: "pauses", Value: pauses.count})
-		if status := m.Second.Status; status != nil && isBefore3519(status.Version) {
+		if status := m.Second.Status; status != nil && compactsSlowly(status.Version) {
+			old = true
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "etcd " + status.Version + " compacts slowly", Value: 1, Source: "etcd-io/etcd#19406, fixed in 3.5.19"})
 		}
 	}
-	return r.advise(
-		Advice{"Compact more often, in smaller steps (--auto-compaction-retention), or lower --compaction-batch-limit.", ""},
-		Advice{"etcd 3.5.16 to 3.5.18 compact slowly: upgrade.", ""})
+	advice := []Advice{{"Compact more often, in smaller steps (--auto-compaction-retention), or lower --compaction-batch-limit.", ""}}
+	if old {
+		advice = slices.Insert(advice, 0, Advice{"Upgrade etcd to 3.5.19 or newer: 3.5.16 to 3.5.18 compact slowly.", ""})
+	}
+	return r.advise(advice...)
 }
 
-// isBefore3519 reports whether a version is one of those whose compaction is slow.
-func isBefore3519(version string) bool {
+// compactsSlowly reports whether a version is one of those whose compaction is slow.
+func compactsSlowly(version string) bool {
 	return version == "3.5.16" || version == "3.5.17" || version == "3.5.18"
 }
 

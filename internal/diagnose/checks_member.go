@@ -43,7 +43,7 @@ func memory(s *situation) result {
 	for _, m := range s.members {
 		var found []Evidence
 		if p := m.Pod; p != nil && p.Ended == "OOMKilled" && p.EndedAgo < recent {
-			found = append(found, Evidence{Member: m.Name, Signal: "killed for its memory, hours ago", Value: p.EndedAgo.Hours(), proves: true})
+			found = append(found, Evidence{Member: m.Name, Signal: "time since etcd was killed for its memory", Value: p.EndedAgo.Minutes(), Unit: "min", proves: true})
 		}
 		if rss, known := m.now("process_resident_memory_bytes"); known && m.Pod != nil && m.Pod.MemLimit > 0 {
 			found = append(found, m.above("resident memory, of the limit", 100*rss/float64(m.Pod.MemLimit), memoryThreshold, "%", ours)...)
@@ -77,11 +77,16 @@ func (r reading) starved() []Evidence {
 	if d := r.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian {
 		all = append(all, r.above("mean of writes into the page cache", 1000*d.sum/d.count, 1000*writeThreshold, "ms", writeSource)...)
 	}
-	if !r.busyPath {
-		path := shortest(r.Pings)
-		all = append(all, timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-path, quantileOf(r.Pings, 0.9)-path)...)
+	return append(all, r.lateAnswers()...)
+}
+
+// lateAnswers returns how late etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
+func (r reading) lateAnswers() []Evidence {
+	if r.busyPath {
+		return nil
 	}
-	return all
+	path := shortest(r.Pings)
+	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-path, quantileOf(r.Pings, 0.9)-path)
 }
 
 func cpu(s *situation) result {

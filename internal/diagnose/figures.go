@@ -24,11 +24,14 @@ type Figures struct {
 	CPU          string `json:"cpu,omitempty"`
 }
 
-// Figures returns what was measured of each member.
+// Figures returns what was measured, of each member of which anything was.
 func (in Input) Figures() []Figures {
 	s := newSituation(in)
 	var all []Figures
 	for _, m := range s.members {
+		if !m.hasMetrics() && len(m.Linearizable) == 0 {
+			continue
+		}
 		f := Figures{Member: m.Name, Role: "follower"}
 		switch {
 		case m.Leader:

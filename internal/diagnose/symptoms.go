@@ -9,8 +9,8 @@ func (s *situation) findSymptoms() []Evidence {
 	var all []Evidence
 	for _, m := range s.members {
 		all = append(all, m.slowReads()...)
+		all = append(all, m.lateAnswers()...)
 		all = append(all, m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)...)
-		all = append(all, m.slowHistogram("commits of the database", "etcd_disk_backend_commit_duration_seconds", commitThreshold, commitSource)...)
 		all = append(all, m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)...)
 		if n, known := m.now("etcd_server_proposals_pending"); known && n >= pendingThreshold {
 			all = append(all, Evidence{Member: m.Name, Signal: "proposals that wait", Value: n, Threshold: pendingThreshold, Source: ours})

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -28,7 +27,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/utils/clock"
 )
 
 // options of a cluster.

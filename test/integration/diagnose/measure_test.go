@@ -5,18 +5,12 @@
 package diagnose
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
-	"syscall"
-	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/diagnose"
