@@ -21,7 +21,7 @@ const (
 	roundTripThreshold = 0.0512
 	roundTripSource    = "half of etcd's default heartbeat interval, 100 ms"
 	// readThreshold is the median of reads, without the path to the member.
-	readThreshold = 50 * time.Millisecond
+	readThreshold = 25 * time.Millisecond
 	// spikeThreshold is the 90th percentile of reads.
 	spikeThreshold = 150 * time.Millisecond
 	readSource     = "etcd's mixin alerts above 150 ms"

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -230,4 +231,51 @@ func TestCost(t *testing.T) {
 	cost := cpuOf(t, pid) - before - idle
 	t.Logf("an idle member used %s of CPU in %s, and %s more while it was measured", idle, window, cost)
 	c.Expect(cost).To(BeNumerically("<", window/100))
+}
+
+// limit gives a process a limit of its CPU, in percent of a core, by a cgroup as the kubelet does.
+func (c *etcds) limit(i, percent int) {
+	c.t.Helper()
+	folder, err := os.MkdirTemp("/sys/fs/cgroup/cpu", "diagnose-")
+	if err != nil {
+		c.t.Skip("it takes a cgroup: ", err)
+	}
+	c.t.Cleanup(func() { c.kill(i); _ = os.Remove(folder) })
+	c.members[i].limit, c.members[i].cgroup = percent, folder
+	write := func(name, value string) {
+		c.Expect(os.WriteFile(filepath.Join(folder, name), []byte(value), 0o600)).To(Succeed())
+	}
+	write("cpu.cfs_period_us", "100000")
+	write("cpu.cfs_quota_us", fmt.Sprint(percent*1000))
+	// What wraps it has it as a child.
+	pid := c.members[i].process.Pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	c.Expect(err).NotTo(HaveOccurred())
+	for _, p := range append(strings.Fields(string(children)), fmt.Sprint(pid)) {
+		write("cgroup.procs", p)
+	}
+}
+
+// A process that is throttled measures long fsyncs, too: on a disk that is slow, the CPU is named first.
+func TestThrottled(t *testing.T) {
+	recording(t)
+	for _, s := range []struct{ name, about string }{
+		{"cpu-throttled", "One member with a CPU limit of 4 % of a core (cgroup), 100 writes of 1 KiB per second, and pages of 100 keys."},
+		{"cpu-throttled-slow-disk", "One member with a CPU limit of 4 % of a core (cgroup) on a slow disk (each fdatasync takes 20 ms longer), with the same load."},
+	} {
+		o := options{members: 1}
+		if s.name == "cpu-throttled-slow-disk" {
+			o.wrap = slowSync(t, 20*time.Millisecond, 0)
+		}
+		c := start(t, o)
+		c.fill("/registry/pods/default", 1000, 1000)
+		c.limit(0, 4) // percent
+		c.writes(100, 1<<10)
+		reader := c.client()
+		c.during(2, func(ctx context.Context, _ int) error {
+			_, err := reader.Get(ctx, "/registry/pods", clientv3.WithPrefix(), clientv3.WithLimit(100))
+			return err
+		})
+		c.expect(s.name, judge.CPU, s.about, 30*time.Second)
+	}
 }

@@ -50,6 +50,9 @@ type member struct {
 	process                     *os.Process
 	log                         *output
 	proxy                       *proxy
+	// limit of its CPU, in percent of a core, and the cgroup that has it.
+	limit  int
+	cgroup string
 }
 
 // output is what a process prints.

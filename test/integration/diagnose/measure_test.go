@@ -14,16 +14,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/diagnose"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
-	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/utils/clock"
 )
 
@@ -56,13 +49,16 @@ func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
 		leader = 0
 	}
 	texts := map[string]string{}
+	for i := range targets {
+		targets[i].Kubelet = c.kubelet(i, texts)
+	}
 	for i, got := range diagnose.Measure(c.t.Context(), targets, window, clock.RealClock{}) {
 		m := got.Member
 		m.Serving = answers[m.Name]
 		if s := c.status(i); s != nil {
 			m.Leader, m.Learner = s.MemberID == leader, s.Learner
 		}
-		m.Pod = &judge.Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour}
+		m.Pod = &judge.Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: float64(c.members[i].limit) / 100}
 		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false)
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
@@ -70,6 +66,29 @@ func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
 	}
 	c.alarms(&in)
 	return in, texts
+}
+
+// kubelet returns what a kubelet says of a member with a limit, by the same file; nil without a limit.
+func (c *etcds) kubelet(i int, texts map[string]string) func(context.Context) (judge.Metrics, error) {
+	m := c.members[i]
+	if m.limit == 0 {
+		return nil
+	}
+	sample := 0
+	return func(context.Context) (judge.Metrics, error) {
+		raw, err := os.ReadFile(filepath.Join(m.cgroup, "cpu.stat"))
+		if err != nil {
+			return nil, err
+		}
+		var periods, throttled int
+		if _, err := fmt.Sscanf(string(raw), "nr_periods %d\nnr_throttled %d", &periods, &throttled); err != nil {
+			return nil, err
+		}
+		text := fmt.Sprintf("# TYPE container_cpu_cfs_periods_total counter\ncontainer_cpu_cfs_periods_total %d\n# TYPE container_cpu_cfs_throttled_periods_total counter\ncontainer_cpu_cfs_throttled_periods_total %d\n", periods, throttled)
+		sample++
+		texts[fmt.Sprintf("%s.kubelet.%d.prom", m.name, sample)] = text
+		return judge.ParseMetrics(text, nil)
+	}
 }
 
 // ready is what the readiness probe says, which vouches for a member that refuses to say its status.

@@ -12,13 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/procfs"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
