@@ -7,6 +7,8 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -164,8 +166,8 @@ func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.I
 	g.readHotPrefixes(ctx)
 	now := g.clock.Now()
 	if g.snapshot == nil {
-		for _, pod := range g.pods {
-			g.in.Members = append(g.in.Members, diagnose.Member{Name: pod.Name, Serving: true, Pod: podFacts(pod, now)})
+		for _, name := range slices.Sorted(maps.Keys(g.pods)) {
+			g.in.Members = append(g.in.Members, diagnose.Member{Name: name, Serving: true, Pod: podFacts(g.pods[name], now)})
 		}
 		return g.in
 	}

@@ -51,7 +51,8 @@ func (g *gatherer) httpClient(config *tls.Config) *http.Client {
 		return g.members.Connect(ctx, address)
 	}}
 	g.closers = append(g.closers, transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	// Neither etcd nor the agent redirects.
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // reachAgent says how the agent of a member is reached.

@@ -6,7 +6,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,9 +16,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -62,17 +60,11 @@ func (k *Kube) Run(verb func(ctx context.Context, cluster *Cluster, name string)
 
 // Raw reads a path of the API server.
 func (c *Cluster) Raw(ctx context.Context, path string) ([]byte, error) {
-	transport, err := rest.HTTPClientFor(c.Config)
+	api, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
 	}
-	config := rest.CopyConfig(c.Config)
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	api, err := rest.UnversionedRESTClientForConfigAndClient(config, transport)
-	if err != nil {
-		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
-	}
-	return api.Get().AbsPath(path).Do(ctx).Raw()
+	return api.RESTClient().Get().AbsPath(path).Do(ctx).Raw()
 }
 
 // Logs returns a function that reads the log of a container or of its previous run.
@@ -88,13 +80,13 @@ func (c *Cluster) Logs() (func(ctx context.Context, pod client.ObjectKey, option
 
 // ServerVersion asks for the version of the API server.
 func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
-	raw, err := c.Raw(ctx, "/version")
+	api, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return "", Usage("making a client for %s: %v", c.Config.Host, err)
+	}
+	info, err := api.ServerVersionWithContext(ctx)
 	if err != nil {
 		return "", err
-	}
-	var info version.Info
-	if err := json.Unmarshal(raw, &info); err != nil {
-		return "", fmt.Errorf("reading the version of the API server: %w", err)
 	}
 	return info.GitVersion, nil
 }
