@@ -102,6 +102,16 @@ func (w *world) slowSyncs(i int) *world {
 	return w.times(i, "etcd_disk_wal_fsync_duration_seconds", 0.1, 1000).times(i, "etcd_disk_backend_commit_duration_seconds", 0.2, 100)
 }
 
+// pausing has a compaction of an old etcd pause what else the first member does.
+func pausing(w *world) *world {
+	const pauses = "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"
+	w.times(0, "etcd_server_range_duration_seconds", 0.4, 1000)
+	w.Members[0].First.Metrics[pauses] = []Series{{Buckets: []Bucket{{64, 0}, {128, 0}}}}
+	w.Members[0].Second.Metrics[pauses] = []Series{{Count: 9, Sum: 900, Buckets: []Bucket{{64, 0}, {128, 9}}}}
+	w.Members[0].Second.Status.Version = "3.5.17"
+	return w
+}
+
 // row is a world, and what a diagnosis says of it.
 type row struct {
 	name  string
@@ -237,13 +247,8 @@ func rows() []row {
 			w.Members[0].First.Agent, w.Members[0].Second.Agent = taken(1), taken(2)
 			return w
 		}(), []Cause{Backup, SlowDisk}, Likely, true},
-		{"a compaction that pauses, beside a fast disk", func() *world {
-			w := fast().times(0, "etcd_server_range_duration_seconds", 0.4, 1000)
-			w.Members[0].First.Metrics["etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"] = []Series{{Buckets: []Bucket{{64, 0}, {128, 0}}}}
-			w.Members[0].Second.Metrics["etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"] = []Series{{Count: 9, Sum: 900, Buckets: []Bucket{{64, 0}, {128, 9}}}}
-			w.Members[0].Second.Status.Version = "3.5.17"
-			return w
-		}(), []Cause{Compaction}, Likely, true},
+		{"a compaction that pauses, beside a fast disk", pausing(fast()), []Cause{Compaction}, Likely, true},
+		{"a compaction on a disk that is always slow", pausing(fast().slowSyncs(0)), []Cause{SlowDisk}, Sure, true},
 		{"restarted in between", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99), nil, "", false},
 	}
 }
