@@ -42,7 +42,7 @@ type situation struct {
 func newSituation(in Input) *situation {
 	s := &situation{Input: in}
 	for i := range in.Members {
-		s.members = append(s.members, reading{Member: &s.Input.Members[i], window: in.Window})
+		s.members = append(s.members, reading{Member: &s.Members[i], window: in.Window})
 	}
 	s.setBase()
 	s.symptoms = s.findSymptoms()

@@ -239,10 +239,10 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // writes writes so often per second, of so many bytes.
-func (c *etcds) writes(perSecond, size int) (stop func()) {
+func (c *etcds) writes(perSecond, size int) {
 	made := c.client()
 	value := strings.Repeat("x", size)
-	return c.during(max(perSecond/50, 1), func(ctx context.Context, n int) error {
+	c.during(max(perSecond/50, 1), func(ctx context.Context, n int) error {
 		began := time.Now()
 		_, err := made.Put(ctx, fmt.Sprintf("/registry/pods/default/p-%d", n%500), value)
 		pause(ctx, max(time.Second*time.Duration(max(perSecond/50, 1))/time.Duration(perSecond)-time.Since(began), 0))

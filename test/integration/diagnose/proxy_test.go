@@ -86,7 +86,7 @@ func (p *proxy) pass(to io.WriteCloser, from io.Reader) {
 		}
 	}()
 	for next := range parts {
-		time.Sleep(time.Until(next.at))
+		pauseFor(time.Until(next.at))
 		if _, err := to.Write(next.data); err != nil {
 			break
 		}
