@@ -39,6 +39,21 @@ func TestDiagnoseWithoutPortForwards(t *testing.T) {
 	p.Expect(said.NotJudged).To(ContainElement("SlowDisk"))
 }
 
+// A user who may only view learns which right is missing, and what pods say.
+func TestDiagnoseForAViewer(t *testing.T) {
+	p := newPerson(t)
+	p.members()
+	p.allow("viewer", "get", "list", "watch")
+	p.allowRules("viewer-of-pods", "viewer", []string{"", "apps", "coordination.k8s.io"}, "get", "list", "watch")
+	p.kubeconfig = p.impersonating("viewer")
+	got := p.run("diagnose", "main", "--for=5s")
+	p.Expect(got.code).To(BeZero(), got.String())
+	p.Expect(got.out).To(And(
+		MatchRegexp(`NOT SEEN\nmetrics: .*forbidden.* What would give it: the right to create pods/portforward`),
+		Not(ContainSubstring("Memory,")), ContainSubstring("Not judged"),
+	))
+}
+
 func TestDiagnoseUsage(t *testing.T) {
 	p := newPerson(t)
 	for says, args := range map[string][]string{

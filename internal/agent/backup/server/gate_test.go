@@ -74,6 +74,7 @@ func TestAccess(t *testing.T) {
 		"anonymous hot prefixes":                     {trusting(false), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
 		"the operator's hot prefixes":                {trusting(false), sign, http.MethodGet, api.PathHotPrefixes, 200},
 		"anybody's hot prefixes, whatever is set":    {trusting(true), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
+		"the operator's, where anybody may ask":      {trusting(true), sign, http.MethodGet, api.PathHotPrefixes, 200},
 		"hot prefixes and an operator of before":     {nil, unsigned, http.MethodGet, api.PathHotPrefixes, 401},
 		"a HEAD beside an operator of before":        {nil, unsigned, http.MethodHead, api.PathDelta, 405},
 		"an operator of now, and an agent of before": {nil, sign, http.MethodPost, api.PathFull, 200},
