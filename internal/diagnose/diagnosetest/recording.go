@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 )
@@ -48,10 +49,32 @@ func Save(folder string, r Recording, texts map[string]string) error {
 	err = os.WriteFile(filepath.Join(folder, inputFile), append(raw, '\n'), 0o644)
 	for name, text := range texts {
 		if text != "" {
-			err = errors.Join(err, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
+			err = errors.Join(err, os.WriteFile(filepath.Join(folder, name), []byte(withoutEmpty(text)), 0o644))
 		}
 	}
 	return err
+}
+
+// withoutEmpty returns metrics without the series of histograms that have observed nothing: they say no more than that.
+func withoutEmpty(text string) string {
+	var kept strings.Builder
+	var series []string
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case strings.Contains(name, "_bucket{") || strings.HasSuffix(name, "_sum") || strings.Contains(name, "_sum{"):
+			series = append(series, line)
+			continue
+		case strings.HasSuffix(name, "_count") || strings.Contains(name, "_count{"):
+			if value != "0" {
+				kept.WriteString(strings.Join(append(series, line), ""))
+			}
+			series = nil
+			continue
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
 }
 
 // Load reads a recording.
