@@ -75,7 +75,7 @@ func (o *output) String() string {
 
 // etcds is a cluster of processes.
 type etcds struct {
-	*WithT
+	*machine.WithT
 	t       *testing.T
 	o       options
 	members []*member
