@@ -81,13 +81,13 @@ func (w *world) times(i int, name string, seconds, count float64) *world {
 	return w
 }
 
-// kubelet sets what the kubelet measures of m-1.
-func (w *world) kubelet(name string, first, second float64) *world {
+// kubelet sets what the kubelet measures of m-1, from zero.
+func (w *world) kubelet(name string, value float64) *world {
 	m := &w.Members[1]
 	if m.First.Kubelet == nil {
 		m.First.Kubelet, m.Second.Kubelet = Metrics{}, Metrics{}
 	}
-	m.First.Kubelet[name], m.Second.Kubelet[name] = []Series{{Value: first}}, []Series{{Value: second}}
+	m.First.Kubelet[name], m.Second.Kubelet[name] = []Series{{}}, []Series{{Value: value}}
 	return w
 }
 
@@ -144,10 +144,10 @@ func rows() []row {
 		{"slow disk, few writes", fast().times(1, "etcd_disk_wal_fsync_duration_seconds", 0.4, 6), []Cause{SlowDisk}, Likely, true},
 		{"slow commits beside fast fsyncs", fast().times(1, "etcd_disk_backend_commit_duration_seconds", 0.4, 100), nil, "", false},
 		{"too few writes to judge", fast().times(1, "etcd_disk_wal_fsync_duration_seconds", 0.4, 4), nil, "", false},
-		{"throttled, which makes fsyncs slow", fast().slowSyncs(1).kubelet("container_cpu_cfs_periods_total", 0, 300).kubelet("container_cpu_cfs_throttled_periods_total", 0, 200), []Cause{CPU, SlowDisk}, Sure, true},
-		{"at its CPU limit, throttled, writes into memory slow", fast().slowSyncs(1).kubelet("container_cpu_cfs_periods_total", 0, 300).kubelet("container_cpu_cfs_throttled_periods_total", 0, 200).
+		{"throttled, which makes fsyncs slow", fast().slowSyncs(1).kubelet("container_cpu_cfs_periods_total", 300).kubelet("container_cpu_cfs_throttled_periods_total", 200), []Cause{CPU, SlowDisk}, Sure, true},
+		{"at its CPU limit, throttled, writes into memory slow", fast().slowSyncs(1).kubelet("container_cpu_cfs_periods_total", 300).kubelet("container_cpu_cfs_throttled_periods_total", 200).
 			set(1, "process_cpu_seconds_total", 0, 29.5).times(1, "etcd_disk_wal_write_duration_seconds", 0.1, 1000), []Cause{CPU, SlowDisk}, Sure, true},
-		{"waits for the disk, and writes into memory late", fast().slowSyncs(1).kubelet("container_pressure_io_waiting_seconds_total", 0, 20).
+		{"waits for the disk, and writes into memory late", fast().slowSyncs(1).kubelet("container_pressure_io_waiting_seconds_total", 20).
 			times(1, "etcd_disk_wal_write_duration_seconds", 0.1, 1000), []Cause{SlowDisk}, Sure, true},
 		{"late network", func() *world {
 			w := fast().all(func(int) {})
@@ -190,7 +190,7 @@ func rows() []row {
 			return w
 		}(), []Cause{AlarmCorrupt}, Sure, true},
 		{"volume full, by the log", logs(1, Logs{NoSpace: 1}), []Cause{DiskFull}, Sure, true},
-		{"volume nearly full, by the kubelet", fast().kubelet("kubelet_volume_stats_available_bytes", 0, 5).kubelet("kubelet_volume_stats_capacity_bytes", 0, 100), []Cause{DiskFull}, Hint, true},
+		{"volume nearly full, by the kubelet", fast().kubelet("kubelet_volume_stats_available_bytes", 5).kubelet("kubelet_volume_stats_capacity_bytes", 100), []Cause{DiskFull}, Hint, true},
 		{"defragmentation in flight", read(fast().set(1, "etcd_disk_defrag_inflight", 0, 1), 1, time.Second), []Cause{Defragmentation, Network}, Sure, true},
 		{"killed for its memory", func() *world {
 			w := fast().slowSyncs(1)
