@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/logr"
@@ -91,6 +92,14 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 func (s *snapshots) config(c snapshotter.Config) snapshotter.Config {
 	c.FullFirst, c.OnSnapshot = s.restored.NeedsFull, s.report
 	return c
+}
+
+// HotPrefixes implements server.Snapshots.
+func (s *snapshots) HotPrefixes() hotprefix.Report {
+	if taker := s.opened.Load(); taker != nil {
+		return taker.HotPrefixes()
+	}
+	return hotprefix.Report{Prefixes: []hotprefix.Prefix{}}
 }
 
 func (s *snapshots) Full(ctx context.Context, final bool) (backup.Snapshot, error) {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -26,9 +27,9 @@ import (
 const (
 	// keySecret is the Secret in the operator's namespace with the operator's signing key. It is installed empty and filled by
 	// the operator, which therefore needs no right to create Secrets.
-	keySecret = "etcd-foreman-signing-key"
+	keySecret = auth.KeySecret
 	// keySeed is the key of the seed in the Secret.
-	keySeed = "ed25519.seed"
+	keySeed = auth.KeySeed
 	// namespaceFile has the namespace of a pod.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )

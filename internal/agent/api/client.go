@@ -11,12 +11,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 )
 
 // Paths of an agent's HTTP API.
@@ -25,6 +27,8 @@ const (
 	PathDelta  = "/snapshot/delta"
 	PathLatest = "/snapshot/latest"
 	PathHealth = "/healthz"
+	// PathHotPrefixes is which prefixes of keys are written most.
+	PathHotPrefixes = "/hot-prefixes"
 )
 
 // Client asks an agent for snapshots. Requests that change something are POSTs. Canceling a request does not cancel the
@@ -39,6 +43,8 @@ type Client struct {
 	TLS *tls.Config
 	// Authorize authenticates a request; nil for anonymous requests.
 	Authorize func(*http.Request) error
+	// Dial makes connections, through a port-forward for example; nil for the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Timeouts of a request.
 	Timeouts Timeouts
 }
@@ -63,6 +69,14 @@ func (c Client) Latest(ctx context.Context) (backup.Chain, error) {
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
 	err := c.ask(ctx, http.MethodGet, PathLatest, latestLimit, &chain)
 	return chain, err
+}
+
+// HotPrefixes asks which prefixes of keys were written most in the last minute or two.
+func (c Client) HotPrefixes(ctx context.Context) (hotprefix.Report, error) {
+	var report hotprefix.Report
+	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
+	err := c.ask(ctx, http.MethodGet, PathHotPrefixes, snapshotLimit, &report)
+	return report, err
 }
 
 // Limits of what is read of an answer, in bytes.

@@ -45,9 +45,13 @@ func NewTransport(config *tls.Config, t Timeouts) *http.Transport {
 
 // httpClient makes the client of one request. It follows no redirect.
 func (c Client) httpClient() *http.Client {
+	transport := NewTransport(c.TLS, c.Timeouts)
+	if c.Dial != nil {
+		transport.DialContext = c.Dial
+	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     NewTransport(c.TLS, c.Timeouts),
+		Transport:     transport,
 	}
 }
 

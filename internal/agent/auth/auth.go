@@ -60,6 +60,12 @@ func (t Trust) String() string {
 	return string(data)
 }
 
+// KeySecret is the Secret in the operator's namespace with the key that the operator signs requests with, and KeySeed the key of its seed.
+const (
+	KeySecret = "etcd-foreman-signing-key"
+	KeySeed   = "ed25519.seed"
+)
+
 const (
 	// header of every token, which is a JWT. It is compared byte by byte, so that no other algorithm can be chosen.
 	header = `{"alg":"EdDSA","typ":"JWT"}`

@@ -7,6 +7,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -14,7 +15,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -53,6 +56,26 @@ func (k *Kube) Run(verb func(ctx context.Context, cluster *Cluster, name string)
 		}
 		return verb(cmd.Context(), cluster, append(args, "")[0])
 	}
+}
+
+// Raw reads a path of the API server.
+func (c *Cluster) Raw(ctx context.Context, path string) ([]byte, error) {
+	api, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
+	}
+	return api.RESTClient().Get().AbsPath(path).Do(ctx).Raw()
+}
+
+// Logs returns a function that reads the log of a container or of its previous run.
+func (c *Cluster) Logs() (func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error), error) {
+	clientset, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
+	}
+	return func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
+	}, nil
 }
 
 // ServerVersion asks for the version of the API server.

@@ -31,6 +31,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// OperatorNamespace is the namespace that the manifests install the operator into.
+const OperatorNamespace = "etcd-foreman-system"
+
 // Kube is the environment of a command: its streams, kubectl's flags, clock and terminal.
 type Kube struct {
 	genericiooptions.IOStreams

@@ -8,7 +8,9 @@ package portforward
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -69,6 +71,9 @@ func (m *Members) Observe(ctx context.Context, reader client.Reader) (s *cluster
 	return s, unread, err
 }
 
+// Failure returns why no port-forward could be opened; nil if one was.
+func (m *Members) Failure() error { return m.through.failure() }
+
 // Unreachable returns why no member has answered for a snapshot; empty if one has.
 func (m *Members) Unreachable(ctx context.Context, s *cluster.Snapshot) string {
 	if s.Cluster.Reachable {
@@ -121,9 +126,24 @@ func (m *Members) Alarms(ctx context.Context, s *cluster.Snapshot) ([]etcdclient
 	return nil, kube.Failure("no member serves")
 }
 
+// Connect connects to a port of a member, by the address of its pod.
+func (m *Members) Connect(ctx context.Context, address string) (net.Conn, error) {
+	return m.through.connect(ctx, address)
+}
+
+// Dial makes a client for a member, which has an endpoint.
+func (m *Members) Dial(ctx context.Context, o cluster.Ordinal) (etcdclient.Client, error) {
+	return m.credentials.Dial(ctx, m.dialer(), m.etcd, o.Name, o.Pod.Endpoint)
+}
+
+// TLS returns the configuration for connections to a member, which has an endpoint; nil without TLS.
+func (m *Members) TLS(ctx context.Context, o cluster.Ordinal) (*tls.Config, error) {
+	return m.credentials.TLS(ctx, m.etcd, o.Name, o.Pod.Endpoint)
+}
+
 // with calls a function with a client for a member.
 func (m *Members) with(ctx context.Context, o cluster.Ordinal, ask func(etcdclient.Client) error) error {
-	c, err := m.credentials.Dial(ctx, m.dialer(), m.etcd, o.Name, o.Pod.Endpoint)
+	c, err := m.Dial(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -60,7 +58,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if _, err := cluster.Etcd(ctx, name); err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
-	read, err := logsOf(cluster)
+	read, err := cluster.Logs()
 	if err != nil {
 		return err
 	}
@@ -95,16 +93,6 @@ func (c *collector) finish() {
 	if len(c.missing) > 0 {
 		c.add("missing.txt", []byte(strings.Join(c.missing, "\n")+"\n"))
 	}
-}
-
-func logsOf(cluster *kube.Cluster) (logs, error) {
-	clientset, err := kubernetes.NewForConfig(cluster.Config)
-	if err != nil {
-		return nil, kube.Usage("making a client for %s: %v", cluster.Config.Host, err)
-	}
-	return func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error) {
-		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
-	}, nil
 }
 
 // write writes the archive to a new file that only the user may read, or to the standard output.

@@ -86,12 +86,8 @@ func (c *versionCommand) show(v Versions) error {
 	return nil
 }
 
-const (
-	// OperatorName is the name of the operator's container, and the value of its label app.kubernetes.io/name.
-	OperatorName = "etcd-foreman"
-	// operatorNamespace is the namespace that the manifests install it into.
-	operatorNamespace = "etcd-foreman-system"
-)
+// OperatorName is the name of the operator's container, and the value of its label app.kubernetes.io/name.
+const OperatorName = "etcd-foreman"
 
 // operatorPods returns the pods of the operator in all namespaces, or in its usual one if the user may not list all.
 func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, error) {
@@ -99,7 +95,7 @@ func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, err
 	labeled := client.MatchingLabels{v1alpha1.LabelName: OperatorName}
 	err := cluster.List(ctx, pods, labeled)
 	if apierrors.IsForbidden(err) {
-		err = cluster.List(ctx, pods, labeled, client.InNamespace(operatorNamespace))
+		err = cluster.List(ctx, pods, labeled, client.InNamespace(kube.OperatorNamespace))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of the operator: %w", err)

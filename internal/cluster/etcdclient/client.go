@@ -65,6 +65,8 @@ type Client interface {
 	MoveLeader(ctx context.Context, to uint64) error
 	// Database asks the member for the size of its database. One that is being defragmented does not answer.
 	Database(ctx context.Context) (Database, error)
+	// Read reads a key that need not exist: with a quorum if it is linearizable, or else from this member alone.
+	Read(ctx context.Context, linearizable bool) error
 	// Compact removes what is older than a revision from the key space of the cluster. It returns once this
 	// member has done so, also when that was asked for before.
 	Compact(ctx context.Context, revision int64) error

@@ -59,6 +59,17 @@ func (c *client) Database(ctx context.Context) (Database, error) {
 	return Database{Size: r.DbSize, InUse: r.DbSizeInUse, Quota: r.DbSizeQuota, Revision: r.Header.GetRevision()}, nil
 }
 
+func (c *client) Read(ctx context.Context, linearizable bool) error {
+	options := []clientv3.OpOption{clientv3.WithCountOnly()}
+	if !linearizable {
+		options = append(options, clientv3.WithSerializable())
+	}
+	if _, err := c.etcd.Get(ctx, probeKey, options...); err != nil {
+		return fmt.Errorf("reading a key of %s: %w", c.endpoint, err)
+	}
+	return nil
+}
+
 // Compact asks for the compaction of the key space. A physical compaction ends when the member that was asked
 // has removed what is old; that is so, too, when the compaction was asked for before and etcd calls it an error.
 func (c *client) Compact(ctx context.Context, revision int64) error {

@@ -5,10 +5,12 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 )
 
 const (
@@ -51,6 +53,25 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 		}
 		// The server's own timeout is for responses without a wait.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+		handle(w, r)
+	}
+}
+
+// signed refuses what is not signed, also where authentication is off: the handler tells of keys, which are tenants' data.
+func (g gate) signed(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := errors.New("this takes a request that the operator has signed")
+		if g.Trust != nil {
+			var trust auth.Trust
+			if trust, err = g.Trust(); err == nil {
+				err = trust.Verify(r, g.Clock.Now())
+			}
+		}
+		if err != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, err.Error())
+			return
+		}
 		handle(w, r)
 	}
 }

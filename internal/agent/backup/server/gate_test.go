@@ -71,6 +71,11 @@ func TestAccess(t *testing.T) {
 		"an operator that signs, and need not":       {trusting(true), sign, http.MethodPost, api.PathFull, 200},
 		"an operator of before":                      {nil, unsigned, http.MethodPost, api.PathFull, 200},
 		"automation beside an operator of before":    {nil, unsigned, http.MethodGet, api.PathFull, 200},
+		"anonymous hot prefixes":                     {trusting(false), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
+		"the operator's hot prefixes":                {trusting(false), sign, http.MethodGet, api.PathHotPrefixes, 200},
+		"unsigned hot prefixes, whatever is set":     {trusting(true), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
+		"the operator's, where none needs to sign":   {trusting(true), sign, http.MethodGet, api.PathHotPrefixes, 200},
+		"hot prefixes and an operator of before":     {nil, unsigned, http.MethodGet, api.PathHotPrefixes, 401},
 		"a HEAD beside an operator of before":        {nil, unsigned, http.MethodHead, api.PathDelta, 405},
 		"an operator of now, and an agent of before": {nil, sign, http.MethodPost, api.PathFull, 200},
 	} {
@@ -124,6 +129,20 @@ func TestForwardingKeepsTheSignature(t *testing.T) {
 	g.Expect(got.Final).To(BeFalse())
 	_, err = api.Client{BaseURL: serve(t, config)}.Full(t.Context(), false)
 	g.Expect(err).To(MatchError(ContainSubstring("not signed")))
+}
+
+// The agent of a follower passes the request on to the leader, which collects the events.
+func TestHotPrefixes(t *testing.T) {
+	g := NewWithT(t)
+	config := Config{Snapshots: fake{}, Trust: trusting(false), Clock: testingclock.NewFakePassiveClock(noon), Leader: self}
+	leader := serve(t, config)
+	config.Leader = func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }
+	got, err := api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(fake{}.HotPrefixes()))
+	config.Snapshots = nil
+	_, err = api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("there is no backup store")))
 }
 
 // slow takes a given time.

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
@@ -29,6 +30,7 @@ type Snapshots interface {
 	Full(ctx context.Context, final bool) (backup.Snapshot, error)
 	Delta(ctx context.Context) (*backup.Snapshot, error)
 	Latest(ctx context.Context) (backup.Chain, error)
+	HotPrefixes() hotprefix.Report
 }
 
 // Leader is the agent that takes the snapshots.
@@ -71,6 +73,7 @@ func Handler(config Config) http.Handler {
 	mux.HandleFunc(api.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
 	mux.HandleFunc(api.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
 	mux.HandleFunc(api.PathLatest, g.guard(http.MethodGet, config.latest))
+	mux.HandleFunc(api.PathHotPrefixes, g.guard(http.MethodGet, g.signed(config.onLeader(config.hotPrefixes))))
 	mux.HandleFunc(api.PathHealth, config.health)
 	return http.MaxBytesHandler(mux, maxBody)
 }
@@ -134,6 +137,11 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 	snapshot, err := c.Snapshots.Delta(r.Context())
 	c.answer(w, snapshot, err)
+}
+
+// hotPrefixes is answered by the leader, whose agent collects deltas.
+func (c Config) hotPrefixes(w http.ResponseWriter, _ *http.Request) {
+	c.answer(w, c.Snapshots.HotPrefixes(), nil)
 }
 
 // latest is answered by any agent: all of them read the same store.

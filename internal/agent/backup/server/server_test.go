@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 )
@@ -36,6 +37,9 @@ func (f fake) Full(_ context.Context, final bool) (backup.Snapshot, error) {
 }
 func (f fake) Delta(context.Context) (*backup.Snapshot, error) { return f.delta, f.err }
 func (f fake) Latest(context.Context) (backup.Chain, error)    { return f.chain, f.err }
+func (f fake) HotPrefixes() hotprefix.Report {
+	return hotprefix.Report{Events: 12, Bytes: 34, Prefixes: []hotprefix.Prefix{{Prefix: "/registry/pods/…", Events: 12, Bytes: 34}}}
+}
 
 var full = backup.Snapshot{Kind: backup.Full, LastRevision: 42, Created: time.Unix(1_700_000_000, 0).UTC(), Compression: backup.Gzip}
 

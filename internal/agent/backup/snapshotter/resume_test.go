@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -74,6 +76,25 @@ func TestWhatANewLeaderFinds(t *testing.T) {
 
 	now.Step(time.Hour)
 	g.Expect(lead(11).Current().IsZero()).To(BeTrue(), "the store lacks a revision")
+}
+
+// What is collected for deltas is counted by prefix, without keys that few share.
+func TestHotPrefixes(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	s, err := New(Config{Options: Options{Schedule: "0 0 * * *", Compression: backup.None}, Etcd: at{10}, Clock: now, Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
+	response := clientv3.WatchResponse{}
+	for i := range int64(12) {
+		response.Events = append(response.Events, &clientv3.Event{Kv: &mvccpb.KeyValue{Key: fmt.Appendf(nil, "/registry/pods/default/pod-%d", i), Value: []byte("12345"), ModRevision: 11 + i}})
+	}
+	response.Events = append(response.Events, &clientv3.Event{Kv: &mvccpb.KeyValue{Key: []byte("/registry/secrets/default/s"), ModRevision: 23}})
+	g.Expect(n.take(t.Context(), response, true)).To(Succeed())
+	report := s.HotPrefixes()
+	g.Expect(report.Events).To(Equal(int64(13)))
+	g.Expect(report.Prefixes).To(ConsistOf(HaveField("Prefix", "/registry/pods/…"), HaveField("Prefix", "…")))
+	g.Expect(report.Prefixes[0].Bytes).To(BeNumerically(">=", 12*5))
 }
 
 // Garbage collection respects the schedule: seven requested snapshots displace none of the seven daily ones.

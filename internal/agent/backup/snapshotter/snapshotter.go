@@ -16,8 +16,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/utils/clock"
 )
 
@@ -63,6 +65,8 @@ type Snapshotter struct {
 	failure error
 	// current is when the store was last found to have everything that was written until then.
 	current time.Time
+	// hot counts which prefixes are written most, as long as deltas are collected.
+	hot hotprefix.Recent
 	// distrusted is what is wrong with the store where snapshots are signed; nil for nothing.
 	distrusted error
 
@@ -127,6 +131,22 @@ func (s *Snapshotter) Latest(ctx context.Context) (backup.Chain, error) {
 		return backup.Chain{}, err
 	}
 	return backup.Newest(list)
+}
+
+// HotPrefixes returns which prefixes of keys were written most in the last minute or two, by the events collected for deltas.
+func (s *Snapshotter) HotPrefixes() hotprefix.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hot.Report(s.config.Clock.Now())
+}
+
+// count counts events of etcd by the prefixes of their keys.
+func (s *Snapshotter) count(events []*clientv3.Event, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		s.hot.Add(e.Kv.Key, e.Kv.ModRevision, int64(len(e.Kv.Key)+len(e.Kv.Value)), now)
+	}
 }
 
 // Healthy returns the failure of the last snapshot, and what is wrong with the store; nil for neither.

@@ -152,6 +152,7 @@ func (n *session) take(ctx context.Context, response clientv3.WatchResponse, ope
 		return errors.New("watching etcd: the watch has ended")
 	}
 	now := n.config.Clock.Now().UTC()
+	n.count(response.Events, now)
 	for _, e := range response.Events {
 		ttl, err := n.leaseTTL(ctx, e.Kv.Lease)
 		if err != nil {

@@ -144,6 +144,11 @@ func (m *member) Database(context.Context) (etcdclient.Database, error) {
 	return etcdclient.Database{Size: 1 << 20, InUse: 1 << 20, Revision: 1}, nil
 }
 
+func (m *member) Read(ctx context.Context, _ bool) error {
+	_, err := m.Database(ctx)
+	return err
+}
+
 func (m *member) Compact(context.Context, int64) error { return nil }
 
 func (m *member) Defragment(context.Context) error { return nil }

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// The page reads aloud, in any width, from what was recorded of etcd.
+func TestPage(t *testing.T) {
+	for _, name := range []string{"healthy", "slow-disk-single", "fragmentation", "member-down", "cpu-stopped-etcd"} {
+		r, err := diagnosetest.Load(filepath.Join("..", "..", "diagnose", "testdata", name))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		check(t, name, r.Input)
+	}
+	forbidden := "not permitted: pods \"etcd-main-0\" is forbidden: User \"viewer\" cannot create resource \"pods/portforward\" in API group \"\" in the namespace \"demo\""
+	viewer := diagnose.Input{
+		Namespace: "demo", Etcd: "etcd-main", Window: 30 * time.Second,
+		Tasks: []diagnose.Task{{Name: "etcd-main-defrag-x7k2p", Type: "OnDemandMaintenance"}},
+		Members: []diagnose.Member{
+			{Name: "etcd-main-0", Serving: true, Pod: &diagnose.Pod{Restarts: 3, Ended: "OOMKilled", EndedAgo: 12 * time.Minute, Running: 11 * time.Minute}},
+			{Name: "etcd-main-1", Serving: true, Pod: &diagnose.Pod{}},
+		},
+		Missing: []diagnose.Missing{
+			{Signal: diagnose.SignalMetrics, Why: forbidden, Remedy: portForwardRemedy},
+			{Signal: diagnose.SignalLogs, Member: "etcd-main-0", Why: "not permitted: x", Remedy: "y"},
+			{Signal: diagnose.SignalLogs, Member: "etcd-main-1", Why: "not permitted: x", Remedy: "y"},
+		},
+	}
+	check(t, "viewer", viewer)
+	viewer.Members = nil
+	check(t, "blind", viewer)
+	r, err := diagnosetest.Load(filepath.Join("..", "..", "diagnose", "testdata", "write-storm"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	r.Input.Events = 1000
+	r.Input.HotPrefixes = []diagnose.HotPrefix{{Prefix: "/registry/events/…", Events: 900, Bytes: 90 << 20}, {Prefix: "…", Events: 100, Bytes: 1000}}
+	check(t, "write-storm", r.Input)
+}
+
+func check(t *testing.T, name string, in diagnose.Input) {
+	t.Helper()
+	v := diagnose.Judge(in)
+	for suffix, width := range map[string]int{"": 0, "-80": 80} {
+		golden.Check(t, name+suffix+".txt", []byte(strings.Join(lines(in, v, width), "\n")+"\n"))
+	}
+	raw, err := json.MarshalIndent(newDocument(in, v), "", "  ")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	golden.Check(t, name+".json", append(raw, '\n'))
+}
+
+// fake is a member that answers.
+type fake struct {
+	etcdclient.Client
+	reads atomic.Int32
+	err   error
+}
+
+func (f *fake) Read(context.Context, bool) error {
+	f.reads.Add(1)
+	return f.err
+}
+
+func (f *fake) Status(context.Context) (etcdclient.Status, error) {
+	return etcdclient.Status{Version: "3.7.3", Term: 2, CommittedIndex: 7, AppliedIndex: 6}, nil
+}
+
+const scrapeText = "# TYPE etcd_mvcc_put_total counter\netcd_mvcc_put_total %d\n# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1\n"
+
+func TestMeasure(t *testing.T) {
+	g := NewWithT(t)
+	var scrapes atomic.Int32
+	var tokens, leaked atomic.Int32
+	etcd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			leaked.Add(1)
+		}
+		if r.URL.Path == "/metrics" {
+			_, _ = fmt.Fprintf(w, scrapeText, 10*scrapes.Add(1))
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	defer etcd.Close()
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && r.Header.Get("Authorization") == "Bearer secret" {
+			tokens.Add(1)
+		} else if r.Header.Get("Authorization") != "" {
+			leaked.Add(1)
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer agent.Close()
+	member := &fake{}
+	got := Measure(t.Context(), []Target{{
+		Name: "m-0", HTTP: etcd.Client(), AgentHTTP: agent.Client(), Metrics: etcd.URL + "/metrics", Ping: etcd.URL + "/no", Agent: agent.URL + "/metrics",
+		AgentPing: agent.URL + "/no", AgentToken: "secret", Etcd: member,
+		Kubelet: func(context.Context) (diagnose.Metrics, error) { return nil, errors.New("nodes/proxy is forbidden") },
+	}, {Name: "m-1"}}, 500*time.Millisecond, clock.RealClock{})
+	g.Expect(got).To(HaveLen(2))
+	m := got[0]
+	g.Expect(m.First.Metrics["etcd_mvcc_put_total"][0].Value).To(Equal(10.0))
+	g.Expect(m.Second.Metrics["etcd_mvcc_put_total"][0].Value).To(Equal(20.0))
+	g.Expect(m.Second.Status).To(Equal(&diagnose.Status{Version: "3.7.3", Term: 2, Committed: 7, Applied: 6}))
+	g.Expect(m.Linearizable).NotTo(BeEmpty())
+	g.Expect(m.Serializable).NotTo(BeEmpty())
+	g.Expect(m.Pings).NotTo(BeEmpty())
+	g.Expect(m.AgentPings).NotTo(BeEmpty())
+	g.Expect(m.FailedReads).To(BeZero())
+	g.Expect(leaked.Load()).To(BeZero(), "the token is for the agent's metrics alone")
+	g.Expect(tokens.Load()).To(Equal(int32(2)))
+	g.Expect(m.Missing).To(ConsistOf(
+		HaveField("Signal", diagnose.SignalAgent), And(HaveField("Signal", diagnose.SignalKubelet), HaveField("Why", "nodes/proxy is forbidden")),
+	), "each is said once")
+	g.Expect(got[1].Missing).To(BeEmpty())
+}
+
+// A member that gives no answer is slow; one that refuses is not.
+func TestReadsThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		failed bool
+	}{
+		"no answer": {context.DeadlineExceeded, true},
+		"refused":   {errors.New("reading a key: etcdserver: user name is empty"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := Measure(t.Context(), []Target{{Name: "m-0", Etcd: &fake{err: c.err}}}, 100*time.Millisecond, clock.RealClock{})
+			g.Expect(got[0].FailedReads > 0).To(Equal(c.failed))
+			g.Expect(got[0].Linearizable).To(BeEmpty())
+			g.Expect(len(got[0].Missing) > 0).To(Equal(!c.failed))
+		})
+	}
+}
+
+func TestPodFacts(t *testing.T) {
+	g := NewWithT(t)
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{
+			{Name: v1alpha1.ContainerBackupRestore},
+			{Name: v1alpha1.ContainerEtcd, Ports: []corev1.ContainerPort{{Name: "client", ContainerPort: 2379}, {Name: "metrics", ContainerPort: 9095}},
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}}},
+		}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: v1alpha1.ContainerEtcd, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: clitest.Ago(60)}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: clitest.Ago(70)}},
+		}}},
+	}
+	g.Expect(podFacts(pod, clitest.Now)).To(Equal(&diagnose.Pod{
+		Node: "node-1", Restarts: 2, Ended: "OOMKilled", EndedAgo: 70 * time.Second, Running: time.Minute, CPULimit: 0.5, MemLimit: 1 << 30,
+	}))
+	g.Expect(portOf(pod, v1alpha1.ContainerEtcd, metricsPort)).To(Equal(9095))
+	g.Expect(portOf(pod, v1alpha1.ContainerBackupRestore, "")).To(BeZero())
+	g.Expect(podFacts(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, clitest.Now)).To(Equal(&diagnose.Pod{}))
+}
+
+func TestFlags(t *testing.T) {
+	g := NewWithT(t)
+	for window, valid := range map[time.Duration]bool{time.Second: false, 5 * time.Second: true, 10 * time.Minute: true, time.Hour: false} {
+		g.Expect((&command{window: window}).validate() == nil).To(Equal(valid), "%s", window)
+	}
+	g.Expect((&command{window: time.Minute, output: "name"}).validate()).To(MatchError(ContainSubstring("json or yaml")))
+}
+
+func TestProgress(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	k := kube.New(genericiooptions.IOStreams{ErrOut: &out})
+	k.Clock = testingclock.NewFakeClock(clitest.Now)
+	c := &command{Kube: k, window: 30 * time.Second}
+	c.progress(0)()
+	g.Expect(out.String()).To(BeEmpty())
+	c.progress(3)()
+	g.Expect(out.String()).To(Equal("Measuring 3 members for 30s. Nothing is changed.\n"))
+}

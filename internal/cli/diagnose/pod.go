@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// logsSince is how far back logs are read, and maxLog how much of the log of a container, in bytes.
+	logsSince = 15 * time.Minute
+	maxLog    = 4 << 20
+)
+
+// podFacts returns what matters of a pod.
+func podFacts(pod *corev1.Pod, now time.Time) *diagnose.Pod {
+	p := &diagnose.Pod{Node: pod.Spec.NodeName}
+	for _, c := range pod.Spec.Containers {
+		if c.Name == v1alpha1.ContainerEtcd {
+			p.CPULimit, p.MemLimit = c.Resources.Limits.Cpu().AsApproximateFloat64(), c.Resources.Limits.Memory().Value()
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name != v1alpha1.ContainerEtcd {
+			continue
+		}
+		p.Restarts = s.RestartCount
+		if running := s.State.Running; running != nil {
+			p.Running = now.Sub(running.StartedAt.Time)
+		}
+		ended := s.LastTerminationState.Terminated
+		if s.State.Terminated != nil {
+			ended = s.State.Terminated
+		}
+		if ended != nil {
+			p.Ended, p.EndedAgo = ended.Reason, now.Sub(ended.FinishedAt.Time)
+		}
+	}
+	return p
+}
+
+// readLogs counts what the log of etcd says; nil if that was not asked for or is not permitted.
+func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs {
+	if !g.logs {
+		return nil
+	}
+	raw, err := g.log(ctx, pod)
+	if err != nil {
+		g.missOf(diagnose.SignalLogs, pod.Name, err, "the right to get pods/log in the namespace, as the ClusterRole view has it")
+		return nil
+	}
+	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog)
+}
+
+func (g *gatherer) log(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
+	read, err := g.cluster.Logs()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := read(ctx, client.ObjectKeyFromObject(pod), &corev1.PodLogOptions{
+		Container: v1alpha1.ContainerEtcd, SinceSeconds: ptr.To(int64(logsSince.Seconds())), LimitBytes: ptr.To(int64(maxLog)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	// The API server respects the limit; a proxy in between may not.
+	return io.ReadAll(io.LimitReader(stream, maxLog))
+}
+
+// kubelet returns a function that reads what the kubelet measures about a pod; nil if it is on no node.
+func (g *gatherer) kubelet(pod *corev1.Pod) func(context.Context) (diagnose.Metrics, error) {
+	if pod.Spec.NodeName == "" {
+		return nil
+	}
+	proxy := "/api/v1/nodes/" + url.PathEscape(pod.Spec.NodeName) + "/proxy/metrics"
+	read := func(ctx context.Context, path string, labels map[string]string) (diagnose.Metrics, error) {
+		raw, err := g.cluster.Raw(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		return diagnose.ParseMetrics(string(raw), labels)
+	}
+	return func(ctx context.Context) (diagnose.Metrics, error) {
+		ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
+		defer cancel()
+		container, err := read(ctx, proxy+"/cadvisor", map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "container": v1alpha1.ContainerEtcd})
+		if err != nil {
+			return nil, fmt.Errorf("reading the metrics of node %s: %w", pod.Spec.NodeName, err)
+		}
+		for _, volume := range pod.Spec.Volumes {
+			if claim := volume.PersistentVolumeClaim; claim != nil {
+				volumes, err := read(ctx, proxy, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim.ClaimName})
+				if err != nil {
+					return nil, fmt.Errorf("reading the metrics of node %s: %w", pod.Spec.NodeName, err)
+				}
+				maps.Copy(container, volumes)
+			}
+		}
+		return container, nil
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// maxPrefixes and maxPrefix bound what is taken from an answer, which anyone between may have written.
+	maxPrefixes = 200
+	maxPrefix   = 256
+)
+
+// readHotPrefixes asks an agent which prefixes of keys are written most. The agent of a follower asks that of the leader.
+func (g *gatherer) readHotPrefixes(ctx context.Context) {
+	if !g.prefixes || g.members == nil {
+		return
+	}
+	key, err := g.signingKey(ctx)
+	if err != nil {
+		g.miss(diagnose.SignalPrefixes, err, "the right to get Secret "+auth.KeySecret+" in namespace "+kube.OperatorNamespace+", whose holder can ask the agents for anything that the operator can")
+		return
+	}
+	err = kube.Failure("no pod has an agent that answers")
+	for _, t := range g.targets {
+		pod := g.pods[t.Name]
+		base, config, failed := g.agent(ctx, pod)
+		if base == "" || failed != nil {
+			continue
+		}
+		c := api.Client{
+			BaseURL: base, TLS: config, Timeouts: api.Timeouts{Header: scrapeTimeout},
+			Authorize: func(r *http.Request) error { return auth.Sign(key, string(g.etcd.UID), r, g.clock.Now()) },
+			Dial:      func(ctx context.Context, _, address string) (net.Conn, error) { return g.members.Connect(ctx, address) },
+		}
+		if err = g.askForPrefixes(ctx, c); err == nil {
+			return
+		}
+	}
+	g.miss(diagnose.SignalPrefixes, err, "a backup store, and agents of this version: they count the events that they collect for deltas")
+}
+
+func (g *gatherer) askForPrefixes(ctx context.Context, c api.Client) error {
+	report, err := c.HotPrefixes(ctx)
+	if err != nil {
+		return err
+	}
+	g.in.Events = max(report.Events, 0)
+	for _, p := range report.Prefixes[:min(len(report.Prefixes), maxPrefixes)] {
+		g.in.HotPrefixes = append(g.in.HotPrefixes, diagnose.HotPrefix{Prefix: sanitize.Text(p.Prefix, maxPrefix), Events: p.Events, Bytes: p.Bytes})
+	}
+	return nil
+}
+
+// signingKey reads the operator's key.
+func (g *gatherer) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
+	secret := &corev1.Secret{}
+	if err := g.cluster.Get(ctx, client.ObjectKey{Namespace: kube.OperatorNamespace, Name: auth.KeySecret}, secret); err != nil {
+		return nil, fmt.Errorf("reading the operator's signing key: %w", err)
+	}
+	seed := secret.Data[auth.KeySeed]
+	if len(seed) != ed25519.SeedSize {
+		return nil, kube.Failure("Secret %s/%s has no key", kube.OperatorNamespace, auth.KeySecret)
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
+}

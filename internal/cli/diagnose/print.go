@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+)
+
+// lines returns a verdict for people.
+func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
+	all := append(text.Wrap(in.Summary(), 0, width), "", "VERDICT")
+	all = append(all, text.Wrap(v.Headline, 0, width)...)
+	rest := v.Findings
+	if len(rest) > 0 && rest[0].Slows {
+		all = append(all, findingLines(rest[0], width)...)
+		rest = rest[1:]
+	}
+	if len(rest) > 0 {
+		all = append(all, "", "ALSO")
+	}
+	for _, f := range rest {
+		all = append(all, text.Wrap(title(f), 0, width)...)
+		all = append(all, findingLines(f, width)...)
+	}
+	if t := figures(in); len(t.Rows) > 0 {
+		all = append(all, "", "MEMBERS")
+		all = append(all, t.Lines(width)...)
+	}
+	if t := prefixes(in); len(t.Rows) > 0 {
+		all = append(all, "", "HOT PREFIXES")
+		all = append(all, t.Lines(width)...)
+	}
+	return append(all, missingLines(v, width)...)
+}
+
+// shownPrefixes is how many prefixes are shown.
+const shownPrefixes = 10
+
+// prefixes returns a table with the prefixes that are written most.
+func prefixes(in diagnose.Input) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Name: "PREFIX"}, {Name: "EVENTS"}, {Name: "SHARE"}, {Name: "WRITTEN", Rank: 1}}}
+	for _, p := range in.HotPrefixes[:min(len(in.HotPrefixes), shownPrefixes)] {
+		t.Add(p.Prefix, fmt.Sprint(p.Events), fmt.Sprintf("%d%%", 100*p.Events/max(in.Events, 1)), text.Size(p.Bytes))
+	}
+	return t
+}
+
+// title returns a finding in a line.
+func title(f diagnose.Finding) string {
+	say := f.Title
+	if len(f.Members) > 0 {
+		say += ", at " + strings.Join(f.Members, " and ")
+	}
+	say += fmt.Sprintf(" (%s)", f.Grade)
+	if len(f.FollowsFrom) > 0 {
+		causes := make([]string, len(f.FollowsFrom))
+		for i, c := range f.FollowsFrom {
+			causes[i] = string(c)
+		}
+		say += "; it follows from " + strings.Join(causes, ", ")
+	}
+	return say + "."
+}
+
+// findingLines returns what a finding rests on, and what to do.
+func findingLines(f diagnose.Finding, width int) []string {
+	var all []string
+	item := func(s string) {
+		for i, line := range text.Wrap(s, 4, width) {
+			if i == 0 {
+				line = "  - " + line
+			}
+			all = append(all, line)
+		}
+	}
+	worst, others := f.Worst()
+	for i, e := range worst {
+		say := e.String()
+		if others[i] > 0 {
+			say += "; also at " + plural(others[i], "other member")
+		}
+		item(say)
+	}
+	for _, r := range f.RulesOut {
+		item("Not " + r)
+	}
+	if len(f.FollowsFrom) > 0 {
+		return all
+	}
+	for _, a := range f.Advice {
+		item("To do: " + a.Text)
+		if a.Command != "" {
+			all = append(all, "      "+a.Command)
+		}
+	}
+	return all
+}
+
+// figures returns a table with what was measured of each member.
+func figures(in diagnose.Input) *text.Table {
+	t := &text.Table{Columns: []text.Column{
+		{Name: "MEMBER"}, {Name: "ROLE"}, {Name: "LINEARIZABLE"}, {Name: "SERIALIZABLE"}, {Name: "FSYNC P99"}, {Name: "COMMIT P99", Rank: 1},
+		{Name: "ROUND TRIP", Rank: 2}, {Name: "WRITES/S", Rank: 3}, {Name: "CPU", Rank: 4},
+	}}
+	for _, f := range in.Figures() {
+		t.Add(f.Member, f.Role, text.OrDash(f.Linearizable), text.OrDash(f.Serializable), text.OrDash(f.Fsync), text.OrDash(f.Commit), text.OrDash(f.RoundTrip), text.OrDash(f.Writes), text.OrDash(f.CPU))
+	}
+	return t
+}
+
+// missingLines returns what could not be had, and what that leaves open.
+func missingLines(v diagnose.Verdict, width int) []string {
+	if len(v.Missing) == 0 && len(v.NotJudged) == 0 {
+		return nil
+	}
+	all := []string{"", "NOT SEEN"}
+	for _, m := range merged(v.Missing) {
+		all = append(all, text.Wrap(m, 2, width)...)
+	}
+	if len(v.NotJudged) > 0 {
+		causes := make([]string, len(v.NotJudged))
+		for i, c := range v.NotJudged {
+			causes[i] = string(c)
+		}
+		all = append(all, text.Wrap("Not judged, for lack of figures: "+strings.Join(causes, ", ")+".", 2, width)...)
+	}
+	return all
+}
+
+// merged returns sentences about what is missing; what is missing of several members for one reason is one sentence.
+func merged(all []diagnose.Missing) []string {
+	var say []string
+	seen := map[diagnose.Missing][]string{}
+	var order []diagnose.Missing
+	for _, m := range all {
+		key := m
+		key.Member = ""
+		if _, ok := seen[key]; !ok {
+			order = append(order, key)
+		}
+		seen[key] = append(seen[key], m.Member)
+	}
+	for _, m := range order {
+		of := ""
+		members := slices.DeleteFunc(seen[m], func(s string) bool { return s == "" })
+		if len(members) > 0 {
+			of = " of " + strings.Join(members, ", ")
+		}
+		sentence := fmt.Sprintf("%s%s: %s.", m.Signal, of, strings.TrimSuffix(m.Why, "."))
+		if m.Remedy != "" {
+			sentence += " What would give it: " + m.Remedy + "."
+		}
+		say = append(say, sentence)
+	}
+	return say
+}
+
+// document is the output for scripts.
+type document struct {
+	Namespace string `json:"namespace"`
+	Etcd      string `json:"etcd"`
+	// Seconds is how long the measurement took.
+	Seconds float64 `json:"seconds"`
+	Summary string  `json:"summary"`
+	diagnose.Verdict
+	Members     []diagnose.Figures   `json:"members,omitempty"`
+	HotPrefixes []diagnose.HotPrefix `json:"hotPrefixes,omitempty"`
+}
+
+func newDocument(in diagnose.Input, v diagnose.Verdict) document {
+	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes}
+}

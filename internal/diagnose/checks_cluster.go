@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+)
+
+// verb returns a command line of the plugin about the Etcd.
+func (s *situation) verb(verb string, flags ...string) string {
+	return strings.Join(append([]string{"kubectl etcdtask", verb, s.Etcd, "-n", s.Namespace}, flags...), " ")
+}
+
+func noQuorum(s *situation) result {
+	q := s.Quorum
+	if q == nil || q.Voters == 0 || q.Serving >= q.Size {
+		return result{}
+	}
+	return result{
+		evidence: []Evidence{{Signal: "voters that serve", Value: float64(q.Serving), Threshold: float64(q.Size), Source: fmt.Sprintf("quorum of %d voters", q.Voters), proves: true}},
+		advice: []Advice{
+			{"Restore the voters that do not serve; status says why each of them does not.", s.verb("status")},
+			{"Only if their data is lost for good, recover the cluster from one member or from a backup.", s.verb("recover")},
+		},
+	}
+}
+
+func (s *situation) alarm(kind, signal string, advice ...Advice) result {
+	var r result
+	for _, a := range s.Alarms {
+		if a.Kind == kind {
+			r.evidence = append(r.evidence, Evidence{Member: a.Member, Signal: signal, Value: 1, proves: true})
+			r.advice = advice
+		}
+	}
+	return r
+}
+
+func alarmNoSpace(s *situation) result {
+	r := s.alarm("NOSPACE", "alarms NOSPACE",
+		Advice{"Remove old revisions and defragment; the task disarms the alarm.", s.verb("defrag", "--compaction")},
+		Advice{"If the database is full of live keys, delete keys or raise spec.etcd.quota (etcd recommends at most 8 GiB).", ""})
+	if len(r.evidence) > 0 {
+		r.evidence = append(r.evidence, s.fullest()...)
+	}
+	return r
+}
+
+func alarmCorrupt(s *situation) result {
+	return s.alarm("CORRUPT", "alarms CORRUPT",
+		Advice{"Do not write. Find out which member differs, and replace it from the others.", s.verb("status")})
+}
+
+func memberDown(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		if s.Quorum == nil || m.Serving || m.Learner {
+			continue
+		}
+		e := Evidence{Member: m.Name, Signal: "serving", Value: 0, Threshold: 1, Source: "every voter serves", proves: true}
+		r.evidence = append(r.evidence, e)
+	}
+	if len(r.evidence) > 0 {
+		r.advice = []Advice{{"Find out why the member does not serve: each write waits for all of the remaining voters once only a quorum of them is left.", s.verb("status")}}
+	}
+	return r
+}
+
+// behind returns how many entries a member has yet to apply of what it, or the leader, knows to be committed, at both samples.
+func (s *situation) behind(m reading) (first, second float64, known bool) {
+	gap := func(of func(reading) *Status) (float64, bool) {
+		status := of(m)
+		if status == nil {
+			return 0, false
+		}
+		committed := status.Committed
+		for _, other := range s.members {
+			if o := of(other); other.Leader && o != nil {
+				committed = max(committed, o.Committed)
+			}
+		}
+		return float64(committed - min(status.Applied, committed)), true
+	}
+	first, before := gap(func(r reading) *Status { return r.First.Status })
+	second, after := gap(func(r reading) *Status { return r.Second.Status })
+	return first, second, before && after
+}
+
+func followerBehind(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		first, second, known := s.behind(m)
+		if known && !m.Learner && min(first, second) > lagThreshold {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "committed entries that are not applied", Value: second, Threshold: lagThreshold, Source: lagSource, proves: true})
+		}
+		if n := m.grew("etcd_network_snapshot_send_success"); m.Leader && n >= 2 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "snapshots sent to peers", Value: n, Threshold: 2, Source: ours})
+		}
+	}
+	if len(r.evidence) > 0 {
+		r.advice = []Advice{{"Look at the disk and the network of the member that is behind. A leader keeps about 5,000 entries for those that catch up; further behind, it sends its whole database.", ""}}
+	}
+	return r
+}
+
+func learnerBehind(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		first, second, known := s.behind(m)
+		if !known || !m.Learner || second < first || second == 0 {
+			continue
+		}
+		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "entries that the learner is behind, and not fewer than before", Value: second, Threshold: first, Source: "at the begin of the measurement"})
+		r.advice = []Advice{{"Look at the disk and the network of the learner. It gets its vote once it has caught up.", ""}}
+	}
+	return r
+}
+
+func elections(s *situation) result {
+	var r result
+	allowed := 1.0
+	if len(s.Tasks) > 0 {
+		// A rollout hands leadership over, once for each leader that it replaces.
+		allowed = 3
+	}
+	for _, m := range s.members {
+		if n := m.grew("etcd_server_leader_changes_seen_total"); n >= allowed {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "changes of the leader", Value: n, Threshold: allowed, Source: ours})
+		}
+		if a, b := m.First.Status, m.Second.Status; a != nil && b != nil && b.Term >= a.Term+uint64(allowed) {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "raft terms in the measurement", Value: float64(b.Term - a.Term), Threshold: allowed, Source: ours})
+		}
+		if n := m.Logs; n != nil && n.LeaderChanges >= 4 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "elections in the log", Value: float64(n.LeaderChanges), Threshold: 4, Source: "etcd's mixin: 4 in 15 min"})
+		}
+	}
+	if len(r.evidence) > 0 {
+		r.advice = []Advice{{"If another cause was found, fix that first. Otherwise a member stood still for an election timeout, or the timeout is too short for this network: it takes at least ten round trips.", ""}}
+	}
+	return r
+}
+
+// logged returns a count of lines in the log if it is high enough.
+func (r reading) logged(signal string, count func(*Logs) int, enough int) []Evidence {
+	if r.Logs == nil || count(r.Logs) < enough {
+		return nil
+	}
+	return []Evidence{{Member: r.Name, Signal: signal, Value: float64(count(r.Logs)), Threshold: float64(enough), Source: ours}}
+}
+
+func clock(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		r.evidence = append(r.evidence, m.logged("peers whose clock differs by more than a second, in the log", func(l *Logs) int { return l.Drift }, 1)...)
+	}
+	if len(r.evidence) > 0 {
+		r.advice = []Advice{{"Synchronize the clocks of the nodes (NTP). It endangers certificates and leases, and does not make etcd slow.", ""}}
+	}
+	return r
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+// advise adds advice to a result that has evidence.
+func (r result) advise(advice ...Advice) result {
+	if len(r.evidence) > 0 {
+		r.advice = advice
+	}
+	return r
+}
+
+// above returns a figure that reaches its threshold.
+func (r reading) above(signal string, value, threshold float64, unit, source string) []Evidence {
+	if value < threshold {
+		return nil
+	}
+	return []Evidence{{Member: r.Name, Signal: signal, Value: value, Unit: unit, Threshold: threshold, Source: source}}
+}
+
+func passwords(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		logins := m.grewWith("grpc_server_handled_total", map[string]string{"grpc_method": "Authenticate"}) / max(s.Window.Seconds(), 1)
+		found := m.above("log-ins by password", logins, loginsThreshold, "/s", ours)
+		if len(found) == 0 {
+			continue
+		}
+		// A log-in takes about 0.1 s of a core.
+		found = append(found, m.above("share of the used CPU that log-ins take, at 100 ms each (bcrypt)", 100*min(logins*0.1/max(m.cpu(), 0.01), 1), 30, "%", ours)...)
+		r.evidence = append(r.evidence, append(found, m.slowReads()...)...)
+	}
+	return r.advise(Advice{"Let clients keep their connections, or authenticate them by certificates. Each log-in is a bcrypt hash (etcd-io/etcd#14692).", ""})
+}
+
+func largeRanges(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		var found []Evidence
+		if m.grew("etcd_disk_backend_snapshot_duration_seconds") == 0 {
+			// A snapshot would count among what was sent.
+			sent := m.grew("etcd_network_client_grpc_sent_bytes_total")
+			found = m.above("sent to clients", sent/max(s.Window.Seconds(), 1), sentThreshold, "B/s", ours)
+			found = append(found, m.above("sent for each range", sent/max(m.grew("etcd_mvcc_range_total"), 1), perRange, "B", ours)...)
+		}
+		if m.Logs != nil {
+			found = append(found, m.above("largest answer to a range, in the log", float64(m.Logs.LargestAnswer), perRange, "B", ours)...)
+		}
+		if len(found) == 0 {
+			continue
+		}
+		// A range that is small is slow, too, where a member stands still.
+		found = append(found, m.logged("slow ranges in the log", func(l *Logs) int { return l.SlowRanges }, 3)...)
+		found = append(found, m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)...)
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(
+		Advice{"Find the client that lists much: let it page with a limit, watch instead of listing again, or read from a cache (the API server's, with resourceVersion=0).", ""},
+		Advice{"The log of etcd names the range of each slow request; keys are tenants' data.", "kubectl logs -n " + s.Namespace + " POD -c etcd | grep 'read-only range'"})
+}
+
+func largeValues(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		puts := m.grew("etcd_mvcc_put_total")
+		if puts < minObservations/5 {
+			continue
+		}
+		found := m.above("mean size of a put", m.grew("etcd_debugging_mvcc_total_put_size_in_bytes")/puts, putThreshold, "B", ours)
+		if len(found) == 0 {
+			continue
+		}
+		found = append(found, m.above("written to the log of raft", m.rate("etcd_disk_wal_write_bytes_total"), 1<<20, "B/s", ours)...)
+		found = append(found, m.logged("requests that are too large, in the log", func(l *Logs) int { return l.TooLarge }, 1)...)
+		found = append(found, m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)...)
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(Advice{"Keep large values elsewhere: etcd is made for values of a few KiB and refuses requests above 1.5 MiB by default.", ""})
+}
+
+func leases(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		r.evidence = append(r.evidence, m.above("leases granted", m.rate("etcd_debugging_lease_granted_total"), leasesThreshold, "/s", ours)...)
+		gone := max(m.rate("etcd_debugging_lease_revoked_total"), m.rate("etcd_debugging_server_lease_expired_total"))
+		r.evidence = append(r.evidence, m.above("leases expired or revoked", gone, leasesThreshold, "/s", ours)...)
+	}
+	return r.advise(Advice{"Use longer TTLs, and one lease for many keys. etcd 3.7 revokes leases before other requests when it is under load.", ""})
+}
+
+// slowWatchers is how many watchers were behind at both samples.
+func (r reading) slowWatchers() float64 {
+	before, _ := r.First.Metrics.total("etcd_debugging_mvcc_slow_watcher_total", nil)
+	after, _ := r.now("etcd_debugging_mvcc_slow_watcher_total")
+	return min(before, after)
+}
+
+func watches(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		found := m.above("watchers that are behind, at both samples", m.slowWatchers(), 1, "", ours)
+		if len(found) == 0 {
+			continue
+		}
+		pending, _ := m.now("etcd_debugging_mvcc_pending_events_total")
+		found = append(found, m.above("events that wait for watchers", pending, eventsThreshold, "", ours)...)
+		found = append(found, m.slowHistogram("sends to watchers", "etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds", rangeThreshold, ours)...)
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(Advice{"Find the client whose watches do not keep up: fewer watchers per stream, without prevKV, and read faster. Upgrade etcd: 3.5 and 3.6 have fixes (etcd-io/etcd#17529, #18109, #19064).", ""})
+}
+
+// writes is how many puts, transactions and deletions a member carries out per second.
+func (r reading) writes() float64 {
+	return r.rate("etcd_mvcc_put_total") + r.rate("etcd_mvcc_delete_total") + r.rate("etcd_mvcc_txn_total")
+}
+
+func writeStorm(s *situation) result {
+	if len(s.symptoms) == 0 {
+		// Members that are fast take what they are asked for.
+		return result{}
+	}
+	var r result
+	for _, m := range s.members {
+		found := m.above("puts, deletions and transactions", m.writes(), writesThreshold, "/s", ours)
+		if len(found) == 0 {
+			continue
+		}
+		pending, _ := m.now("etcd_server_proposals_pending")
+		found = append(found, m.above("proposals that wait", pending, pendingThreshold, "", ours)...)
+		r.evidence = append(r.evidence, found...)
+	}
+	if len(r.evidence) > 0 {
+		r.evidence = append(r.evidence, s.hottest()...)
+	}
+	return r.advise(Advice{"Find the client that writes so much. The prefix that is written most names the kind of object, and the audit log of the API server the client.", s.verb("diagnose", "--hot-prefixes")})
+}
+
+// hottest returns the prefix that more than half of all events are below.
+func (s *situation) hottest() []Evidence {
+	if len(s.HotPrefixes) == 0 || s.Events == 0 {
+		return nil
+	}
+	first := s.HotPrefixes[0]
+	return reading{Member: &Member{}}.above("events below "+first.Prefix, 100*float64(first.Events)/float64(s.Events), hotThreshold, "%", ours)
+}

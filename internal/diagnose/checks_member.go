@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+)
+
+func defragmentation(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		before, _ := m.First.Metrics.total("etcd_disk_defrag_inflight", nil)
+		after, _ := m.now("etcd_disk_defrag_inflight")
+		if max(before, after) > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentations in flight", Value: 1, proves: true})
+		}
+		if n := m.grew("etcd_disk_backend_defrag_duration_seconds"); n > 0 {
+			took := m.distribution("etcd_disk_backend_defrag_duration_seconds")
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentation that ended in the measurement, took", Value: 1000 * took.sum / max(took.count, 1), Unit: "ms", proves: true})
+		}
+	}
+	return r.advise(Advice{"Wait until it is done: a member neither reads nor writes while it rewrites its database. Let the task defragment one member after the other, at a quiet time.", s.verb("defrag")})
+}
+
+func backup(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		if n := m.grew("etcd_disk_backend_snapshot_duration_seconds"); n > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "snapshots of the database that were read", Value: n, proves: true})
+		}
+		n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", map[string]string{"kind": "Full"})
+		if n > 0 && len(m.First.Agent) > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "full snapshots that the agent took", Value: n, proves: true})
+		}
+	}
+	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
+}
+
+func memory(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		var found []Evidence
+		if p := m.Pod; p != nil && p.Ended == "OOMKilled" && p.EndedAgo < recent {
+			found = append(found, Evidence{Member: m.Name, Signal: "time since etcd was killed for its memory", Value: p.EndedAgo.Minutes(), Unit: "min", proves: true})
+		}
+		if rss, known := m.now("process_resident_memory_bytes"); known && m.Pod != nil && m.Pod.MemLimit > 0 {
+			found = append(found, m.above("resident memory, of the limit", 100*rss/float64(m.Pod.MemLimit), memoryThreshold, "%", ours)...)
+		}
+		if waiting, known := m.pressure("container_pressure_memory_waiting_seconds_total"); known {
+			found = append(found, m.above("time that etcd waited for memory", waiting, pressureThreshold, "%", ours)...)
+		}
+		if pause, known := m.now("go_gc_duration_seconds"); known && len(found) > 0 {
+			found = append(found, m.above("longest garbage collection", 1000*pause, 1000*gcThreshold, "ms", ours)...)
+		}
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(Advice{"Raise the memory limit of etcd (spec.etcd.resources) above the size of the database and of the largest answers, and find clients that read large ranges.", ""})
+}
+
+// starved returns the figures that prove that a process does not get its CPU.
+func (r reading) starved() []Evidence {
+	var all []Evidence
+	periods, known := r.kubelet("container_cpu_cfs_periods_total")
+	throttled, too := r.kubelet("container_cpu_cfs_throttled_periods_total")
+	if known && too && periods >= 10 {
+		share := 100 * throttled / periods
+		for _, e := range r.above("throttled CPU periods", share, throttledThreshold, "%", ours) {
+			e.proves = share >= provenThrottled
+			all = append(all, e)
+		}
+	}
+	if r.Pod != nil && r.Pod.CPULimit > 0 {
+		all = append(all, r.above(fmt.Sprintf("CPU, of the limit of %s", figure(r.Pod.CPULimit, "cores")), 100*r.cpu()/r.Pod.CPULimit, cpuThreshold, "%", ours)...)
+	}
+	if d := r.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian {
+		all = append(all, r.above("mean of writes into the page cache", 1000*d.sum/d.count, 1000*writeThreshold, "ms", writeSource)...)
+	}
+	return append(all, r.lateAnswers()...)
+}
+
+// lateAnswers returns how late etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
+func (r reading) lateAnswers() []Evidence {
+	if r.busyPath {
+		return nil
+	}
+	path := shortest(r.Pings)
+	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-path, quantileOf(r.Pings, 0.9)-path)
+}
+
+func cpu(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		found := m.starved()
+		if waits, known := m.pressure("container_pressure_io_waiting_seconds_total"); known && waits >= pressureThreshold && len(found) < 2 {
+			// What waits for the disk writes late, too.
+			continue
+		}
+		if len(found) == 0 {
+			continue
+		}
+		found = append(found, timed(m.Name, "serializable reads, which need neither peers nor the disk", m.serializable(), quantileOf(m.Serializable, 0.9)-m.base)...)
+		if n := m.grew("etcd_server_heartbeat_send_failures_total"); n > 0 {
+			found = append(found, Evidence{Member: m.Name, Signal: "heartbeats sent late", Value: n})
+		}
+		r.evidence = append(r.evidence, found...)
+	}
+	return r.advise(Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place). If there is no limit, look at what else runs on the node.", ""})
+}

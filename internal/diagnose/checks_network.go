@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+)
+
+func network(s *situation) result {
+	var r result
+	alone := 0.0
+	leaderWaits := slices.ContainsFunc(s.members, func(m reading) bool { return m.Leader && m.waits() })
+	for _, m := range s.members {
+		d := m.distribution("etcd_network_peer_round_trip_time_seconds")
+		if above, ok := d.above(0.5); ok && above >= roundTripThreshold {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
+		}
+		gap := m.linearizable() - m.serializable()
+		if len(s.members) > 1 && gap >= readThreshold && !leaderWaits && !m.waits() {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
+			alone = max(alone, milliseconds(m.serializable()))
+		}
+		r.evidence = append(r.evidence, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+	}
+	if alone > 0 {
+		r.rulesOut = []string{fmt.Sprintf("the disks and the CPU: members answer what they know by themselves (serializable reads) in %s.", figure(alone, "ms"))}
+	}
+	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
+}
+
+// waits reports whether a member waits for its disk or its CPU: then linearizable reads do, too.
+func (r reading) waits() bool {
+	syncs := r.distribution("etcd_disk_wal_fsync_duration_seconds")
+	above, _, ok := syncs.high()
+	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved()) > 0
+}
+
+func peerConnections(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		known, has := m.knownPeers()
+		active, counted := m.now("etcd_network_active_peers")
+		if everyone := s.Quorum != nil && s.Quorum.Serving == s.Quorum.Voters; has && counted && everyone && active < known {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "connected peers", Value: active, Threshold: known, Source: "peers that it knows"})
+		}
+		if n := m.rate("etcd_network_peer_sent_failures_total"); n >= 1 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "messages to peers that failed", Value: n, Unit: "/s", Threshold: 1, Source: ours})
+		}
+		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
+		r.evidence = append(r.evidence, m.logged("peers that could not be probed, in the log", func(l *Logs) int { return l.Unhealthy }, 3)...)
+	}
+	if len(r.evidence) > 0 {
+		r.advice = []Advice{{"Check the names and CAs in the peer certificates, DNS of the headless Service, and NetworkPolicies.", s.verb("status")}}
+	}
+	return r
+}
+
+// knownPeers returns how many peers a member has in its list. The metric counts the member itself, too.
+func (r reading) knownPeers() (float64, bool) {
+	n := 0.0
+	for _, s := range r.Second.Metrics["etcd_network_known_peers"] {
+		if s.Labels["Local"] != s.Labels["Remote"] {
+			n += s.Value
+		}
+	}
+	return n, len(r.Second.Metrics["etcd_network_known_peers"]) > 0
+}

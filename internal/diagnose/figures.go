@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Figures are what was measured of a member, for people. What is not known is empty.
+type Figures struct {
+	Member string `json:"member"`
+	Role   string `json:"role,omitempty"`
+	// Linearizable and Serializable are medians of timed reads, without the path to the member; the others are percentiles of histograms.
+	Linearizable string `json:"linearizable,omitempty"`
+	Serializable string `json:"serializable,omitempty"`
+	Fsync        string `json:"fsync,omitempty"`
+	Commit       string `json:"commit,omitempty"`
+	RoundTrip    string `json:"roundTrip,omitempty"`
+	Writes       string `json:"writesPerSecond,omitempty"`
+	CPU          string `json:"cpu,omitempty"`
+}
+
+// Figures returns what was measured, of each member of which anything was.
+func (in Input) Figures() []Figures {
+	s := newSituation(in)
+	var all []Figures
+	for _, m := range s.members {
+		if !m.hasMetrics() && len(m.Linearizable) == 0 {
+			continue
+		}
+		f := Figures{Member: m.Name, Role: "follower"}
+		switch {
+		case m.Leader:
+			f.Role = "leader"
+		case m.Learner:
+			f.Role = "learner"
+		case !m.Serving:
+			f.Role = ""
+		}
+		if len(m.Linearizable) > 0 {
+			f.Linearizable = figure(milliseconds(m.linearizable()), "ms")
+		}
+		if len(m.Serializable) > 0 {
+			f.Serializable = figure(milliseconds(m.serializable()), "ms")
+		}
+		f.Fsync, f.Commit = m.atMost("etcd_disk_wal_fsync_duration_seconds", 0.99), m.atMost("etcd_disk_backend_commit_duration_seconds", 0.99)
+		f.RoundTrip = m.atMost("etcd_network_peer_round_trip_time_seconds", 0.5)
+		if m.comparable() {
+			f.Writes = digits(m.writes())
+			f.CPU = fmt.Sprintf("%.0fm", 1000*m.cpu())
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// atMost returns the upper bound of a quantile; few observations have only a largest one.
+func (r reading) atMost(name string, quantile float64) string {
+	d := r.distribution(name)
+	bound, ok := d.below(quantile)
+	switch {
+	case !ok || bound == 0:
+		return ""
+	case d.count < minObservations && quantile > 0.5:
+		bound, _ = d.below(1)
+		return fmt.Sprintf("≤ %s (%.0f only)", figure(1000*bound, "ms"), d.count)
+	}
+	return "≤ " + figure(1000*bound, "ms")
+}
+
+// Summary is what a person would ask first: quorum, alarms, tasks, restarts.
+func (in Input) Summary() string {
+	say := []string{fmt.Sprintf("Etcd %s/%s:", in.Namespace, in.Etcd)}
+	if newSituation(in).isMeasured() {
+		say = []string{fmt.Sprintf("Etcd %s/%s, measured for %s:", in.Namespace, in.Etcd, in.Window)}
+	}
+	switch q := in.Quorum; {
+	case q == nil:
+		say = append(say, "quorum and alarms are not known.")
+	case len(in.Alarms) == 0:
+		say = append(say, fmt.Sprintf("%d of %d voters serve; quorum is %d. No alarm is raised.", q.Serving, q.Voters, q.Size))
+	default:
+		say = append(say, fmt.Sprintf("%d of %d voters serve; quorum is %d.", q.Serving, q.Voters, q.Size))
+	}
+	for _, a := range in.Alarms {
+		say = append(say, fmt.Sprintf("Alarm %s at %s.", a.Kind, a.Member))
+	}
+	for _, t := range in.Tasks {
+		say = append(say, fmt.Sprintf("Task %s (%s) is running.", t.Name, t.Type))
+	}
+	if len(in.Tasks) == 0 {
+		say = append(say, "No task is running.")
+	}
+	for _, m := range in.Members {
+		if p := m.Pod; p != nil && p.Ended != "" && p.EndedAgo < recent {
+			say = append(say, fmt.Sprintf("etcd of %s ended %s ago (%s).", m.Name, p.EndedAgo.Round(time.Minute), p.Ended))
+		}
+	}
+	return strings.Join(say, " ")
+}

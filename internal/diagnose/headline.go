@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// headline returns the verdict in one sentence.
+func (s *situation) headline(v Verdict) string {
+	switch {
+	case len(v.Findings) > 0 && (v.Findings[0].Slows || weight(v.Findings[0]) == outage):
+		f := v.Findings[0]
+		return fmt.Sprintf("%s%s (%s).", f.Title, s.where(f.Members), f.Grade)
+	case !s.isMeasured():
+		return "No member was measured, so nothing can be said about its speed."
+	case len(s.symptoms) > 0:
+		return fmt.Sprintf("etcd is slow, and no cause shows in what could be measured: %s.", s.symptoms[0])
+	}
+	return s.healthy()
+}
+
+// isMeasured reports whether anything about the speed of a member is known.
+func (s *situation) isMeasured() bool {
+	return slices.ContainsFunc(s.members, func(m reading) bool { return m.hasMetrics() || len(m.Linearizable) > 0 })
+}
+
+// where names the members that a finding is about.
+func (s *situation) where(members []string) string {
+	switch {
+	case len(members) == 0 || len(s.members) == 1:
+		return ""
+	case len(members) == len(s.members):
+		return ", at every member"
+	}
+	return ", at " + strings.Join(members, " and ")
+}
+
+// healthy says that etcd is not slow, and what that rests on.
+func (s *situation) healthy() string {
+	slowest := time.Duration(0)
+	timed := false
+	for _, m := range s.members {
+		if len(m.Linearizable) > 0 {
+			slowest, timed = max(slowest, m.linearizable()), true
+		}
+	}
+	if !timed {
+		return "Nothing slow shows in the metrics of etcd. No read was timed."
+	}
+	return fmt.Sprintf("etcd answers in %s: it is not etcd.", figure(max(milliseconds(slowest), 0.1), "ms"))
+}

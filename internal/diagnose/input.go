@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import "time"
+
+// Input is everything that a diagnosis rests on.
+type Input struct {
+	// Namespace and Etcd are the names that the advice has in its commands.
+	Namespace, Etcd string
+	// Window is the time between the two samples.
+	Window  time.Duration
+	Members []Member
+	// Quorum is nil if no member was asked.
+	Quorum *Quorum
+	// Alarms that etcd has raised.
+	Alarms []Alarm
+	// Tasks of the Etcd that were running during the measurement.
+	Tasks []Task
+	// HotPrefixes are the prefixes of keys that were written most, the most events first, and Events is how many events there were in all;
+	// 0 if that was not asked for.
+	HotPrefixes []HotPrefix
+	Events      int64
+	// Missing are the signals that could not be had.
+	Missing []Missing
+}
+
+// HotPrefix is how much was written below a prefix of keys.
+type HotPrefix struct {
+	Prefix string `json:"prefix"`
+	Events int64  `json:"events"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Quorum is how many voters serve.
+type Quorum struct {
+	Voters, Serving, Size int
+	// LeaderKnown: a member that answers knows a leader.
+	LeaderKnown bool
+}
+
+// Alarm of etcd.
+type Alarm struct {
+	Kind string
+	// Member is the name of the member that raised it, or its ID in hex.
+	Member string
+}
+
+// Task is a running task of the Etcd.
+type Task struct{ Name, Type string }
+
+// Missing is a signal that could not be had.
+type Missing struct {
+	Signal Signal `json:"signal"`
+	// Member is empty if it is missing of all.
+	Member string `json:"member,omitempty"`
+	// Why it could not be had, and Remedy, the right or setting that would give it.
+	Why    string `json:"why"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Signal is a source of figures.
+type Signal string
+
+// The signals.
+const (
+	// SignalMetrics are two scrapes of a member's metrics.
+	SignalMetrics Signal = "metrics"
+	// SignalStatus is what a member says of itself over gRPC, with the timed reads.
+	SignalStatus Signal = "status"
+	// SignalPod is the pod of a member: limits, restarts.
+	SignalPod Signal = "pod"
+	// SignalLogs is the log of etcd.
+	SignalLogs Signal = "logs"
+	// SignalKubelet is what the kubelet measures: throttling, pressure, volumes.
+	SignalKubelet Signal = "kubelet"
+	// SignalPrefixes are the prefixes that are written most.
+	SignalPrefixes Signal = "hot prefixes"
+	// SignalAgent are the metrics of the agent.
+	SignalAgent Signal = "agent"
+)
+
+// Member is what was measured of one member. What could not be had is zero.
+type Member struct {
+	Name            string
+	Leader, Learner bool
+	Serving         bool
+	Pod             *Pod
+	// First and Second are the samples, at the begin and the end of the window.
+	First, Second Sample
+	// Linearizable and Serializable are how long reads of a key took that need not exist, and Pings how long etcd took to answer an HTTP
+	// request that touches neither disk nor peers. The shortest of the pings is what the path to the member takes. AgentPings are those
+	// of another process in the same pod, the agent: they tell a busy path from a process that does not run.
+	Linearizable, Serializable, Pings, AgentPings []time.Duration
+	// FailedReads is the number of reads without an answer in time.
+	FailedReads int
+	Logs        *Logs
+}
+
+// Sample is what a member said at one moment.
+type Sample struct {
+	// Metrics of etcd, Agent those of the agent, and Kubelet those of the kubelet about the etcd container and its volume.
+	Metrics, Agent, Kubelet Metrics `json:"-"`
+	Status                  *Status
+}
+
+// Status is what a member said of itself over gRPC.
+type Status struct {
+	Version            string
+	Term               uint64
+	Committed, Applied uint64
+}
+
+// Pod is what the API server says about the pod of a member.
+type Pod struct {
+	Node string
+	// Restarts of the etcd container, how it ended last (such as OOMKilled), how long ago that was, and how long it has been running.
+	Restarts int32
+	Ended    string
+	EndedAgo time.Duration
+	Running  time.Duration
+	// CPULimit is in cores, MemLimit in bytes; 0 without a limit.
+	CPULimit float64
+	MemLimit int64
+}

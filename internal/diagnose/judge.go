@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Verdict is what a diagnosis says.
+type Verdict struct {
+	// Headline is the verdict in one sentence.
+	Headline string `json:"headline"`
+	// Slow reports whether requests are slow, or refused, by what was measured.
+	Slow bool `json:"slow"`
+	// Findings are the causes, the first of which explains most.
+	Findings []Finding `json:"findings,omitempty"`
+	// NotJudged are causes that could not be judged.
+	NotJudged []Cause   `json:"notJudged,omitempty"`
+	Missing   []Missing `json:"missing,omitempty"`
+	// Symptoms are the figures that show that etcd is slow.
+	Symptoms []Evidence `json:"symptoms,omitempty"`
+}
+
+// result is what a rule finds.
+type result struct {
+	evidence []Evidence
+	rulesOut []string
+	advice   []Advice
+}
+
+// situation is an input with what follows from it.
+type situation struct {
+	Input
+	members []reading
+	// symptoms are the figures that show that etcd is slow.
+	symptoms []Evidence
+}
+
+func newSituation(in Input) *situation {
+	s := &situation{Input: in}
+	for i := range in.Members {
+		s.members = append(s.members, reading{Member: &s.Members[i], window: in.Window})
+	}
+	s.setBase()
+	s.symptoms = s.findSymptoms()
+	return s
+}
+
+// setBase decides what of a timed read is the way to the member: the shortest answer that needs no disk and no peers. If the way is
+// busy, such as a port-forward through an API server that is, it is the usual one.
+func (s *situation) setBase() {
+	all := !slices.ContainsFunc(s.members, func(m reading) bool { return !isSlow(m.Pings) })
+	for i := range s.members {
+		m := &s.members[i]
+		if m.busyPath = all; len(m.AgentPings) > 0 {
+			m.busyPath = isSlow(m.AgentPings)
+		}
+		if m.base = shortest(m.Pings); m.busyPath {
+			m.base = median(m.Pings)
+		}
+	}
+}
+
+// Judge decides why an etcd is slow.
+func Judge(in Input) Verdict {
+	s := newSituation(in)
+	v := Verdict{Missing: in.Missing, Symptoms: s.symptoms}
+	for i, r := range rules {
+		if !s.canJudge(r) {
+			v.NotJudged = append(v.NotJudged, r.cause)
+			continue
+		}
+		found := r.check(s)
+		if len(found.evidence) == 0 {
+			continue
+		}
+		v.Findings = append(v.Findings, s.finding(i, found))
+	}
+	relate(v.Findings)
+	v.Slow = len(s.symptoms) > 0 || slices.ContainsFunc(v.Findings, func(f Finding) bool { return ruleOf(f.Cause).kind == outage })
+	slices.SortStableFunc(v.Findings, compare)
+	v.Headline = s.headline(v)
+	return v
+}
+
+// canJudge reports whether one of the signals that a rule needs is there.
+func (s *situation) canJudge(r rule) bool {
+	return slices.ContainsFunc(r.needs, func(signal Signal) bool {
+		return slices.ContainsFunc(s.members, func(m reading) bool { return m.has(signal) })
+	})
+}
+
+func (r reading) has(signal Signal) bool {
+	switch signal {
+	case SignalMetrics:
+		return r.hasMetrics()
+	case SignalStatus:
+		return r.Second.Status != nil
+	case SignalPod:
+		return r.Pod != nil
+	case SignalLogs:
+		return r.Logs != nil
+	case SignalKubelet:
+		return len(r.Second.Kubelet) > 0
+	case SignalAgent:
+		return len(r.Second.Agent) > 0
+	}
+	return false
+}
+
+func (s *situation) finding(at int, found result) Finding {
+	r := rules[at]
+	f := Finding{Cause: r.cause, Title: r.title, Evidence: found.evidence, RulesOut: found.rulesOut, Advice: found.advice}
+	// What slows members does so only if something is slow.
+	f.Slows = r.kind == outage || r.kind == slows && len(s.symptoms) > 0
+	signals, proven := map[string]map[string]bool{}, false
+	for _, e := range found.evidence {
+		if signals[e.Member] == nil {
+			signals[e.Member] = map[string]bool{}
+		}
+		signals[e.Member][e.Signal] = true
+		proven = proven || e.proves
+	}
+	best := 0
+	for member, distinct := range signals {
+		n := len(distinct)
+		if member != "" {
+			n += len(signals[""])
+			f.Members = append(f.Members, member)
+		}
+		best = max(best, n)
+	}
+	slices.Sort(f.Members)
+	f.Grade = gradeOf(best)
+	if proven || f.Grade.rank() > r.atMost.rank() {
+		f.Grade = r.atMost
+	}
+	return f
+}
+
+// relate notes which findings explain which. A hint explains nothing that is more certain.
+func relate(all []Finding) {
+	for i := range all {
+		f := &all[i]
+		for j, by := range all {
+			certain := by.Grade != Hint || f.Grade == Hint
+			if i != j && certain && slices.Contains(ruleOf(by.Cause).explains, f.Cause) && (by.Slows || !f.Slows) {
+				f.FollowsFrom = append(f.FollowsFrom, by.Cause)
+			}
+		}
+	}
+}
+
+// compare orders findings: what refuses requests, what slows them, the rest; of each the unexplained first, then the most certain.
+func compare(a, b Finding) int {
+	return cmp.Or(
+		cmp.Compare(weight(a), weight(b)),
+		cmp.Compare(min(len(a.FollowsFrom), 1), min(len(b.FollowsFrom), 1)),
+		cmp.Compare(b.Grade.rank(), a.Grade.rank()),
+		cmp.Compare(position(a.Cause), position(b.Cause)),
+	)
+}
+
+func weight(f Finding) kind {
+	switch {
+	case ruleOf(f.Cause).kind == outage:
+		return outage
+	case f.Slows:
+		return slows
+	}
+	return remark
+}
+
+func position(c Cause) int {
+	return slices.IndexFunc(rules, func(r rule) bool { return r.cause == c })
+}
+
+func ruleOf(c Cause) rule { return rules[position(c)] }

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Logs are what the log of etcd says about a time: how often, and how long. Keys, addresses and texts are not kept.
+type Logs struct {
+	// Since is how far back the log was read; Lines is how many lines there are, and Cut reports that older ones are missing.
+	Since time.Duration
+	Lines int
+	Cut   bool
+	// SlowApply are requests that took longer than 100 ms to apply, and SlowRanges those of them that read a range.
+	SlowApply, SlowRanges int
+	// LargestAnswer is the size of the largest answer to a range that was slow, in bytes.
+	LargestAnswer int64
+	// SlowSyncs are calls of fdatasync that took longer than a second.
+	SlowSyncs     int
+	LeaderChanges int
+	// NoSpace are writes that failed because the volume is full.
+	NoSpace int
+	// Rejected are connections that failed the TLS handshake, and Unhealthy are peers that could not be probed.
+	Rejected, Unhealthy int
+	// Drift are peers whose clock differs by more than a second.
+	Drift int
+	// Dropped are messages to peers that were dropped because the sending buffer was full.
+	Dropped int
+	// TooLarge are requests that were refused for their size.
+	TooLarge int
+	// Compactions that finished, and the longest of them.
+	Compactions       int
+	LongestCompaction time.Duration
+}
+
+// counted are what is counted, by a part of the message.
+var counted = []struct {
+	text string
+	in   func(*Logs) *int
+}{
+	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }},
+	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }},
+	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }},
+	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }},
+	{"rejected connection", func(l *Logs) *int { return &l.Rejected }},
+	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }},
+	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }},
+	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }},
+	{"request is too large", func(l *Logs) *int { return &l.TooLarge }},
+	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }},
+}
+
+// ParseLogs counts the lines of etcd's log that say why it is slow.
+func ParseLogs(text string, since time.Duration, cut bool) *Logs {
+	l := &Logs{Since: since, Cut: cut}
+	for line := range strings.Lines(text) {
+		l.Lines++
+		for _, c := range counted {
+			if strings.Contains(line, c.text) {
+				*c.in(l)++
+				l.details(line, c.text)
+			}
+		}
+	}
+	return l
+}
+
+// details reads the fields of a line that matter.
+func (l *Logs) details(line, kind string) {
+	if kind != "apply request took too long" && kind != "finished scheduled compaction" {
+		return
+	}
+	var fields struct {
+		Prefix   string `json:"prefix"`
+		Took     string `json:"took"`
+		Response string `json:"response"`
+	}
+	if json.Unmarshal([]byte(line), &fields) != nil {
+		return
+	}
+	if kind == "apply request took too long" && strings.HasPrefix(fields.Prefix, "read-only range") {
+		l.SlowRanges++
+		if _, size, found := strings.Cut(fields.Response, "size:"); found {
+			// What is no number is 0.
+			n, _ := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
+			l.LargestAnswer = max(l.LargestAnswer, n)
+		}
+	}
+	if took, err := time.ParseDuration(fields.Took); err == nil && kind == "finished scheduled compaction" {
+		l.LongestCompaction = max(l.LongestCompaction, took)
+	}
+}

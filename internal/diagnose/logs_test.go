@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// lines as etcd 3.7 prints them.
+const log = `{"level":"warn","ts":"2026-11-24T12:00:00Z","caller":"txn/util.go:93","msg":"apply request took too long","took":"212.4ms","expected-duration":"100ms","prefix":"read-only range ","request":"key:\"/registry/secrets/demo/a\" ","response":"range_response_count:40000 size:168000000"}
+{"level":"warn","ts":"2026-11-24T12:00:01Z","caller":"txn/util.go:93","msg":"apply request took too long","took":"150ms","expected-duration":"100ms","prefix":"","request":"header:<ID:1 > put:<key:\"/registry/secrets/demo/a\" >","response":"size:6"}
+{"level":"warn","ts":"2026-11-24T12:00:02Z","caller":"wal/wal.go:805","msg":"slow fdatasync","took":"1.2s","expected-duration":"1s"}
+{"level":"info","ts":"2026-11-24T12:00:03Z","caller":"mvcc/kvstore_compaction.go:72","msg":"finished scheduled compaction","compact-revision":42,"took":"3.5s","hash":1}
+{"level":"info","ts":"2026-11-24T12:00:04Z","caller":"etcdserver/raft.go:1","msg":"raft.node: 1 elected leader 2 at term 3"}
+{"level":"warn","ts":"2026-11-24T12:00:05Z","caller":"embed/config_logging.go:1","msg":"rejected connection on client endpoint","remote-addr":"10.0.0.1:1","error":"EOF"}
+not JSON: write /var/etcd/data/member/wal/1.wal: no space left on device
+`
+
+func TestParseLogs(t *testing.T) {
+	g := NewWithT(t)
+	l := ParseLogs(log, 15*time.Minute, false)
+	g.Expect(*l).To(Equal(Logs{
+		Since: 15 * time.Minute, Lines: 7, SlowApply: 2, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 1, Rejected: 1,
+		Compactions: 1, LongestCompaction: 3500 * time.Millisecond,
+	}))
+	g.Expect(fmt.Sprintf("%+v", *l)).NotTo(ContainSubstring("registry"), "keys are tenants' data")
+}
+
+func FuzzParseLogs(f *testing.F) {
+	f.Add(log)
+	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Minute, false) })
+}

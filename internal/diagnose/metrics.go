@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Metrics are the families that rules read, by name.
+type Metrics map[string][]Series
+
+// Series is one series of a family: a number, or a histogram.
+type Series struct {
+	Labels map[string]string
+	// Value of a counter or gauge; of a summary, that of its highest quantile.
+	Value float64
+	// Count, Sum and Buckets of a histogram. Buckets are cumulative, and ordered by their bounds.
+	Count   float64
+	Sum     float64
+	Buckets []Bucket
+}
+
+// Bucket of a histogram: how many observations were at most Bound.
+type Bucket struct{ Bound, Count float64 }
+
+// families are what the rules read. Everything else is dropped when metrics are parsed.
+var families = []string{
+	"container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total",
+	"container_pressure_io_waiting_seconds_total", "container_pressure_memory_waiting_seconds_total",
+	"etcd_debugging_lease_granted_total", "etcd_debugging_lease_revoked_total",
+	"etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
+	"etcd_debugging_mvcc_pending_events_total", "etcd_debugging_mvcc_slow_watcher_total", "etcd_debugging_mvcc_total_put_size_in_bytes",
+	"etcd_debugging_server_lease_expired_total",
+	"etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds",
+	"etcd_disk_backend_commit_duration_seconds", "etcd_disk_backend_defrag_duration_seconds", "etcd_disk_backend_snapshot_duration_seconds",
+	"etcd_disk_defrag_inflight", "etcd_disk_wal_fsync_duration_seconds", "etcd_disk_wal_write_bytes_total", "etcd_disk_wal_write_duration_seconds",
+	"etcd_mvcc_db_total_size_in_bytes", "etcd_mvcc_db_total_size_in_use_in_bytes", "etcd_mvcc_delete_total", "etcd_mvcc_put_total",
+	"etcd_mvcc_range_total", "etcd_mvcc_txn_total",
+	"etcd_network_active_peers", "etcd_network_client_grpc_sent_bytes_total", "etcd_network_known_peers",
+	"etcd_network_peer_round_trip_time_seconds", "etcd_network_peer_sent_failures_total",
+	"etcd_network_snapshot_send_success",
+	"etcd_server_heartbeat_send_failures_total", "etcd_server_leader_changes_seen_total",
+	"etcd_server_proposals_pending", "etcd_server_quota_backend_bytes", "etcd_server_range_duration_seconds",
+	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total",
+	"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes",
+	"process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds",
+}
+
+// ParseMetrics parses the text format. It keeps what rules read, and of that the series that have the labels.
+func ParseMetrics(text string, labels map[string]string) (Metrics, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(Keep(text)))
+	if err != nil {
+		return nil, fmt.Errorf("parsing metrics: %w", err)
+	}
+	metrics := Metrics{}
+	for name, family := range parsed {
+		for _, m := range family.GetMetric() {
+			if s := seriesOf(m); hasLabels(s.Labels, labels) {
+				metrics[name] = append(metrics[name], s)
+			}
+		}
+	}
+	return metrics, nil
+}
+
+// Keep returns the lines of a scrape that ParseMetrics reads. A kubelet has hundreds of thousands of others.
+func Keep(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if isKept(line) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// isKept reports whether a line belongs to a family that rules read. Of the requests by method, rules read log-ins alone.
+func isKept(line string) bool {
+	name := strings.TrimPrefix(line, "# TYPE ")
+	if end := strings.IndexAny(name, " {"); end > 0 {
+		name = name[:end]
+	}
+	if name == "grpc_server_handled_total" && !strings.HasPrefix(line, "# ") && !strings.Contains(line, `"Authenticate"`) {
+		return false
+	}
+	return slices.ContainsFunc([]string{"", "_bucket", "_sum", "_count"}, func(suffix string) bool {
+		_, found := slices.BinarySearch(families, strings.TrimSuffix(name, suffix))
+		return found
+	})
+}
+
+func seriesOf(m *dto.Metric) Series {
+	s := Series{Labels: map[string]string{}}
+	for _, l := range m.GetLabel() {
+		s.Labels[l.GetName()] = l.GetValue()
+	}
+	switch {
+	case m.GetHistogram() != nil:
+		h := m.GetHistogram()
+		s.Count, s.Sum = float64(h.GetSampleCount()), h.GetSampleSum()
+		for _, b := range h.GetBucket() {
+			s.Buckets = append(s.Buckets, Bucket{b.GetUpperBound(), float64(b.GetCumulativeCount())})
+		}
+	case m.GetSummary() != nil:
+		for _, q := range m.GetSummary().GetQuantile() {
+			s.Value = max(s.Value, q.GetValue())
+		}
+	default:
+		s.Value = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+	}
+	if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
+		s.Value = 0
+	}
+	return s
+}
+
+func hasLabels(have, wanted map[string]string) bool {
+	for name, value := range wanted {
+		if have[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// total returns the sum of the series of a family; false if there is none.
+func (m Metrics) total(name string, labels map[string]string) (float64, bool) {
+	sum, found := 0.0, false
+	for _, s := range m[name] {
+		if hasLabels(s.Labels, labels) {
+			sum, found = sum+s.Value+s.Count, true
+		}
+	}
+	return sum, found
+}
+
+// histogram returns the series of a family added up.
+func (m Metrics) histogram(name string) Series {
+	var all Series
+	for _, s := range m[name] {
+		all.Count, all.Sum = all.Count+s.Count, all.Sum+s.Sum
+		for i, b := range s.Buckets {
+			if i < len(all.Buckets) && all.Buckets[i].Bound == b.Bound {
+				all.Buckets[i].Count += b.Count
+			} else if i == len(all.Buckets) {
+				all.Buckets = append(all.Buckets, b)
+			}
+		}
+	}
+	return all
+}

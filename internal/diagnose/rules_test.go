@@ -1,0 +1,413 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+const window = 30 * time.Second
+
+// world is an input that is made up: three members that are fast.
+type world struct{ Input }
+
+func fast() *world {
+	w := &world{Input{Namespace: "demo", Etcd: "etcd-main", Window: window, Quorum: &Quorum{Voters: 3, Serving: 3, Size: 2, LeaderKnown: true}}}
+	for i := range 3 {
+		m := Member{
+			Name: fmt.Sprintf("m-%d", i), Leader: i == 0, Serving: true, Pod: &Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: 1, MemLimit: 1 << 30},
+			First:  Sample{Metrics: Metrics{}, Status: &Status{Version: "3.7.3", Term: 2, Committed: 1000, Applied: 1000}},
+			Second: Sample{Metrics: Metrics{}, Status: &Status{Version: "3.7.3", Term: 2, Committed: 2000, Applied: 2000}},
+			Logs:   &Logs{},
+		}
+		m.Pings, m.AgentPings = times(time.Millisecond), times(time.Millisecond)
+		m.Linearizable, m.Serializable = times(3*time.Millisecond), times(2*time.Millisecond)
+		w.Members = append(w.Members, m)
+		w.set(i, "process_start_time_seconds", 1, 1)
+		w.times(i, "etcd_disk_wal_fsync_duration_seconds", 0.001, 1000)
+		w.times(i, "etcd_disk_backend_commit_duration_seconds", 0.002, 100)
+		w.times(i, "etcd_disk_wal_write_duration_seconds", 0.00001, 1000)
+		w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.0004, 2)
+		w.set(i, "process_cpu_seconds_total", 10, 13)
+		w.set(i, "process_resident_memory_bytes", 0, 100<<20)
+		w.set(i, "etcd_mvcc_db_total_size_in_bytes", 0, 50<<20)
+		w.set(i, "etcd_mvcc_db_total_size_in_use_in_bytes", 0, 40<<20)
+		w.set(i, "etcd_server_quota_backend_bytes", 0, 2<<30)
+		w.set(i, "etcd_mvcc_put_total", 0, 3000)
+		w.set(i, "etcd_mvcc_range_total", 0, 3000)
+		w.set(i, "etcd_network_active_peers", 2, 2)
+	}
+	return w
+}
+
+func times(d time.Duration) []time.Duration {
+	all := make([]time.Duration, 20)
+	for i := range all {
+		all[i] = d
+	}
+	return all
+}
+
+// set sets a number at both samples.
+func (w *world) set(i int, name string, first, second float64) *world {
+	w.Members[i].First.Metrics[name] = []Series{{Value: first}}
+	w.Members[i].Second.Metrics[name] = []Series{{Value: second}}
+	return w
+}
+
+// times sets a histogram whose observations all take so many seconds, a hair less than the bound of a bucket.
+func (w *world) times(i int, name string, seconds, count float64) *world {
+	empty, full := Series{}, Series{Count: count, Sum: count * seconds}
+	for bound := 0.0001; bound < 10; bound *= 2 {
+		n := 0.0
+		if seconds <= bound {
+			n = count
+		}
+		empty.Buckets = append(empty.Buckets, Bucket{Bound: bound})
+		full.Buckets = append(full.Buckets, Bucket{bound, n})
+	}
+	w.Members[i].First.Metrics[name], w.Members[i].Second.Metrics[name] = []Series{empty}, []Series{full}
+	return w
+}
+
+// kubelet sets what the kubelet measures of m-1, from zero.
+func (w *world) kubelet(name string, value float64) *world {
+	m := &w.Members[1]
+	if m.First.Kubelet == nil {
+		m.First.Kubelet, m.Second.Kubelet = Metrics{}, Metrics{}
+	}
+	m.First.Kubelet[name], m.Second.Kubelet[name] = []Series{{}}, []Series{{Value: value}}
+	return w
+}
+
+func (w *world) all(do func(i int)) *world {
+	for i := range w.Members {
+		do(i)
+	}
+	return w
+}
+
+// slowSyncs makes fsyncs and commits of a member slow.
+func (w *world) slowSyncs(i int) *world {
+	return w.times(i, "etcd_disk_wal_fsync_duration_seconds", 0.1, 1000).times(i, "etcd_disk_backend_commit_duration_seconds", 0.2, 100)
+}
+
+// pausing has a compaction of an old etcd pause what else the first member does.
+func pausing(w *world) *world {
+	const pauses = "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"
+	w.times(0, "etcd_server_range_duration_seconds", 0.4, 1000)
+	w.Members[0].First.Metrics[pauses] = []Series{{Buckets: []Bucket{{64, 0}, {128, 0}}}}
+	w.Members[0].Second.Metrics[pauses] = []Series{{Count: 9, Sum: 900, Buckets: []Bucket{{64, 0}, {128, 9}}}}
+	w.Members[0].Second.Status.Version = "3.5.17"
+	return w
+}
+
+// row is a world, and what a diagnosis says of it.
+type row struct {
+	name  string
+	world *world
+	// causes in their order.
+	causes []Cause
+	grade  Grade
+	slow   bool
+}
+
+func rows() []row {
+	read := func(w *world, i int, took time.Duration) *world {
+		w.Members[i].Linearizable = times(took)
+		return w
+	}
+	status := func(w *world, i int, do func(first, second *Status)) *world {
+		do(w.Members[i].First.Status, w.Members[i].Second.Status)
+		return w
+	}
+	logs := func(i int, l Logs) *world {
+		w := fast()
+		w.Members[i].Logs = &l
+		return w
+	}
+	return []row{
+		{"fast", fast(), nil, "", false},
+		{"just below every threshold", fast().times(0, "etcd_disk_wal_fsync_duration_seconds", 0.0128, 1000).times(0, "etcd_disk_backend_commit_duration_seconds", 0.0256, 100), nil, "", false},
+		{"slow disk", fast().slowSyncs(1), []Cause{SlowDisk}, Sure, true},
+		{"slow disk, few writes", fast().times(1, "etcd_disk_wal_fsync_duration_seconds", 0.4, 6), []Cause{SlowDisk}, Likely, true},
+		{"slow commits beside fast fsyncs", fast().times(1, "etcd_disk_backend_commit_duration_seconds", 0.4, 100), nil, "", false},
+		{"too few writes to judge", fast().times(1, "etcd_disk_wal_fsync_duration_seconds", 0.4, 4), nil, "", false},
+		{"throttled, which makes fsyncs slow", fast().slowSyncs(1).kubelet("container_cpu_cfs_periods_total", 300).kubelet("container_cpu_cfs_throttled_periods_total", 200), []Cause{CPU, SlowDisk}, Sure, true},
+		{"at its CPU limit, throttled, writes into memory slow", fast().slowSyncs(1).kubelet("container_cpu_cfs_periods_total", 300).kubelet("container_cpu_cfs_throttled_periods_total", 200).
+			set(1, "process_cpu_seconds_total", 0, 29.5).times(1, "etcd_disk_wal_write_duration_seconds", 0.1, 1000), []Cause{CPU, SlowDisk}, Sure, true},
+		{"waits for the disk, and writes into memory late", fast().slowSyncs(1).kubelet("container_pressure_io_waiting_seconds_total", 20).
+			times(1, "etcd_disk_wal_write_duration_seconds", 0.1, 1000), []Cause{SlowDisk}, Sure, true},
+		{"late network", func() *world {
+			w := fast().all(func(int) {})
+			w.all(func(i int) {
+				w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 2)
+				read(w, i, 200*time.Millisecond)
+			})
+			return w
+		}(), []Cause{Network}, Likely, true},
+		{"linearizable reads wait for the leader's disk", func() *world {
+			w := fast().slowSyncs(0)
+			return read(w, 1, 200*time.Millisecond)
+		}(), []Cause{SlowDisk}, Sure, true},
+		{"a follower whose linearizable reads wait for its own disk", read(fast().slowSyncs(1), 1, 200*time.Millisecond), []Cause{SlowDisk}, Sure, true},
+		{"busy port-forward", func() *world {
+			w := fast()
+			return w.all(func(i int) {
+				m := &w.Members[i]
+				for _, kind := range [][]time.Duration{m.Pings, m.AgentPings, m.Linearizable, m.Serializable} {
+					for n := 1; n < len(kind); n++ {
+						kind[n] += 100 * time.Millisecond
+					}
+				}
+			})
+		}(), nil, "", false},
+		{"no quorum", func() *world {
+			w := fast()
+			w.Quorum.Serving = 1
+			w.Members[1].Serving, w.Members[2].Serving = false, false
+			return w
+		}(), []Cause{NoQuorum, MemberDown}, Sure, true},
+		{"NOSPACE", func() *world {
+			w := fast()
+			w.Alarms = []Alarm{{"NOSPACE", "m-1"}}
+			return w
+		}(), []Cause{AlarmNoSpace}, Sure, true},
+		{"CORRUPT", func() *world {
+			w := fast()
+			w.Alarms = []Alarm{{"CORRUPT", "m-1"}}
+			return w
+		}(), []Cause{AlarmCorrupt}, Sure, true},
+		{"volume full, by the log", logs(1, Logs{NoSpace: 1}), []Cause{DiskFull}, Sure, true},
+		{"volume nearly full, by the kubelet", fast().kubelet("kubelet_volume_stats_available_bytes", 5).kubelet("kubelet_volume_stats_capacity_bytes", 100), []Cause{DiskFull}, Hint, true},
+		{"defragmentation in flight", read(fast().set(1, "etcd_disk_defrag_inflight", 0, 1), 1, time.Second), []Cause{Defragmentation, Network}, Sure, true},
+		{"killed for its memory", func() *world {
+			w := fast().slowSyncs(1)
+			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", time.Hour
+			return w
+		}(), []Cause{Memory, SlowDisk}, Sure, true},
+		{"killed for its memory last week", func() *world {
+			w := fast()
+			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", 7*24*time.Hour
+			return w
+		}(), nil, "", false},
+		{"close to its memory limit", fast().set(1, "process_resident_memory_bytes", 0, 1000<<20), []Cause{Memory}, Hint, false},
+		{"a backup of a fast member", fast().set(1, "etcd_disk_backend_snapshot_duration_seconds", 0, 1), []Cause{Backup}, Likely, false},
+		{"page cache", func() *world {
+			w := fast().times(1, "etcd_server_range_duration_seconds", 0.4, 100)
+			w.Members[1].Pod.Running = time.Minute
+			return w
+		}(), []Cause{PageCache}, Hint, true},
+		{"learner", func() *world {
+			w := fast()
+			w.Members[2].Learner = true
+			return status(w, 2, func(first, second *Status) { first.Applied, second.Applied = 500, 900 })
+		}(), []Cause{LearnerBehind}, Hint, false},
+		{"follower behind", status(fast(), 2, func(first, second *Status) {
+			first.Committed, second.Committed = 100_000, 200_000
+		}), []Cause{FollowerBehind}, Sure, false},
+		{"elections", status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 3), 2, func(_, second *Status) { second.Term = 4 }), []Cause{Elections}, Likely, true},
+		{"a handover by a task", func() *world {
+			w := status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 2), 2, func(_, second *Status) { second.Term = 3 })
+			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+			return w
+		}(), nil, "", true},
+		{"clock", logs(1, Logs{Drift: 2}), []Cause{Clock}, Hint, false},
+		{"TLS between peers", logs(1, Logs{Rejected: 9, Unhealthy: 9}), []Cause{PeerConnections}, Likely, false},
+		{"writes of a fast cluster", fast().set(0, "etcd_mvcc_put_total", 0, 300_000), nil, "", false},
+		{"many writes below one prefix", func() *world {
+			w := fast().set(0, "etcd_mvcc_put_total", 0, 300_000).set(0, "etcd_server_proposals_pending", 0, 100)
+			w.Events, w.HotPrefixes = 100, []HotPrefix{{"/registry/events/…", 90, 9000}}
+			return w
+		}(), []Cause{WriteStorm}, Likely, true},
+		{"many writes below many prefixes", func() *world {
+			w := fast().set(0, "etcd_mvcc_put_total", 0, 300_000).set(0, "etcd_server_proposals_pending", 0, 100)
+			w.Events, w.HotPrefixes = 100, []HotPrefix{{"/registry/events/…", 40, 9000}}
+			return w
+		}(), []Cause{WriteStorm}, Likely, true},
+		{"watchers behind, and the CPU at its limit", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 5, 5).set(0, "etcd_debugging_mvcc_pending_events_total", 0, 50_000).
+			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{Watches, CPU}, Likely, true},
+		{"large ranges take the CPU", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).times(0, "etcd_server_range_duration_seconds", 0.4, 1000).
+			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{LargeRanges, CPU}, Sure, true},
+		{"a full snapshot by the agent, and a slow disk", func() *world {
+			w := fast().slowSyncs(0)
+			taken := func(n float64) Metrics {
+				return Metrics{"etcdbr_snapshot_duration_seconds": []Series{{Labels: map[string]string{"kind": "Full"}, Count: n}, {Labels: map[string]string{"kind": "Incr"}, Count: 9 * n}}}
+			}
+			w.Members[0].First.Agent, w.Members[0].Second.Agent = taken(1), taken(2)
+			return w
+		}(), []Cause{Backup, SlowDisk}, Likely, true},
+		{"a compaction that pauses, beside a fast disk", pausing(fast()), []Cause{Compaction}, Likely, true},
+		{"a compaction on a disk that is always slow", pausing(fast().slowSyncs(0)), []Cause{SlowDisk}, Sure, true},
+		{"restarted in between", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99), nil, "", false},
+	}
+}
+
+func TestRules(t *testing.T) {
+	for _, r := range rows() {
+		t.Run(r.name, func(t *testing.T) {
+			g := NewWithT(t)
+			v := Judge(r.world.Input)
+			var causes []Cause
+			for _, f := range v.Findings {
+				causes = append(causes, f.Cause)
+			}
+			g.Expect(causes).To(Equal(r.causes), "%+v", v)
+			if len(causes) > 0 {
+				g.Expect(v.Findings[0].Grade).To(Equal(r.grade), "%+v", v.Findings[0])
+				g.Expect(v.Findings[0].FollowsFrom).To(BeEmpty())
+			}
+			g.Expect(v.Slow).To(Equal(r.slow), "%+v", v.Symptoms)
+		})
+	}
+}
+
+// Every cause is found in a row above or in a recording.
+func TestEveryCauseIsTested(t *testing.T) {
+	tested := map[Cause]bool{}
+	for _, r := range rows() {
+		for _, c := range r.causes {
+			tested[c] = true
+		}
+	}
+	recorded, err := filepath.Glob(filepath.Join("testdata", "*", "input.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range recorded {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range Causes() {
+			if strings.Contains(string(raw), fmt.Sprintf("\"Expect\": %q", c)) {
+				tested[c] = true
+			}
+		}
+	}
+	for _, c := range Causes() {
+		if !tested[c] {
+			t.Errorf("cause %s has neither a row nor a recording", c)
+		}
+	}
+}
+
+// What is not seen is not blamed: without a signal, a verdict has no finding that it did not have with it, and says what it could not judge.
+func TestNothingUnseenIsBlamed(t *testing.T) {
+	for _, r := range rows() {
+		g := NewWithT(t)
+		before := map[Cause]bool{}
+		for _, f := range Judge(r.world.Input).Findings {
+			before[f.Cause] = true
+		}
+		blind := r.world.Input
+		blind.Quorum, blind.Alarms = nil, nil
+		blind.Members = append([]Member{}, blind.Members...)
+		for i := range blind.Members {
+			m := &blind.Members[i]
+			m.First, m.Second, m.Logs = Sample{}, Sample{}, nil
+			m.Pings, m.AgentPings, m.Linearizable, m.Serializable = nil, nil, nil, nil
+		}
+		v := Judge(blind)
+		for _, f := range v.Findings {
+			g.Expect(before).To(HaveKey(f.Cause), r.name)
+		}
+		g.Expect(v.NotJudged).To(ContainElements(SlowDisk, CPU, Network, NoQuorum))
+		g.Expect(v.Slow).To(BeFalse(), r.name)
+		if len(v.Findings) == 0 {
+			g.Expect(v.Headline).To(ContainSubstring("nothing can be said"))
+		}
+	}
+	g := NewWithT(t)
+	g.Expect(Judge(Input{}).Headline).To(ContainSubstring("nothing can be said"))
+	g.Expect(Judge(Input{}).NotJudged).To(HaveLen(len(rules)))
+}
+
+// What explains a cause comes before it in the table, and a cause does not explain itself by a detour.
+func TestExplanationsPointDown(t *testing.T) {
+	for i, r := range rules {
+		for _, c := range r.explains {
+			if at := position(c); at < 0 {
+				t.Errorf("%s explains %s, which is no cause", r.cause, c)
+			} else if at <= i {
+				t.Errorf("%s explains %s, which is above it", r.cause, c)
+			}
+		}
+	}
+}
+
+// A counter that falls, a histogram that changes its buckets, and numbers that make no sense are no evidence, and no panic.
+func TestNonsenseIsNoEvidence(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		in := fast().Input
+		for i := range in.Members {
+			for name := range maps.Clone(in.Members[i].First.Metrics) {
+				switch r.IntN(6) {
+				case 0:
+					delete(in.Members[i].First.Metrics, name)
+				case 1:
+					delete(in.Members[i].Second.Metrics, name)
+				case 2:
+					in.Members[i].First.Metrics[name] = []Series{{Value: r.Float64() * 1e9, Count: r.Float64() * 1e9, Buckets: []Bucket{{1, 2}}}}
+				}
+			}
+			if r.IntN(3) == 0 {
+				in.Members[i].First.Status = nil
+			}
+			if r.IntN(3) == 0 {
+				in.Members[i].Pod = nil
+			}
+		}
+		v := Judge(in)
+		in.Figures()
+		for _, f := range v.Findings {
+			if len(f.Evidence) == 0 || f.Grade == "" {
+				t.Fatalf("%+v", f)
+			}
+		}
+	}
+}
+
+// Every message is a sentence or a figure that can be read.
+func TestMessages(t *testing.T) {
+	for _, r := range rows() {
+		g := NewWithT(t)
+		v := Judge(r.world.Input)
+		g.Expect(v.Headline).To(MatchRegexp(`^[A-Zae].*\.$`), r.name)
+		for _, f := range v.Findings {
+			g.Expect(f.Advice).NotTo(BeEmpty(), string(f.Cause))
+			for _, a := range f.Advice {
+				g.Expect(a.Text).To(HaveSuffix("."), a.Text)
+			}
+			for _, e := range f.Evidence {
+				g.Expect(e.String()).NotTo(MatchRegexp(`NaN|Inf|%!|e\+`), string(f.Cause))
+			}
+		}
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for want, e := range map[string]Evidence{
+		"m-0: p99 of fsyncs: more than 64 ms (threshold 16 ms; x)": {Member: "m-0", Signal: "p99 of fsyncs", Value: 64, Unit: "ms", AtLeast: true, Threshold: 16, Source: "x"},
+		"voters that serve: 1 (threshold 2; x)":                    {Signal: "voters that serve", Value: 1, Threshold: 2, Source: "x"},
+		"sent: 1.5 MiB/s":                                          {Signal: "sent", Value: 1.5 * (1 << 20), Unit: "B/s"},
+		"took: 2.5 s":                                              {Signal: "took", Value: 2500, Unit: "ms"},
+		"took: 1.2 µs":                                             {Signal: "took", Value: 0.0012, Unit: "ms"},
+		"share: 93 %":                                              {Signal: "share", Value: 93.2, Unit: "%"},
+		"writes: 12,345 /s":                                        {Signal: "writes", Value: 12345, Unit: "/s"},
+	} {
+		NewWithT(t).Expect(e.String()).To(Equal(want))
+	}
+}
