@@ -92,6 +92,15 @@ func (a *asked) Database(ctx context.Context) (d etcdclient.Database, err error)
 	return d, err
 }
 
+func (a *asked) Read(ctx context.Context, linearizable bool) error {
+	return a.ask(ctx, "read at", func(w *World, m *members.Member) error {
+		if linearizable {
+			return w.served(m)
+		}
+		return nil
+	})
+}
+
 func (a *asked) Compact(ctx context.Context, _ int64) error {
 	return a.ask(ctx, "compact", func(w *World, m *members.Member) error { return w.served(m) })
 }
