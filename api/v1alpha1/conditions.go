@@ -360,12 +360,12 @@ const ReasonDefragmenting = "Defragmenting"
 const (
 	// ReasonScaled means that the cluster has as many members as specified.
 	ReasonScaled = "Scaled"
-	// ReasonScalingOut means that a member is being added.
+	// ReasonScalingOut means that members are being added.
 	ReasonScalingOut = "ScalingOut"
-	// ReasonScaleOutHeld means that the next member cannot be added yet; the message says why.
-	ReasonScaleOutHeld = "ScaleOutHeld"
-	// ReasonScaleInRefused means that the spec asks for fewer members than the cluster has; scale-in is not supported.
-	ReasonScaleInRefused = "ScaleInRefused"
+	// ReasonScalingIn means that members are being removed.
+	ReasonScalingIn = "ScalingIn"
+	// ReasonScalingHeld means that the next member cannot be added or removed yet; the message says why.
+	ReasonScalingHeld = "ScalingHeld"
 	// ReasonTooManyReplicas means that the StatefulSet was scaled to more replicas than the operator observes.
 	ReasonTooManyReplicas = "TooManyReplicas"
 )

@@ -67,6 +67,9 @@ const (
 	AnnotationRollout = "druid.gardener.cloud/rollout"
 	// RolloutManual is the value of AnnotationRollout.
 	RolloutManual = "manual"
+	// AnnotationAllowSingleMember on an Etcd, with any value, agrees that its cluster shrinks to one member, which tolerates no
+	// failure.
+	AnnotationAllowSingleMember = "druid.gardener.cloud/allow-single-member"
 	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
 	// LabelRolloutBy on a namespace, with the value ManagedBy, lets admission change the StatefulSets of etcd-druid in it to
@@ -126,6 +129,9 @@ const (
 	// AnnotationHeldAtZeroBy on a StatefulSet holds the UID of the task that keeps it at zero replicas. The operator restores
 	// the replicas when the task continues, ends or is deleted.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
+	// AnnotationMembersTold on a pod is the generation of what its ConfigMap says of members that leave. It makes the kubelet
+	// update the mount at once.
+	AnnotationMembersTold = "druid.gardener.cloud/members-told"
 	// AnnotationPeerTLSEnabled on the Lease of a member: whether it listens to its peers with TLS, true or false.
 	AnnotationPeerTLSEnabled = "member.etcd.gardener.cloud/tls-enabled"
 	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot, or what is wrong with a store

@@ -81,6 +81,9 @@ type Ordinal struct {
 	LeaseRole v1alpha1.Role
 }
 
+// Serves reports whether the member of the ordinal serves and is not terminating: then it may serve now, and does not a moment later.
+func (o *Ordinal) Serves() bool { return o.Serving && o.Class != v1alpha1.ClassTerminating }
+
 // Pod is what matters of a pod.
 type Pod struct {
 	UID             types.UID

@@ -76,8 +76,7 @@ func build(f input) *cluster.Snapshot {
 		}
 		v := cluster.Voter{ID: m.ID, Name: cmp.Or(sanitize.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
-			// A member that terminates may serve now, and does not a moment later.
-			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
+			v.Serving = s.Ordinals[v.Ordinal].Serves()
 		} else if status, ok := f.foreign[m.ID]; ok {
 			v.Serving, v.Versions = serves(status), versions(status)
 		}
