@@ -313,6 +313,10 @@ const (
 	ReasonVolumeLost = "VolumeLost"
 	// ReasonNotReplaced means that etcd has not yet added the learner that replaces a member.
 	ReasonNotReplaced = "NotReplaced"
+	// ReasonNotListed means that the cluster serves without listing a member, which waits until the operator adds it.
+	ReasonNotListed = "NotListed"
+	// ReasonMemberRemoved means that a volume holds the data of a member that was removed from the cluster.
+	ReasonMemberRemoved = "MemberRemoved"
 	// ReasonSurveyingVolumes means that no member is started before the volumes that exist have been surveyed: they may hold data of
 	// an earlier Etcd of this name.
 	ReasonSurveyingVolumes = "SurveyingVolumes"
@@ -326,7 +330,8 @@ const (
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
-		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed, ReasonFirstStartBlocked:
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed, ReasonFirstStartBlocked,
+		ReasonNotListed, ReasonMemberRemoved:
 		return true
 	}
 	return false

@@ -134,6 +134,9 @@ const (
 	AnnotationMembersTold = "druid.gardener.cloud/members-told"
 	// AnnotationPeerTLSEnabled on the Lease of a member: whether it listens to its peers with TLS, true or false.
 	AnnotationPeerTLSEnabled = "member.etcd.gardener.cloud/tls-enabled"
+	// AnnotationMembersRead on the Lease of a member is what its agent has read of the members that are about to be removed, as JSON. The
+	// agent sets it.
+	AnnotationMembersRead = "druid.gardener.cloud/members-read"
 	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot, or what is wrong with a store
 	// of signed snapshots; absent or empty if there is none.
 	// The leader's agent sets it.

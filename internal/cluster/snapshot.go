@@ -79,6 +79,9 @@ type Ordinal struct {
 	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
 	// operator has not seen it renewed within the last minute.
 	LeaseRole v1alpha1.Role
+	// Read is what the agent has read of the members that are about to be removed; the zero value unless it was asked for
+	// (observe.Observer.Reads), or if the agent has read nothing.
+	Read Read
 }
 
 // Serves reports whether the member of the ordinal serves and is not terminating: then it may serve now, and does not a moment later.

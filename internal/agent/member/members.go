@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Members tells the members of a cluster how the operator is about to change their list. An agent adds, promotes and removes no
+// member itself.
+type Members struct {
+	// Etcd is the UID of the Etcd that it was written for. That of an earlier Etcd of the same name means nothing.
+	Etcd string `json:"etcd"`
+	// Generation grows with each change. The agent of a running member reports the one that it has read.
+	Generation int64 `json:"generation"`
+	// Leaving are the names of the members that are about to be removed.
+	Leaving []string `json:"leaving,omitempty"`
+	// Others are the client URLs of further members that serve or are about to, and that initial-cluster does not list: the sources of
+	// a migration. A member asks them as it asks the others, and with any it does not count as the only one.
+	Others []string `json:"others,omitempty"`
+}
+
+// ParseMembers parses the value of KeyMembers; nil if it is empty. Fields that a later operator may add are ignored.
+func ParseMembers(value string) (*Members, error) {
+	if len(bytes.TrimSpace([]byte(value))) == 0 {
+		return nil, nil
+	}
+	m := &Members{}
+	if err := yaml.Unmarshal([]byte(value), m); err != nil {
+		return nil, fmt.Errorf("reading %s of the shared configuration: %w", KeyMembers, err)
+	}
+	if m.Etcd == "" || m.Generation <= 0 {
+		return nil, fmt.Errorf("reading %s of the shared configuration: it has no etcd, or no generation", KeyMembers)
+	}
+	return m, nil
+}
+
+// Encode returns the value of KeyMembers.
+func (m Members) Encode() (string, error) {
+	value, err := yaml.Marshal(m)
+	if err != nil {
+		return "", fmt.Errorf("encoding how the members change: %w", err)
+	}
+	return string(value), nil
+}
+
+// Leaves reports whether a member is about to be removed.
+func (m *Members) Leaves(name string) bool { return m != nil && slices.Contains(m.Leaving, name) }
