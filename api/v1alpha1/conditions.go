@@ -121,6 +121,9 @@ const (
 	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
 	// ErrUpdatePod means that a write to a pod that is updated in place failed.
 	ErrUpdatePod ErrorCode = "ERR_UPDATE_POD"
+	// ErrMembership means that a step of a MembershipChange failed: a request that changes the member list, telling members that they
+	// leave, or removing a claim.
+	ErrMembership ErrorCode = "ERR_MEMBERSHIP"
 	// ErrNoQuorum means that the task needs a quorum and the cluster has none.
 	ErrNoQuorum ErrorCode = "ERR_NO_QUORUM"
 	// ErrAlarm means that etcd has raised an alarm that needs manual intervention.
@@ -371,6 +374,9 @@ const (
 	ReasonScalingIn = "ScalingIn"
 	// ReasonScalingHeld means that the next member cannot be added or removed yet; the message says why.
 	ReasonScalingHeld = "ScalingHeld"
+	// ReasonSingleMemberNotAllowed means that the spec asks for one member of several, which tolerates no failure, and that the
+	// annotation druid.gardener.cloud/allow-single-member does not agree to that.
+	ReasonSingleMemberNotAllowed = "SingleMemberNotAllowed"
 	// ReasonTooManyReplicas means that the StatefulSet was scaled to more replicas than the operator observes.
 	ReasonTooManyReplicas = "TooManyReplicas"
 )

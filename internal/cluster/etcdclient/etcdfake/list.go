@@ -104,7 +104,7 @@ func (m *member) Members(context.Context) ([]etcdclient.Member, error) {
 	case e == nil || !c.runs(*e):
 		return nil, ErrDown
 	case e.learner:
-		return nil, rpctypes.ErrLearnerNotReady
+		return nil, rpctypes.ErrGRPCNotSupportedForLearner
 	}
 	var all []etcdclient.Member
 	for _, e := range c.entries() {
