@@ -364,6 +364,9 @@ const ReasonTaskNameTaken = "TaskNameTaken"
 // ReasonDefragmenting is the reason of the event for a task created because of spec.etcd.defragmentationSchedule.
 const ReasonDefragmenting = "Defragmenting"
 
+// ReasonMembersChange is the reason of the event for a task created because the members are not those that the spec asks for.
+const ReasonMembersChange = "MembersChange"
+
 // Reasons of the condition Scaled.
 const (
 	// ReasonScaled means that the cluster has as many members as specified.

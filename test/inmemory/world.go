@@ -55,8 +55,8 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 		return nil, err
 	}
 	w := &World{server: s, Down: map[string]bool{}, Crashing: map[string]bool{}, ready: map[string]bool{}, Result: func(*batchv1.Job) string { return "{}" }}
-	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }}
-	for i := range int(etcd.Spec.Replicas) {
+	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }, Listed: int(etcd.Spec.Replicas)}
+	for i := range maxMembers {
 		w.Members.Names = append(w.Members.Names, PodName(i))
 		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://%s:2379", podIP(i)))
 	}
@@ -66,6 +66,9 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 	}
 	return w, errors.Join(s.Create(context.Background(), node), s.Create(context.Background(), etcd))
 }
+
+// maxMembers is how many members there may be.
+const maxMembers = 5
 
 // nodeName is that of the node of all pods.
 const nodeName = "node"
@@ -94,7 +97,7 @@ func podIP(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
 // Step has the controllers and the kubelet do the next thing, and reports whether there was something to do.
 func (w *World) Step(ctx context.Context) (changed bool, err error) {
 	before := w.writes
-	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet} {
+	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet, w.agents} {
 		if err := part(ctx); err != nil {
 			return false, err
 		}
@@ -208,8 +211,9 @@ func (w *World) kubelet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ready := !w.Down[p.Name] && !w.Crashing[p.Name]
-		if !w.start(p, n, ready) {
+		listed, _, _ := w.Members.Lists(n)
+		ready := listed && !w.Down[p.Name] && !w.Crashing[p.Name]
+		if listed && !w.start(p, n, ready) || !listed && !w.await(p, n) {
 			continue
 		}
 		if err := w.Status().Update(ctx, p); err != nil {
