@@ -181,12 +181,11 @@ func (o *Operator) client(from func() client.Reader) client.Client {
 			return o.write("patch", kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.Patch(ctx, object, patch, options...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			named := config.(interface {
-				GetName() *string
-				GetNamespace() *string
-				GetKind() *string
-			})
-			return o.write("apply", *named.GetKind(), *named.GetNamespace(), *named.GetName(), func() error { return c.Apply(ctx, config, options...) })
+			kind, key, err := identify(config)
+			if err != nil {
+				return err
+			}
+			return o.write("apply", kind.Kind, key.Namespace, key.Name, func() error { return c.Apply(ctx, config, options...) })
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, name string, object, sub client.Object, options ...client.SubResourceCreateOption) error {
 			return o.write("create "+name, kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.SubResource(name).Create(ctx, object, sub, options...) })

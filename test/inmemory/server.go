@@ -149,25 +149,39 @@ func (s *server) generate(ctx context.Context, before, after client.Object) erro
 	return s.storage.Update(ctx, after)
 }
 
-// apply gives what an apply has created what every object has.
-func (s *server) apply(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-	named, ok := config.(interface {
+// identify returns the kind, the namespace and the name of what is applied.
+func identify(config runtime.ApplyConfiguration) (schema.GroupVersionKind, types.NamespacedName, error) {
+	switch of := config.(type) {
+	case interface {
 		GetName() *string
 		GetNamespace() *string
 		GetKind() *string
 		GetAPIVersion() *string
-	})
-	if !ok {
-		return fmt.Errorf("applying a %T: not simulated", config)
+	}:
+		return schema.FromAPIVersionAndKind(*of.GetAPIVersion(), *of.GetKind()), types.NamespacedName{Namespace: *of.GetNamespace(), Name: *of.GetName()}, nil
+	case interface {
+		GetName() string
+		GetNamespace() string
+		GroupVersionKind() schema.GroupVersionKind
+	}:
+		return of.GroupVersionKind(), types.NamespacedName{Namespace: of.GetNamespace(), Name: of.GetName()}, nil
 	}
-	kind := schema.FromAPIVersionAndKind(*named.GetAPIVersion(), *named.GetKind())
+	return schema.GroupVersionKind{}, types.NamespacedName{}, fmt.Errorf("applying a %T: not simulated", config)
+}
+
+// apply gives what an apply has created what every object has.
+func (s *server) apply(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	kind, key, err := identify(config)
+	if err != nil {
+		return err
+	}
 	read := func() (client.Object, error) {
 		o, err := s.scheme.New(kind)
 		if err != nil {
 			return nil, err
 		}
 		found := o.(client.Object)
-		err = s.storage.Get(ctx, types.NamespacedName{Namespace: *named.GetNamespace(), Name: *named.GetName()}, found)
+		err = s.storage.Get(ctx, key, found)
 		return found, err
 	}
 	before, missing := read()
