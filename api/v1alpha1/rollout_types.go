@@ -66,7 +66,7 @@ const GuardBackedUp OverridableGuard = "BackedUp"
 
 // OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
 // that protect the quorum, cannot be overridden; the decision itself enforces this.
-// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;VotersOdd;BackedUp
+// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;VotersOdd;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;BackedUp
 type OverridableGuard string
 
 // Role is the role of a member in its cluster.

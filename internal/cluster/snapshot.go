@@ -25,8 +25,8 @@ type Snapshot struct {
 	StatefulSet StatefulSet
 	// Ordinals are the ordinals of the StatefulSet; the index is the ordinal. There are as many as replicas.
 	Ordinals []Ordinal
-	// Growing: the StatefulSet has fewer replicas than the Etcd is to have.
-	Growing bool
+	// Changing: the StatefulSet has another number of replicas than the Etcd is to have.
+	Changing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
 	Cluster Cluster

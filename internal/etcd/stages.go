@@ -63,7 +63,9 @@ func (p *pass) changeMembers(ctx context.Context) error {
 	return p.scaler.Follow(ctx, p.found.State, p.session)
 }
 
-func (p *pass) removeLeases(ctx context.Context) error { return p.scaler.RemoveLeases(ctx, p.found.State) }
+func (p *pass) removeLeases(ctx context.Context) error {
+	return p.scaler.RemoveLeases(ctx, p.found.State)
+}
 
 // checkPolicy keeps the spec of an Etcd that the operator's configuration refuses from being carried out, and that of one whose
 // members serve as a cluster that is not the recorded one: they would refuse their data once they restart. The members are still
