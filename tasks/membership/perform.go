@@ -58,7 +58,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	case membership.DeletePod:
 		return coded.Error(v1alpha1.ErrDeletePod, h.deletePod(ctx, d))
 	case membership.DeleteClaim:
-		return coded.Error(v1alpha1.ErrMembership, h.deleteClaim(ctx, d))
+		return h.deleteClaim(ctx, d)
 	}
 	// The controller of the Etcd scales the StatefulSet, by what is recorded.
 	return nil
@@ -175,7 +175,7 @@ func (h *Handler) deleteClaim(ctx context.Context, d detail) error {
 	}
 	err := h.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting claim %s: %w", key, err)
+		return coded.Error(v1alpha1.ErrMembership, fmt.Errorf("deleting claim %s: %w", key, err))
 	}
 	return nil
 }
