@@ -130,7 +130,7 @@ func TestDecide(t *testing.T) {
 		"one member, scaling out to three":        {of(0, readyOld), changing, "DeletePod m-0"},
 		"one of two voters":                       {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
 		"two of three voters, one is down":        {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
-		"three pods, two voters":                  {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold QuorumKept m-1"},
+		"three pods, two voters":                  {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold VotersOdd m-1"},
 
 		"no deletion during a moment without a leader":  {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
 		"the leader froze a moment ago":                 {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
