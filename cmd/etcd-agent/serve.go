@@ -46,7 +46,7 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	options := serveOptions{name: os.Getenv(member.NameVariable), namespace: os.Getenv(member.NamespaceVariable), trustFile: os.Getenv(member.TrustFileVariable)}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run beside the member: renew its lease, promote it, take its snapshots",
+		Short: "Run beside the member: renew its lease, take its snapshots",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := newServer(log, options)
@@ -93,7 +93,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		buildinfo.New())
 	mux := http.NewServeMux()
 	s := &serve.Server{
-		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
+		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat, Name: o.name, Shared: shared,
 		Tidy:    func() bool { return serve.RemoveReplaced(log, shared) },
 		Address: o.address, TLS: o.tls.Server(trustIn(o.trustFile)), Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
 	}
