@@ -35,7 +35,7 @@ func TestTerminationMessage(t *testing.T) {
 
 // Of what is not understood, nothing is known.
 func TestUnreadableVolume(t *testing.T) {
-	for _, text := range []string{`volume: {"store":"Tidy"}`, "volume: {", `volume: {"lost":"cafe"}`, "volume: "} {
+	for _, text := range []string{`volume: {"store":"Tidy"}`, "volume: {", `volume: {"lost":"cafe"}`} {
 		got := ParseRefusal("DataLost: lost\n" + text)
 		NewWithT(t).Expect(got.Volume).To(Equal(Volume{}), text)
 		NewWithT(t).Expect(got.Message).To(Equal("lost"), text)

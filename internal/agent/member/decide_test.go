@@ -123,7 +123,8 @@ func TestDecidePromises(t *testing.T) {
 		previous := before != "" && f.Data.ClusterID == before
 		present := f.Data.State == DataPresent
 		unlisted := f.Others != AnswerNone && f.OthersClusterID == f.Data.ClusterID && !f.DataListed
-		removed := present && !foreign && !previous && !earlier && (f.Data.Removed || unlisted)
+		current := f.Recovery == nil && !foreign || f.Recovery != nil && f.Data.ClusterID == ours
+		removed := present && current && (f.Data.Removed || unlisted)
 		for _, p := range []struct {
 			promise string
 			broken  bool
