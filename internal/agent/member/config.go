@@ -130,7 +130,7 @@ func ParseShared(data map[string]string) (Shared, error) {
 	if s.Members, err = ParseMembers(data[KeyMembers]); err != nil {
 		return Shared{}, err
 	}
-	if s.Members != nil && s.Members.Etcd != s.EtcdUID() {
+	if s.Members != nil && (s.Members.Etcd != s.EtcdUID() || s.Members.ClusterID != s.ClusterID) {
 		s.Members = nil
 	}
 	return s, nil

@@ -109,8 +109,8 @@ type Input struct {
 	Successors []string
 	// MayBegin: the operator permits members without data to begin the cluster. It counts only while no ID is recorded.
 	MayBegin bool
-	// Leaving: the operator has announced that the member is removed.
-	Leaving bool
+	// Planned: the operator says how the members change, and Leaving: it has announced that this one is removed.
+	Planned, Leaving bool
 	// Others say what they know of the member with this one's peer URL.
 	Others Answer
 	// OthersClusterID is the cluster ID of the others, in hex.

@@ -152,7 +152,7 @@ func TestDecidePromises(t *testing.T) {
 			{"no new cluster while the store may hold backups", d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable)},
 
 			{"only a recovery lets a member change the list", d.Action == Replace && f.Recovery == nil},
-			{"a member that was told to leave does not add itself", d.Action == Replace && f.Leaving && f.Others == AnswerNotListed && f.Data.State == DataNone},
+			{"while the members change, a member without data does not change the list", d.Action == Replace && f.Planned && f.ClusterID == ours && f.Data.State == DataNone},
 			{"data of a removed member serves nowhere", removed && (d.Action == Start || begins || d.Action == Join)},
 			{"data is set aside only if a quorum serves without its member", d.Action == SetAside && present && (!removed || !unlisted)},
 			{"damaged data is set aside only if a quorum serves", d.Action == SetAside && f.Others == AnswerNone},
@@ -212,9 +212,9 @@ func everyInput() func(yield func(Input) bool) {
 // withMembers yields an input with all that may be known of the member of its data.
 func withMembers(f Input, yield func(Input) bool) bool {
 	if f.Data.State == DataNone {
-		leaving := f
-		leaving.Leaving = true
-		return yield(f) && yield(leaving)
+		planned := f
+		planned.Planned = f.ClusterID != ""
+		return yield(f) && (!planned.Planned || yield(planned))
 	}
 	for i := range 2 * 2 * 2 * 3 {
 		pick := func(n int) int { r := i % n; i /= n; return r }

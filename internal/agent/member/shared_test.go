@@ -29,7 +29,7 @@ func complete() map[string]string {
 	return map[string]string{
 		KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig, KeyClusterID: "cafe\n", KeyRecovery: recovery,
 		KeyFirstStart: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\n", KeyAccept: "revision: 7\n",
-		KeyMembers: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\ngeneration: 7\nleaving: [main-2]\n",
+		KeyMembers: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\nclusterID: cafe\ngeneration: 7\nleaving: [main-2]\n",
 	}
 }
 

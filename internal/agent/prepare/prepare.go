@@ -212,7 +212,7 @@ func (p *preparation) configure(in member.Input, action member.Action, known kno
 func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error) {
 	in := member.Input{
 		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil, MayBegin: p.shared.MayBegin(),
-		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery, Leaving: p.shared.Members.Leaves(p.id.Name),
+		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery, Planned: p.shared.Members != nil, Leaving: p.shared.Members.Leaves(p.id.Name),
 	}
 	if p.data == nil || p.data.State == member.DataNone {
 		data, err := datadir.Inspect(in.DataDir)

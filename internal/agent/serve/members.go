@@ -12,9 +12,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// readMembers reads what the operator says of the members, reports in the lease that it was read, and returns whether the cluster is
-// being recovered.
-func (s *Server) readMembers(ctx context.Context) (recovering bool) {
+// readMembers reads what the operator says of the members, reports in the lease that it was read, and returns whether a learner is to be
+// promoted: in a recovery, until the operator says how the members change.
+func (s *Server) readMembers(ctx context.Context) (promotes bool) {
 	if s.Shared == nil {
 		return false
 	}
@@ -33,7 +33,7 @@ func (s *Server) readMembers(ctx context.Context) (recovering bool) {
 	if read != s.read && (read.Generation > 0 || s.removed) {
 		s.reportRead(ctx, read)
 	}
-	return shared.Settled().Recovery != nil
+	return shared.Settled().Recovery != nil && shared.Members == nil
 }
 
 func (s *Server) reportRead(ctx context.Context, read cluster.Read) {

@@ -145,7 +145,7 @@ func (s *Server) once(ctx context.Context) {
 	status, err := s.Member.Status(ask)
 	cancel()
 	s.Metrics.observe(status, err)
-	recovering := s.readMembers(ctx)
+	promotes := s.readMembers(ctx)
 	if err != nil {
 		// A leader that hangs does not lead. Its lease expires by itself.
 		s.lead(ctx, false)
@@ -158,7 +158,7 @@ func (s *Server) once(ctx context.Context) {
 	switch {
 	case status.Learner:
 		s.tidied = false
-		if recovering {
+		if promotes {
 			s.promote(ctx, status)
 		}
 	case status.Leader != 0:

@@ -136,6 +136,11 @@ func TestLearnerIsNotPromotedWithoutARecovery(t *testing.T) {
 	s.once(t.Context())
 	for _, shared := range []SharedFrom{
 		func() (member.Shared, error) { return member.Shared{}, nil },
+		func() (member.Shared, error) {
+			shared, err := recovering()
+			shared.Members = &member.Members{Generation: 1}
+			return shared, err
+		},
 		func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") },
 	} {
 		s.Shared = shared

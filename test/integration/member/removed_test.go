@@ -83,10 +83,10 @@ func TestMemberThatWasRemovedWhileItWasDown(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			c := newCluster(t, 3)
-			c.startThree(g)
+			id := c.startThree(g)
 			c.stop(2)
 			if tc.told {
-				c.write(g, 2, member.KeyMembers, map[string]any{"etcd": c.etcdUID, "generation": 1, "leaving": []string{"m2"}})
+				c.write(g, 2, member.KeyMembers, map[string]any{"etcd": c.etcdUID, "clusterID": id, "generation": 1, "leaving": []string{"m2"}})
 			}
 			c.remove(g, c.memberID(g, 2))
 			if tc.added {
@@ -108,8 +108,8 @@ func TestMemberThatIsToldToLeaveStartsWhileItIsListed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
-	c.startThree(g)
-	c.write(g, 2, member.KeyMembers, map[string]any{"etcd": c.etcdUID, "generation": 1, "leaving": []string{"m2"}})
+	id := c.startThree(g)
+	c.write(g, 2, member.KeyMembers, map[string]any{"etcd": c.etcdUID, "clusterID": id, "generation": 1, "leaving": []string{"m2"}})
 	c.stop(2)
 	c.start(g, 2, "existing")
 	c.awaitVoters(g, 3)
