@@ -15,8 +15,8 @@ type Store string
 
 // The stores. Of a member that may run, nothing is said.
 const (
-	// StoreFree: a member could join from here, since no data is needed that is there. Data of a removed member was set aside; damaged
-	// data of a listed one is set aside once that is removed.
+	// StoreFree: a member could join from here, since a quorum has what is needed of the data that is, or was, there. Data of a removed
+	// member was set aside.
 	StoreFree Store = "Free"
 	// StoreLeft: there is the data of a removed member, and the other members have not confirmed yet that they do not list it.
 	StoreLeft Store = "Left"

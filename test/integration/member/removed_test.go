@@ -5,7 +5,10 @@
 package member_test
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -27,10 +30,12 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
-	c.startThree(g)
+	cluster := c.startThree(g)
 	removed := c.memberID(g, 2)
+	g.Expect(c.listed(g, 2, cluster, removed)).To(BeTrue())
 	c.remove(g, removed)
 	g.Expect(c.awaitEnd(g, 2)).To(BeZero(), "the exit code of a removed member")
+	g.Expect(c.listed(g, 2, cluster, removed)).To(BeFalse(), "so its agent says that it was removed")
 	c.put(g, "after the removal")
 	found, err := datadir.Survey(c.dataDir(2))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -58,6 +63,24 @@ func (c *cluster) awaitEnd(g Gomega, i int) int {
 	g.Eventually(ended).WithTimeout(machine.Patience()).Should(Receive())
 	delete(c.processes, i)
 	return process.ProcessState.ExitCode()
+}
+
+// listed asks as the agent of a member does whose etcd does not answer.
+func (c *cluster) listed(g Gomega, i int, clusterID, memberID string) bool {
+	m, local, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = local.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
+	defer cancel()
+	cluster, err := strconv.ParseUint(clusterID, 16, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	id, err := strconv.ParseUint(memberID, 16, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = m.Listed(ctx, cluster+1, id)
+	g.Expect(err).To(MatchError(ContainSubstring("cluster "+clusterID+" answers")), "the list of another cluster says nothing")
+	listed, err := m.Listed(ctx, cluster, id)
+	g.Expect(err).NotTo(HaveOccurred())
+	return listed
 }
 
 func (c *cluster) aside(g Gomega, i int, suffix string) []string {
