@@ -46,12 +46,13 @@ func Inspect(dir string) (member.Data, error) {
 		data.State, data.Damage = member.DataDamaged, fmt.Sprintf("%s: %v", what, err)
 		return data, nil
 	}
-	data.ClusterID, data.MemberID, err = identity(filepath.Join(log, files[len(files)-1]))
+	clusterID, memberID, err := identity(filepath.Join(log, files[len(files)-1]))
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
 	} else if err != nil {
 		return damage("the write-ahead log does not name its cluster", err)
 	}
+	data.ClusterID, data.MemberID = strconv.FormatUint(clusterID, 16), strconv.FormatUint(memberID, 16)
 	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), log)
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
@@ -67,18 +68,29 @@ func Inspect(dir string) (member.Data, error) {
 	return data, nil
 }
 
-// identity reads the IDs of cluster and member, in hex, from the metadata at the beginning of a file of a write-ahead log.
-func identity(path string) (clusterID, memberID string, err error) {
+// Writer returns the IDs of the member that wrote the data, and of its cluster; zeroes if there is none. It reads the beginning of the
+// log alone, so the member may be running.
+func Writer(dir string) (clusterID, memberID uint64, err error) {
+	log := filepath.Join(dir, "member", "wal")
+	files, err := logFiles(log)
+	if err != nil || len(files) == 0 {
+		return 0, 0, err
+	}
+	return identity(filepath.Join(log, files[len(files)-1]))
+}
+
+// identity reads the IDs of cluster and member from the metadata at the beginning of a file of a write-ahead log.
+func identity(path string) (clusterID, memberID uint64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return "", "", err
+		return 0, 0, err
 	}
 	defer func() { _ = file.Close() }()
 	decoder := wal.NewDecoder(fileutil.NewFileReader(file))
 	record := &walpb.Record{}
 	for record.GetType() != wal.MetadataType {
 		if err := decoder.Decode(record); err != nil {
-			return "", "", fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
+			return 0, 0, fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
 		}
 		if record.GetType() == wal.CrcType {
 			// The checksum continues from the previous file.
@@ -87,9 +99,9 @@ func identity(path string) (clusterID, memberID string, err error) {
 	}
 	metadata := &etcdserverpb.Metadata{}
 	if err := proto.Unmarshal(record.Data, metadata); err != nil {
-		return "", "", fmt.Errorf("decoding the metadata of %s: %w", filepath.Base(path), err)
+		return 0, 0, fmt.Errorf("decoding the metadata of %s: %w", filepath.Base(path), err)
 	}
-	return strconv.FormatUint(metadata.GetClusterID(), 16), strconv.FormatUint(metadata.GetNodeID(), 16), nil
+	return metadata.GetClusterID(), metadata.GetNodeID(), nil
 }
 
 // inspectDatabase opens the database, and reports whether it says that a member was removed. It may be missing, or empty, as long as

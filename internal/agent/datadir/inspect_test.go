@@ -189,6 +189,23 @@ func TestInspectKnowsARemovedMember(t *testing.T) {
 	}
 }
 
+// The log says who wrote it, also while the database is in use.
+func TestWriter(t *testing.T) {
+	d := newDataDir(t)
+	db, err := bolt.Open(d.db(), 0o600, nil)
+	d.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = db.Close() }()
+	clusterID, memberID, err := Writer(d.path)
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect([]uint64{clusterID, memberID}).To(Equal([]uint64{0xcafe, 7}))
+	d.overwrite(d.logFile(), 0)
+	_, _, err = Writer(d.path)
+	d.Expect(err).To(HaveOccurred())
+	d.Expect(os.RemoveAll(d.log())).To(Succeed())
+	clusterID, memberID, err = Writer(d.path)
+	d.Expect([]uint64{clusterID, memberID}, err).To(Equal([]uint64{0, 0}))
+}
+
 // An inspection does not change the data.
 func TestInspectChangesNothing(t *testing.T) {
 	d := newDataDir(t)

@@ -6,6 +6,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -27,10 +28,10 @@ func (s *Server) readMembers(ctx context.Context) (promotes bool) {
 	if m := shared.Members; m != nil {
 		read.Generation, read.Leaving = m.Generation, m.Leaves(s.Name)
 	}
-	if s.removed {
-		read.Removed = strconv.FormatUint(s.last.MemberID, 16)
+	if s.removed != 0 {
+		read.Removed = strconv.FormatUint(s.removed, 16)
 	}
-	if read != s.read && (read.Generation > 0 || s.removed) {
+	if read != s.read && (read.Generation > 0 || s.removed != 0) {
 		s.reportRead(ctx, read)
 	}
 	return shared.Settled().Recovery != nil && shared.Members == nil
@@ -54,16 +55,21 @@ func (s *Server) reportRead(ctx context.Context, read cluster.Read) {
 
 // checkRemoved finds out whether a member that does not answer was removed: its etcd then ends each time that it starts.
 func (s *Server) checkRemoved(ctx context.Context) {
-	if s.removed || s.last.MemberID == 0 {
+	if s.removed != 0 || s.Writer == nil {
 		return
 	}
-	listed, err := s.Member.Listed(ctx, s.last.ClusterID, s.last.MemberID)
+	clusterID, memberID, err := s.Writer()
+	if err != nil || memberID == 0 {
+		s.Log.V(1).Info("It is unknown whose data there is", "reason", fmt.Sprint(err))
+		return
+	}
+	listed, err := s.Member.Listed(ctx, clusterID, memberID)
 	if err != nil {
 		s.Log.V(1).Info("The other members gave no member list", "reason", err.Error())
 		return
 	}
 	if !listed {
-		s.removed = true
-		s.Log.Info("The member was removed from the cluster, and its etcd does not run any more: delete the pod, and its data is set aside", "memberID", strconv.FormatUint(s.last.MemberID, 16))
+		s.removed = memberID
+		s.Log.Info("The member was removed from the cluster, and its etcd does not run any more: delete the pod, and its data is moved aside", "memberID", strconv.FormatUint(memberID, 16))
 	}
 }

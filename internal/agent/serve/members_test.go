@@ -52,13 +52,17 @@ func TestARemovedMemberSaysSo(t *testing.T) {
 		s.once(t.Context())
 	}
 	m.err, m.unlisted = errors.New("connection refused"), true
-	pass()
-	pass()
+	for _, writer := range []func() (uint64, uint64, error){
+		nil,
+		func() (uint64, uint64, error) { return 0, 0, nil },
+		func() (uint64, uint64, error) { return 0xcafe, 0xa, errors.New("illegible") },
+	} {
+		s.Writer = writer
+		pass()
+		pass()
+	}
 	g.Expect(l.annotations).To(BeEmpty(), "its ID is not known")
-	m.err, m.unlisted = nil, false
-	pass()
-
-	m.err = errors.New("connection refused")
+	s.Writer, m.unlisted = func() (uint64, uint64, error) { return 0xcafe, 0xa, nil }, false
 	m.listing = errors.New("no quorum")
 	pass()
 	stirs := m.stirs

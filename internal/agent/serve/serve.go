@@ -71,6 +71,8 @@ type Server struct {
 	// Name of the member, and Shared the configuration that tells it how members change; nil if nothing does.
 	Name   string
 	Shared SharedFrom
+	// Writer returns the IDs of the cluster and member whose data there is; nil if it is not known.
+	Writer func() (clusterID, memberID uint64, err error)
 	// Heartbeat is how often the lease is renewed.
 	Heartbeat time.Duration
 	// Lead runs while the member leads, until its context ends. It may be nil.
@@ -95,9 +97,8 @@ type Server struct {
 	stirred time.Time
 	failing string
 	resign  func()
-	// last is the last answer of the member, removed whether the others have removed it since, and read what was reported last.
-	last    Status
-	removed bool
+	// removed is the ID of a member that does not answer and that the others have removed, or 0, and read what was reported last.
+	removed uint64
 	read    cluster.Read
 }
 
@@ -153,7 +154,7 @@ func (s *Server) once(ctx context.Context) {
 		s.stir(ctx)
 		return
 	}
-	s.stirred, s.last, s.removed = s.Clock.Now(), status, false
+	s.stirred, s.removed = s.Clock.Now(), 0
 	s.lead(ctx, status.leads())
 	switch {
 	case status.Learner:
@@ -180,7 +181,7 @@ func (s *Server) stir(ctx context.Context) {
 	s.stirred = now
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if s.checkRemoved(ctx); s.removed {
+	if s.checkRemoved(ctx); s.removed != 0 {
 		return
 	}
 	if err := s.Member.Stir(ctx); err != nil {
