@@ -6,7 +6,6 @@ package cluster
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 )
 
@@ -60,12 +59,9 @@ type Read struct {
 const maxRead = 512
 
 // Encode returns the value of AnnotationMembersRead.
-func (r Read) Encode() (string, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("encoding what was read of the members: %w", err)
-	}
-	return string(text), nil
+func (r Read) Encode() string {
+	text, _ := json.Marshal(r) // strings and numbers can always be encoded
+	return string(text)
 }
 
 // ParseRead parses the value of AnnotationMembersRead; the zero Read if it is not one of this Etcd.

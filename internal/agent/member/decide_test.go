@@ -158,6 +158,7 @@ func TestDecidePromises(t *testing.T) {
 			{"damaged data is set aside only if a quorum serves", d.Action == SetAside && f.Others == AnswerNone},
 			{"what only the list says of data is no reason to remove it later", d.Action == SetAside && present && !f.Data.Removed && !f.Leaving && d.Suffix != AsideSuffix},
 			{"a member joins only if it is listed and has never run", d.Action == Join && f.Others != AnswerNeverStarted},
+			{"data of another cluster is said to be there", foreign && d.Volume != (cluster.Volume{Store: cluster.StoreOther, ClusterID: f.Data.ClusterID})},
 			{"a volume with good data is not free", d.Volume.Store == cluster.StoreFree && present},
 			{"a member is lost only while it is listed", d.Volume.Lost != "" && (d.Volume.Store != cluster.StoreFree || d.Volume.Lost != f.Listed || f.Others == AnswerNotListed)},
 			{"a member that waits without data beside a quorum says that its volume is free", d.Action == Wait && f.Recovery == nil && f.Data.State == DataNone && f.Others != AnswerNone && d.Volume.Store != cluster.StoreFree},

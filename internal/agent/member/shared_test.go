@@ -69,6 +69,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 	for _, c := range []struct{ key, value, want string }{
 		{KeyConfig, "a: [", "reading " + KeyConfig + " of the shared configuration"},
 		{KeyBootstrap, "a: [", "reading " + KeyBootstrap + " of the shared configuration"},
+		{KeyMembers, "etcd: [", "reading " + KeyMembers + " of the shared configuration"},
 		{KeyAccept, "revision: 7\nmore: true\n", "reading " + KeyAccept + " of the shared configuration"},
 	} {
 		data := complete()

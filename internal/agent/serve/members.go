@@ -38,14 +38,9 @@ func (s *Server) readMembers(ctx context.Context) (promotes bool) {
 }
 
 func (s *Server) reportRead(ctx context.Context, read cluster.Read) {
-	text, err := read.Encode()
-	if err != nil {
-		s.say(ctx, err, "Reporting how the members change failed")
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := s.Lease.Annotate(ctx, v1alpha1.AnnotationMembersRead, text); err != nil {
+	if err := s.Lease.Annotate(ctx, v1alpha1.AnnotationMembersRead, read.Encode()); err != nil {
 		s.say(ctx, err, "Reporting how the members change failed")
 		return
 	}
