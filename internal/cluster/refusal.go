@@ -37,10 +37,7 @@ func (r *Refusal) TerminationMessage() string {
 	if r.Volume == (Volume{}) {
 		return text
 	}
-	volume, err := json.Marshal(r.Volume)
-	if err != nil {
-		return text
-	}
+	volume, _ := json.Marshal(r.Volume) // strings can always be encoded
 	return text + volumePrefix + string(volume)
 }
 

@@ -6,7 +6,6 @@ package cluster
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 )
 
@@ -15,8 +14,8 @@ type Store string
 
 // The stores. Of a member that may run, nothing is said.
 const (
-	// StoreFree: a member could join from here, since no data is needed that is there. Data of a removed member was set aside; damaged
-	// data of a listed one is set aside once that is removed.
+	// StoreFree: a member could join from here, since a quorum has what is needed of the data that is, or was, there. Data of a removed
+	// member was set aside.
 	StoreFree Store = "Free"
 	// StoreLeft: there is the data of a removed member, and the other members have not confirmed yet that they do not list it.
 	StoreLeft Store = "Left"
@@ -60,12 +59,9 @@ type Read struct {
 const maxRead = 512
 
 // Encode returns the value of AnnotationMembersRead.
-func (r Read) Encode() (string, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("encoding what was read of the members: %w", err)
-	}
-	return string(text), nil
+func (r Read) Encode() string {
+	text, _ := json.Marshal(r) // strings and numbers can always be encoded
+	return string(text)
 }
 
 // ParseRead parses the value of AnnotationMembersRead; the zero Read if it is not one of this Etcd.

@@ -19,6 +19,8 @@ func TestTerminationMessage(t *testing.T) {
 	for name, r := range map[string]Refusal{
 		"nothing of the volume": {Reason: v1alpha1.ReasonRestoreFailed, Message: "restoring failed: no space"},
 		"a volume":              {Reason: v1alpha1.ReasonDataLost, Message: "member m-1 has no data", Volume: free},
+		"no message":            {Reason: v1alpha1.ReasonDataLost, Volume: free},
+		"as long as may be":     {Reason: v1alpha1.ReasonDataLost, Message: strings.Repeat("a", maxMessage-len("DataLost: "))},
 		"several lines":         {Reason: v1alpha1.ReasonDataDamaged, Message: "damaged:\nvolume: none", Volume: Volume{Store: StoreOther, ClusterID: "beef"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -26,6 +28,9 @@ func TestTerminationMessage(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
+	for _, other := range []string{"", "DataLost", "DataLost of m-1", "panic: DataLost", "Unknown: why"} {
+		g.Expect(ParseRefusal(other)).To(BeNil(), other)
+	}
 	long := Refusal{Reason: v1alpha1.ReasonDataLost, Message: strings.Repeat("ä", 8<<10), Volume: free}
 	text := long.TerminationMessage()
 	g.Expect(len(text)).To(BeNumerically("<", 4<<10))
@@ -35,7 +40,7 @@ func TestTerminationMessage(t *testing.T) {
 
 // Of what is not understood, nothing is known.
 func TestUnreadableVolume(t *testing.T) {
-	for _, text := range []string{`volume: {"store":"Tidy"}`, "volume: {", `volume: {"lost":"cafe"}`, "volume: "} {
+	for _, text := range []string{`volume: {"store":"Tidy"}`, "volume: {", `volume: {"lost":"cafe"}`} {
 		got := ParseRefusal("DataLost: lost\n" + text)
 		NewWithT(t).Expect(got.Volume).To(Equal(Volume{}), text)
 		NewWithT(t).Expect(got.Message).To(Equal("lost"), text)
@@ -72,9 +77,11 @@ func TestVolume(t *testing.T) {
 func TestRead(t *testing.T) {
 	g := NewWithT(t)
 	read := Read{Etcd: "uid", Generation: 7, Leaving: true, Removed: "cafe"}
-	text, err := read.Encode()
-	g.Expect(err).NotTo(HaveOccurred())
+	text := read.Encode()
 	g.Expect(ParseRead(text, "uid")).To(Equal(read))
+	padded := text + strings.Repeat(" ", maxRead-len(text))
+	g.Expect(ParseRead(padded, "uid")).To(Equal(read))
+	g.Expect(ParseRead(padded+" ", "uid")).To(Equal(Read{}), "it is too long")
 	g.Expect(ParseRead(text, "other")).To(Equal(Read{}), "it is of another Etcd")
 	for _, text := range []string{"", "{", "[]", `{"generation":7}`, `{"etcd":"uid","generation":7,"removed":"` + strings.Repeat("a", 600) + `"}`} {
 		g.Expect(ParseRead(text, "uid")).To(Equal(Read{}), text)

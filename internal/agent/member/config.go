@@ -74,11 +74,11 @@ func (s Shared) Token() string {
 
 // MayBegin reports whether the operator permits members without data to begin the cluster of this very Etcd.
 func (s Shared) MayBegin() bool {
-	return s.FirstStart != nil && s.FirstStart.Etcd == s.etcdUID()
+	return s.FirstStart != nil && s.FirstStart.Etcd == s.EtcdUID()
 }
 
-// etcdUID returns the UID of the Etcd, which is the token of the cluster that it bootstraps.
-func (s Shared) etcdUID() string { return text(s.Bootstrap, "initial-cluster-token") }
+// EtcdUID returns the UID of the Etcd, which is the token of the cluster that it bootstraps.
+func (s Shared) EtcdUID() string { return text(s.Bootstrap, "initial-cluster-token") }
 
 // LocalClientURL returns where a member listens for clients in its own pod.
 func (s Shared) LocalClientURL() (string, error) {
@@ -130,7 +130,7 @@ func ParseShared(data map[string]string) (Shared, error) {
 	if s.Members, err = ParseMembers(data[KeyMembers]); err != nil {
 		return Shared{}, err
 	}
-	if s.Members != nil && s.Members.Etcd != s.etcdUID() {
+	if s.Members != nil && (s.Members.Etcd != s.EtcdUID() || s.Members.ClusterID != s.ClusterID) {
 		s.Members = nil
 	}
 	return s, nil

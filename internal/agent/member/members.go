@@ -12,11 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Members tells the members of a cluster how the operator is about to change their list. An agent adds, promotes and removes no
-// member itself.
+// Members tells the members of a cluster how the operator is about to change their list. While it does, agents add, promote and remove
+// no member, also if a recovery is not over yet.
 type Members struct {
 	// Etcd is the UID of the Etcd that it was written for. That of an earlier Etcd of the same name means nothing.
 	Etcd string `json:"etcd"`
+	// ClusterID of the cluster that changes, in hex. What was said of the members of a cluster before a recovery means nothing after it.
+	ClusterID string `json:"clusterID"`
 	// Generation grows with each change. The agent of a running member reports the one that it has read.
 	Generation int64 `json:"generation"`
 	// Leaving are the names of the members that are about to be removed.
@@ -35,8 +37,8 @@ func ParseMembers(value string) (*Members, error) {
 	if err := yaml.Unmarshal([]byte(value), m); err != nil {
 		return nil, fmt.Errorf("reading %s of the shared configuration: %w", KeyMembers, err)
 	}
-	if m.Etcd == "" || m.Generation <= 0 {
-		return nil, fmt.Errorf("reading %s of the shared configuration: it has no etcd, or no generation", KeyMembers)
+	if m.Etcd == "" || m.ClusterID == "" || m.Generation <= 0 {
+		return nil, fmt.Errorf("reading %s of the shared configuration: it has no etcd, clusterID or generation", KeyMembers)
 	}
 	return m, nil
 }

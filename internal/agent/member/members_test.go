@@ -13,8 +13,8 @@ import (
 func TestMembers(t *testing.T) {
 	g := NewWithT(t)
 	for _, m := range []Members{
-		{Etcd: "uid", Generation: 1},
-		{Etcd: "uid", Generation: 7, Leaving: []string{"main-2", "main-1"}, Others: []string{"https://source-0:2379"}},
+		{Etcd: "uid", ClusterID: "cafe", Generation: 1},
+		{Etcd: "uid", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2", "main-1"}, Others: []string{"https://source-0:2379"}},
 	} {
 		text, err := m.Encode()
 		g.Expect(err).NotTo(HaveOccurred())
@@ -23,9 +23,9 @@ func TestMembers(t *testing.T) {
 	for _, empty := range []string{"", " \n"} {
 		g.Expect(ParseMembers(empty)).To(BeNil())
 	}
-	got, err := ParseMembers("etcd: uid\ngeneration: 1\nofALaterOperator: true\n")
-	g.Expect(got, err).To(Equal(&Members{Etcd: "uid", Generation: 1}))
-	for _, wrong := range []string{"leaving: [", "generation: 3", "etcd: uid", "etcd: uid\ngeneration: -1"} {
+	got, err := ParseMembers("etcd: uid\nclusterID: cafe\ngeneration: 1\nofALaterOperator: true\n")
+	g.Expect(got, err).To(Equal(&Members{Etcd: "uid", ClusterID: "cafe", Generation: 1}))
+	for _, wrong := range []string{"leaving: [", "clusterID: cafe\ngeneration: 3", "etcd: uid\ngeneration: 3", "etcd: uid\nclusterID: cafe", "etcd: uid\nclusterID: cafe\ngeneration: -1"} {
 		_, err := ParseMembers(wrong)
 		g.Expect(err).To(MatchError(ContainSubstring("reading members.yaml of the shared configuration")), wrong)
 	}
@@ -35,17 +35,19 @@ func TestMembers(t *testing.T) {
 	g.Expect((*Members)(nil).Leaves("main-2")).To(BeFalse())
 }
 
-// What the operator wrote for an earlier Etcd of the same name is no word for the members of this one.
-func TestMembersOfAnEarlierEtcd(t *testing.T) {
-	g := NewWithT(t)
-	data := complete()
-	s, err := ParseShared(data)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(s.Members).NotTo(BeNil())
-	data[KeyMembers] = "etcd: earlier\ngeneration: 7\nleaving: [main-2]\n"
-	s, err = ParseShared(data)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(s.Members).To(BeNil())
+// What the operator wrote for an earlier Etcd of the same name, or for the cluster before a recovery, is no word for these members.
+func TestMembersOfAnother(t *testing.T) {
+	for text, counts := range map[string]bool{
+		complete()[KeyMembers]: true,
+		"etcd: earlier\nclusterID: cafe\ngeneration: 7\nleaving: [main-2]\n":                              false,
+		"etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\nclusterID: beef\ngeneration: 7\nleaving: [main-2]\n": false,
+	} {
+		data := complete()
+		data[KeyMembers] = text
+		s, err := ParseShared(data)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(s.Members != nil).To(Equal(counts), text)
+	}
 }
 
 // A member that initial-cluster lists alone is not the only one while there are others.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -62,39 +63,32 @@ type preparation struct {
 	others *others
 	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
 	data *member.Data
+	said said
 }
 
-// Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again until
-// Patience has passed. For a member that does not start, it returns a *cluster.Refusal.
+// Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again, by the
+// configuration as it is then, until Patience has passed. For a member that does not start, it returns a *cluster.Refusal.
 func Run(ctx context.Context, log logr.Logger, o Options) error {
-	p := &preparation{Options: o, log: log}
-	var err error
-	if p.shared, err = member.ReadShared(o.SharedDir); err != nil {
-		return err
-	}
-	p.shared = p.shared.Settled()
-	if p.id, err = p.shared.Identify(o.Name); err != nil {
-		return err
-	}
-	if err := checkRecovery(p.shared); err != nil {
-		return err
-	}
-	if p.others, err = dialOthers(p.shared, p.id); err != nil {
-		return err
-	}
-	defer p.others.close()
-	deadline := o.Clock.Now().Add(o.Patience)
-	said := ""
+	p := &preparation{Options: o, log: log, said: said(o.ConfigFile + ".said")}
+	defer func() { p.others.close() }()
+	began, logged := o.Clock.Now(), ""
 	for {
+		if err := p.read(); err != nil {
+			return err
+		}
 		waits, err := p.once(ctx)
 		if err != nil || waits == nil {
 			return err
 		}
-		if waits.Message != said {
+		if waits.Message != logged {
 			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
-			said = waits.Message
+			logged = waits.Message
 		}
-		if !o.Clock.Now().Before(deadline) {
+		ends, err := p.ends(waits, o.Clock.Since(began))
+		if err != nil {
+			return err
+		}
+		if ends {
 			return waits
 		}
 		select {
@@ -103,6 +97,46 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 		case <-o.Clock.After(retry):
 		}
 	}
+}
+
+// read reads the shared configuration. If it has changed, the others are dialed again.
+func (p *preparation) read() error {
+	shared, err := member.ReadShared(p.SharedDir)
+	if err != nil {
+		return err
+	}
+	shared = shared.Settled()
+	if p.id.Name != "" && reflect.DeepEqual(shared, p.shared) {
+		return nil
+	}
+	id, err := shared.Identify(p.Name)
+	if err != nil {
+		return err
+	}
+	if err := checkRecovery(shared); err != nil {
+		return err
+	}
+	others, err := dialOthers(shared, id)
+	if err != nil {
+		return err
+	}
+	p.others.close()
+	p.shared, p.id, p.others = shared, id, others
+	return nil
+}
+
+// longPatience is how many times as long a run waits that has said that its volume is free. The kubelet restarts a container late that
+// has often ended soon, and the member could join any moment.
+const longPatience = 11
+
+// ends reports whether a run ends that has waited for some time, so that the kubelet passes on why it waits.
+func (p *preparation) ends(waits *cluster.Refusal, waited time.Duration) (bool, error) {
+	patience := p.Patience
+	if waits.Volume.Store == cluster.StoreFree {
+		patience *= longPatience
+	}
+	fresh, err := p.said.tell(waits)
+	return fresh || waited >= patience, err
 }
 
 // once observes, decides and acts. It returns what the member waits for; nil if it may start.
@@ -115,9 +149,15 @@ func (p *preparation) once(ctx context.Context) (waits *cluster.Refusal, err err
 	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", in.ClusterID)
 	switch decision.Action {
 	case member.Refuse:
-		return nil, &cluster.Refusal{Reason: decision.Reason, Message: decision.Why}
+		return nil, refusal(decision)
 	case member.Wait:
-		return &cluster.Refusal{Reason: decision.Reason, Message: decision.Why}, nil
+		return refusal(decision), nil
+	case member.SetAside:
+		if err := p.clear(in, decision.Suffix); err != nil {
+			return nil, err
+		}
+		// The next decision finds no data.
+		return p.once(ctx)
 	case member.Restore:
 		log.Info("Restoring the member from the newest backup")
 		return p.restore(ctx, in)
@@ -135,6 +175,10 @@ func (p *preparation) once(ctx context.Context) (waits *cluster.Refusal, err err
 	}
 	log.Info("The member may start")
 	return nil, nil
+}
+
+func refusal(d member.Decision) *cluster.Refusal {
+	return &cluster.Refusal{Reason: d.Reason, Message: d.Why, Volume: d.Volume}
 }
 
 // configure prepares everything for etcd to start by an action.
@@ -164,13 +208,13 @@ func (p *preparation) configure(in member.Input, action member.Action, known kno
 	return nil
 }
 
-// look gathers the input, each part only if needed: a member with intact data does not wait.
+// look gathers the input, the backup only if needed. A member with intact data asks the others once, whether they still list it.
 func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error) {
 	in := member.Input{
 		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil, MayBegin: p.shared.MayBegin(),
-		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery,
+		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery, Planned: p.shared.Members != nil, Leaving: p.shared.Members.Leaves(p.id.Name),
 	}
-	if p.data == nil {
+	if p.data == nil || p.data.State == member.DataNone {
 		data, err := datadir.Inspect(in.DataDir)
 		if err != nil {
 			return in, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", in.DataDir, p.id.Name, err)
@@ -179,11 +223,9 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	}
 	in.Data = *p.data
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.Data.ClusterID)
-	if in.Data.State == member.DataPresent && (in.Recovery == nil || in.Data.ClusterID == in.NewClusterID) {
-		return in, knowledge{}, nil
-	}
+	starts := in.Data.State == member.DataPresent && (in.Recovery == nil || in.Data.ClusterID == in.NewClusterID)
 	var err error
-	if in.Recovery != nil {
+	if in.Recovery != nil && !starts {
 		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err != nil {
 			return in, knowledge{}, err
 		}
@@ -193,8 +235,9 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
 	}
 	in.Others, in.OthersClusterID = known.answer, known.clusterID
+	in.Listed, in.DataListed = known.listed(), known.lists(in.Data.MemberID)
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.OthersClusterID, in.Data.ClusterID)
-	if in.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
+	if in.Others == member.AnswerNone && !starts && p.Backups != nil && p.mayRestore() {
 		in.Backup, in.StoreSays = p.lookForBackup(ctx)
 	}
 	return in, known, nil

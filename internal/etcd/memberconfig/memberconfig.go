@@ -84,10 +84,11 @@ func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etc
 	})
 }
 
-// Announce tells the members of an Etcd how their list is about to change; the zero value withdraws that. The caller has recorded and
-// decided it on the given live reads. An announcement that is older than the one that is there, by its generation, is not written:
+// Announce tells the members of an Etcd how their list is about to change, for the cluster that its status records; the zero value
+// withdraws that. The caller has recorded and decided it on the given live reads. An announcement that is older than the one that is there, by its generation, is not written:
 // what an agent confirms of a generation would no longer be what that says.
 func (i Writer) Announce(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, members member.Members) error {
+	members.Etcd, members.ClusterID = string(etcd.UID), etcd.Status.ClusterID
 	return i.set(ctx, reads, etcd, manager, member.KeyMembers, func(current string) (any, error) {
 		before, err := member.ParseMembers(current)
 		switch {
