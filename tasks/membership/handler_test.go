@@ -63,6 +63,7 @@ func newTrial(t *testing.T, n int, wanted int32) *trial {
 	own := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
 	config := &corev1.ConfigMap{ObjectMeta: *own.DeepCopy()}
 	config.Name, config.UID = "main-config", "config"
+	config.Data = map[string]string{member.KeyBootstrap: "initial-cluster: main-0=http://a,main-1=http://b,main-2=http://c,main-3=http://d"}
 	r := &trial{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(noon), read: map[int]cluster.Read{}}
 	r.api = apitest.API(etcd, &appsv1.StatefulSet{ObjectMeta: own, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(n))}}, config)
 	r.task = tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "task", UID: "task"}}}}
@@ -275,9 +276,9 @@ func TestShrinks(t *testing.T) {
 		return m
 	}
 	r.Expect(r.next(0).Step.Operation).To(Equal("Announce"))
-	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", Generation: 7, Leaving: []string{"main-4"}}))
+	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-4"}}))
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("Announce"))
-	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", Generation: 8, Leaving: []string{"main-4", "main-3"}}))
+	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 8, Leaving: []string{"main-4", "main-3"}}))
 	pod := &corev1.Pod{}
 	r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-3"}, pod)).To(Succeed())
 	r.Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationMembersTold, "8"))

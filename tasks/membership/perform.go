@@ -48,6 +48,12 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	d := step.Detail.(detail)
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(d.in.Snapshot.At))
 	defer cancel()
+	if !d.in.Announced && d.step.Action != membership.Announce {
+		// While an announcement is there, agents add and promote no member themselves, also if a recovery is not over.
+		if err := h.tell(ctx, d); err != nil {
+			return coded.Error(v1alpha1.ErrMembership, err)
+		}
+	}
 	switch d.step.Action {
 	case membership.AddLearner, membership.PromoteLearner, membership.RemoveMember:
 		return coded.Error(v1alpha1.ErrMembership, h.request(ctx, task, d))
@@ -127,14 +133,17 @@ func (h *Handler) tell(ctx context.Context, d detail) error {
 // told is what the members are told once a step was carried out. No generation is used twice, also after the ConfigMap was lost. It is
 // pure.
 func told(in input, step membership.Step) member.Members {
-	next := member.Members{Etcd: string(in.Etcd.UID), Generation: in.Told.Generation + 1, Others: in.Told.Others}
+	next := member.Members{Generation: in.Told.Generation + 1, Others: in.Told.Others}
 	for _, o := range in.Snapshot.Ordinals {
 		next.Generation = max(next.Generation, o.Read.Generation+1)
 	}
 	name := in.Etcd.MemberName(in.Etcd.PodName(int32(step.Ordinal)))
-	next.Leaving = slices.DeleteFunc(slices.Clone(in.Told.Leaving), func(n string) bool { return n == name })
-	if step.Action == membership.Announce {
+	next.Leaving = slices.Clone(in.Told.Leaving)
+	switch step.Action {
+	case membership.Announce:
 		next.Leaving = append(next.Leaving, name)
+	case membership.Retract:
+		next.Leaving = slices.DeleteFunc(next.Leaving, func(n string) bool { return n == name })
 	}
 	return next
 }

@@ -53,10 +53,7 @@ func (w *World) agents(ctx context.Context) error {
 			}
 			continue
 		}
-		text, err := cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(name)}.Encode()
-		if err != nil {
-			return err
-		}
+		text := cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(name)}.Encode()
 		if lease.Annotations[v1alpha1.AnnotationMembersRead] == text {
 			continue
 		}

@@ -29,8 +29,13 @@ type Known struct {
 	List []etcdclient.Member
 	// Claims under the names of members, by ordinal.
 	Claims map[int]*corev1.PersistentVolumeClaim
-	// Told is what the ConfigMap says of members that leave; the zero value if it says nothing.
-	Told member.Members
+	// Told is what the ConfigMap says of members that leave. Of an announcement for the cluster before a recovery, which is void, it has
+	// the generation alone; so has Announced to be false then, and where there is none.
+	Told      member.Members
+	Announced bool
+	// Initial are the names of the members that the ConfigMap lists. A member that it lists alone restores a backup when it has lost its
+	// data.
+	Initial []string
 	// BackedUp: everything that is committed, but for the last few minutes, is in a backup, or there is no backup store.
 	BackedUp bool
 }
@@ -106,7 +111,9 @@ func (k Known) ordinal(i int) membership.Ordinal {
 	o.Pod = seen.Pod != nil
 	switch seen.Volume().Store {
 	case cluster.StoreFree:
-		o.Store = membership.Free
+		if slices.Contains(k.Initial, seen.Member) {
+			o.Store = membership.Free
+		}
 	case cluster.StoreLeft:
 		o.Store = membership.Left
 	case cluster.StoreOther:
@@ -119,9 +126,11 @@ func (k Known) ordinal(i int) membership.Ordinal {
 }
 
 // isRemoved reports whether the pod of an ordinal runs a member that the list no longer has: its etcd ends again and again, and only
-// another pod looks at the volume again.
+// another pod looks at the volume again. What was said by the agent of an earlier pod does not count against one whose agent has yet
+// to look.
 func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
-	if len(k.List) == 0 || o.Pod == nil || o.Pod.EtcdStarted.IsZero() || o.Class == v1alpha1.ClassTerminating || o.Serving || o.Read.Removed == "" {
+	started := o.Pod != nil && o.Pod.Refusal == nil && (o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassUnready)
+	if len(k.List) == 0 || !started || o.Answers || o.Read.Removed == "" {
 		return false
 	}
 	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })

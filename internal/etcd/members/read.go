@@ -7,6 +7,7 @@ package members
 import (
 	"context"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -62,13 +63,30 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 		return k, err
 	}
 	if config != nil && ownership.Of(etcd, "ConfigMap", config) == nil {
-		// What cannot be read was not told.
-		if told, err := member.ParseMembers(config.Data[member.KeyMembers]); err == nil && told != nil && told.Etcd == string(etcd.UID) {
-			k.Told = *told
-		}
+		k.readConfig(config.Data)
 	}
 	k.BackedUp, err = r.backedUp(ctx, reader, etcd)
 	return k, err
+}
+
+// readConfig takes from the ConfigMap of the members what they were told. What cannot be read was not.
+func (k *Known) readConfig(data map[string]string) {
+	told, err := member.ParseMembers(data[member.KeyMembers])
+	switch {
+	case err != nil || told == nil || told.Etcd != string(k.Etcd.UID):
+	case told.ClusterID != k.Etcd.Status.ClusterID:
+		k.Told.Generation = told.Generation
+	default:
+		k.Told, k.Announced = *told, true
+	}
+	shared, err := member.ParseShared(data)
+	if err != nil {
+		return
+	}
+	for entry := range strings.SplitSeq(shared.InitialCluster(), ",") {
+		name, _, _ := strings.Cut(entry, "=")
+		k.Initial = append(k.Initial, name)
+	}
 }
 
 func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
