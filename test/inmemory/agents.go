@@ -13,16 +13,28 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // await gives a pod the status of one whose agent waits until its member is listed, and reports whether it had another.
 func (w *World) await(p *corev1.Pod, ordinal int) bool {
-	if len(p.Status.InitContainerStatuses) > 0 {
-		return false
-	}
 	now := metav1.NewTime(w.now())
+	switch {
+	case len(p.Status.InitContainerStatuses) > 0:
+		return false
+	case len(p.Status.ContainerStatuses) > 0:
+		// It was removed while it ran: etcd ends, and is started again and again.
+		if p.Status.ContainerStatuses[0].State.Running == nil {
+			return false
+		}
+		for i := range p.Status.ContainerStatuses {
+			p.Status.ContainerStatuses[i].Ready = false
+			p.Status.ContainerStatuses[i].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		}
+		return true
+	}
 	refusal := cluster.Refusal{Reason: v1alpha1.ReasonNotListed, Message: "the others serve without the member", Volume: cluster.Volume{Store: cluster.StoreFree}}
 	p.Spec.NodeName = nodeName
 	p.Status = corev1.PodStatus{
@@ -45,19 +57,23 @@ func (w *World) agents(ctx context.Context) error {
 	if err != nil || told == nil {
 		return err
 	}
-	for name, ready := range w.ready {
+	for i, name := range w.Members.Names {
+		read := cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(name)}
+		if listed, _, _ := w.Members.Lists(i); !listed && w.ids[name] != 0 {
+			read.Removed = fmt.Sprintf("%x", w.ids[name])
+		} else if !w.ready[name] {
+			continue
+		}
 		lease := &coordinationv1.Lease{}
-		if err := w.storage.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, lease); err != nil || !ready {
-			if client.IgnoreNotFound(err) != nil {
-				return err
-			}
+		if err := w.storage.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, lease); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading the lease of %s: %w", name, err)
+		}
+		if lease.Annotations[v1alpha1.AnnotationMembersRead] == read.Encode() {
 			continue
 		}
-		text := cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(name)}.Encode()
-		if lease.Annotations[v1alpha1.AnnotationMembersRead] == text {
-			continue
-		}
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationMembersRead, text)
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationMembersRead, read.Encode())
 		if err := w.Update(ctx, lease); err != nil {
 			return fmt.Errorf("reporting what %s has read: %w", name, err)
 		}

@@ -40,8 +40,9 @@ type World struct {
 	Down, Crashing map[string]bool
 	// Result is what the agent reports in a Job.
 	Result func(*batchv1.Job) string
-	// ready are the pods whose members serve.
+	// ready are the pods whose members serve, and ids are those that the members of pods had last.
 	ready map[string]bool
+	ids   map[string]uint64
 }
 
 // New returns a world with an Etcd of n members, whose objects nobody has made yet. It takes the time from a function.
@@ -54,7 +55,7 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{server: s, Down: map[string]bool{}, Crashing: map[string]bool{}, ready: map[string]bool{}, Result: func(*batchv1.Job) string { return "{}" }}
+	w := &World{server: s, Down: map[string]bool{}, Crashing: map[string]bool{}, ready: map[string]bool{}, ids: map[string]uint64{}, Result: func(*batchv1.Job) string { return "{}" }}
 	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }, Listed: int(etcd.Spec.Replicas)}
 	for i := range maxMembers {
 		w.Members.Names = append(w.Members.Names, PodName(i))
@@ -213,6 +214,9 @@ func (w *World) kubelet(ctx context.Context) error {
 		}
 		listed, _, _ := w.Members.Lists(n)
 		ready := listed && !w.Down[p.Name] && !w.Crashing[p.Name]
+		if listed {
+			w.ids[p.Name] = w.Members.ID(n)
+		}
 		if listed && !w.start(p, n, ready) || !listed && !w.await(p, n) {
 			continue
 		}

@@ -81,6 +81,16 @@ func (c *Cluster) Lists(index int) (listed, votes, started bool) {
 	return e != nil, e != nil && !e.learner, e != nil && e.started
 }
 
+// ID is that of the listed member at an index; 0 if there is none.
+func (c *Cluster) ID(index int) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entryAt(index); e != nil {
+		return e.id
+	}
+	return 0
+}
+
 // Changes are the changes of the member list, in order.
 func (c *Cluster) Changes() []string {
 	c.mu.Lock()
