@@ -54,8 +54,11 @@ func (w *World) agents(ctx context.Context) error {
 		return client.IgnoreNotFound(err)
 	}
 	told, err := member.ParseMembers(config.Data[member.KeyMembers])
-	if err != nil || told == nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("reading what members are told: %w", err)
+	}
+	if told == nil {
+		told = &member.Members{Etcd: string(config.OwnerReferences[0].UID)}
 	}
 	for i, name := range w.Members.Names {
 		read := cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(name)}
