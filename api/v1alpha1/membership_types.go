@@ -47,6 +47,17 @@ type MembershipStatus struct {
 	Steps []MembershipStep `json:"steps,omitempty"`
 }
 
+// Held returns the first guard that blocks the next step of a task, and all that do; nil when none does.
+func (s *EtcdOperatorTaskStatus) Held() (*Hold, []BlockedBy) {
+	switch {
+	case s.Rollout != nil && s.Rollout.HeldBy != nil:
+		return s.Rollout.HeldBy, s.Rollout.BlockedBy
+	case s.Membership != nil:
+		return s.Membership.HeldBy, s.Membership.BlockedBy
+	}
+	return nil, nil
+}
+
 // ListedMember is an entry of the member list, and what is known of the member.
 type ListedMember struct {
 	// id of the member, in hex.

@@ -136,8 +136,8 @@ func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1
 
 // blocked reports whether a guard blocks the next step of a task.
 func blocked(t *v1alpha1.EtcdOperatorTask) bool {
-	rollout, members := t.Status.Rollout, t.Status.Membership
-	return rollout != nil && rollout.HeldBy != nil || members != nil && members.HeldBy != nil
+	held, _ := t.Status.Held()
+	return held != nil
 }
 
 // stalled reports whether a task has made no progress for long.
