@@ -78,6 +78,8 @@ type result struct {
 	// task that the plan continues; nil for a new rollout.
 	task    *v1alpha1.EtcdOperatorTask
 	restart bool
+	// members is the task that changes the members; nil if none does.
+	members *v1alpha1.EtcdOperatorTask
 	observation
 	// revisions is why ControllerRevisions could not be read; empty if they were, or if no pod is updated in place.
 	revisions string
@@ -99,6 +101,9 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	all, err := cluster.Tasks(ctx, etcd.Name)
 	if err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(queue.New(all), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.MembershipChange }); i >= 0 {
+		p.members = queue.New(all)[i]
 	}
 	in, err := p.input(all, c.config(), c.Clock.Now())
 	if err != nil {
