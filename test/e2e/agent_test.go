@@ -141,7 +141,9 @@ func TestScaleIn(t *testing.T) {
 		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSingleMemberNotAllowed))
 	}).Should(Succeed())
 	c.untilVoters(3)
-	c.patch(func(e *v1alpha1.Etcd) { metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true") })
+	c.patch(func(e *v1alpha1.Etcd) {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
+	})
 	c.untilVoters(1)
 	c.ready()
 	c.Expect(*c.statefulSet(c).Spec.Replicas).To(Equal(int32(1)))

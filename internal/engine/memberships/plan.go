@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/attempts"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // mayBeDue reports whether the members of an Etcd may have to change, by its status alone. It is asked of every Etcd, and the members
@@ -58,18 +57,9 @@ func isDue(in membership.Input, d membership.Decision, outdated int) bool {
 func next(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration) {
 	prefix := fmt.Sprintf("%s-members-%d-%s-", etcd.Name, etcd.Spec.Replicas, attempts.Hash(etcd.UID))
 	attempt, wait := attempts.Next(tasks, v1alpha1.MembershipChange, prefix, now)
-	return &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       etcd.Namespace,
-			Name:            fmt.Sprintf("%s%d", prefix, attempt),
-			Labels:          map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name},
-			OwnerReferences: []metav1.OwnerReference{etcdtasks.Owner(etcd)},
-		},
-		Spec: v1alpha1.EtcdOperatorTaskSpec{
-			Type:               v1alpha1.MembershipChange,
-			Config:             fmt.Sprintf("size: %d\n", etcd.Spec.Replicas),
-			OwnerEtcdReference: v1alpha1.EtcdReference{Name: etcd.Name},
-			Suspend:            attempts.InheritSuspend(etcd, tasks, func(t v1alpha1.TaskType) bool { return t == v1alpha1.MembershipChange }),
-		},
-	}, wait
+	return etcdtasks.New(etcd, fmt.Sprintf("%s%d", prefix, attempt), v1alpha1.EtcdOperatorTaskSpec{
+		Type:    v1alpha1.MembershipChange,
+		Config:  fmt.Sprintf("size: %d\n", etcd.Spec.Replicas),
+		Suspend: attempts.InheritSuspend(etcd, tasks, func(t v1alpha1.TaskType) bool { return t == v1alpha1.MembershipChange }),
+	}), wait
 }
