@@ -5,9 +5,9 @@
 package member
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -30,7 +30,7 @@ type Members struct {
 
 // ParseMembers parses the value of KeyMembers; nil if it is empty. Fields that a later operator may add are ignored.
 func ParseMembers(value string) (*Members, error) {
-	if len(bytes.TrimSpace([]byte(value))) == 0 {
+	if strings.TrimSpace(value) == "" {
 		return nil, nil
 	}
 	m := &Members{}
@@ -50,6 +50,11 @@ func (m Members) Encode() (string, error) {
 		return "", fmt.Errorf("encoding how the members change: %w", err)
 	}
 	return string(value), nil
+}
+
+// Alone reports whether the member is configured as the only one: nothing else is listed that may serve.
+func (s Shared) Alone() bool {
+	return !strings.Contains(s.InitialCluster(), ",") && (s.Members == nil || len(s.Members.Others) == 0)
 }
 
 // Leaves reports whether a member is about to be removed.

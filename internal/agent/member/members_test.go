@@ -60,8 +60,14 @@ func TestOthersAreAsked(t *testing.T) {
 	id, err := s.Identify("main-0")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(id.PeerClientURLs).To(BeEmpty())
+	g.Expect(s.Alone()).To(BeTrue())
+	s.Members = &Members{Leaving: []string{"main-1"}}
+	g.Expect(s.Alone()).To(BeTrue(), "nothing else is listed")
 	s.Members = &Members{Others: []string{"http://source-0:2379"}}
+	g.Expect(s.Alone()).To(BeFalse())
 	id, err = s.Identify("main-0")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(id.PeerClientURLs).To(Equal([]string{"http://source-0:2379"}))
+	s.Members, s.Bootstrap["initial-cluster"] = nil, "main-0=http://main-0:2380,main-1=http://main-1:2380"
+	g.Expect(s.Alone()).To(BeFalse())
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
@@ -31,7 +30,7 @@ func TestMemberWithoutDataCatchesUpWhereNobodyWrites(t *testing.T) {
 
 	c.stop(2)
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
-	c.replace(g, 2, v1alpha1.ReasonDataLost)
+	c.replaceThird(g)
 	m, _, err := serve.NewMember("m2", serve.SharedIn(c.memberDir(2)))
 	g.Expect(err).NotTo(HaveOccurred())
 	agent := &serve.Server{

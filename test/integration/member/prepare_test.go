@@ -56,13 +56,13 @@ func TestLifeOfAMember(t *testing.T) {
 
 	c.stop(2)
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
-	c.replace(g, 2, v1alpha1.ReasonDataLost)
+	c.replaceThird(g)
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
 
 	c.stop(2)
 	c.damage(g, 2)
-	c.replace(g, 2, v1alpha1.ReasonDataLost)
+	c.replaceThird(g)
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
 	g.Expect(filepath.Glob(c.dataDir(2) + member.ReplacedSuffix + "*")).To(HaveLen(1))
@@ -101,7 +101,7 @@ func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 	c.repair(g, 1)
 	c.start(g, 1, "existing")
 	g.Eventually(waited).WithTimeout(machine.Patience()).Should(Receive(MatchError(ContainSubstring("once the operator has replaced it"))), "it says so once quorum is restored")
-	c.replace(g, 2, v1alpha1.ReasonDataLost)
+	c.replaceThird(g)
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
 }
@@ -340,15 +340,15 @@ func (c *cluster) remove(g Gomega, id string) {
 	})
 }
 
-// memberID returns the ID, in hex, of the member that is listed with a peer URL; empty if there is none.
-func (c *cluster) memberID(g Gomega, i int) (id string) {
+// thirdID returns the ID, in hex, of the member that is listed with the third one's peer URL; empty if there is none.
+func (c *cluster) thirdID(g Gomega) (id string) {
 	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
 		list, err := etcd.MemberList(ctx)
 		if err != nil {
 			return err
 		}
 		for _, m := range list.Members {
-			if slices.Contains(m.PeerURLs, c.url(i, c.peer)) {
+			if slices.Contains(m.PeerURLs, c.url(2, c.peer)) {
 				id = strconv.FormatUint(m.ID, 16)
 			}
 		}
@@ -365,14 +365,15 @@ func (c *cluster) refusal(g Gomega, i int) words.Refusal {
 	return words.Refusal{Reason: refusal.Reason, Volume: refusal.Volume}
 }
 
-// replace lets a member say that its data is gone, replaces it in the list by what it says, as the operator does, and starts it.
-func (c *cluster) replace(g Gomega, i int, reason string) {
+// replaceThird lets the third member say that its data is gone, replaces it in the list by what it says, as the operator does, and
+// starts it.
+func (c *cluster) replaceThird(g Gomega) {
 	c.t.Helper()
-	id := c.memberID(g, i)
-	g.Expect(c.refusal(g, i)).To(Equal(words.Refusal{Reason: reason, Volume: words.Volume{Store: words.StoreFree, Lost: id}}))
+	id := c.thirdID(g)
+	g.Expect(c.refusal(g, 2)).To(Equal(words.Refusal{Reason: v1alpha1.ReasonDataLost, Volume: words.Volume{Store: words.StoreFree, Lost: id}}))
 	c.remove(g, id)
-	c.add(g, i)
-	c.start(g, i, "existing")
+	c.add(g, 2)
+	c.start(g, 2, "existing")
 }
 
 // promote promotes a learner, as its agent does in a recovery.
