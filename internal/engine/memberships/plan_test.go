@@ -38,9 +38,9 @@ func TestMayBeDue(t *testing.T) {
 	}{
 		"healthy":          {etcd(), false},
 		"another size":     {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }), true},
-		"not scaled":       {etcd(is(v1alpha1.ConditionScaled, metav1.ConditionFalse)), true},
-		"a member is away": {etcd(is(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)), true},
-		"no quorum":        {etcd(is(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse), is(v1alpha1.ConditionReady, metav1.ConditionFalse)), false},
+		"not scaled":       {etcd(not(v1alpha1.ConditionScaled)), true},
+		"a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady)), true},
+		"no quorum":        {etcd(not(v1alpha1.ConditionAllMembersReady), not(v1alpha1.ConditionReady)), false},
 		"hibernates":       {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), false},
 		"has never served": {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }), false},
 		"suspended": {etcd(func(e *v1alpha1.Etcd) {

@@ -46,23 +46,21 @@ func known(n int, changes ...func(*Known)) Known {
 	return k
 }
 
-// refuses has the agent of an ordinal keep its member from starting, and say something of its volume.
-func refuses(ordinal int, volume cluster.Volume) func(*Known) {
+// refuses has the agent of the third ordinal keep its member from starting, and say something of its volume.
+func refuses(volume cluster.Volume) func(*Known) {
 	return func(k *Known) {
-		o := &k.Snapshot.Ordinals[ordinal]
+		o := &k.Snapshot.Ordinals[2]
 		o.Class, o.Answers, o.Serving, o.MemberID, o.Role = v1alpha1.ClassDead, false, false, 0, v1alpha1.RoleUnknown
 		o.Pod.Ready, o.Pod.EtcdStarted, o.Pod.Refusal = false, time.Time{}, &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Volume: volume}
 	}
 }
 
-func unlist(ordinal int) func(*Known) {
-	return func(k *Known) { k.List = append(k.List[:ordinal:ordinal], k.List[ordinal+1:]...) }
-}
+func unlist(k *Known) { k.List = append(k.List[:2:2], k.List[3:]...) }
 
-func removed(id string, class v1alpha1.PodClass) func(*Known) {
+func removed(class v1alpha1.PodClass) func(*Known) {
 	return func(k *Known) {
 		o := &k.Snapshot.Ordinals[2]
-		o.Class, o.Answers, o.Serving, o.Role, o.Read = class, false, false, v1alpha1.RoleUnknown, cluster.Read{Etcd: "etcd", Removed: id}
+		o.Class, o.Answers, o.Serving, o.Role, o.Read = class, false, false, v1alpha1.RoleUnknown, cluster.Read{Etcd: "etcd", Removed: "3"}
 	}
 }
 
@@ -109,17 +107,17 @@ func TestMember(t *testing.T) {
 		"lags":                     {func(k *Known) { k.Snapshot.Ordinals[2].Lag = 7 }, with(func(m *membership.Member) { m.Lag = 7 }), at},
 		"terminates":               {func(k *Known) { k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), at},
 		"another member answers":   {func(k *Known) { k.Snapshot.Ordinals[2].MemberID = 33 }, away(func(*membership.Member) {}), at},
-		"has lost its data":        {refuses(2, cluster.Volume{Store: cluster.StoreFree, Lost: "3"}), away(func(m *membership.Member) { m.Lost = true }), stores(membership.Free)},
-		"an earlier one had":       {refuses(2, cluster.Volume{Store: cluster.StoreFree, Lost: "2"}), away(func(*membership.Member) {}), stores(membership.Free)},
-		"has yet to start":         {refuses(2, cluster.Volume{Store: cluster.StoreFree}), away(func(*membership.Member) {}), stores(membership.Free)},
-		"data of a removed member": {refuses(2, cluster.Volume{Store: cluster.StoreLeft}), away(func(*membership.Member) {}), stores(membership.Left)},
-		"data of another cluster":  {refuses(2, cluster.Volume{Store: cluster.StoreOther}), away(func(*membership.Member) {}), stores(membership.Other)},
+		"has lost its data":        {refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "3"}), away(func(m *membership.Member) { m.Lost = true }), stores(membership.Free)},
+		"an earlier one had":       {refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "2"}), away(func(*membership.Member) {}), stores(membership.Free)},
+		"has yet to start":         {refuses(cluster.Volume{Store: cluster.StoreFree}), away(func(*membership.Member) {}), stores(membership.Free)},
+		"data of a removed member": {refuses(cluster.Volume{Store: cluster.StoreLeft}), away(func(*membership.Member) {}), stores(membership.Left)},
+		"data of another cluster":  {refuses(cluster.Volume{Store: cluster.StoreOther}), away(func(*membership.Member) {}), stores(membership.Other)},
 		"not in initial-cluster": {func(k *Known) {
-			refuses(2, cluster.Volume{Store: cluster.StoreFree})(k)
+			refuses(cluster.Volume{Store: cluster.StoreFree})(k)
 			k.Initial = k.Initial[:2]
 		}, away(func(*membership.Member) {}), at},
 		"the node may be lost": {func(k *Known) {
-			refuses(2, cluster.Volume{Store: cluster.StoreFree, Lost: "3"})(k)
+			refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "3"})(k)
 			k.Snapshot.Ordinals[2].Pod.NodeLost = true
 		}, away(func(*membership.Member) {}), at},
 		"told, and has read it":      {told(4), with(func(m *membership.Member) { m.Told, m.Confirmed = true, true }), at},
@@ -130,14 +128,14 @@ func TestMember(t *testing.T) {
 		"has no name yet": {func(k *Known) {
 			k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
 		}, healthy, at},
-		"removed while it runs":       {func(k *Known) { unlist(2)(k); removed("3", v1alpha1.ClassDead)(k) }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
-		"removed, and the pod is new": {func(k *Known) { unlist(2)(k); removed("3", v1alpha1.ClassStarting)(k) }, membership.Member{}, at},
+		"removed while it runs":       {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
+		"removed, and the pod is new": {func(k *Known) { unlist(k); removed(v1alpha1.ClassStarting)(k) }, membership.Member{}, at},
 		"removed, and its agent looks": {func(k *Known) {
-			unlist(2)(k)
-			removed("3", v1alpha1.ClassDead)(k)
+			unlist(k)
+			removed(v1alpha1.ClassDead)(k)
 			k.Snapshot.Ordinals[2].Pod.Refusal = &cluster.Refusal{}
 		}, membership.Member{}, at},
-		"says that it was removed": {removed("3", v1alpha1.ClassDead), away(func(*membership.Member) {}), at},
+		"says that it was removed": {removed(v1alpha1.ClassDead), away(func(*membership.Member) {}), at},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -231,7 +229,7 @@ func TestTimers(t *testing.T) {
 		g.Expect(timers.unready(3)).To(Equal(i == 30))
 		g.Expect(timers.unready(2)).To(BeFalse())
 	}
-	g.Expect(after(timers, 41, down, unlist(2)).unready(3)).To(BeFalse(), "it is gone")
+	g.Expect(after(timers, 41, down, unlist).unready(3)).To(BeFalse(), "it is gone")
 }
 
 func TestGoalAndActing(t *testing.T) {
