@@ -26,8 +26,10 @@ func etcd(changes ...func(*v1alpha1.Etcd)) *v1alpha1.Etcd {
 	return e
 }
 
-func is(condition string, status metav1.ConditionStatus) func(*v1alpha1.Etcd) {
-	return func(e *v1alpha1.Etcd) { e.Status.Conditions.Set(metav1.Condition{Type: condition, Status: status}) }
+func not(condition string) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Status.Conditions.Set(metav1.Condition{Type: condition, Status: metav1.ConditionFalse})
+	}
 }
 
 // Members of a healthy cluster are not asked.
