@@ -111,6 +111,7 @@ type Verdict struct {
 	LastOperation *v1alpha1.LastOperation
 	Rollout       *v1alpha1.RolloutStatus
 	Recovery      *v1alpha1.RecoveryStatus
+	Membership    *v1alpha1.MembershipStatus
 	Result        map[string]string
 	Conditions    []metav1.Condition
 }

@@ -128,6 +128,9 @@ const (
 	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
 	// ErrUpdatePod means that a write to a pod that is updated in place failed.
 	ErrUpdatePod ErrorCode = "ERR_UPDATE_POD"
+	// ErrMembership means that a step of a MembershipChange failed: a request that changes the member list, telling members that they
+	// leave, or removing a claim.
+	ErrMembership ErrorCode = "ERR_MEMBERSHIP"
 	// ErrNoQuorum means that the task needs a quorum and the cluster has none.
 	ErrNoQuorum ErrorCode = "ERR_NO_QUORUM"
 	// ErrAlarm means that etcd has raised an alarm that needs manual intervention.
@@ -323,6 +326,10 @@ const (
 	ReasonVolumeLost = "VolumeLost"
 	// ReasonNotReplaced means that etcd has not yet added the learner that replaces a member.
 	ReasonNotReplaced = "NotReplaced"
+	// ReasonNotListed means that the cluster serves without listing a member, which waits until the operator adds it.
+	ReasonNotListed = "NotListed"
+	// ReasonMemberRemoved means that a volume holds the data of a member that was removed from the cluster.
+	ReasonMemberRemoved = "MemberRemoved"
 	// ReasonSurveyingVolumes means that no member is started before the volumes that exist have been surveyed: they may hold data of
 	// an earlier Etcd of this name.
 	ReasonSurveyingVolumes = "SurveyingVolumes"
@@ -340,7 +347,7 @@ func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
 		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonPreviousClusterServes, ReasonRebuildFailed,
-		ReasonFirstStartBlocked:
+		ReasonFirstStartBlocked, ReasonNotListed, ReasonMemberRemoved:
 		return true
 	}
 	return false
@@ -370,16 +377,22 @@ const ReasonTaskNameTaken = "TaskNameTaken"
 // ReasonDefragmenting is the reason of the event for a task created because of spec.etcd.defragmentationSchedule.
 const ReasonDefragmenting = "Defragmenting"
 
+// ReasonMembersChange is the reason of the event for a task created because the members are not those that the spec asks for.
+const ReasonMembersChange = "MembersChange"
+
 // Reasons of the condition Scaled.
 const (
 	// ReasonScaled means that the cluster has as many members as specified.
 	ReasonScaled = "Scaled"
-	// ReasonScalingOut means that a member is being added.
+	// ReasonScalingOut means that members are being added.
 	ReasonScalingOut = "ScalingOut"
-	// ReasonScaleOutHeld means that the next member cannot be added yet; the message says why.
-	ReasonScaleOutHeld = "ScaleOutHeld"
-	// ReasonScaleInRefused means that the spec asks for fewer members than the cluster has; scale-in is not supported.
-	ReasonScaleInRefused = "ScaleInRefused"
+	// ReasonScalingIn means that members are being removed.
+	ReasonScalingIn = "ScalingIn"
+	// ReasonScalingHeld means that the next member cannot be added or removed yet; the message says why.
+	ReasonScalingHeld = "ScalingHeld"
+	// ReasonSingleMemberNotAllowed means that the spec asks for one member of several, which tolerates no failure, and that the
+	// annotation druid.gardener.cloud/allow-single-member does not agree to that.
+	ReasonSingleMemberNotAllowed = "SingleMemberNotAllowed"
 	// ReasonTooManyReplicas means that the StatefulSet was scaled to more replicas than the operator observes.
 	ReasonTooManyReplicas = "TooManyReplicas"
 )

@@ -178,10 +178,9 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.managedTLS) || !('Agents' in self.managedTLS.connections) || !has(self.backup) || !has(self.backup.tls)",message="backup.tls names Secrets for the connections to agents: set managedTLS.connections without Agents, or remove backup.tls"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.managedTLS) || oldSelf.managedTLS.connections.all(c, c == 'Agents' || has(self.managedTLS) && c in self.managedTLS.connections)",message="managedTLS cannot be removed from Clients or Peers: the members that still use it could not be reached"
 type EtcdSpec struct {
-	// replicas is the number of members: 1, 3 or 5, or 0 to hibernate the cluster. It may grow; members are then added one
-	// at a time. Scale-in other than to 0 is not supported.
+	// replicas is the number of members: 1, 3 or 5, or 0 to hibernate the cluster. It may grow and shrink; members are then added
+	// or removed one at a time. To leave one member of several, the annotation druid.gardener.cloud/allow-single-member is needed.
 	// +kubebuilder:validation:Enum=0;1;3;5
-	// +kubebuilder:validation:XValidation:rule="self >= oldSelf || self == 0",message="the number of members may grow, or become 0 to hibernate the cluster; it cannot shrink otherwise"
 	Replicas int32 `json:"replicas"`
 	// selector has no effect: the operator selects the member pods by its own labels.
 	// +optional

@@ -10,7 +10,7 @@ import (
 )
 
 // TaskType is the kind of operation that a task carries out.
-// +kubebuilder:validation:Enum=QuorumAwareRollout;RecreateRollout;OnDemandSnapshot;OnDemandCompaction;OnDemandMaintenance;CopyBackups;QuorumLossRecovery
+// +kubebuilder:validation:Enum=QuorumAwareRollout;RecreateRollout;OnDemandSnapshot;OnDemandCompaction;OnDemandMaintenance;CopyBackups;QuorumLossRecovery;MembershipChange
 type TaskType string
 
 // The task types.
@@ -22,6 +22,7 @@ const (
 	OnDemandMaintenance TaskType = "OnDemandMaintenance"
 	CopyBackups         TaskType = "CopyBackups"
 	QuorumLossRecovery  TaskType = "QuorumLossRecovery"
+	MembershipChange    TaskType = "MembershipChange"
 )
 
 // IsRollout reports whether tasks of the type bring the pods of a StatefulSet to a target revision.
@@ -147,6 +148,9 @@ type EtcdOperatorTaskStatus struct {
 	// recovery is the progress of a QuorumLossRecovery.
 	// +optional
 	Recovery *RecoveryStatus `json:"recovery,omitempty"`
+	// membership is the progress of a MembershipChange.
+	// +optional
+	Membership *MembershipStatus `json:"membership,omitempty"`
 	// result of the task, as key-value pairs. The keys depend on the type.
 	// +optional
 	Result map[string]string `json:"result,omitempty"`

@@ -69,6 +69,9 @@ const (
 	RolloutManual = "manual"
 	// AnnotationResumeChange on an EtcdFleetPolicy resumes a change that is paused: the value is its resumeToken in the status.
 	AnnotationResumeChange = "druid.gardener.cloud/resume-change"
+	// AnnotationAllowSingleMember on an Etcd, with any value, agrees that its cluster shrinks to one member, which tolerates no
+	// failure.
+	AnnotationAllowSingleMember = "druid.gardener.cloud/allow-single-member"
 	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
 	// LabelRolloutBy on a namespace, with the value ManagedBy, lets admission change the StatefulSets of etcd-druid in it to
@@ -131,8 +134,14 @@ const (
 	// AnnotationHeldAtZeroBy on a StatefulSet holds the UID of the task that keeps it at zero replicas. The operator restores
 	// the replicas when the task continues, ends or is deleted.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
+	// AnnotationMembersTold on a pod is the generation of what its ConfigMap says of members that leave. It makes the kubelet
+	// update the mount at once.
+	AnnotationMembersTold = "druid.gardener.cloud/members-told"
 	// AnnotationPeerTLSEnabled on the Lease of a member: whether it listens to its peers with TLS, true or false.
 	AnnotationPeerTLSEnabled = "member.etcd.gardener.cloud/tls-enabled"
+	// AnnotationMembersRead on the Lease of a member is what its agent has read of the members that are about to be removed, as JSON. The
+	// agent sets it.
+	AnnotationMembersRead = "druid.gardener.cloud/members-read"
 	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot, or what is wrong with a store
 	// of signed snapshots; absent or empty if there is none.
 	// The leader's agent sets it.

@@ -57,10 +57,12 @@ func (e *Etcd) MemberHost(pod string) string {
 	return fmt.Sprintf("%s.%s.%s.svc", pod, e.PeerServiceName(), e.Namespace)
 }
 
-// MemberHosts returns the host names of all members, ordered by ordinal.
+// MemberHosts returns the host names of all members, ordered by ordinal: also of those that the spec no longer has, as long as the
+// cluster has them.
 func (e *Etcd) MemberHosts() []string {
-	hosts := make([]string, 0, e.Spec.Replicas)
-	for i := range e.Spec.Replicas {
+	n := max(e.Spec.Replicas, e.Status.ClusterSize)
+	hosts := make([]string, 0, n)
+	for i := range n {
 		hosts = append(hosts, e.MemberHost(e.PodName(i)))
 	}
 	return hosts

@@ -34,6 +34,9 @@ const (
 	// GuardOthersServing requires that every other member serves before leadership moves, and before a member is removed that
 	// serves although its probe fails.
 	GuardOthersServing GuardName = "OthersServing"
+	// GuardVotersOdd requires, before a voter that serves is restarted, that the number of voters is odd, unless an even number is
+	// what the Etcd has for good: a membership change passes through even sizes, which tolerate one failure fewer.
+	GuardVotersOdd GuardName = "VotersOdd"
 	// GuardNodesStable requires, before a serving member is removed, that no other serving member may be lost with its node or
 	// is being evicted or preempted.
 	GuardNodesStable GuardName = "NodesStable"
@@ -58,9 +61,12 @@ const (
 	GuardSnapshotTaken GuardName = "SnapshotTaken"
 )
 
+// GuardBackedUp is a guard of a MembershipChange: where one voter will remain, everything is in a backup.
+const GuardBackedUp OverridableGuard = "BackedUp"
+
 // OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
 // that protect the quorum, cannot be overridden; the decision itself enforces this.
-// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken
+// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;VotersOdd;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;BackedUp
 type OverridableGuard string
 
 // Role is the role of a member in its cluster.

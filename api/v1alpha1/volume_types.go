@@ -25,8 +25,9 @@ type PersistentVolumeClaimRetentionPolicy struct {
 	// whenDeleted determines whether the claims are retained or deleted when the Etcd is deleted. Default: Retain.
 	// +optional
 	WhenDeleted VolumeRetention `json:"whenDeleted,omitempty"`
-	// whenScaled determines whether the claims are retained or deleted when the cluster is hibernated (replicas: 0). With
-	// Delete, the claims are deleted once a final full snapshot of their data is verified in the store. Default: Retain.
+	// whenScaled determines whether claims are retained or deleted when the cluster shrinks, or is hibernated (replicas: 0). With
+	// Delete, the claim of a member is deleted once the member list no longer has it, and those of a hibernated cluster once a final
+	// full snapshot of their data is verified in the store. Default: Retain.
 	// +optional
 	WhenScaled VolumeRetention `json:"whenScaled,omitempty"`
 }

@@ -87,7 +87,7 @@ func (l *leaseNames) recorded() (func(context.Context) (backup.Record, error), e
 func report(log logr.Logger, refusal *cluster.Refusal) {
 	file, err := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
-		_, err = fmt.Fprint(file, refusal.Error())
+		_, err = fmt.Fprint(file, refusal.TerminationMessage())
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/server"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version/buildinfo"
@@ -46,7 +47,7 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	options := serveOptions{name: os.Getenv(member.NameVariable), namespace: os.Getenv(member.NamespaceVariable), trustFile: os.Getenv(member.TrustFileVariable)}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run beside the member: renew its lease, promote it, take its snapshots",
+		Short: "Run beside the member: renew its lease, take its snapshots",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := newServer(log, options)
@@ -93,8 +94,9 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		buildinfo.New())
 	mux := http.NewServeMux()
 	s := &serve.Server{
-		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
+		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat, Name: o.name, Shared: shared,
 		Tidy:    func() bool { return serve.RemoveReplaced(log, shared) },
+		Writer:  func() (clusterID, memberID uint64, err error) { return datadir.Writer(started.DataDir()) },
 		Address: o.address, TLS: o.tls.Server(trustIn(o.trustFile)), Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
 	}
 	_, port, err := net.SplitHostPort(o.address)

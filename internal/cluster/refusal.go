@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -17,16 +18,35 @@ type Refusal struct {
 	Reason string
 	// Message is a sentence for people.
 	Message string
+	// Volume is what the agent says of the member's volume; the zero value if it says nothing.
+	Volume Volume
 }
 
-// Error implements error. ParseRefusal reads it.
+// Error implements error.
 func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
+
+// maxMessage bounds the message in a termination message, in bytes, so that what follows it is not cut off: the kubelet keeps 4 KiB.
+const maxMessage = 3 << 10
+
+// TerminationMessage returns the text that ParseRefusal reads. The last line is for programs; earlier operators show it.
+func (r *Refusal) TerminationMessage() string {
+	text := r.Error()
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + " ..."
+	}
+	if r.Volume == (Volume{}) {
+		return text
+	}
+	volume, _ := json.Marshal(r.Volume) // strings can always be encoded
+	return text + volumePrefix + string(volume)
+}
 
 // ParseRefusal reads a termination message; nil when it is not that of a refusal, but the end of a log, say.
 func ParseRefusal(text string) *Refusal {
-	reason, message, found := strings.Cut(strings.TrimSpace(text), ": ")
+	reason, rest, found := strings.Cut(strings.TrimSpace(text), ": ")
 	if !found || !v1alpha1.IsDataVolumeReason(reason) {
 		return nil
 	}
-	return &Refusal{reason, message}
+	message, volume := cutVolume(rest)
+	return &Refusal{reason, message, volume}
 }

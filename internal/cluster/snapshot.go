@@ -26,8 +26,8 @@ type Snapshot struct {
 	StatefulSet StatefulSet
 	// Ordinals are the ordinals of the StatefulSet; the index is the ordinal. There are as many as replicas.
 	Ordinals []Ordinal
-	// Growing: the StatefulSet has fewer replicas than the Etcd is to have.
-	Growing bool
+	// Changing: the StatefulSet has another number of replicas than the Etcd is to have.
+	Changing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
 	Cluster Cluster
@@ -80,7 +80,13 @@ type Ordinal struct {
 	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
 	// operator has not seen it renewed within the last minute.
 	LeaseRole v1alpha1.Role
+	// Read is what the agent has read of the members that are about to be removed; the zero value unless it was asked for
+	// (observe.Observer.Reads), or if the agent has read nothing.
+	Read Read
 }
+
+// Serves reports whether the member of the ordinal serves and is not terminating: then it may serve now, and does not a moment later.
+func (o *Ordinal) Serves() bool { return o.Serving && o.Class != v1alpha1.ClassTerminating }
 
 // Pod is what matters of a pod.
 type Pod struct {

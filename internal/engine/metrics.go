@@ -105,6 +105,10 @@ func (m *Metrics) observe(before, after *v1alpha1.EtcdOperatorTask, now time.Tim
 			m.duration.With(ended).Observe(now.Sub(after.Status.InitiatedAt.Time).Seconds())
 		}
 	}
+	was, _ := before.Status.Held()
+	if is, _ := after.Status.Held(); was != nil && (is == nil || is.Guard != was.Guard || is.Pod != was.Pod) {
+		m.held.With(with(etcd, labelGuard, string(was.Guard))).Add(max(now.Sub(was.Since.Time).Seconds(), 0))
+	}
 	if after.Status.Rollout != nil {
 		m.observeRollout(etcd, before.Status.Rollout, after.Status.Rollout, now)
 	}
@@ -113,9 +117,6 @@ func (m *Metrics) observe(before, after *v1alpha1.EtcdOperatorTask, now time.Tim
 func (m *Metrics) observeRollout(etcd prometheus.Labels, before, after *v1alpha1.RolloutStatus, now time.Time) {
 	if before == nil {
 		return
-	}
-	if was := before.HeldBy; was != nil && (after.HeldBy == nil || after.HeldBy.Guard != was.Guard || after.HeldBy.Pod != was.Pod) {
-		m.held.With(with(etcd, labelGuard, string(was.Guard))).Add(max(now.Sub(was.Since.Time).Seconds(), 0))
 	}
 	running := map[types.UID]bool{}
 	for _, p := range before.Pods {

@@ -64,6 +64,7 @@ var stages = []stage{
 	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
 	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true, independent: true},
 	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
+	{name: "members", code: v1alpha1.ErrApply, run: (*pass).changeMembers},
 	{name: "policy", run: (*pass).checkPolicy},
 	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
@@ -72,6 +73,7 @@ var stages = []stage{
 	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, independent: true},
 	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, independent: true},
 	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, independent: true},
+	{name: "leases", code: v1alpha1.ErrApply, run: (*pass).removeLeases, passable: true, independent: true},
 	{name: "recovery", code: v1alpha1.ErrObserve, run: (*pass).confirmRecovery, passable: true, independent: true},
 }
 

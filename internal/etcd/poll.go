@@ -33,7 +33,7 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	}
 	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionScaled} {
 		c := status.Conditions.Find(condition)
-		if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonHibernated || c.Reason == v1alpha1.ReasonScaleInRefused {
+		if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonHibernated {
 			continue
 		}
 		return pollTroubled

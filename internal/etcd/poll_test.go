@@ -26,7 +26,7 @@ func TestPollAfter(t *testing.T) {
 		"hibernated":          {v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, metav1.ConditionFalse, pollHealthy},
 		"hibernating":         {v1alpha1.ConditionHibernated, v1alpha1.ReasonHibernating, metav1.ConditionFalse, pollTroubled},
 		"waking up":           {v1alpha1.ConditionHibernated, v1alpha1.ReasonWakingUp, metav1.ConditionFalse, pollTroubled},
-		"scale-in refused":    {v1alpha1.ConditionScaled, v1alpha1.ReasonScaleInRefused, metav1.ConditionFalse, pollHealthy},
+		"shrinking":           {v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, metav1.ConditionFalse, pollTroubled},
 		"growing":             {v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, metav1.ConditionFalse, pollTroubled},
 		"switching to TLS":    {v1alpha1.ConditionTLSReady, v1alpha1.ReasonPeerTLSRollout, metav1.ConditionFalse, pollTroubled},
 		"TLS in use":          {v1alpha1.ConditionTLSReady, v1alpha1.ReasonTLSInUse, metav1.ConditionTrue, pollHealthy},

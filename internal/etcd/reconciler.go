@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/managedtls"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/strategy"
@@ -96,7 +97,7 @@ func (r *Reconciler) build() *parts {
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
 		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images},
-		scaler:     scale.Scaler{Access: access, Instructor: instructor},
+		scaler:     scale.Scaler{Access: access, Instructor: instructor, Members: members.Reader{Dialer: r.Dialer, Credentials: r.Credentials}.List},
 		volumes:    &volumes.Grower{Access: access},
 		status:     statusWriter{client: r.Client, recorder: r.Recorder, clock: r.Clock},
 	}

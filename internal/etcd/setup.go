@@ -146,11 +146,11 @@ func taskChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
 			t := o.(*v1alpha1.EtcdOperatorTask)
-			return t.Spec.Type.IsRollout() || t.Spec.Type == v1alpha1.QuorumLossRecovery
+			return t.Spec.Type.IsRollout() || t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.MembershipChange
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || rollout.RecordedRevision(before) != rollout.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || phase(before) != phase(after) || isStalled(before) != isStalled(after)
+			return before.Status.State != after.Status.State || rollout.RecordedRevision(before) != rollout.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || scale.ShowsChange(before, after) || phase(before) != phase(after) || isStalled(before) != isStalled(after)
 		}},
 	)
 }

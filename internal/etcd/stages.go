@@ -55,6 +55,18 @@ func (p *pass) hold(ctx context.Context) (err error) {
 	return err
 }
 
+// changeMembers scales the StatefulSet for the task that changes the members.
+func (p *pass) changeMembers(ctx context.Context) error {
+	if p.held {
+		return nil
+	}
+	return p.scaler.Follow(ctx, p.found.State, p.session)
+}
+
+func (p *pass) removeLeases(ctx context.Context) error {
+	return p.scaler.RemoveLeases(ctx, p.found.State)
+}
+
 // checkPolicy suspends the spec of an Etcd that the operator's configuration refuses, and of one whose members serve as another
 // cluster than the recorded one: they would refuse their data once they restart. The members are still observed, and those that a
 // task has stopped are started again as they were.

@@ -76,6 +76,8 @@ type Member struct {
 	Leads bool
 	// Lag is the number of raft entries that are committed and that it has not applied. It means nothing unless Serving.
 	Lag uint64
+	// Lost: its agent says that it has run, or may have, and that its data is gone. It can only come back as another member.
+	Lost bool
 	// Steady: the lag has been below the bound for a while.
 	Steady bool
 	// Told: its ConfigMap says that it is about to be removed, so that it does not join again after that. Confirmed: its agent

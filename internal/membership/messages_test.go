@@ -9,6 +9,7 @@ import (
 )
 
 func down(m *Member)     { m.Serving, m.Unready = false, true }
+func lost(m *Member)     { m.Lost = true }
 func unsteady(m *Member) { m.Steady = false }
 
 func atLag(lag uint64) func(*Member) { return func(m *Member) { m.Lag = lag } }
@@ -92,7 +93,8 @@ func TestMessages(t *testing.T) {
 		{observed(2, Goal{Size: 1}, ours(0, leads), ours(1, told)).unsaved(), "BackedUp: one voter will remain, and the newest backup is too old: wait for the next snapshot, or create one with kubectl etcdtask snapshot"},
 		{observed(2, Goal{Size: 1}, ours(0, leads), ours(1, told, learner)).unsaved(), "RemoveMember: m-1 is not part of the goal"},
 		{set(observed(2, Goal{Size: 1}, ours(0, leads), ours(1, told)).unsaved(), func(in *Input) { in.Overridden = []Guard{GuardBackedUp} }), "RemoveMember: m-1 is not part of the goal"},
-		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, down, told)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}).unsaved(), "RemoveMember: the data of m-2 is gone, so it rejoins as a new member"},
+		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, down, told, lost)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}).unsaved(), "RemoveMember: the data of m-2 is gone, so it rejoins as a new member"},
+		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, down, told, lost)), "RemoveMember: the data of m-2 is gone, so it rejoins as a new member"},
 		{observed(4, Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, told), ours(3, told)).unsaved(), "RemoveMember: m-3 is not part of the goal"},
 		{observed(2, Goal{Size: 3}, ours(0, leads), ours(1, learner)).unsaved(), "PromoteLearner: m-1 has caught up"},
 		{three(Goal{Size: 1}, ours(0, leads), ours(1), ours(2)), "SingleAgreed: one member would remain, and no failure would be tolerated any more: agree to that first"},

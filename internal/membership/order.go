@@ -55,7 +55,7 @@ func removeDown(s *state) *Step {
 		switch {
 		case m.Serving || m.Learner:
 		case s.isLost(m) && s.wanted(m.Ordinal):
-			return s.removal(m, fmt.Sprintf("the data of %s is gone, so it rejoins as a new member", m.Name))
+			return s.removal(m, s.whyLeaves(m))
 		default:
 			return s.removal(m, m.Name+" leaves and does not serve")
 		}
@@ -158,6 +158,8 @@ func (s *state) whyLeaves(m *Member) string {
 		return m.Name + " belongs to the source cluster, and the members that replace it vote"
 	case !s.wanted(m.Ordinal):
 		return m.Name + " is not part of the goal"
+	case s.isLost(m):
+		return fmt.Sprintf("the data of %s is gone, so it rejoins as a new member", m.Name)
 	case s.ordinal(m.Ordinal).Outdated == Volume:
 		return m.Name + " rejoins on another volume"
 	default:

@@ -108,10 +108,8 @@ func (s *state) stays(m *Member) bool {
 	}
 }
 
-// isLost reports whether the data of a voter is gone: it can only come back as another member.
-func (s *state) isLost(m *Member) bool {
-	return m.Owner == Ours && !m.Learner && !m.Serving && s.ordinal(m.Ordinal).Store == Free
-}
+// isLost reports whether the data of a member is gone: it can only come back as another member.
+func (s *state) isLost(m *Member) bool { return m.Owner == Ours && !m.Serving && m.Lost }
 
 // settled is the number of voters that have served for as long as etcd wants of a connection.
 func (s *state) settled() int {

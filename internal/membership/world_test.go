@@ -129,6 +129,7 @@ func (w *world) input() Input {
 		m := Member{
 			ID: n.id, Name: fmt.Sprintf("m-%d", n.ordinal), Owner: n.owner, Ordinal: n.ordinal, Learner: n.learner,
 			Serving: serves, Unready: n.long && !serves, Settled: n.up && !n.young, Leads: n.id == w.leader && w.seen() > 0,
+			Lost:   n.owner == Ours && !n.learner && !n.up && w.ordinals[n.ordinal].store == Free,
 			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden,
 		}
 		if n.hidden && n.id == w.leader && w.blind {

@@ -12,9 +12,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/memberships"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/control"
@@ -94,6 +96,14 @@ func (c *composition) etcds() *etcd.Reconciler {
 
 func (c *composition) upkeep() *upkeep.Reconciler {
 	return &upkeep.Reconciler{Client: c.Client, Live: c.Live, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog, Thresholds: c.config.Backup.SnapshotCompaction}
+}
+
+func (c *composition) memberReader() members.Reader {
+	return members.Reader{Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock}
+}
+
+func (c *composition) memberships() *memberships.Reconciler {
+	return &memberships.Reconciler{Client: c.Client, Live: c.Live, Reader: c.memberReader(), Clock: c.Clock, Recorder: c.Recorder}
 }
 
 func (c *composition) rollouts() *rollouts.Reconciler {

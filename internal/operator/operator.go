@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/memberships"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
@@ -62,21 +63,23 @@ type Controller string
 
 // The controllers. What there is because of etcd-druid is named in druid.go.
 const (
-	Etcds    Controller = "etcd"
-	Upkeep   Controller = "upkeep"
-	Rollouts Controller = "rollout"
-	Tasks    Controller = "task"
-	Fleet    Controller = "fleet"
+	Etcds       Controller = "etcd"
+	Upkeep      Controller = "upkeep"
+	Rollouts    Controller = "rollout"
+	Memberships Controller = "membership"
+	Tasks       Controller = "task"
+	Fleet       Controller = "fleet"
 	// Metrics are those of the cache, which are no controller.
 	Metrics Controller = "metrics"
 )
 
 // Operator is an operator that is not started. The Reconcilers of controllers that its mode does not have are nil.
 type Operator struct {
-	Etcds    *etcd.Reconciler
-	Upkeep   *upkeep.Reconciler
-	Rollouts *rollouts.Reconciler
-	Tasks    *engine.Reconciler
+	Etcds       *etcd.Reconciler
+	Upkeep      *upkeep.Reconciler
+	Memberships *memberships.Reconciler
+	Rollouts    *rollouts.Reconciler
+	Tasks       *engine.Reconciler
 	// Fleet is nil without the feature gate FleetPolicies.
 	Fleet *control.Controller
 
@@ -101,9 +104,10 @@ func New(config *configv1alpha1.OperatorConfiguration, d Dependencies) (*Operato
 	}
 	n := config.Controllers
 	if !c.beside.manages {
-		o.Etcds, o.Upkeep = c.etcds(), c.upkeep()
+		o.Etcds, o.Upkeep, o.Memberships = c.etcds(), c.upkeep(), c.memberships()
 		add(Etcds, o.Etcds.Setup, n.Etcd.ConcurrentSyncs)
 		add(Upkeep, o.Upkeep.Setup, n.Etcd.ConcurrentSyncs)
+		add(Memberships, o.Memberships.Setup, n.Etcd.ConcurrentSyncs)
 		o.parts = append(o.parts, part{Metrics, func(_ context.Context, mgr ctrl.Manager) error {
 			return c.Registerer.Register(&metrics.Collector{Cache: mgr.GetCache(), Active: mgr.Elected()})
 		}})

@@ -26,7 +26,7 @@ import (
 )
 
 // removers are the functions that may delete or evict pods, in the file with the right to do so.
-var removers = []string{"tasks/rollout/remove.go:deletePod", "tasks/rollout/remove.go:evictPod"}
+var removers = []string{"tasks/remove.go:DeletePod", "tasks/remove.go:EvictPod"}
 
 const podType = "*k8s.io/api/core/v1.Pod"
 
@@ -63,7 +63,7 @@ func TestOnlyTwoFunctionsRemovePods(t *testing.T) {
 	if !slices.Equal(slices.Compact(found), removers) {
 		t.Errorf("pods are removed by %v, and only %v may", found, removers)
 	}
-	if !slices.Equal(markers, []string{"tasks/rollout/remove.go"}) {
+	if !slices.Equal(markers, []string{"tasks/remove.go"}) {
 		t.Errorf("markers for the right to remove pods are in %v", markers)
 	}
 }

@@ -9,12 +9,15 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	decision "github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	"github.com/etcd-foreman/etcd-foreman/tasks/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recovery"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
 	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
@@ -47,6 +50,10 @@ func (c *composition) registry() tasks.Registry {
 			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock, Image: agentImage,
 		})},
 	}
+	registry[v1alpha1.MembershipChange] = tasks.Type{Handler: tasks.For(&membership.Handler{
+		Client: c.Client, Live: c.Live, Reader: c.memberReader(), Clock: c.Clock, Rule: c.beside.rule,
+		Writer: memberconfig.Writer{Access: state.Access{Client: c.Client, API: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock}},
+	})}
 	for name, taskType := range registry {
 		taskType.Handler = permitted{taskType.Handler, c.rules}
 		registry[name] = taskType

@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 	nodesLost := func(w *world) *world { w.nodesLost = true; return w }
 	foreign := func(n int, w *world) *world { w.foreignUp = n; return w }
 	foreignDown := func(n int, w *world) *world { w.foreignDown = n; return w }
-	growing := func(in *Input) { in.Snapshot.Growing = true }
+	changing := func(in *Input) { in.Snapshot.Changing = true }
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
@@ -126,11 +126,14 @@ func TestDecide(t *testing.T) {
 		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
 		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
 		"two members, the second":                 {of(0, readyOld, missing), nil, "hold OthersParticipating m-1"},
-		"two members, scaling out to three":       {of(0, readyOld, readyOld), growing, "hold QuorumKept m-1"},
-		"one member, scaling out to three":        {of(0, readyOld), growing, "DeletePod m-0"},
+		"two members, scaling out to three":       {of(0, readyOld, readyOld), changing, "hold VotersOdd m-1"},
+		"one member, scaling out to three":        {of(0, readyOld), changing, "DeletePod m-0"},
+		"four members on their way to five":       {of(0, readyOld, readyOld, readyOld, readyOld), changing, "hold VotersOdd m-3"},
+		"four on their way, one does not serve":   {of(0, readyOld, readyOld, readyOld, deadOld), changing, "DeletePod m-3"},
+		"four members for good":                   {of(0, readyOld, readyOld, readyOld, readyOld), nil, "DeletePod m-3"},
 		"one of two voters":                       {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
 		"two of three voters, one is down":        {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
-		"three pods, two voters":                  {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold QuorumKept m-1"},
+		"three pods, two voters":                  {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold VotersOdd m-1"},
 
 		"no deletion during a moment without a leader":  {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
 		"the leader froze a moment ago":                 {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},

@@ -59,6 +59,8 @@ var guards = []guard{
 	{name: v1alpha1.GuardOthersParticipating, overridable: true, judges: disruptions | beginnings, check: othersParticipating},
 	// Every other member serves, before leadership moves or a member goes that serves although its probe fails.
 	{name: v1alpha1.GuardOthersServing, overridable: true, judges: disruptions, check: othersServing},
+	// No voter is restarted while members change and their number is even, which tolerates one failure fewer.
+	{name: v1alpha1.GuardVotersOdd, overridable: true, judges: disruptions, check: votersOdd},
 	// No other serving member may be lost at any moment with its node, or is being evicted.
 	{name: v1alpha1.GuardNodesStable, overridable: true, judges: disruptions, check: nodesStable},
 	// etcd takes every member from its version to the new one.
@@ -187,6 +189,28 @@ func othersServing(s *state, step *Step) *Hold {
 		return s.waitFor(laggard)
 	}
 	return nil
+}
+
+// votersOdd: a change of members passes through even numbers of voters, and two tolerate no failure at all. A pod whose member does
+// not serve may be the reason why the change waits. An even number that is there for good has no end to wait for.
+func votersOdd(s *state, step *Step) *Hold {
+	o, voters := s.ordinal(step.Ordinals[0]), len(s.Snapshot.Cluster.Voters)
+	if !step.disturbs() || voters%2 > 0 || !o.Serves() || o.Role == v1alpha1.RoleLearner || !s.membersChange() {
+		return nil
+	}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the members change, and the cluster has %d voters now, which tolerate no more failures than %d: %s is restarted once their number is odd. If that does not come about, see the task of type %s", voters, voters-1, o.Name, v1alpha1.MembershipChange)}
+}
+
+// membersChange reports whether members are being added or removed: there are other replicas than the spec asks for, or not every
+// ordinal votes.
+func (s *state) membersChange() bool {
+	own := 0
+	for _, v := range s.Snapshot.Cluster.Voters {
+		if v.Ordinal >= 0 {
+			own++
+		}
+	}
+	return s.Snapshot.Changing || own != s.Snapshot.Replicas()
 }
 
 // nodesStable: a serving member does not go while another one, which the quorum counts on, may be lost at any moment.

@@ -158,5 +158,5 @@ func (s *state) isReplacement(ordinal int) bool {
 // the quorum going with it. Two that are to become three are rolled when they are three.
 func (s *state) cannotSpareOne() bool {
 	voters := len(s.Snapshot.Cluster.Voters)
-	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Growing)
+	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Changing)
 }

@@ -240,6 +240,9 @@ func (f found) rebuild(flaw string) Choice {
 
 // flaw is why data may lack more than the last writes.
 func (f found) flaw() string {
+	if f.newest && f.usable[0].Survey.Removed {
+		return "it was removed from the cluster, and lacks what was written after that"
+	}
 	if f.newest {
 		return "it was a learner, which may not have caught up"
 	}

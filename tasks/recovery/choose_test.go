@@ -43,6 +43,13 @@ func learner(clusterID string, index uint64, revision int64) survey.Volume {
 	return v
 }
 
+// removed has data of a cluster that has removed it.
+func removed(clusterID string) survey.Volume {
+	v := learner(clusterID, 9, 60)
+	v.Survey.Removed = true
+	return v
+}
+
 func TestChoose(t *testing.T) {
 	gone, empty := survey.Volume{}, survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone}}
 	damagedOf := func(clusterID string) survey.Volume {
@@ -50,6 +57,7 @@ func TestChoose(t *testing.T) {
 	}
 	joined := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone, ClusterID: "new"}}
 	aside := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-x-1"}}}
+	removedAside := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.removed-1"}}}
 	damagedBeside := damagedOf("new")
 	damagedBeside.Survey.SetAside = aside.Survey.SetAside
 	damaged := damagedOf("cafe")
@@ -92,6 +100,10 @@ func TestChoose(t *testing.T) {
 		"unfinished, unknown and newer too": {[]survey.Volume{has(8, 8), of("beef"), of("new")}, once, backup, none, "", "waits", "of cluster beef, which nothing"},
 
 		"a learner, and no backup":         {[]survey.Volume{gone, learner("cafe", 9, 60), empty}, old, Backup{}, data, "m-1", "", "it was a learner"},
+		"a removed member":                 {[]survey.Volume{gone, removed("cafe"), empty}, old, Backup{}, data, "m-1", "", "it was removed from the cluster, and lacks what was written after that"},
+		"a removed member, and a backup":   {[]survey.Volume{gone, removed("cafe"), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
+		"a removed member, and a voter":    {[]survey.Volume{removed("cafe"), withID(has(9, 9), "v"), gone}, old, backup, none, "", "", "those that vote are a quorum"},
+		"its data aside, and no other":     {[]survey.Volume{gone, removedAside, gone}, old, backup, none, "", "waits", "new.etcd.removed-1 on claim c-1"},
 		"a learner, and a backup behind":   {[]survey.Volume{gone, learner("cafe", 9, 70), empty}, old, backup, data, "m-1", "", "it was a learner"},
 		"a learner, and a backup ahead":    {[]survey.Volume{gone, learner("cafe", 9, 69), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
 		"a learner that may be ahead":      {[]survey.Volume{gone, func() survey.Volume { v := learner("cafe", 9, 60); v.Survey.LastIndex += 10; return v }(), empty}, old, backup, data, "m-1", "", ""},

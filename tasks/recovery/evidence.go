@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -61,7 +60,7 @@ func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) 
 		return false, nil
 	}
 	shared, err := h.shared(ctx, etcd)
-	return err == nil && !strings.Contains(shared.InitialCluster(), ","), err
+	return err == nil && shared.Alone(), err
 }
 
 // shared reads the configuration that the members share.

@@ -85,7 +85,7 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
 	observed := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
 	if d.step.AsksBudget {
-		if err := evictPod(ctx, h.Client, pod, observed, metav1.DryRunAll); err != nil {
+		if err := tasks.EvictPod(ctx, h.Client, pod, observed, metav1.DryRunAll); err != nil {
 			return coded.Error(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "asking whether budgets allow a disruption of", err))
 		}
 	}
@@ -94,10 +94,10 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	}
 	switch d.step.Action {
 	case rollout.DeletePod:
-		err := deletePod(ctx, h.Client, pod, observed, d.step.Grace[ordinal])
+		err := tasks.DeletePod(ctx, h.Client, pod, observed, d.step.Grace[ordinal])
 		return coded.Error(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
 	case rollout.EvictPod:
-		err := evictPod(ctx, h.Client, pod, observed)
+		err := tasks.EvictPod(ctx, h.Client, pod, observed)
 		return coded.Error(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "evicting", err))
 	case rollout.RevokeDeletion:
 		return coded.Error(v1alpha1.ErrRevokeDeletion, h.revoke(ctx, task.Object, pod, o.Pod.UID, o.Pod.ResourceVersion))

@@ -123,6 +123,38 @@ func TestScaleOut(t *testing.T) {
 	c.writesSurvive()
 }
 
+// From five members to three to one, and back: members leave one by one, the leader hands over, and a claim that stays is joined from
+// again.
+func TestScaleIn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	id := c.etcd(c).Status.ClusterID
+	for _, n := range []int32{5, 3} {
+		c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = n })
+		c.untilVoters(int(n))
+		c.ready()
+	}
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 1 })
+	c.Eventually(func(g Gomega) {
+		condition := c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionScaled)
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSingleMemberNotAllowed))
+	}).Should(Succeed())
+	c.untilVoters(3)
+	c.patch(func(e *v1alpha1.Etcd) {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
+	})
+	c.untilVoters(1)
+	c.ready()
+	c.Expect(*c.statefulSet(c).Spec.Replicas).To(Equal(int32(1)))
+	c.Expect(c.etcd(c).Status.ClusterSize).To(Equal(int32(1)))
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	c.untilVoters(3)
+	c.ready()
+	c.Expect(c.etcd(c).Status.ClusterID).To(Equal(id))
+	c.writesSurvive()
+}
+
 // A cluster with a missing member does not grow until the member is back.
 func TestScaleOutWaits(t *testing.T) {
 	t.Parallel()
@@ -133,9 +165,9 @@ func TestScaleOutWaits(t *testing.T) {
 	c.Eventually(func(g Gomega) {
 		condition := c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionScaled)
 		g.Expect(condition).NotTo(BeNil())
-		g.Expect(condition.Message).To(ContainSubstring("3 of 5 members: " + podName(2) + " is Unready"))
+		g.Expect(condition.Message).To(ContainSubstring("OthersServing: " + podName(2) + " does not serve"))
 	}).Should(Succeed())
-	c.Expect(*c.statefulSet(c).Spec.Replicas).To(Equal(int32(3)))
+	c.untilVoters(3)
 	thaw()
 	c.ready()
 	c.untilVoters(5)

@@ -40,8 +40,9 @@ type World struct {
 	Down, Crashing map[string]bool
 	// Result is what the agent reports in a Job.
 	Result func(*batchv1.Job) string
-	// ready are the pods whose members serve.
+	// ready are the pods whose members serve, and ids are those that the members of pods had last.
 	ready map[string]bool
+	ids   map[string]uint64
 }
 
 // New returns a world with an Etcd of n members, whose objects nobody has made yet. It takes the time from a function.
@@ -54,9 +55,9 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{server: s, Down: map[string]bool{}, Crashing: map[string]bool{}, ready: map[string]bool{}, Result: func(*batchv1.Job) string { return "{}" }}
-	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }}
-	for i := range int(etcd.Spec.Replicas) {
+	w := &World{server: s, Down: map[string]bool{}, Crashing: map[string]bool{}, ready: map[string]bool{}, ids: map[string]uint64{}, Result: func(*batchv1.Job) string { return "{}" }}
+	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }, Listed: int(etcd.Spec.Replicas)}
+	for i := range maxMembers {
 		w.Members.Names = append(w.Members.Names, PodName(i))
 		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://%s:2379", podIP(i)))
 	}
@@ -66,6 +67,9 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 	}
 	return w, errors.Join(s.Create(context.Background(), node), s.Create(context.Background(), etcd))
 }
+
+// maxMembers is how many members there may be.
+const maxMembers = 5
 
 // nodeName is that of the node of all pods.
 const nodeName = "node"
@@ -95,7 +99,7 @@ func podIP(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
 func (w *World) Step(ctx context.Context) (changed bool, err error) {
 	before := w.writes
 	w.Server.Collect()
-	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet} {
+	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet, w.agents} {
 		if err := part(ctx); err != nil {
 			return false, err
 		}
@@ -209,8 +213,12 @@ func (w *World) kubelet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ready := !w.Down[p.Name] && !w.Crashing[p.Name]
-		if !w.start(p, n, ready) {
+		listed, _, _ := w.Members.Lists(n)
+		ready := listed && !w.Down[p.Name] && !w.Crashing[p.Name]
+		if listed {
+			w.ids[p.Name] = w.Members.ID(n)
+		}
+		if listed && !w.start(p, n, ready) || !listed && !w.await(p, n) {
 			continue
 		}
 		if err := w.Status().Update(ctx, p); err != nil {

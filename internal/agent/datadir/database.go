@@ -114,6 +114,12 @@ func votersOf(tx *bolt.Tx) (map[uint64]bool, error) {
 	})
 }
 
+// wasRemoved reports whether a database says that a member, by its ID in hex, was removed from the cluster.
+func wasRemoved(tx *bolt.Tx, memberID string) bool {
+	removed := tx.Bucket(schema.MembersRemoved.Name())
+	return removed != nil && removed.Get([]byte(memberID)) != nil
+}
+
 func number(value []byte) uint64 {
 	if len(value) != 8 {
 		return 0

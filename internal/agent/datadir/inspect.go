@@ -46,39 +46,51 @@ func Inspect(dir string) (member.Data, error) {
 		data.State, data.Damage = member.DataDamaged, fmt.Sprintf("%s: %v", what, err)
 		return data, nil
 	}
-	data.ClusterID, err = clusterID(filepath.Join(log, files[len(files)-1]))
+	clusterID, memberID, err := identity(filepath.Join(log, files[len(files)-1]))
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
 	} else if err != nil {
 		return damage("the write-ahead log does not name its cluster", err)
 	}
+	data.ClusterID, data.MemberID = strconv.FormatUint(clusterID, 16), strconv.FormatUint(memberID, 16)
 	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), log)
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
 	} else if err != nil {
 		return damage("the write-ahead log", err)
 	}
-	switch err := inspectDatabase(filepath.Join(dir, "member", "snap"), snapshots); {
-	case isIOError(err):
+	data.Removed, err = inspectDatabase(filepath.Join(dir, "member", "snap"), snapshots, data.MemberID)
+	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the database: %w", err)
-	case err != nil:
+	} else if err != nil {
 		return damage("the database", err)
 	}
 	return data, nil
 }
 
-// clusterID reads the ID of the cluster, in hex, from the metadata at the beginning of a file of a write-ahead log.
-func clusterID(path string) (string, error) {
+// Writer returns the IDs of the member that wrote the data, and of its cluster; zeroes if there is none. It reads the beginning of the
+// log alone, so the member may be running.
+func Writer(dir string) (clusterID, memberID uint64, err error) {
+	log := filepath.Join(dir, "member", "wal")
+	files, err := logFiles(log)
+	if err != nil || len(files) == 0 {
+		return 0, 0, err
+	}
+	return identity(filepath.Join(log, files[len(files)-1]))
+}
+
+// identity reads the IDs of cluster and member from the metadata at the beginning of a file of a write-ahead log.
+func identity(path string) (clusterID, memberID uint64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return 0, 0, err
 	}
 	defer func() { _ = file.Close() }()
 	decoder := wal.NewDecoder(fileutil.NewFileReader(file))
 	record := &walpb.Record{}
 	for record.GetType() != wal.MetadataType {
 		if err := decoder.Decode(record); err != nil {
-			return "", fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
+			return 0, 0, fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
 		}
 		if record.GetType() == wal.CrcType {
 			// The checksum continues from the previous file.
@@ -87,41 +99,42 @@ func clusterID(path string) (string, error) {
 	}
 	metadata := &etcdserverpb.Metadata{}
 	if err := proto.Unmarshal(record.Data, metadata); err != nil {
-		return "", fmt.Errorf("decoding the metadata of %s: %w", filepath.Base(path), err)
+		return 0, 0, fmt.Errorf("decoding the metadata of %s: %w", filepath.Base(path), err)
 	}
-	return strconv.FormatUint(metadata.GetClusterID(), 16), nil
+	return metadata.GetClusterID(), metadata.GetNodeID(), nil
 }
 
-// inspectDatabase opens the database. It may be missing, or empty, as long as the log has everything.
-func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
+// inspectDatabase opens the database, and reports whether it says that a member was removed. It may be missing, or empty, as long as
+// the log has everything.
+func inspectDatabase(dir string, snapshots []*walpb.Snapshot, memberID string) (removed bool, err error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return errNoDatabase
+		return false, errNoDatabase
 	}
 	path := filepath.Join(dir, "db")
 	info, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return false, err
 	}
 	if err != nil || info.Size() == 0 {
 		if slices.ContainsFunc(snapshots, func(s *walpb.Snapshot) bool { return s.GetIndex() > 0 }) {
-			return errNoDatabase
+			return false, errNoDatabase
 		}
-		return nil
+		return false, nil
 	}
 	unlock, err := lock(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	// This comes first: bbolt trusts the pages, and etcd would panic over an inconsistent one, or read beyond the file.
 	if err := boltfile.Check(path); err != nil {
-		return err
+		return false, err
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
-	if err != nil {
-		return err
-	}
-	return db.Close()
+	err = view(path, func(tx *bolt.Tx) error {
+		removed = wasRemoved(tx, memberID)
+		return nil
+	})
+	return removed, err
 }
 
 // lock takes the shared lock that bbolt takes to read: the pages of a database that is being written are inconsistent.

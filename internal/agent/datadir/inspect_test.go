@@ -172,6 +172,40 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// A member is known by the ID in its log, and as removed only if its own database says so of itself.
+func TestInspectKnowsARemovedMember(t *testing.T) {
+	for id, want := range map[string]bool{"7": true, "8": false, "77": false} {
+		d := newDataDir(t)
+		db, err := bolt.Open(d.db(), 0o600, nil)
+		d.Expect(err).NotTo(HaveOccurred())
+		d.Expect(db.Update(func(tx *bolt.Tx) error {
+			removed, err := tx.CreateBucket([]byte("members_removed"))
+			return errors.Join(err, removed.Put([]byte(id), []byte("removed")))
+		})).To(Succeed())
+		d.Expect(db.Close()).To(Succeed())
+		got, err := Inspect(d.path)
+		d.Expect(err).NotTo(HaveOccurred())
+		d.Expect(got).To(Equal(member.Data{State: member.DataPresent, ClusterID: "cafe", MemberID: "7", Removed: want}), id)
+	}
+}
+
+// The log says who wrote it, also while the database is in use.
+func TestWriter(t *testing.T) {
+	d := newDataDir(t)
+	db, err := bolt.Open(d.db(), 0o600, nil)
+	d.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = db.Close() }()
+	clusterID, memberID, err := Writer(d.path)
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect([]uint64{clusterID, memberID}).To(Equal([]uint64{0xcafe, 7}))
+	d.overwrite(d.logFile(), 0)
+	_, _, err = Writer(d.path)
+	d.Expect(err).To(HaveOccurred())
+	d.Expect(os.RemoveAll(d.log())).To(Succeed())
+	clusterID, memberID, err = Writer(d.path)
+	d.Expect([]uint64{clusterID, memberID}, err).To(Equal([]uint64{0, 0}))
+}
+
 // An inspection does not change the data.
 func TestInspectChangesNothing(t *testing.T) {
 	d := newDataDir(t)

@@ -96,7 +96,7 @@ func surveyData(dir string) (member.Survey, error) {
 	if found.State == member.DataNone {
 		return surveyWithoutLog(dir)
 	}
-	survey := member.Survey{State: member.SurveyPresent, ClusterID: found.ClusterID}
+	survey := member.Survey{State: member.SurveyPresent, ClusterID: found.ClusterID, Removed: found.Removed}
 	damaged := func(err error) (member.Survey, error) {
 		if isIOError(err) {
 			return member.Survey{}, fmt.Errorf("reading %s: %w", dir, err)
@@ -149,9 +149,9 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 const maxSetAside = 3
 
 // setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, that from before a
-// recovery, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
+// recovery, that of a removed member, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
 func setAside(dir string) (names []string, err error) {
-	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, rebuiltSuffix} {
+	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, member.RemovedSuffix, rebuiltSuffix} {
 		found, err := filepath.Glob(dir + suffix + "*")
 		if err != nil {
 			return nil, fmt.Errorf("looking for data beside %s: %w", dir, err)

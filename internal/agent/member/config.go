@@ -34,6 +34,8 @@ type Shared struct {
 	FirstStart *FirstStart
 	// Accept is what a restore may use although it is not verified; nil for nothing.
 	Accept *Acceptance
+	// Members is how the operator is about to change the list of members; nil if it is not.
+	Members *Members
 }
 
 // Identity is what distinguishes a member from the others.
@@ -70,10 +72,13 @@ func (s Shared) Token() string {
 	return token
 }
 
-// MayBegin reports whether the operator permits members without data to begin the cluster of this very Etcd, whose UID is the token.
+// MayBegin reports whether the operator permits members without data to begin the cluster of this very Etcd.
 func (s Shared) MayBegin() bool {
-	return s.FirstStart != nil && s.FirstStart.Etcd == text(s.Bootstrap, "initial-cluster-token")
+	return s.FirstStart != nil && s.FirstStart.Etcd == s.EtcdUID()
 }
+
+// EtcdUID returns the UID of the Etcd, which is the token of the cluster that it bootstraps.
+func (s Shared) EtcdUID() string { return text(s.Bootstrap, "initial-cluster-token") }
 
 // LocalClientURL returns where a member listens for clients in its own pod.
 func (s Shared) LocalClientURL() (string, error) {
@@ -90,7 +95,7 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept, KeyMembers} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
 		if errors.Is(err, fs.ErrNotExist) && key != KeyConfig && key != KeyBootstrap {
 			continue
@@ -121,6 +126,12 @@ func ParseShared(data map[string]string) (Shared, error) {
 	}
 	if s.Accept, err = parseAcceptance([]byte(data[KeyAccept])); err != nil {
 		return Shared{}, err
+	}
+	if s.Members, err = ParseMembers(data[KeyMembers]); err != nil {
+		return Shared{}, err
+	}
+	if s.Members != nil && (s.Members.Etcd != s.EtcdUID() || s.Members.ClusterID != s.ClusterID) {
+		s.Members = nil
 	}
 	return s, nil
 }
@@ -153,6 +164,9 @@ func (s Shared) Identify(name string) (Identity, error) {
 		} else {
 			id.PeerClientURLs = append(id.PeerClientURLs, clientURL.String())
 		}
+	}
+	if s.Members != nil {
+		id.PeerClientURLs = append(id.PeerClientURLs, s.Members.Others...)
 	}
 	if id.PeerURL == "" {
 		return Identity{}, fmt.Errorf("looking up member %s: it is not in the initial cluster %q", name, s.InitialCluster())

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
 // DataState is the state of the data directory of a member.
@@ -28,8 +29,10 @@ const (
 // Data describes a data directory.
 type Data struct {
 	State DataState
-	// ClusterID of the data, in hex; empty if it cannot be read.
-	ClusterID string
+	// ClusterID of the data, in hex, and MemberID of the member that wrote it; empty if they cannot be read.
+	ClusterID, MemberID string
+	// Removed: the member has applied its own removal from the cluster. One that was down then knows nothing of it.
+	Removed bool
 	// Damage is what is wrong with damaged data.
 	Damage string
 }
@@ -75,8 +78,10 @@ const (
 	Bootstrap Action = "Bootstrap"
 	// Join the running cluster, which lists the member and has never seen it.
 	Join Action = "Join"
-	// Replace the member with a learner of the same name: remove it from the member list, set its data aside, and add a
-	// learner, as far as necessary.
+	// SetAside sets data aside that no member can serve with any more, and decides again.
+	SetAside Action = "SetAside"
+	// Replace the member with a learner of the same name, in a recovery: remove it from the member list, set its data aside, and
+	// add a learner, as far as necessary. Otherwise only the operator changes the list.
 	Replace Action = "Replace"
 	// Restore the newest backup, and decide again.
 	Restore Action = "Restore"
@@ -104,10 +109,16 @@ type Input struct {
 	Successors []string
 	// MayBegin: the operator permits members without data to begin the cluster. It counts only while no ID is recorded.
 	MayBegin bool
-	// Others are asked only if there is no data to start with.
+	// Planned: the operator says how the members change, and Leaving: it has announced that this one is removed.
+	Planned, Leaving bool
+	// Others say what they know of the member with this one's peer URL.
 	Others Answer
 	// OthersClusterID is the cluster ID of the others, in hex.
 	OthersClusterID string
+	// Listed is the ID, in hex, of the member that they list with this one's peer URL, and DataListed whether they list the one that
+	// wrote the data.
+	Listed     string
+	DataListed bool
 	// Backup is looked up only if there is neither data nor an answer.
 	Backup Backup
 	// StoreSays is the answer of a store that is BackupUnreachable because it refuses requests; empty if it does not answer.
@@ -128,20 +139,29 @@ type Decision struct {
 	Reason string
 	// Why is a sentence for people; for a member that does not start, with what to do.
 	Why string
+	// Volume is what a member that does not start says of its volume; the zero value for nothing.
+	Volume cluster.Volume
+	// Suffix of the name that SetAside gives to the data.
+	Suffix string
 }
 
 // Decide decides how a member starts. A member that has lost its data has also lost its votes and acknowledged entries: under
 // its old identity it could elect a leader that lacks committed entries. So a member without data starts only if it
 // certainly never ran, or under a new identity, as a learner, which only a quorum can grant.
 //
+// Members come and go by the operator's word alone: outside of a recovery, a member that is not listed, or whose data is gone, waits
+// until the operator has changed the list. Data of a member that was removed serves nowhere again.
+//
 // The recorded cluster ID may lag behind until the operator has recorded it and the kubelet has updated the mount. It is used
 // only if no quorum answers, and then etcd has a last check: before it bootstraps, it asks the peers once more, without a
 // quorum, and refuses if one of them has seen it.
 func Decide(f Input) Decision {
 	switch {
+	case f.wasRemoved():
+		return decideRemoved(f)
 	case f.Recovery != nil:
 		return decideRecovery(f)
-	case f.ClusterID != "" && f.Data.ClusterID != "" && !f.isCurrent(f.Data.ClusterID):
+	case f.isForeign():
 		return refuseForeign(f, f.ClusterID)
 	case f.Data.State == DataPresent:
 		return Decision{Action: Start, Why: "the member has its data"}
@@ -155,22 +175,14 @@ func Decide(f Input) Decision {
 	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers; only a quorum can replace the member. Restore the other members; if they are permanently lost, recover the cluster. Starting empty or from a backup could create a second cluster beside a living one", loss(f), f.ClusterID)
 }
 
+// isForeign reports whether the data is of another cluster than the recorded one.
+func (f Input) isForeign() bool {
+	return f.ClusterID != "" && f.Data.ClusterID != "" && !f.isCurrent(f.Data.ClusterID)
+}
+
 // isCurrent reports whether data of a cluster is that of the recorded one, or of the one that a restore has made of it.
 func (f Input) isCurrent(clusterID string) bool {
 	return clusterID == f.ClusterID || f.Single && slices.Contains(f.Successors, clusterID)
-}
-
-// decideByOthers: a quorum serves without the member.
-func decideByOthers(f Input) Decision {
-	switch {
-	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster %s, but this is cluster %s: start them with the volumes of this cluster", f.OthersClusterID, f.ClusterID)
-	case f.Others == AnswerNeverStarted && f.Data.State == DataNone:
-		return Decision{Action: Join, Why: "the cluster serves, lists the member and has never seen it run"}
-	case f.Others == AnswerNotListed && f.Data.State == DataNone:
-		return Decision{Action: Replace, Why: "there is no data, and the cluster serves without listing the member: it joins as a learner"}
-	}
-	return Decision{Action: Replace, Why: loss(f) + ", and the cluster serves: the member is replaced by a learner of the same name"}
 }
 
 // decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data:
@@ -206,7 +218,9 @@ func (f Input) storeTrouble() string {
 }
 
 func refuseForeign(f Input, clusterID string) Decision {
-	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, but this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
+	d := refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, but this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
+	d.Volume = cluster.Volume{Store: cluster.StoreOther, ClusterID: f.Data.ClusterID}
+	return d
 }
 
 func loss(f Input) string {
@@ -224,9 +238,9 @@ func reasonOf(f Input) string {
 }
 
 func refuse(reason, format string, args ...any) Decision {
-	return Decision{Refuse, reason, fmt.Sprintf(format, args...)}
+	return Decision{Action: Refuse, Reason: reason, Why: fmt.Sprintf(format, args...)}
 }
 
 func wait(reason, format string, args ...any) Decision {
-	return Decision{Wait, reason, fmt.Sprintf(format, args...)}
+	return Decision{Action: Wait, Reason: reason, Why: fmt.Sprintf(format, args...)}
 }

@@ -38,10 +38,13 @@ func decideRecovery(f Input) Decision {
 	return recoverFromData(f)
 }
 
-// joinRecovered: the recovered cluster serves.
+// joinRecovered: the recovered cluster serves. The recovery is the operator's word to join it, until it says how the members change.
 func joinRecovered(f Input) Decision {
 	if f.Others == AnswerNeverStarted && f.Data.State == DataNone {
 		return Decision{Action: Join, Why: "the recovered cluster serves, lists the member and has never seen it run"}
+	}
+	if f.Planned && f.Data.State == DataNone && f.ClusterID == f.NewClusterID {
+		return decideByOthers(f)
 	}
 	return Decision{Action: Replace, Why: standing(f) + ", and the recovered cluster serves: the member joins it as a learner"}
 }

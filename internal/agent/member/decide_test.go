@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 )
 
 func TestDecide(t *testing.T) {
 	const ours, another = "cafe", "beef"
-	good, foreign := Data{State: DataPresent, ClusterID: ours}, Data{State: DataPresent, ClusterID: another}
-	damaged := Data{State: DataDamaged, ClusterID: ours, Damage: "the database: it is missing"}
+	good, foreign := Data{State: DataPresent, ClusterID: ours, MemberID: "a1"}, Data{State: DataPresent, ClusterID: another}
+	gone := Data{State: DataPresent, ClusterID: ours, MemberID: "a1", Removed: true}
+	damaged := Data{State: DataDamaged, ClusterID: ours, MemberID: "a1", Damage: "the database: it is missing"}
 	restored, successors := Data{State: DataPresent, ClusterID: successorID}, []string{"5ca1e", successorID}
 	for _, tc := range []struct {
 		name string
@@ -54,13 +56,32 @@ func TestDecide(t *testing.T) {
 		{"first start, the others already serve", Input{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 		{"first start, late", Input{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 
-		{"data lost", Input{ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "has no data in /data, and the cluster serves"},
-		{"data lost before the ID was recorded", Input{Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "replaced by a learner"},
-		{"data damaged", Input{Data: damaged, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "it is missing"},
-		{"data damaged on the first start", Input{Data: damaged, Others: AnswerNeverStarted, OthersClusterID: ours}, Replace, "", "damaged"},
-		{"data damaged, removed already", Input{Data: damaged, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "damaged"},
-		{"added by scale-out", Input{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "joins as a learner"},
+		{"data lost", Input{ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours, Listed: "a1"}, Wait, v1alpha1.ReasonDataLost, "has no data in /data, and the cluster serves and lists it as a1: it rejoins as a learner once the operator has replaced it"},
+		{"data lost before the ID was recorded", Input{Others: AnswerStarted, OthersClusterID: ours, Listed: "a1"}, Wait, v1alpha1.ReasonDataLost, "once the operator has replaced it"},
+		{"data damaged", Input{Data: damaged, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, SetAside, "", "it is missing"},
+		{"data damaged on the first start", Input{Data: damaged, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "a1"}, Wait, v1alpha1.ReasonDataDamaged, "lists it as a1"},
+		{"data damaged on the first start, illegibly", Input{Data: Data{State: DataDamaged}, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "a1"}, Wait, v1alpha1.ReasonDataDamaged, "does not say of which member it is"},
+		{"data damaged, removed already", Input{Data: damaged, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, SetAside, "", "a quorum of the cluster has all of it"},
+		{"data damaged, replaced already", Input{Data: damaged, ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "b2"}, SetAside, "", "damaged"},
+		{"replaced already", Input{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "b2"}, Join, "", "never seen it run"},
+		{"added by scale-out", Input{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Wait, v1alpha1.ReasonNotListed, "once the operator has added it"},
+		{"removed, and its data was set aside", Input{ClusterID: ours, Leaving: true, Others: AnswerNotListed, OthersClusterID: ours}, Wait, v1alpha1.ReasonNotListed, "serves without listing it"},
 		{"others of another cluster", Input{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster beef"},
+
+		{"data, and listed", Input{Data: good, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours, DataListed: true}, Start, "", "has its data"},
+		{"data, and told that it leaves", Input{Data: good, ClusterID: ours, Leaving: true, Others: AnswerStarted, OthersClusterID: ours, DataListed: true}, Start, "", "has its data"},
+		{"told, and the others do not answer", Input{Data: good, ClusterID: ours, Leaving: true}, Start, "", "has its data"},
+		{"data, and others of another cluster", Input{Data: good, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Start, "", "has its data"},
+		{"removed while it was down, and told", Input{Data: good, ClusterID: ours, Leaving: true, Others: AnswerNotListed, OthersClusterID: ours}, SetAside, "", "has removed member a1"},
+		{"removed while it was down, and not told", Input{Data: good, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, SetAside, "", "has removed member a1"},
+		{"the same, and nothing recorded", Input{Data: good, Others: AnswerNotListed, OthersClusterID: ours}, Wait, v1alpha1.ReasonMemberRemoved, "no cluster ID is recorded"},
+		{"removed, and the others do not answer", Input{Data: gone, ClusterID: ours}, Wait, v1alpha1.ReasonMemberRemoved, "no quorum of that cluster answers"},
+		{"removed, and the others answer", Input{Data: gone, Others: AnswerNotListed, OthersClusterID: ours}, SetAside, "", "has removed member a1"},
+		{"removed, and another was added in its place", Input{Data: gone, ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "b2"}, SetAside, "", "has removed member a1"},
+		{"removed while it was down, and another was added in its place", Input{Data: good, ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "b2"}, SetAside, "", "has removed member a1"},
+		{"removed, and listed again", Input{Data: gone, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours, Listed: "a1", DataListed: true}, Wait, v1alpha1.ReasonMemberRemoved, "and the cluster lists it"},
+		{"removed, and others of another cluster", Input{Data: gone, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Wait, v1alpha1.ReasonMemberRemoved, "no quorum of that cluster answers"},
+		{"removed from another cluster", Input{Data: Data{State: DataPresent, ClusterID: another, MemberID: "a1", Removed: true}, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
 		{"data lost, and the quorum too", Input{ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
 		{"data lost, and the quorum too, backup", Input{ClusterID: ours, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
@@ -100,31 +121,52 @@ func TestDecidePromises(t *testing.T) {
 		restored := f.Recovery == nil && f.Single && f.Data.ClusterID == successorID && f.ClusterID == "cafe"
 		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before && !earlier && !restored
 		previous := before != "" && f.Data.ClusterID == before
-		for promise, broken := range map[string]bool{
-			"no new cluster beside one that answers":                     begins && f.Others != AnswerNone,
-			"no bootstrap of a cluster that has served":                  d.Action == Bootstrap && f.ClusterID != "",
-			"nothing begins without a permission or a recorded cluster":  begins && f.Recovery == nil && !f.MayBegin && f.ClusterID == "" && f.Data.State == DataNone,
-			"a member of several restores only to recover":               d.Action == Restore && !f.Single && !chosen,
-			"good data is neither replaced nor restored over":            f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse && f.Recovery == nil,
-			"a member with good data of the recovered cluster starts":    f.Data.State == DataPresent && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start,
-			"no start with data of the previous cluster":                 d.Action == Start && (previous || earlier),
-			"no refusal because of data of the previous cluster":         d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous,
-			"only the chosen member starts the recovered cluster":        begins && f.Recovery != nil && !chosen,
-			"no bootstrap in a recovery":                                 d.Action == Bootstrap && f.Recovery != nil,
-			"a recovered cluster that has served is not recovered again": begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID),
-			"a rebuild needs data of the previous cluster":               d.Action == Rebuild && !f.Rebuilt && (!previous || f.Data.State != DataPresent),
-			"a recovery uses its recorded source":                        begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData),
-			"no rebuild without a recovery":                              d.Action == Rebuild && f.Recovery == nil,
-			"data of another cluster is not changed":                     foreign && d.Action != Refuse,
-			"a single member starts with what it has restored":           restored && f.Data.State == DataPresent && d.Action != Start,
-			"a member starts only with good data":                        d.Action == Start && f.Data.State != DataPresent,
-			"damaged data does not join or bootstrap":                    f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap),
-			"a replacement needs a quorum of this cluster":               (d.Action == Replace || d.Action == Join) && (f.Others == AnswerNone || ours != "" && f.OthersClusterID != ours),
-			"a member that does not start says why":                      (d.Action == Wait || d.Action == Refuse) && (d.Reason == "" || strings.TrimSpace(d.Why) == ""),
-			"no new cluster while the store may hold backups":            d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable),
+		present := f.Data.State == DataPresent
+		unlisted := f.Others != AnswerNone && f.OthersClusterID == f.Data.ClusterID && !f.DataListed
+		current := f.Recovery == nil && !foreign || f.Recovery != nil && f.Data.ClusterID == ours
+		removed := present && current && (f.Data.Removed || unlisted)
+		for _, p := range []struct {
+			promise string
+			broken  bool
+		}{
+			{"no new cluster beside one that answers", begins && f.Others != AnswerNone},
+			{"no bootstrap of a cluster that has served", d.Action == Bootstrap && f.ClusterID != ""},
+			{"nothing begins without a permission or a recorded cluster", begins && f.Recovery == nil && !f.MayBegin && f.ClusterID == "" && f.Data.State == DataNone},
+			{"a member of several restores only to recover", d.Action == Restore && !f.Single && !chosen},
+			{"good data is neither replaced nor restored over", present && !removed && d.Action != Start && d.Action != Refuse && f.Recovery == nil},
+			{"a member with good data of the recovered cluster starts", present && !removed && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start},
+			{"no start with data of the previous cluster", d.Action == Start && (previous || earlier)},
+			{"no refusal because of data of the previous cluster", d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous},
+			{"only the chosen member starts the recovered cluster", begins && f.Recovery != nil && !chosen},
+			{"no bootstrap in a recovery", d.Action == Bootstrap && f.Recovery != nil},
+			{"a recovered cluster that has served is not recovered again", begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID)},
+			{"a rebuild needs data of the previous cluster", d.Action == Rebuild && !f.Rebuilt && (!previous || !present)},
+			{"a recovery uses its recorded source", begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData)},
+			{"no rebuild without a recovery", d.Action == Rebuild && f.Recovery == nil},
+			{"data of another cluster is not changed", foreign && d.Action != Refuse},
+			{"a single member starts with what it has restored", restored && present && !removed && d.Action != Start},
+			{"a member starts only with good data", d.Action == Start && !present},
+			{"damaged data does not join or bootstrap", f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap)},
+			{"a replacement needs a quorum of this cluster", (d.Action == Replace || d.Action == Join) && (f.Others == AnswerNone || ours != "" && f.OthersClusterID != ours)},
+			{"a member that does not start says why", (d.Action == Wait || d.Action == Refuse) && (d.Reason == "" || strings.TrimSpace(d.Why) == "")},
+			{"no new cluster while the store may hold backups", d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable)},
+
+			{"only a recovery lets a member change the list", d.Action == Replace && f.Recovery == nil},
+			{"while the members change, a member without data does not change the list", d.Action == Replace && f.Planned && f.ClusterID == ours && f.Data.State == DataNone},
+			{"data of a removed member serves nowhere", removed && (d.Action == Start || begins || d.Action == Join)},
+			{"data is set aside only if a quorum serves without its member", d.Action == SetAside && present && (!removed || !unlisted)},
+			{"damaged data is set aside only if a quorum serves", d.Action == SetAside && f.Others == AnswerNone},
+			{"what only the list says of data is no reason to remove it later", d.Action == SetAside && present && !f.Data.Removed && !f.Leaving && d.Suffix != AsideSuffix},
+			{"a member joins only if it is listed and has never run", d.Action == Join && f.Others != AnswerNeverStarted},
+			{"data of another cluster is said to be there", foreign && d.Volume != (cluster.Volume{Store: cluster.StoreOther, ClusterID: f.Data.ClusterID})},
+			{"a volume with good data is not free", d.Volume.Store == cluster.StoreFree && present},
+			{"a member is lost only while it is listed", d.Volume.Lost != "" && (d.Volume.Store != cluster.StoreFree || d.Volume.Lost != f.Listed || f.Others == AnswerNotListed)},
+			{"a member that waits without data beside a quorum says that its volume is free", d.Action == Wait && f.Recovery == nil && f.Data.State == DataNone && f.Others != AnswerNone && d.Volume.Store != cluster.StoreFree},
+			{"only a member that does not start speaks of its volume", d.Volume != (cluster.Volume{}) && d.Action != Wait && d.Action != Refuse},
+			{"the data of a removed member is said to be left", d.Action == Wait && removed && d.Volume.Store != cluster.StoreLeft},
 		} {
-			if broken {
-				t.Errorf("%s: %+v decides %+v", promise, f, d)
+			if p.broken {
+				t.Errorf("%s: %+v decides %+v", p.promise, f, d)
 			}
 		}
 	}
@@ -158,11 +200,36 @@ func everyInput() func(yield func(Input) bool) {
 			if f.Single && f.Others != AnswerNone || f.Data.State == DataNone && f.Data.ClusterID != "" || f.Recovery == nil && f.Rebuilt {
 				continue
 			}
-			if !yield(f) {
+			if f.Others == AnswerNeverStarted || f.Others == AnswerStarted {
+				f.Listed = "a1"
+			}
+			if !withMembers(f, yield) {
 				return
 			}
 		}
 	}
+}
+
+// withMembers yields an input with all that may be known of the member of its data.
+func withMembers(f Input, yield func(Input) bool) bool {
+	if f.Data.State == DataNone {
+		planned := f
+		planned.Planned = f.ClusterID != ""
+		return yield(f) && (!planned.Planned || yield(planned))
+	}
+	for i := range 2 * 2 * 2 * 3 {
+		pick := func(n int) int { r := i % n; i /= n; return r }
+		f.Data.Removed, f.DataListed, f.Leaving = pick(2) == 1, pick(2) == 1, pick(2) == 1
+		f.Data.MemberID = []string{"a1", "b2", ""}[pick(3)]
+		present := f.Data.State == DataPresent
+		if !present && (f.Data.Removed || f.DataListed || f.Leaving) || present && f.Data.MemberID != "a1" || f.DataListed && f.Others == AnswerNone {
+			continue
+		}
+		if !yield(f) {
+			return false
+		}
+	}
+	return true
 }
 
 func TestEveryActionIsReached(t *testing.T) {
@@ -170,5 +237,5 @@ func TestEveryActionIsReached(t *testing.T) {
 	for f := range everyInput() {
 		reached[Decide(f).Action] = true
 	}
-	NewWithT(t).Expect(reached).To(HaveLen(8), fmt.Sprint(reached))
+	NewWithT(t).Expect(reached).To(HaveLen(9), fmt.Sprint(reached))
 }

@@ -59,8 +59,7 @@ func (s Shared) successorToken() string {
 // Settled returns the configuration as it counts for a member that starts: to the only member of a cluster, a recovery is over once
 // a cluster is recorded that it does not replace. No other member has yet to join.
 func (s Shared) Settled() Shared {
-	single := !strings.Contains(s.InitialCluster(), ",")
-	if s.Recovery != nil && single && s.ClusterID != "" && !s.Recovery.LeavesBehind(s.ClusterID) {
+	if s.Recovery != nil && s.Alone() && s.ClusterID != "" && !s.Recovery.LeavesBehind(s.ClusterID) {
 		s.Recovery = nil
 	}
 	return s

@@ -27,6 +27,9 @@ const (
 	// KeyAccept is what a restore may use although it is not signed or older than recorded: an Acceptance as YAML. It is absent or
 	// empty if that is nothing. A change of it replaces no pod.
 	KeyAccept = "accept-backup.yaml"
+	// KeyMembers is how the operator is about to change the list of members: a Members as YAML. It is absent or empty if it is not. A
+	// change of it replaces no pod.
+	KeyMembers = "members.yaml"
 	// KeyAgentAPI is who may use the agents' HTTP API: an agentauth.Trust as JSON.
 	KeyAgentAPI = "agent-api.json"
 )
@@ -49,6 +52,9 @@ const (
 	AsideSuffix = ".aside-"
 	// ReplacedSuffix is used instead if a quorum has all data. The directory is removed once the member votes again.
 	ReplacedSuffix = ".replaced-"
+	// RemovedSuffix is used instead for the data of a member that was removed from the list by a change that it knew of. It may be the
+	// newest copy if every member that stayed is lost. The directory is removed once a member votes here again.
+	RemovedSuffix = ".removed-"
 	// BeforeSuffix, the UID of the task and a time are used instead in a recovery. The directory is removed once the recovery
 	// is over and the member votes.
 	BeforeSuffix = ".before-"

@@ -29,6 +29,7 @@ func complete() map[string]string {
 	return map[string]string{
 		KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig, KeyClusterID: "cafe\n", KeyRecovery: recovery,
 		KeyFirstStart: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\n", KeyAccept: "revision: 7\n",
+		KeyMembers: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\nclusterID: cafe\ngeneration: 7\nleaving: [main-2]\n",
 	}
 }
 
@@ -68,6 +69,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 	for _, c := range []struct{ key, value, want string }{
 		{KeyConfig, "a: [", "reading " + KeyConfig + " of the shared configuration"},
 		{KeyBootstrap, "a: [", "reading " + KeyBootstrap + " of the shared configuration"},
+		{KeyMembers, "etcd: [", "reading " + KeyMembers + " of the shared configuration"},
 		{KeyAccept, "revision: 7\nmore: true\n", "reading " + KeyAccept + " of the shared configuration"},
 	} {
 		data := complete()

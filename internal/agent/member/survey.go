@@ -28,6 +28,8 @@ type Survey struct {
 	// Voters are the IDs, in hex, of the voters, as far as the member knows. Only a quorum of them can continue with their
 	// data; learners do not count.
 	Voters []string `json:"voters,omitempty"`
+	// Removed: the member was removed from the cluster, and knows it. Its data lacks what was written after that.
+	Removed bool `json:"removed,omitempty"`
 	// SetAside are directories beside one that is empty or damaged, with data that was set aside and may be the only copy.
 	SetAside []string `json:"setAside,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all entries

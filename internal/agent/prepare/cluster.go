@@ -36,6 +36,19 @@ type knowledge struct {
 	members []*etcdserverpb.Member
 }
 
+// listed returns the ID, in hex, of the member that they list with this one's peer URL; empty if there is none.
+func (k knowledge) listed() string {
+	if k.memberID == 0 {
+		return ""
+	}
+	return strconv.FormatUint(k.memberID, 16)
+}
+
+// lists reports whether they list a member by its ID, in hex.
+func (k knowledge) lists(memberID string) bool {
+	return slices.ContainsFunc(k.members, func(m *etcdserverpb.Member) bool { return strconv.FormatUint(m.ID, 16) == memberID })
+}
+
 // others is a client of the other members; nil when there are none.
 type others struct{ etcd *clientv3.Client }
 

@@ -62,47 +62,7 @@ type preparation struct {
 	others *others
 	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
 	data *member.Data
-}
-
-// Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again until
-// Patience has passed. For a member that does not start, it returns a *cluster.Refusal.
-func Run(ctx context.Context, log logr.Logger, o Options) error {
-	p := &preparation{Options: o, log: log}
-	var err error
-	if p.shared, err = member.ReadShared(o.SharedDir); err != nil {
-		return err
-	}
-	p.shared = p.shared.Settled()
-	if p.id, err = p.shared.Identify(o.Name); err != nil {
-		return err
-	}
-	if err := checkRecovery(p.shared); err != nil {
-		return err
-	}
-	if p.others, err = dialOthers(p.shared, p.id); err != nil {
-		return err
-	}
-	defer p.others.close()
-	deadline := o.Clock.Now().Add(o.Patience)
-	said := ""
-	for {
-		waits, err := p.once(ctx)
-		if err != nil || waits == nil {
-			return err
-		}
-		if waits.Message != said {
-			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
-			said = waits.Message
-		}
-		if !o.Clock.Now().Before(deadline) {
-			return waits
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), waits)
-		case <-o.Clock.After(retry):
-		}
-	}
+	said said
 }
 
 // once observes, decides and acts. It returns what the member waits for; nil if it may start.
@@ -115,9 +75,15 @@ func (p *preparation) once(ctx context.Context) (waits *cluster.Refusal, err err
 	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", in.ClusterID)
 	switch decision.Action {
 	case member.Refuse:
-		return nil, &cluster.Refusal{Reason: decision.Reason, Message: decision.Why}
+		return nil, refusal(decision)
 	case member.Wait:
-		return &cluster.Refusal{Reason: decision.Reason, Message: decision.Why}, nil
+		return refusal(decision), nil
+	case member.SetAside:
+		if err := p.clear(in, decision.Suffix); err != nil {
+			return nil, err
+		}
+		// The next decision finds no data.
+		return p.once(ctx)
 	case member.Restore:
 		log.Info("Restoring the member from the newest backup")
 		return p.restore(ctx, in)
@@ -135,6 +101,10 @@ func (p *preparation) once(ctx context.Context) (waits *cluster.Refusal, err err
 	}
 	log.Info("The member may start")
 	return nil, nil
+}
+
+func refusal(d member.Decision) *cluster.Refusal {
+	return &cluster.Refusal{Reason: d.Reason, Message: d.Why, Volume: d.Volume}
 }
 
 // configure prepares everything for etcd to start by an action.
@@ -164,13 +134,13 @@ func (p *preparation) configure(in member.Input, action member.Action, known kno
 	return nil
 }
 
-// look gathers the input, each part only if needed: a member with intact data does not wait.
+// look gathers the input, the backup only if needed. A member with intact data asks the others once, whether they still list it.
 func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error) {
 	in := member.Input{
 		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil, MayBegin: p.shared.MayBegin(),
-		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery,
+		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery, Planned: p.shared.Members != nil, Leaving: p.shared.Members.Leaves(p.id.Name),
 	}
-	if p.data == nil {
+	if p.data == nil || p.data.State == member.DataNone {
 		data, err := datadir.Inspect(in.DataDir)
 		if err != nil {
 			return in, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", in.DataDir, p.id.Name, err)
@@ -179,11 +149,9 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	}
 	in.Data = *p.data
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.Data.ClusterID)
-	if in.Data.State == member.DataPresent && (in.Recovery == nil || in.Data.ClusterID == in.NewClusterID) {
-		return in, knowledge{}, nil
-	}
+	starts := in.Data.State == member.DataPresent && (in.Recovery == nil || in.Data.ClusterID == in.NewClusterID)
 	var err error
-	if in.Recovery != nil {
+	if in.Recovery != nil && !starts {
 		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err != nil {
 			return in, knowledge{}, err
 		}
@@ -193,8 +161,9 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
 	}
 	in.Others, in.OthersClusterID = known.answer, known.clusterID
+	in.Listed, in.DataListed = known.listed(), known.lists(in.Data.MemberID)
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.OthersClusterID, in.Data.ClusterID)
-	if in.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
+	if in.Others == member.AnswerNone && !starts && p.Backups != nil && p.mayRestore() {
 		in.Backup, in.StoreSays = p.lookForBackup(ctx)
 	}
 	return in, known, nil

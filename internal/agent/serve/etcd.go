@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -90,6 +91,22 @@ func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
 		}
 		return nil
 	})
+}
+
+// Listed reads linearizably: a member that lags could still list one that is gone.
+func (e *etcd) Listed(ctx context.Context, clusterID, memberID uint64) (listed bool, err error) {
+	err = e.askOthers(func(others *clientv3.Client) error {
+		list, err := others.MemberList(ctx)
+		if err != nil {
+			return fmt.Errorf("asking for the member list: %w", err)
+		}
+		if id := list.Header.GetClusterId(); id != clusterID {
+			return fmt.Errorf("cluster %x answers, and not %x", id, clusterID)
+		}
+		listed = slices.ContainsFunc(list.Members, func(m *etcdserverpb.Member) bool { return m.ID == memberID })
+		return nil
+	})
+	return listed, err
 }
 
 // Stir revokes lease 0, which never exists: every member applies the entry, and finds nothing to do.

@@ -38,12 +38,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		leads:         gauge("member_is_leader", "1 while the member leads."),
 		learner:       gauge("member_is_learner", "1 while the member is a learner."),
 		leaseFailures: counter("lease_renewal_failures_total", "Renewals of the member lease that failed."),
-		promotions:    counter("learner_promotions_total", "Times that the member was promoted to a voter."),
+		promotions:    counter("learner_promotions_total", "Times that the agent had the member promoted to a voter, in a recovery."),
 	}
 	m.isLearner = prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcdbr_is_learner", Help: "1 while the member is a learner."})
 	m.becameLearner = prometheus.NewCounter(prometheus.CounterOpts{Name: "etcdbr_is_learner_count_total", Help: "Times that the member was found to have become a learner."})
 	m.promotion = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "etcdbr_member_promote_duration_seconds", Help: "Time that attempts to promote the member took.",
+		Name: "etcdbr_member_promote_duration_seconds", Help: "Time that attempts of the agent to promote the member took, in a recovery.",
 		Buckets: prometheus.ExponentialBuckets(0.1, 2, 8),
 	}, []string{"succeeded"})
 	registry.MustRegister(m.up, m.leads, m.learner, m.leaseFailures, m.promotions, m.isLearner, m.becameLearner, m.promotion)

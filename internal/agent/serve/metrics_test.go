@@ -49,7 +49,7 @@ func TestMetrics(t *testing.T) {
 	m.promoted(time.Second, nil)
 	g.Expect(testutil.ToFloat64(m.promotions)).To(Equal(1.0))
 	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP etcd_agent_learner_promotions_total Times that the member was promoted to a voter.
+# HELP etcd_agent_learner_promotions_total Times that the agent had the member promoted to a voter, in a recovery.
 # TYPE etcd_agent_learner_promotions_total counter
 etcd_agent_learner_promotions_total 1
 `), "etcd_agent_learner_promotions_total")).To(Succeed())

@@ -15,7 +15,7 @@ import (
 )
 
 // RemoveReplaced removes the data that was set aside when the member was replaced with a learner, because a quorum has all of
-// it; and data from before a recovery, once the recovery is over. Call it when the member votes, until it reports that it is
+// it; and that of members that were removed, and from before a recovery, once no recovery could need it. Call it when the member votes, until it reports that it is
 // done.
 func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
 	removed, done, err := removeReplaced(shared)
@@ -36,7 +36,7 @@ func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) 
 	dataDir := config.DataDir()
 	patterns := []string{dataDir + member.ReplacedSuffix + "*"}
 	if config.Recovery == nil {
-		patterns = append(patterns, dataDir+member.BeforeSuffix+"*")
+		patterns = append(patterns, dataDir+member.BeforeSuffix+"*", dataDir+member.RemovedSuffix+"*")
 		patterns = append(patterns, datadir.Leftovers(dataDir)...)
 	}
 	for _, pattern := range patterns {

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve runs beside a member, in a container of its own: it renews the member lease, has a learner promoted once it has
-// caught up, helps a member to serve that waits for an entry, and serves the agent's HTTP API. It runs whatever the state of the member, and stops at once: no rollout waits
-// for it.
+// Package serve runs beside a member, in a container of its own: it renews the member lease, reports what it has read of the members that
+// are about to be removed, has a learner promoted in a recovery, helps a member to serve that waits for an entry, and serves the
+// agent's HTTP API. It runs whatever the state of the member, and stops at once: no rollout waits for it.
 package serve
 
 import (
@@ -17,11 +17,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 )
 
-// look is how often the member is asked, and thus the delay of a promotion or of a leader's work.
+// look is how often the member is asked, and thus the delay of a leader's work.
 const look = time.Second
 
 // askTimeout bounds a request to the member or to the API server.
@@ -47,6 +48,8 @@ type Member interface {
 	Status(ctx context.Context) (Status, error)
 	// Promote asks the others to promote a learner. They refuse one that has not caught up.
 	Promote(ctx context.Context, memberID uint64) error
+	// Listed reports whether a quorum of the others lists a member of a cluster.
+	Listed(ctx context.Context, clusterID, memberID uint64) (bool, error)
 	// Stir asks peers to commit a no-op entry. A member that a snapshot of the leader has brought up to date serves only once it
 	// has applied an entry after it (etcd 3.6 and 3.7), and without writes none comes.
 	Stir(ctx context.Context) error
@@ -65,6 +68,11 @@ type Server struct {
 	Log    logr.Logger
 	Member Member
 	Lease  Lease
+	// Name of the member, and Shared the configuration that tells it how members change; nil if nothing does.
+	Name   string
+	Shared SharedFrom
+	// Writer returns the IDs of the cluster and member whose data there is; nil if it is not known.
+	Writer func() (clusterID, memberID uint64, err error)
 	// Heartbeat is how often the lease is renewed.
 	Heartbeat time.Duration
 	// Lead runs while the member leads, until its context ends. It may be nil.
@@ -89,6 +97,9 @@ type Server struct {
 	stirred time.Time
 	failing string
 	resign  func()
+	// removed is the ID of a member that does not answer and that the others have removed, or 0, and read what was reported last.
+	removed uint64
+	read    cluster.Read
 }
 
 // newWeb makes the HTTP server. Handlers that take longer than its timeouts extend them.
@@ -135,6 +146,7 @@ func (s *Server) once(ctx context.Context) {
 	status, err := s.Member.Status(ask)
 	cancel()
 	s.Metrics.observe(status, err)
+	promotes := s.readMembers(ctx)
 	if err != nil {
 		// A leader that hangs does not lead. Its lease expires by itself.
 		s.lead(ctx, false)
@@ -142,12 +154,14 @@ func (s *Server) once(ctx context.Context) {
 		s.stir(ctx)
 		return
 	}
-	s.stirred = s.Clock.Now()
+	s.stirred, s.removed = s.Clock.Now(), 0
 	s.lead(ctx, status.leads())
 	switch {
 	case status.Learner:
 		s.tidied = false
-		s.promote(ctx, status)
+		if promotes {
+			s.promote(ctx, status)
+		}
 	case status.Leader != 0:
 		s.tidy()
 		s.renew(ctx, status)
@@ -167,6 +181,9 @@ func (s *Server) stir(ctx context.Context) {
 	s.stirred = now
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	if s.checkRemoved(ctx); s.removed != 0 {
+		return
+	}
 	if err := s.Member.Stir(ctx); err != nil {
 		s.Log.V(1).Info("The other members committed no entry", "reason", err.Error())
 	}
@@ -199,20 +216,6 @@ func (s *Server) renew(ctx context.Context, status Status) {
 		s.Log.Info("Member lease changed", "holder", holder)
 	}
 	s.holder, s.renewed, s.failing = holder, now, ""
-}
-
-func (s *Server) promote(ctx context.Context, status Status) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	began := s.Clock.Now()
-	err := s.Member.Promote(ctx, status.MemberID)
-	s.Metrics.promoted(s.Clock.Now().Sub(began), err)
-	if err != nil {
-		s.say(ctx, err, "The learner is not promoted yet")
-		return
-	}
-	s.failing = ""
-	s.Log.Info("Promoted the learner to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
 }
 
 // lead starts and stops the work of the leader.

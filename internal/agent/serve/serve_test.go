@@ -29,6 +29,13 @@ type fakeMember struct {
 	promotes []uint64
 	refusal  error
 	stirs    int
+	// unlisted: the others serve without the member; listing is why they give no list.
+	unlisted bool
+	listing  error
+}
+
+func (m *fakeMember) Listed(_ context.Context, clusterID, memberID uint64) (bool, error) {
+	return !m.unlisted || clusterID != 0xcafe || memberID != 0xa, m.listing
 }
 
 func (m *fakeMember) Status(context.Context) (Status, error) { return m.status, m.err }
@@ -45,8 +52,9 @@ func (m *fakeMember) Stir(context.Context) error {
 
 // fakeLease records its renewals.
 type fakeLease struct {
-	holders []string
-	err     error
+	holders     []string
+	annotations []string
+	err         error
 }
 
 func (l *fakeLease) Renew(_ context.Context, holder string, _ time.Time) error {
@@ -56,7 +64,12 @@ func (l *fakeLease) Renew(_ context.Context, holder string, _ time.Time) error {
 	return l.err
 }
 
-func (l *fakeLease) Annotate(context.Context, string, string) error { return l.err }
+func (l *fakeLease) Annotate(_ context.Context, key, value string) error {
+	if l.err == nil {
+		l.annotations = append(l.annotations, key+"="+value)
+	}
+	return l.err
+}
 
 func newServer() (*Server, *fakeMember, *fakeLease, *testingclock.FakeClock) {
 	m, l := &fakeMember{status: Status{ClusterID: 0xcafe, MemberID: 0xa, Leader: 0xb}}, &fakeLease{}
@@ -110,9 +123,36 @@ func TestLeaseIsNotRenewedForAMemberThatDoesNotParticipate(t *testing.T) {
 	}
 }
 
-func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
+// recovering is what the members of a cluster read that is being recovered.
+func recovering() (member.Shared, error) {
+	return member.Shared{Bootstrap: map[string]any{"initial-cluster": "a=http://a:1,b=http://b:1"}, Recovery: &member.Recovery{Task: "task"}}, nil
+}
+
+// Outside of a recovery, who votes is the operator's to decide.
+func TestLearnerIsNotPromotedWithoutARecovery(t *testing.T) {
 	g := NewWithT(t)
 	s, m, _, _ := newServer()
+	m.status.Learner = true
+	s.once(t.Context())
+	for _, shared := range []SharedFrom{
+		func() (member.Shared, error) { return member.Shared{}, nil },
+		func() (member.Shared, error) {
+			shared, err := recovering()
+			shared.Members = &member.Members{Generation: 1}
+			return shared, err
+		},
+		func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") },
+	} {
+		s.Shared = shared
+		s.once(t.Context())
+	}
+	g.Expect(m.promotes).To(BeEmpty())
+}
+
+func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, _ := newServer()
+	s.Shared = recovering
 	tidied := 0
 	s.Tidy = func() bool { tidied++; return true }
 	m.status.Learner, m.refusal = true, errors.New("not in sync")
@@ -211,7 +251,7 @@ func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	in := func(suffix string) string { return filepath.Join(dir, "new.etcd"+suffix) }
 	kept := []string{in(""), in(member.AsideSuffix + "2")}
-	before := []string{in(member.BeforeSuffix + "task-3"), in(".rebuilding"), in(".rebuilt-task")}
+	before := []string{in(member.BeforeSuffix + "task-3"), in(member.RemovedSuffix + "4"), in(".rebuilding"), in(".rebuilt-task")}
 	for _, d := range append(append([]string{in(member.ReplacedSuffix + "1")}, kept...), before...) {
 		g.Expect(os.MkdirAll(filepath.Join(d, "member"), 0o700)).To(Succeed())
 	}

@@ -22,3 +22,23 @@ func List(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([]v1a
 	}
 	return slices.DeleteFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return Foreign(&t, etcd) != "" }), nil
 }
+
+// Recovering returns the QuorumLossRecovery that is in progress; nil when none is. One that is being deleted does not count.
+func Recovering(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	return running(tasks, v1alpha1.QuorumLossRecovery)
+}
+
+// ChangingMembers returns the MembershipChange that is in progress; nil when none is. One that is being deleted does not count.
+func ChangingMembers(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	return running(tasks, v1alpha1.MembershipChange)
+}
+
+func running(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType) *v1alpha1.EtcdOperatorTask {
+	i := slices.IndexFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type == of && t.Status.State == v1alpha1.TaskStateInProgress && t.DeletionTimestamp == nil
+	})
+	if i < 0 {
+		return nil
+	}
+	return &tasks[i]
+}

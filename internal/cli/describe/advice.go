@@ -76,18 +76,22 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 
 // whileBlocked returns what to do while a guard blocks, beyond the guard's own message.
 func (d description) whileBlocked() []string {
-	t, r := d.task, d.task.Status.Rollout
-	if r == nil || r.HeldBy == nil {
+	t := d.task
+	held, _ := t.Status.Held()
+	if held == nil {
 		return nil
 	}
 	var say []string
 	if text.Progressing(t).Reason == v1alpha1.ReasonStalled {
 		say = append(say, "It is stalled, and continues automatically once the cause is fixed.")
 	}
-	if pod := r.HeldBy.Pod; pod != "" {
+	if pod := held.Pod; pod != "" {
 		say = append(say, podAdvice(t.Namespace, pod, d.pod)...)
 	}
-	switch guard := r.HeldBy.Guard; guard {
+	if t.Spec.Type == v1alpha1.MembershipChange {
+		return append(say, "docs/membership.md has what each guard requires.")
+	}
+	switch held.Guard {
 	case v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing:
 		say = append(say, "If the new template is wrong, change it again: the next rollout first replaces the pod that failed to start.")
 	case v1alpha1.GuardQuorumKept:

@@ -65,10 +65,10 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		d.noEvents = kube.Sentence(err)
 	}
 	d.events = events.Items
-	if r := task.Status.Rollout; r != nil && r.HeldBy != nil && r.HeldBy.Pod != "" {
+	if held, _ := task.Status.Held(); held != nil && held.Pod != "" {
 		pod := &corev1.Pod{}
 		// The user may be allowed to read tasks but not pods.
-		if err := cluster.Get(ctx, client.ObjectKey{Namespace: task.Namespace, Name: r.HeldBy.Pod}, pod); err == nil {
+		if err := cluster.Get(ctx, client.ObjectKey{Namespace: task.Namespace, Name: held.Pod}, pod); err == nil {
 			d.pod = pod
 		}
 	}

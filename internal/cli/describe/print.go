@@ -65,8 +65,11 @@ func (d description) head(width int) []string {
 	if r := t.Status.Rollout; r != nil {
 		add("Revision", r.TargetRevision)
 		add("Pods", fmt.Sprintf("%d of %d updated, %d participating", r.UpdatedReplicas, r.Replicas, r.ParticipatingReplicas))
-		add("Blocked by", text.BlockedBy(t, d.now))
 	}
+	if m := t.Status.Membership; m != nil {
+		add("Members", fmt.Sprintf("%d voters of %d, %d serving", m.Voters, m.Size, m.ServingVoters))
+	}
+	add("Blocked by", text.BlockedBy(t, d.now))
 	return lines
 }
 

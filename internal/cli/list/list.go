@@ -114,8 +114,8 @@ func (c *command) lines(all []*v1alpha1.EtcdOperatorTask, now time.Time, width i
 func (c *command) selects(t *v1alpha1.EtcdOperatorTask) bool {
 	// It is valid: validate has parsed it.
 	selector, _ := labels.Parse(c.selector)
-	isHeld := t.Status.Rollout != nil && t.Status.Rollout.HeldBy != nil
-	return selector.Matches(labels.Set(t.Labels)) && (isHeld || !c.held)
+	held, _ := t.Status.Held()
+	return selector.Matches(labels.Set(t.Labels)) && (held != nil || !c.held)
 }
 
 func none(namespace, etcd string) string {
@@ -176,8 +176,8 @@ func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperator
 			continue
 		}
 		heldBy := ""
-		if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
-			heldBy = string(r.HeldBy.Guard)
+		if held, _ := task.Status.Held(); held != nil {
+			heldBy = string(held.Guard)
 		} else if a := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted); a != nil && a.Status == metav1.ConditionFalse && !task.Status.State.IsFinal() {
 			heldBy = a.Reason
 		}

@@ -82,6 +82,8 @@ type result struct {
 	// task that the plan continues; nil for a new rollout.
 	task    *v1alpha1.EtcdOperatorTask
 	restart bool
+	// members is the task that changes the members; nil if none does.
+	members *v1alpha1.EtcdOperatorTask
 	// snapshot of the cluster, and its pods as they were read.
 	snapshot *cluster.Snapshot
 	pods     *read.Reader
@@ -108,6 +110,9 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	all, err := cluster.Tasks(ctx, etcd.Name)
 	if err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(queue.New(all), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.MembershipChange }); i >= 0 {
+		p.members = queue.New(all)[i]
 	}
 	in, err := p.input(all, c.config(), c.Clock.Now())
 	if err != nil {

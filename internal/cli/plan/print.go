@@ -28,7 +28,7 @@ func (p *result) lines(width int) []string {
 		lines = append(lines, wrap(s)...)
 	}
 	lines = append(lines, "", "NOW")
-	lines = append(lines, p.members().Lines(width)...)
+	lines = append(lines, p.table().Lines(width)...)
 	lines = append(lines, wrap(serving(p.now()))...)
 	if len(p.holding) == 0 {
 		lines = append(lines, "No guard blocks it.")
@@ -71,6 +71,9 @@ func (p *result) heading() []string {
 	default:
 		say = append(say, fmt.Sprintf("Task %s does this: %s.", p.task.Name, text.State(p.task)))
 	}
+	if p.members != nil {
+		say = append(say, p.changing())
+	}
 	if p.unreachable == "" {
 		say = append(say, "Roles and voters come from etcd, asked through a port-forward.")
 	} else {
@@ -96,7 +99,23 @@ func (p *result) heading() []string {
 	return say
 }
 
-func (p *result) members() *text.Table {
+// changing returns what the task does that changes the members, which may run beside a rollout.
+func (p *result) changing() string {
+	say := fmt.Sprintf("Task %s changes the members", p.members.Name)
+	if m := p.members.Status.Membership; m != nil {
+		say += fmt.Sprintf(", which are %d voters and are to be %d", m.Voters, m.Size)
+	}
+	held, _ := p.members.Status.Held()
+	switch doing := text.Doing(p.members); {
+	case held != nil:
+		return say + fmt.Sprintf("; it is blocked by %s: %s.", held.Guard, held.Message)
+	case doing != "":
+		return say + "; now: " + doing + "."
+	}
+	return say + "."
+}
+
+func (p *result) table() *text.Table {
 	fates := p.fates()
 	t := &text.Table{Columns: []text.Column{{Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "REVISION", Rank: 1}, {Name: "REPLACED"}}}
 	for _, o := range p.now().Ordinals {

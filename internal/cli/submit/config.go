@@ -111,6 +111,15 @@ func maintenanceConfig(flags flagSet) func() (any, error) {
 	}
 }
 
+func membersConfig(flags flagSet) func() (any, error) {
+	single := flags.Bool("single-member", false, "Agree that one member remains, which tolerates no failure.")
+	return func() (any, error) {
+		return struct {
+			SingleMember bool `json:"singleMember,omitempty"`
+		}{*single}, nil
+	}
+}
+
 func copyConfig(flags flagSet) func() (any, error) {
 	source, target := store(flags, "source"), store(flags, "target")
 	age := flags.Uint32("max-backup-age", 0, "Copy only backups of at most this many days (default: all).")

@@ -65,6 +65,13 @@ var verbs = []verb{
 			"    --target-provider GCS --target-container archive --target-prefix demo/etcd-main --target-secret archive-credentials",
 	},
 	{
+		name: "members", taskType: v1alpha1.MembershipChange, config: membersConfig, guards: true,
+		short: "Bring the members to what spec.replicas asks for, one at a time",
+		long: "Creates a MembershipChange: members are added, promoted, replaced and removed until the member list is what spec.replicas asks for.\n" +
+			"The operator creates one by itself when the members differ; this is for other options than the defaults.",
+		example: "  # Shrink etcd-main to one member, after spec.replicas was set to 1\n  kubectl etcdtask members etcd-main --single-member --wait",
+	},
+	{
 		name: "recover", taskType: v1alpha1.QuorumLossRecovery, config: noConfig,
 		short:   "Recover a cluster that has permanently lost quorum",
 		long:    "Creates a QuorumLossRecovery: all members are stopped, and a new cluster starts from the most advanced surviving data, or from the newest backup. It is rejected while there is a quorum.",

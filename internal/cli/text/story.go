@@ -33,6 +33,8 @@ func Story(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []StoryLine {
 	lines = append(lines, beginning(task)...)
 	if r := task.Status.Rollout; r != nil {
 		lines = append(lines, ofRollout(r, hasEvent(events, "MoveLeader"))...)
+	} else if m := task.Status.Membership; m != nil {
+		lines = append(lines, ofMembership(m)...)
 	} else if op := task.Status.LastOperation; op != nil {
 		lines = append(lines, StoryLine{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
 	}
@@ -60,6 +62,22 @@ func beginning(task *v1alpha1.EtcdOperatorTask) []StoryLine {
 	return []StoryLine{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
 }
 
+// ofMembership returns lines for the steps that changed members, and the guard that blocks.
+func ofMembership(m *v1alpha1.MembershipStatus) []StoryLine {
+	var lines []StoryLine
+	for _, s := range m.Steps {
+		text := s.Action
+		if s.Pod != "" {
+			text += " " + s.Pod
+		}
+		lines = append(lines, StoryLine{At: s.Evidence.ObservedAt.Time, Text: text, Detail: s.Reason})
+	}
+	if h := m.HeldBy; h != nil {
+		lines = append(lines, StoryLine{At: h.Since.Time, Text: fmt.Sprintf("blocked by %s", h.Guard), Detail: h.Message + alsoBlocking(h, m.BlockedBy)})
+	}
+	return lines
+}
+
 // ofRollout returns lines for the pods that were removed, the handover unless it has an event, and the guard that blocks.
 func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []StoryLine {
 	var lines []StoryLine
@@ -77,7 +95,7 @@ func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []StoryLine {
 		lines = append(lines, StoryLine{At: h.LastAttemptTime.Time, Text: "MoveLeader " + h.From, Detail: fmt.Sprintf("leadership goes to %s, attempt %d", h.To, h.Attempts)})
 	}
 	if h := r.HeldBy; h != nil {
-		lines = append(lines, StoryLine{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message + alsoBlocking(r)})
+		lines = append(lines, StoryLine{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message + alsoBlocking(r.HeldBy, r.BlockedBy)})
 	}
 	slices.SortStableFunc(lines, func(a, b StoryLine) int { return a.At.Compare(b.At) })
 	return lines
@@ -170,11 +188,11 @@ func Took(task *v1alpha1.EtcdOperatorTask) (took time.Duration, ended bool) {
 	return s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second), true
 }
 
-// alsoBlocking returns the guards that block a rollout besides the first, as the end of a text; empty if there are none.
-func alsoBlocking(r *v1alpha1.RolloutStatus) string {
+// alsoBlocking returns the guards that block a task besides the first, as the end of a text; empty if there are none.
+func alsoBlocking(first *v1alpha1.Hold, all []v1alpha1.BlockedBy) string {
 	say := ""
-	for _, b := range r.BlockedBy {
-		if b.Guard != r.HeldBy.Guard {
+	for _, b := range all {
+		if b.Guard != first.Guard {
 			say += fmt.Sprintf(". Also blocked by %s: %s", b.Guard, b.Message)
 		}
 	}
@@ -183,9 +201,9 @@ func alsoBlocking(r *v1alpha1.RolloutStatus) string {
 
 // BlockedBy returns the guards that block a task, since when and why; empty if none does.
 func BlockedBy(task *v1alpha1.EtcdOperatorTask, now time.Time) string {
-	r := task.Status.Rollout
-	if r == nil || r.HeldBy == nil {
+	first, all := task.Status.Held()
+	if first == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, Since(r.HeldBy.Since.Time, now), r.HeldBy.Message+alsoBlocking(r))
+	return fmt.Sprintf("%s for %s: %s", first.Guard, Since(first.Since.Time, now), first.Message+alsoBlocking(first, all))
 }

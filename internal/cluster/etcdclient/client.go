@@ -61,6 +61,14 @@ type Client interface {
 	// Members is the member list as this member knows it. It is a serializable read: the linearizable one
 	// fails exactly when the quorum is lost. A learner refuses it. A list of more than MaxMembers is an error.
 	Members(ctx context.Context) ([]Member, error)
+	// ConfirmedMembers is the member list by a linearizable read, which takes a quorum.
+	ConfirmedMembers(ctx context.Context) ([]Member, error)
+	// AddLearner asks the member to add a learner with peer URLs to the cluster, PromoteLearner to give it its vote, and
+	// RemoveMember to remove a member. None of them is idempotent: after an error that is no IsRefusal, the list says whether
+	// the request took effect.
+	AddLearner(ctx context.Context, urls []string) error
+	PromoteLearner(ctx context.Context, id uint64) error
+	RemoveMember(ctx context.Context, id uint64) error
 	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
 	MoveLeader(ctx context.Context, to uint64) error
 	// Database asks the member for the size of its database. One that is being defragmented does not answer.

@@ -6,10 +6,13 @@ package etcdclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 )
 
 const (
@@ -19,8 +22,12 @@ const (
 	maxMemberList = 64 << 10
 )
 
-func (c *client) Members(ctx context.Context) ([]Member, error) {
-	r, err := etcdserverpb.NewClusterClient(c.etcd.ActiveConnection()).MemberList(ctx, &etcdserverpb.MemberListRequest{}, grpc.MaxCallRecvMsgSize(maxMemberList))
+func (c *client) Members(ctx context.Context) ([]Member, error) { return c.members(ctx, false) }
+
+func (c *client) ConfirmedMembers(ctx context.Context) ([]Member, error) { return c.members(ctx, true) }
+
+func (c *client) members(ctx context.Context, linearizable bool) ([]Member, error) {
+	r, err := etcdserverpb.NewClusterClient(c.etcd.ActiveConnection()).MemberList(ctx, &etcdserverpb.MemberListRequest{Linearizable: linearizable}, grpc.MaxCallRecvMsgSize(maxMemberList))
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for its member list: %w", c.endpoint, err)
 	}
@@ -32,6 +39,41 @@ func (c *client) Members(ctx context.Context) ([]Member, error) {
 		members = append(members, Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, ClientURLs: m.ClientURLs, PeerURLs: m.PeerURLs})
 	}
 	return members, nil
+}
+
+func (c *client) AddLearner(ctx context.Context, urls []string) error {
+	if _, err := c.etcd.MemberAddAsLearner(ctx, urls); err != nil {
+		return fmt.Errorf("asking %s to add a learner with the peer URLs %v: %w", c.endpoint, urls, err)
+	}
+	return nil
+}
+
+func (c *client) PromoteLearner(ctx context.Context, id uint64) error {
+	if _, err := c.etcd.MemberPromote(ctx, id); err != nil {
+		return fmt.Errorf("asking %s to promote learner %x: %w", c.endpoint, id, err)
+	}
+	return nil
+}
+
+func (c *client) RemoveMember(ctx context.Context, id uint64) error {
+	if _, err := c.etcd.MemberRemove(ctx, id); err != nil {
+		return fmt.Errorf("asking %s to remove member %x: %w", c.endpoint, id, err)
+	}
+	return nil
+}
+
+// IsRefusal reports whether etcd has refused a request to change the member list, so that it does not take effect later. After
+// any other error it may.
+func IsRefusal(err error) bool {
+	refused, ok := errors.AsType[rpctypes.EtcdError](err)
+	if !ok {
+		return false
+	}
+	switch refused.Code() {
+	case codes.FailedPrecondition, codes.NotFound, codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	return errors.Is(err, rpctypes.ErrUnhealthy)
 }
 
 func (c *client) MoveLeader(ctx context.Context, to uint64) error {

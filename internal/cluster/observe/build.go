@@ -27,7 +27,7 @@ type input struct {
 	statefulSet cluster.StatefulSet
 	ordinals    []cluster.Ordinal
 	surplus     []string
-	growing     bool
+	changing    bool
 	lineage     lineage
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
@@ -39,7 +39,7 @@ type input struct {
 
 // confirm reports whether a Snapshot was made of the same objects, whatever its members answered.
 func (f input) confirm(s *cluster.Snapshot) bool {
-	return f.statefulSet == s.StatefulSet && f.growing == s.Growing && slices.Equal(f.surplus, s.Surplus) &&
+	return f.statefulSet == s.StatefulSet && f.changing == s.Changing && slices.Equal(f.surplus, s.Surplus) &&
 		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b cluster.Ordinal) bool {
 			return a.Name == b.Name && a.Member == b.Member && reflect.DeepEqual(a.Pod, b.Pod)
 		})
@@ -47,7 +47,7 @@ func (f input) confirm(s *cluster.Snapshot) bool {
 
 // build makes a Snapshot of its input. It is pure.
 func build(f input) *cluster.Snapshot {
-	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
+	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Changing: f.changing}
 	s.Cluster.Reachable = len(f.answers) > 0
 	s.Cluster.ID = f.lineage.clusterID(f.answers)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
@@ -76,8 +76,7 @@ func build(f input) *cluster.Snapshot {
 		}
 		v := cluster.Voter{ID: m.ID, Name: cmp.Or(sanitize.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
-			// A member that terminates may serve now, and does not a moment later.
-			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
+			v.Serving = s.Ordinals[v.Ordinal].Serves()
 		} else if status, ok := f.foreign[m.ID]; ok {
 			v.Serving, v.Versions = serves(status), versions(status)
 		}

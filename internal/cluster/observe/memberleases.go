@@ -24,18 +24,33 @@ const leaseLifetime = time.Minute
 
 // readLeases adds the roles in the member leases of an Etcd to its ordinals.
 func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []cluster.Ordinal) error {
+	now := o.clock.Now()
+	return o.eachLease(ctx, reader, etcd, ordinals, func(ordinal *cluster.Ordinal, lease *coordinationv1.Lease) {
+		ordinal.LeaseRole = o.renewals.leaseRole(lease, now)
+	})
+}
+
+// Reads adds to the ordinals of a Snapshot what their agents have read of the members that are about to be removed. Only who changes
+// members needs it, so Observe does not read it.
+func (o *Observer) Reads(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) error {
+	return o.eachLease(ctx, reader, etcd, s.Ordinals, func(ordinal *cluster.Ordinal, lease *coordinationv1.Lease) {
+		ordinal.Read = cluster.ParseRead(lease.Annotations[v1alpha1.AnnotationMembersRead], string(etcd.UID))
+	})
+}
+
+// eachLease calls a function with each ordinal whose member has a lease, and that lease.
+func (o *Observer) eachLease(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []cluster.Ordinal, call func(*cluster.Ordinal, *coordinationv1.Lease)) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
 		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
 	}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the member leases of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
-	now := o.clock.Now()
 	for i := range leases.Items {
 		for n := range ordinals {
 			// A foreign lease says nothing about a member of this Etcd.
 			if ordinals[n].Member == leases.Items[i].Name && o.rule.Foreign(etcd, "Lease", &leases.Items[i]) == nil {
-				ordinals[n].LeaseRole = o.renewals.leaseRole(&leases.Items[i], now)
+				call(&ordinals[n], &leases.Items[i])
 			}
 		}
 	}

@@ -61,3 +61,32 @@ func TestForeignLeasesSayNothing(t *testing.T) {
 		g.Expect(ordinals[0].LeaseRole).To(Equal(want), "controlled by %q", owner)
 	}
 }
+
+// What agents have read is believed of the Etcd's own leases, and only if it was written for this Etcd.
+func TestReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner types.UID
+		text  string
+		want  cluster.Read
+	}{
+		"read":                      {"etcd", `{"etcd":"etcd","generation":7,"leaving":true}`, cluster.Read{Etcd: "etcd", Generation: 7, Leaving: true}},
+		"read for an earlier Etcd":  {"etcd", `{"etcd":"earlier","generation":7,"leaving":true}`, cluster.Read{}},
+		"nothing was read":          {"etcd", "", cluster.Read{}},
+		"in the lease of something": {"other", `{"etcd":"etcd","generation":7,"leaving":true}`, cluster.Read{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "m-0", Labels: map[string]string{v1alpha1.LabelPartOf: "m", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
+				Annotations:     map[string]string{v1alpha1.AnnotationMembersRead: c.text},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: c.owner, Controller: ptr.To(true)}},
+			}}
+			s := &cluster.Snapshot{Ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0"}, {Name: "m-1", Member: "m-1"}}}
+			o := New(nil, clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
+			g.Expect(o.Reads(t.Context(), fake.NewClientBuilder().WithObjects(lease).Build(), etcd, s)).To(Succeed())
+			g.Expect(s.Ordinals[0].Read).To(Equal(c.want))
+			g.Expect(s.Ordinals[1].Read).To(Equal(cluster.Read{}))
+		})
+	}
+}

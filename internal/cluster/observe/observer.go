@@ -167,7 +167,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	f := input{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
-	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
+	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && len(f.ordinals) != int(etcd.Spec.Replicas)
 	return f, o.readSurroundings(ctx, reader, key, f.ordinals)
 }
 

@@ -139,7 +139,7 @@ func TestWithoutAStatefulSet(t *testing.T) {
 	s, err := o.Observe(t.Context(), apitest.API(objects...), etcd)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.Ordinals).To(HaveLen(1))
-	g.Expect(s.Growing).To(BeTrue())
+	g.Expect(s.Changing).To(BeTrue())
 }
 
 // The template of a StatefulSet counts once its controller has seen it, and its strategy says who replaces pods.

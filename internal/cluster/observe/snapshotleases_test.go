@@ -53,13 +53,13 @@ func TestOrdinalsOfPods(t *testing.T) {
 	}
 	stranger := pod.DeepCopy()
 	stranger.Name, stranger.OwnerReferences = "m-2", nil
-	for replicas, growing := range map[int32]bool{0: false, 1: false, 3: true} {
+	for replicas, changing := range map[int32]bool{0: false, 1: false, 3: true} {
 		g := NewWithT(t)
 		etcd.Spec.Replicas = replicas
 		s, err := New(&closing{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))).Observe(t.Context(), apitest.API(append(objects, stranger)...), etcd)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(s.Ordinals[0].Class).To(Equal(v1alpha1.ClassDead))
 		g.Expect(s.Surplus).To(ConsistOf("m-1", "m-x", "m--1"))
-		g.Expect(s.Growing).To(Equal(growing))
+		g.Expect(s.Changing).To(Equal(changing))
 	}
 }

@@ -67,23 +67,48 @@ func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// Beside is the task that runs beside the head, if any: while a rollout is stalled, or the head waits for other Etcds, those need not
-// wait that do not touch members, or only have the leader take a snapshot. Once it has begun it continues whatever becomes of the
-// head.
+// Beside is the task that runs beside the head, if any: one that need not wait for it now. Once it has begun it continues whatever
+// becomes of the head.
 func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	head := q.Head()
-	if head == nil || !waits(head) && (!head.Spec.Type.IsRollout() || !runs(head)) {
+	if head == nil || !runs(head) && !waits(head) {
 		return nil
 	}
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
-		runs,
-		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend && (stalled(head) || waits(head)) },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && mayRunBeside(head, t) },
+		func(t *v1alpha1.EtcdOperatorTask) bool {
+			return !t.Spec.Suspend && mayRunBeside(head, t) && letsPass(head, t)
+		},
 	} {
-		if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t != head && sideways(t) && has(t) }); i >= 0 {
+		if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t != head && has(t) }); i >= 0 {
 			return q[i]
 		}
 	}
 	return nil
+}
+
+// mayRunBeside reports whether a task may run beside the head at all. Those that do not touch members, or only have the leader take a
+// snapshot, may beside a rollout and a change of members. These two may run beside each other: a member that has lost its data is
+// replaced although a rollout waits for it, and a new member's pod is updated although it does not start. Their guards keep them
+// apart: neither disrupts a member unless all others serve, and no pod is restarted while the number of voters is even. Beside a head
+// that waits for other Etcds, whatever its type, those may that do not touch members.
+func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
+	switch of := head.Spec.Type; {
+	case waits(head) && sideways(t):
+		return true
+	case of == v1alpha1.QuorumAwareRollout && t.Spec.Type == v1alpha1.MembershipChange,
+		of == v1alpha1.MembershipChange && t.Spec.Type == v1alpha1.QuorumAwareRollout:
+		return true
+	case of.IsRollout(), of == v1alpha1.MembershipChange:
+		return sideways(t)
+	}
+	return false
+}
+
+// letsPass reports whether the head lets a task begin beside it: it has made no progress for long, or waits for other Etcds, or, for
+// one that may unblock it, it is blocked.
+func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
+	return stalled(head) || waits(head) || !sideways(t) && blocked(head)
 }
 
 // HasTurn reports whether a task runs, or may run, now.
@@ -112,7 +137,13 @@ func (q Queue) Preempted() Queue {
 
 func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
 
-// stalled reports whether a rollout has made no progress for long.
+// blocked reports whether a guard blocks the next step of a task.
+func blocked(t *v1alpha1.EtcdOperatorTask) bool {
+	held, _ := t.Status.Held()
+	return held != nil
+}
+
+// stalled reports whether a task has made no progress for long.
 func stalled(t *v1alpha1.EtcdOperatorTask) bool {
 	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
 	return c != nil && c.Reason == v1alpha1.ReasonStalled

@@ -210,3 +210,46 @@ func TestEarlier(t *testing.T) {
 		t.Errorf("earlier than c: %q", got)
 	}
 }
+
+// A rollout and a change of members run beside each other while one of them is blocked, since it may be the other that it waits for.
+func TestBesideAChangeOfMembers(t *testing.T) {
+	pending := func(of v1alpha1.TaskType) *v1alpha1.EtcdOperatorTask { return ofType(newTask("b", 9, "9"), of) }
+	members := func(reason string) *v1alpha1.EtcdOperatorTask {
+		m := ofType(rollout(0, reason), v1alpha1.MembershipChange)
+		m.Status.Membership = &v1alpha1.MembershipStatus{}
+		return m
+	}
+	blocked := func(of *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+		if of.Status.Membership != nil {
+			of.Status.Membership.HeldBy = &v1alpha1.Hold{}
+		} else {
+			of.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{}}
+		}
+		return of
+	}
+	recovery := ofType(rollout(0, ""), v1alpha1.QuorumLossRecovery)
+	for name, c := range map[string]struct {
+		head, other *v1alpha1.EtcdOperatorTask
+		beside      bool
+	}{
+		"a rollout that progresses":                    {rollout(0, ""), pending(v1alpha1.MembershipChange), false},
+		"a rollout that is blocked":                    {blocked(rollout(0, "")), pending(v1alpha1.MembershipChange), true},
+		"a rollout that is stalled":                    {rollout(0, v1alpha1.ReasonStalled), pending(v1alpha1.MembershipChange), true},
+		"a rollout that is blocked, suspended":         {blocked(rollout(0, "")), suspended(pending(v1alpha1.MembershipChange)), false},
+		"once it runs":                                 {rollout(0, ""), inState(pending(v1alpha1.MembershipChange), v1alpha1.TaskStateInProgress), true},
+		"a change that progresses":                     {members(""), pending(v1alpha1.QuorumAwareRollout), false},
+		"a change that is blocked":                     {blocked(members("")), pending(v1alpha1.QuorumAwareRollout), true},
+		"a snapshot beside a change that is blocked":   {blocked(members("")), pending(v1alpha1.OnDemandSnapshot), false},
+		"a snapshot beside a change that is stalled":   {members(v1alpha1.ReasonStalled), pending(v1alpha1.OnDemandSnapshot), true},
+		"a recreation beside a change that is stalled": {members(v1alpha1.ReasonStalled), pending(v1alpha1.RecreateRollout), false},
+		"maintenance beside a change that is blocked":  {blocked(members(v1alpha1.ReasonStalled)), pending(v1alpha1.OnDemandMaintenance), false},
+		"a change beside a recreation that is stalled": {ofType(rollout(0, v1alpha1.ReasonStalled), v1alpha1.RecreateRollout), pending(v1alpha1.MembershipChange), false},
+		"a change beside a recovery":                   {recovery, pending(v1alpha1.MembershipChange), false},
+		"another change":                               {blocked(members("")), pending(v1alpha1.MembershipChange), false},
+	} {
+		q := New([]*v1alpha1.EtcdOperatorTask{c.head, c.other})
+		if q.Head() != c.head || (q.Beside() == c.other) != c.beside {
+			t.Errorf("%s: %v", name, q.Beside())
+		}
+	}
+}

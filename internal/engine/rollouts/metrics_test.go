@@ -105,7 +105,7 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 	g.Expect(server.Update(t.Context(), &own)).To(Succeed())
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(result.RequeueAfter).To(Equal(firstBackoff), "it counts as an attempt")
+	g.Expect(result.RequeueAfter).To(BeEquivalentTo(10e9), "it counts as an attempt")
 	g.Expect(server.Delete(t.Context(), &own)).To(Succeed())
 
 	set.Annotations = nil

@@ -124,14 +124,6 @@ func TestNextAttempt(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	for attempt, want := range map[int]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 4: 80 * time.Second, 7: 10 * time.Minute, 99: 10 * time.Minute} {
-		if got := backoff(attempt); got != want {
-			t.Errorf("attempt %d: %s, want %s", attempt, got, want)
-		}
-	}
-}
-
 func TestSuspendIsInherited(t *testing.T) {
 	manual := change()
 	manual.etcd.Annotations = map[string]string{v1alpha1.AnnotationRollout: v1alpha1.RolloutManual}

@@ -89,6 +89,9 @@ func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 	if v.Recovery != nil {
 		s.Recovery = v.Recovery
 	}
+	if v.Membership != nil {
+		s.Membership = v.Membership
+	}
 	if v.Result != nil {
 		s.Result = cleaned(v.Result)
 	}
@@ -138,6 +141,9 @@ func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 	s.CompletedAt = &metav1.Time{Time: now}
 	if s.Rollout != nil {
 		s.Rollout.HeldBy, s.Rollout.BlockedBy = nil, nil
+	}
+	if s.Membership != nil {
+		s.Membership.HeldBy, s.Membership.BlockedBy, s.Membership.Replicas = nil, nil, nil
 	}
 	SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, now)
 	SetCondition(t, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message, now)

@@ -106,10 +106,14 @@ func BootstrappedID(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) string 
 func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any {
 	var entries []string
 	for i := range members {
-		pod := etcd.PodName(i)
-		entries = append(entries, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(peerTLS), etcd.MemberHost(pod), peerPort(etcd)))
+		entries = append(entries, etcd.MemberName(etcd.PodName(i))+"="+PeerURL(etcd, i, peerTLS))
 	}
 	return map[string]any{"initial-cluster": strings.Join(entries, ","), "initial-cluster-token": string(etcd.UID)}
+}
+
+// PeerURL returns the URL under which the member of an ordinal listens to its peers.
+func PeerURL(etcd *v1alpha1.Etcd, ordinal int32, peerTLS bool) string {
+	return fmt.Sprintf("%s://%s:%d", scheme(peerTLS), etcd.MemberHost(etcd.PodName(ordinal)), peerPort(etcd))
 }
 
 // Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it

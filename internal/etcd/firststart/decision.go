@@ -126,7 +126,10 @@ func (f input) judge() decision {
 		if v.State != survey.Seen || v.Survey.State == member.SurveyNone && v.Survey.ClusterID == "" {
 			continue
 		}
-		held, size = append(held, v), max(size, i+1, len(v.Survey.Voters))
+		held = append(held, v)
+		if !v.Survey.Removed {
+			size = max(size, i+1, len(v.Survey.Voters))
+		}
 		if v.Survey.State == member.SurveyPresent {
 			usable = append(usable, v)
 		}
@@ -141,6 +144,9 @@ func (f input) judge() decision {
 		return blocked(wait, "the data on the volumes is damaged, and does not say of which cluster it is: %s", f.remedies(held))
 	case len(held) > 0 && f.recorded != "" && f.recorded != ids[0]:
 		return blocked(wait, "the ConfigMap records cluster %s, and the volumes hold data of another: %s; or, if that is the right one, remove the key %s of the ConfigMap", f.recorded, f.remedies(held), member.KeyClusterID)
+	}
+	if len(held) > 0 && size == 0 {
+		return blocked(wait, "the volumes hold only data of members that were removed from their cluster: %s", f.remedies(held))
 	}
 	aside := f.setAside()
 	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {

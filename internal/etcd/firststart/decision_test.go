@@ -62,6 +62,7 @@ var (
 	beginning    = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 1, LastIndex: 3})
 	elected      = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 4})
 	onlyVoter    = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "0", Voters: []string{"0"}, LastTerm: 2, LastIndex: 9})
+	removed      = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "2", Voters: []string{"0", "1"}, LastTerm: 1, LastIndex: 7, Removed: true})
 	empty        = func(f *input) { volume(0, nothing)(f); volume(1, nothing)(f); volume(2, nothing)(f) }
 	none         = func(f *input) { f.claims, f.volumes = nil, nil }
 	permitted    = func(f *input) { f.permit = &member.FirstStart{Etcd: "e", Round: "r", Claims: []string{"0", "1", "2"}} }
@@ -110,21 +111,23 @@ func TestDecide(t *testing.T) {
 		"data was set aside, and others have it":             {recreated(volume(2, setAside)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
 		"data was set aside, and others have no quorum":      {recreated(volume(0, gone), volume(2, setAside)), wait, blockedBy, "c-1 hold data of cluster cafe, but not that of a quorum, and some was set aside: claim c-2 of m-2 has new.etcd.before-x", false, nil},
 		"interrupted while it began, and data was set aside": {recreated(onlyTheFirst(beginning), volume(2, setAside)), wait, blockedBy, "c-2", false, nil},
-		"all data":                                  {recreated(), wait, looks, "claims c-0, c-1, c-2 hold data of cluster cafe", false, &Cluster{"cafe", 3}},
-		"data of a quorum":                          {recreated(volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
-		"data of less":                              {recreated(onlyTheFirst(func(*survey.Volume) {})), wait, looks, "c-0 hold data", false, &Cluster{"cafe", 3}},
-		"data of a single member":                   {recreated(onlyTheFirst(onlyVoter)), wait, looks, "cafe", false, &Cluster{"cafe", 1}},
-		"of more members":                           {recreated(func(f *input) { f.members = 1 }), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
-		"beyond the replicas":                       {recreated(empty, func(f *input) { f.members = 1 }, volume(4, onlyVoter)), wait, looks, "c-4", false, &Cluster{"cafe", 5}},
-		"the recorded cluster":                      {recreated(recordedAs("cafe")), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
-		"not the recorded cluster":                  {recreated(recordedAs("dead")), wait, blockedBy, "records cluster dead", false, nil},
-		"of two clusters":                           {recreated(volume(1, another)), wait, blockedBy, "claim c-1 of m-1 holds data of cluster beef", false, nil},
-		"of two, one damaged":                       {recreated(volume(1, another), volume(0, damaged), volume(2, gone)), wait, blockedBy, "claim c-0 of m-0 holds damaged data (the log) of cluster cafe", false, nil},
-		"of two, one of which nothing was received": {recreated(volume(0, unreceived), volume(1, another), volume(2, gone)), wait, blockedBy, "delete its Job (job-0, job-1)", false, nil},
-		"some is damaged":                           {recreated(volume(1, unnamed)), wait, looks, "c-0, c-1, c-2", false, &Cluster{"cafe", 3}},
-		"all is damaged":                            {recreated(onlyTheFirst(damaged)), wait, looks, "c-0", false, &Cluster{"cafe", 3}},
-		"all of a single member is damaged":         {recreated(onlyTheFirst(damaged), func(f *input) { f.members = 1 }), wait, looks, "c-0", false, &Cluster{"cafe", 1}},
-		"damaged, of no known cluster":              {recreated(onlyTheFirst(unnamed)), wait, blockedBy, "Delete each claim whose data is not wanted", false, nil},
+		"all data":                {recreated(), wait, looks, "claims c-0, c-1, c-2 hold data of cluster cafe", false, &Cluster{"cafe", 3}},
+		"data of a quorum":        {recreated(volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
+		"data of less":            {recreated(onlyTheFirst(func(*survey.Volume) {})), wait, looks, "c-0 hold data", false, &Cluster{"cafe", 3}},
+		"data of a single member": {recreated(onlyTheFirst(onlyVoter)), wait, looks, "cafe", false, &Cluster{"cafe", 1}},
+		"data of a single member, and of one that left": {recreated(onlyTheFirst(onlyVoter), volume(2, removed)), wait, looks, "cafe", false, &Cluster{"cafe", 1}},
+		"data of members that left":                     {recreated(onlyTheFirst(removed)), wait, blockedBy, "only data of members that were removed from their cluster: claim c-0 of m-0 holds data of cluster cafe", false, nil},
+		"of more members":                               {recreated(func(f *input) { f.members = 1 }), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
+		"beyond the replicas":                           {recreated(empty, func(f *input) { f.members = 1 }, volume(4, onlyVoter)), wait, looks, "c-4", false, &Cluster{"cafe", 5}},
+		"the recorded cluster":                          {recreated(recordedAs("cafe")), wait, looks, "cafe", false, &Cluster{"cafe", 3}},
+		"not the recorded cluster":                      {recreated(recordedAs("dead")), wait, blockedBy, "records cluster dead", false, nil},
+		"of two clusters":                               {recreated(volume(1, another)), wait, blockedBy, "claim c-1 of m-1 holds data of cluster beef", false, nil},
+		"of two, one damaged":                           {recreated(volume(1, another), volume(0, damaged), volume(2, gone)), wait, blockedBy, "claim c-0 of m-0 holds damaged data (the log) of cluster cafe", false, nil},
+		"of two, one of which nothing was received":     {recreated(volume(0, unreceived), volume(1, another), volume(2, gone)), wait, blockedBy, "delete its Job (job-0, job-1)", false, nil},
+		"some is damaged":                               {recreated(volume(1, unnamed)), wait, looks, "c-0, c-1, c-2", false, &Cluster{"cafe", 3}},
+		"all is damaged":                                {recreated(onlyTheFirst(damaged)), wait, looks, "c-0", false, &Cluster{"cafe", 3}},
+		"all of a single member is damaged":             {recreated(onlyTheFirst(damaged), func(f *input) { f.members = 1 }), wait, looks, "c-0", false, &Cluster{"cafe", 1}},
+		"damaged, of no known cluster":                  {recreated(onlyTheFirst(unnamed)), wait, blockedBy, "Delete each claim whose data is not wanted", false, nil},
 
 		"interrupted while it began":      {recreated(onlyTheFirst(beginning)), permit, looks, "acknowledged", false, nil},
 		"it may have acknowledged":        {recreated(onlyTheFirst(elected)), wait, looks, "c-0", false, &Cluster{own, 3}},

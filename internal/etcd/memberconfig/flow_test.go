@@ -218,6 +218,45 @@ func TestPermit(t *testing.T) {
 	r.Expect(r.data()).To(BeEmpty())
 }
 
+// Members are told of a change as it was recorded, and never of an older one.
+func TestAnnounce(t *testing.T) {
+	etcd := served()
+	r := newTrial(t, etcd, own(etcd, map[string]string{"other": "stays"}))
+	told := member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2"}}
+	patches := 0
+	run := func(api client.WithWatch, m member.Members) error {
+		w := r.writer(counting(api, &patches, nil))
+		return w.Announce(t.Context(), w.Live(), etcd, "", m)
+	}
+	apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error { return run(api, told) })
+	patches = 0
+	r.Expect(run(r.api, told)).To(Succeed())
+	r.Expect(member.ParseMembers(r.data()[member.KeyMembers])).To(Equal(&told))
+	r.Expect(run(r.api, told)).To(Succeed())
+	r.Expect(patches).To(Equal(1), "nothing is written twice")
+
+	r.Expect(run(r.api, member.Members{Generation: 6})).To(MatchError(state.ErrBehind))
+	r.Expect(member.ParseMembers(r.data()[member.KeyMembers])).To(Equal(&told))
+	later := member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 8}
+	r.Expect(run(r.api, later)).To(Succeed())
+	r.Expect(member.ParseMembers(r.data()[member.KeyMembers])).To(Equal(&later))
+	r.Expect(run(r.api, member.Members{})).To(Succeed())
+	r.Expect(r.data()).To(Equal(map[string]string{"other": "stays"}))
+	patches = 0
+	r.Expect(run(r.api, member.Members{})).To(Succeed())
+	r.Expect(patches).To(BeZero())
+
+	old := r.writer(r.api).Live()
+	r.clock.SetTime(r.clock.Now().Add(state.MaxReadAge + 1))
+	r.Expect(r.writer(r.api).Announce(t.Context(), old, etcd, "", told)).To(MatchError(state.ErrBehind), "the reads are old")
+	config := own(etcd, map[string]string{member.KeyMembers: "etcd: earlier\nclusterID: cafe\ngeneration: 99\n"})
+	r.Expect(r.api.Update(t.Context(), config)).To(Succeed())
+	r.Expect(run(r.api, told)).To(Succeed(), "what an earlier Etcd was told does not count")
+	config = own(etcd, map[string]string{member.KeyMembers: "unreadable: ["})
+	r.Expect(r.api.Update(t.Context(), config)).To(Succeed())
+	r.Expect(run(r.api, told)).To(Succeed())
+}
+
 func TestInstructed(t *testing.T) {
 	text, err := encode(served().Status.Recovery)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package memberconfig writes what the members of an Etcd have to know into their ConfigMap: the ID of their cluster, whether they may
-// begin it, how it is recovered, and whose requests their agents accept.
+// begin it, how it is recovered, how their list changes, and whose requests their agents accept.
 package memberconfig
 
 import (
@@ -76,6 +76,33 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 
 // Permit permits the members of an Etcd to begin its cluster; nil withdraws that. The caller has decided so on the given live reads.
 func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, permit *member.FirstStart) error {
+	return i.set(ctx, reads, etcd, manager, member.KeyFirstStart, func(string) (any, error) {
+		if permit == nil {
+			return nil, nil
+		}
+		return permit.Encode()
+	})
+}
+
+// Announce tells the members of an Etcd how their list is about to change, for the cluster that its status records; the zero value
+// withdraws that. The caller has recorded and decided it on the given live reads. An announcement that is older than the one that is there, by its generation, is not written:
+// what an agent confirms of a generation would no longer be what that says.
+func (i Writer) Announce(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, members member.Members) error {
+	members.Etcd, members.ClusterID = string(etcd.UID), etcd.Status.ClusterID
+	return i.set(ctx, reads, etcd, manager, member.KeyMembers, func(current string) (any, error) {
+		before, err := member.ParseMembers(current)
+		switch {
+		case members.Generation == 0:
+			return nil, nil
+		case err == nil && before != nil && before.Etcd == members.Etcd && before.Generation > members.Generation:
+			return nil, state.Behind(ctx, "the members of Etcd %s were told generation %d of their changes, which is newer than %d", client.ObjectKeyFromObject(etcd), before.Generation, members.Generation)
+		}
+		return members.Encode()
+	})
+}
+
+// set sets a key of the Etcd's own ConfigMap to what a function makes of its present value; nil removes it. Nothing is written twice.
+func (i Writer) set(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager, key string, next func(current string) (any, error)) error {
 	config, err := ConfigMap(ctx, reads, etcd, manager)
 	if err != nil {
 		return err
@@ -83,16 +110,15 @@ func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etc
 	if config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return state.Behind(ctx, "Etcd %s has no ConfigMap of its own yet", client.ObjectKeyFromObject(etcd))
 	}
-	data := map[string]any{member.KeyFirstStart: nil}
-	if permit != nil {
-		if data[member.KeyFirstStart], err = permit.Encode(); err != nil {
-			return err
-		}
+	current, exists := config.Data[key]
+	value, err := next(current)
+	if err != nil || value == nil && !exists || value == any(current) && exists {
+		return err
 	}
 	if err := reads.Fresh(ctx); err != nil {
 		return err
 	}
-	return i.patch(ctx, config, data)
+	return i.patch(ctx, config, map[string]any{key: value})
 }
 
 // patch changes keys of the ConfigMap as it was read; a nil value is removed.

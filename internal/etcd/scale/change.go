@@ -39,27 +39,14 @@ func (c *Change) End() {
 	}
 }
 
-// Begin decides how many replicas the StatefulSet is to have. Where the cluster may grow, or all its members start or stop, the
-// lock of the Etcd is held until the Change ends, which has to be in any case. What starts or stops all members is confirmed by
-// the API server, and the returned context bounds the time for it.
+// Begin decides how many replicas the StatefulSet is to have. Where all its members start or stop, the lock of the Etcd is held until
+// the Change ends, which has to be in any case; that is confirmed by the API server, and the returned context bounds the time for it.
 func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.View, wake hibernation.WakeUp) (context.Context, *Change, error) {
-	c := &Change{etcd: st.Etcd, set: st.StatefulSet}
-	key := client.ObjectKeyFromObject(st.Etcd)
-	grows := mayGrow(c.etcd, c.set)
-	if grows {
-		// No pod is deleted while it is decided whether the cluster grows.
-		c.end = append(c.end, s.Locker.Lock(key))
-	}
-	var err error
-	if c.Size, err = s.size(ctx, c.etcd, c.set, first, wake); err != nil {
-		return ctx, c, err
-	}
+	c := &Change{Size: size(st, first, wake), etcd: st.Etcd, set: st.StatefulSet}
 	if !startsOrStopsAll(c.set, c.Replicas) {
 		return ctx, c, nil
 	}
-	if !grows {
-		c.end = append(c.end, s.Locker.Lock(key))
-	}
+	c.end = append(c.end, s.Locker.Lock(client.ObjectKeyFromObject(st.Etcd)))
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	c.end = append(c.end, cancel)
 	return ctx, c, c.confirm(ctx, s.Live())

@@ -44,23 +44,6 @@ func TestStartsOrStopsAll(t *testing.T) {
 	}
 }
 
-// A change either grows the cluster or starts or stops all members, never both: each needs the lock of the Etcd.
-func TestNoChangeGrowsAndStartsAtOnce(t *testing.T) {
-	sets := []*appsv1.StatefulSet{nil, setOf(0), setOf(1), setOf(3), setOf(5)}
-	for _, set := range sets {
-		for _, wanted := range []int32{0, 1, 3, 5} {
-			etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: wanted}}
-			f := input{wanted: wanted}
-			if set != nil {
-				f.have = set.Spec.Replicas
-			}
-			if mayGrow(etcd, set) && startsOrStopsAll(set, decide(f).Replicas) {
-				t.Errorf("from %v to %d", f.have, wanted)
-			}
-		}
-	}
-}
-
 func TestOutdated(t *testing.T) {
 	sleepy := func(e *v1alpha1.Etcd) {
 		e.Spec.Replicas = 0

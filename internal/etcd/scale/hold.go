@@ -8,10 +8,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -25,19 +26,10 @@ import (
 // Scaler scales StatefulSets.
 type Scaler struct {
 	state.Access
+	// Members asks for the member list of a cluster by a linearizable read; nil if no member gives one.
+	Members func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) []etcdclient.Member
 	// Instructor instructs members before they are started.
 	Instructor memberconfig.Writer
-}
-
-// Recovering returns the QuorumLossRecovery that is in progress; nil when none is. One that is being deleted does not count.
-func Recovering(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
-	i := slices.IndexFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
-		return t.Spec.Type == v1alpha1.QuorumLossRecovery && t.Status.State == v1alpha1.TaskStateInProgress && t.DeletionTimestamp == nil
-	})
-	if i < 0 {
-		return nil
-	}
-	return &tasks[i]
 }
 
 // stopsMembers reports whether a recovery needs all members to be stopped: until it has chosen how the cluster is started
@@ -67,7 +59,7 @@ func Holds(t *v1alpha1.EtcdOperatorTask) bool {
 // holder returns the task that holds the StatefulSet at zero replicas; nil when none does. While a recovery is in progress it
 // alone decides: the other tasks wait for it.
 func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) *v1alpha1.EtcdOperatorTask {
-	if t := Recovering(tasks); t != nil {
+	if t := etcdtasks.Recovering(tasks); t != nil {
 		if stopsMembers(t, recorded) {
 			return t
 		}

@@ -16,8 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func outdate(s *cluster.Snapshot, ordinal int) { s.Ordinals[ordinal].Pod.Revision = "old" }
-
 // learn turns a member into a learner.
 func learn(s *cluster.Snapshot, ordinal int) {
 	s.Ordinals[ordinal].Role, s.Ordinals[ordinal].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
@@ -25,11 +23,7 @@ func learn(s *cluster.Snapshot, ordinal int) {
 }
 
 func TestDecide(t *testing.T) {
-	with := func(n int, change func(*cluster.Snapshot)) *cluster.Snapshot {
-		s := clustertest.Healthy(n)
-		change(s)
-		return s
-	}
+	held := func(guard v1alpha1.GuardName) *v1alpha1.Hold { return &v1alpha1.Hold{Guard: guard, Message: "because"} }
 	for _, tc := range []struct {
 		name   string
 		in     input
@@ -38,33 +32,16 @@ func TestDecide(t *testing.T) {
 		why    string // part of it
 	}{
 		{"first start", input{wanted: 3}, 3, "", ""},
-		{"unchanged", input{wanted: 3, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 3, "", ""},
-		{"hibernate", input{wanted: 0, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 0, "", ""},
-		{"wake up", input{wanted: 3, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, "", ""},
-		{"wake up, larger", input{wanted: 5, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScalingOut, "wakes up with its 3 members"},
-		{"wake up, smaller", input{wanted: 1, have: ptr.To[int32](0), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScaleInRefused, "set spec.replicas to 3"},
-		{"the StatefulSet is gone", input{wanted: 5, size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScalingOut, "wakes up"},
-		{"smaller", input{wanted: 1, have: ptr.To[int32](3), size: 3, clusterID: "cafe"}, 3, v1alpha1.ReasonScaleInRefused, "scale-in is not supported"},
-
-		{"1 to 3", input{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe", snapshot: clustertest.Healthy(1)}, 2, v1alpha1.ReasonScalingOut, "the next one is added"},
-		{"2 to 3", input{wanted: 3, have: ptr.To[int32](2), size: 2, clusterID: "cafe", snapshot: clustertest.Healthy(2)}, 3, "", ""},
-		{"not served yet", input{wanted: 3, have: ptr.To[int32](1), snapshot: clustertest.Healthy(1)}, 1, v1alpha1.ReasonScaleOutHeld, "1 of 3 members: the cluster has not served yet"},
-		{"no observation", input{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe"}, 1, v1alpha1.ReasonScaleOutHeld, "StatefulSet controller"},
-		{"the newest spec is not observed", input{wanted: 3, have: ptr.To[int32](1), clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.StatefulSet.Observed = false })}, 1, v1alpha1.ReasonScaleOutHeld, "StatefulSet controller"},
-		{"no quorum", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) {
-			clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
-			clustertest.Away(s, 2, v1alpha1.ClassMissing, "")
-		})}, 3, v1alpha1.ReasonScaleOutHeld, "1 of 3 voters serve"},
-		{"an only member was restored, and its cluster is not recorded yet", input{wanted: 3, have: ptr.To[int32](1), size: 1, clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.Cluster.ID = 0xbeef })}, 1, v1alpha1.ReasonScaleOutHeld, "as cluster beef, and cluster cafe is recorded"},
-		{"no leader", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { s.Cluster.LeaderKnown = false })}, 3, v1alpha1.ReasonScaleOutHeld, "is not a quorum"},
-		{"one is starting", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { clustertest.Away(s, 2, v1alpha1.ClassStarting, "not scheduled") })}, 3, v1alpha1.ReasonScalingOut, "etcd-main-2 is Starting (not scheduled)"},
-		{"the last one is a learner", input{wanted: 3, have: ptr.To[int32](2), clusterID: "cafe", snapshot: with(2, func(s *cluster.Snapshot) { learn(s, 1) })}, 2, v1alpha1.ReasonScalingOut, "etcd-main-1 is a learner"},
-		{"a surplus pod", input{wanted: 3, have: ptr.To[int32](1), clusterID: "cafe", snapshot: with(1, func(s *cluster.Snapshot) { s.Surplus = []string{"etcd-main-1"} })}, 1, v1alpha1.ReasonScaleOutHeld, "etcd-main-1 is not among the replicas"},
-		{"a foreign voter is down", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) {
-			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 9, Name: "far", Ordinal: -1})
-		})}, 3, v1alpha1.ReasonScaleOutHeld, "voter far does not serve"},
-		{"a rollout is in progress", input{wanted: 5, have: ptr.To[int32](3), clusterID: "cafe", snapshot: with(3, func(s *cluster.Snapshot) { outdate(s, 1) })}, 3, v1alpha1.ReasonScaleOutHeld, "have to be at the newest template first"},
-		{"a rollout is due while two members become three", input{wanted: 3, have: ptr.To[int32](2), clusterID: "cafe", snapshot: with(2, func(s *cluster.Snapshot) { outdate(s, 1) })}, 3, "", ""},
+		{"unchanged", input{wanted: 3, have: ptr.To[int32](3), size: 3}, 3, "", ""},
+		{"hibernate", input{wanted: 0, have: ptr.To[int32](3), size: 3}, 0, "", ""},
+		{"wake up", input{wanted: 3, have: ptr.To[int32](0), size: 3}, 3, "", ""},
+		{"wake up, larger", input{wanted: 5, have: ptr.To[int32](0), size: 3}, 3, v1alpha1.ReasonScalingOut, "has 3 members, and the spec asks for 5: they change one at a time"},
+		{"wake up, smaller", input{wanted: 1, have: ptr.To[int32](0), size: 3}, 3, v1alpha1.ReasonScalingIn, "has 3 members, and the spec asks for 1"},
+		{"the StatefulSet is gone", input{wanted: 5, size: 3}, 3, v1alpha1.ReasonScalingOut, "has 3 members"},
+		{"smaller", input{wanted: 1, have: ptr.To[int32](3), size: 3}, 3, v1alpha1.ReasonScalingIn, "has 3 members"},
+		{"half-way", input{wanted: 3, have: ptr.To[int32](2), size: 1}, 2, v1alpha1.ReasonScalingOut, "has 2 members"},
+		{"larger, and blocked", input{wanted: 5, have: ptr.To[int32](3), size: 3, heldBy: held("OthersServing")}, 3, v1alpha1.ReasonScalingHeld, "asks for 5; OthersServing: because"},
+		{"smaller, without consent", input{wanted: 1, have: ptr.To[int32](3), size: 3, heldBy: held("SingleAgreed")}, 3, v1alpha1.ReasonSingleMemberNotAllowed, "annotate the Etcd with druid.gardener.cloud/allow-single-member=true, or set spec.replicas to 3"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -77,17 +54,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestClusterSizeCountsOrdinalsAndNeverShrinks(t *testing.T) {
+// A cluster is started with as many members as it may have: those of the StatefulSet, and those that are listed.
+func TestClusterSizeShrinksLast(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Seen(0, clustertest.Healthy(3))).To(Equal(int32(3)))
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main"}}
+	g.Expect(Seen(0, etcd, clustertest.Healthy(3))).To(Equal(int32(3)))
+	g.Expect(Seen(5, etcd, clustertest.Healthy(3))).To(Equal(int32(3)), "it has shrunk")
 	s := clustertest.Healthy(3)
 	learn(s, 1)
-	g.Expect(Seen(0, s)).To(Equal(int32(3)), "member 1 is being replaced")
+	g.Expect(Seen(0, etcd, s)).To(Equal(int32(3)), "member 1 is being replaced")
 	learn(s, 2)
-	g.Expect(Seen(3, s)).To(Equal(int32(3)))
-	s = clustertest.Healthy(2)
-	learn(s, 1)
-	g.Expect(Seen(1, s)).To(Equal(int32(1)), "the learner has not joined yet")
+	g.Expect(Seen(0, etcd, s)).To(Equal(int32(3)), "the StatefulSet has three")
+	s = clustertest.Healthy(3)
+	s.Ordinals = s.Ordinals[:1]
+	g.Expect(Seen(1, etcd, s)).To(Equal(int32(3)), "someone scaled the StatefulSet down, or the cache is late")
+	s.Cluster.Voters = append(s.Cluster.Voters[:1], cluster.Voter{ID: 9, Name: "far", Ordinal: -1})
+	g.Expect(Seen(3, etcd, s)).To(Equal(int32(3)), "whose voters there are is not known")
+	s.Cluster.Voters[1] = cluster.Voter{ID: 9, Name: "9", Ordinal: -1, PeerURLs: []string{"http://etcd-main-4.etcd-main-peer..svc:2380"}}
+	g.Expect(Seen(3, etcd, s)).To(Equal(int32(3)), "one that has not started has its ID for a name")
 }
 
 func TestScaled(t *testing.T) {
@@ -97,8 +81,9 @@ func TestScaled(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(scaledOf(3, clustertest.Healthy(3), Size{}).Status).To(Equal(metav1.ConditionTrue))
-	c := scaledOf(3, clustertest.Healthy(1), Size{2, v1alpha1.ReasonScalingOut, "1 of 3 members: the next one is added"})
-	g.Expect(c.Message).To(Equal("1 of 3 members: the next one is added."))
+	c := scaledOf(3, clustertest.Healthy(1), Size{2, v1alpha1.ReasonScalingOut, "1 of 3"})
+	g.Expect(c.Message).To(Equal("1 of 3."))
+	g.Expect(scaledOf(1, clustertest.Healthy(3), Size{}).Reason).To(Equal(v1alpha1.ReasonScalingIn))
 	s := clustertest.Healthy(3)
 	learn(s, 2)
 	g.Expect(scaledOf(3, s, Size{}).Message).To(Equal("2 of 3 members have joined."))

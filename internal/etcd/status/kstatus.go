@@ -69,7 +69,7 @@ func stalled(next *v1alpha1.EtcdStatus, tasks []v1alpha1.EtcdOperatorTask) *meta
 			return because(v1alpha1.ReasonRolloutStalled, fmt.Sprintf("Task %s: %s", t.Name, c.Message))
 		}
 	}
-	if c := next.Conditions.Find(v1alpha1.ConditionScaled); c != nil && c.Reason == v1alpha1.ReasonScaleInRefused {
+	if c := next.Conditions.Find(v1alpha1.ConditionScaled); c != nil && c.Reason == v1alpha1.ReasonSingleMemberNotAllowed {
 		return because(c.Reason, c.Message)
 	}
 	if c := next.Conditions.Find(v1alpha1.ConditionDataVolumesReady); c != nil && c.Reason == v1alpha1.ReasonFirstStartBlocked {

@@ -62,8 +62,8 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 			o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("the quota is exhausted")}}
 		}, kstatus.Failed, v1alpha1.ReasonReconcileFailed, "the quota is exhausted."},
 		"scale-in is refused": {func(_ *v1alpha1.Etcd, o *Input) {
-			o.Size = &scale.Size{Reason: v1alpha1.ReasonScaleInRefused, Why: "scale-in is not supported"}
-		}, kstatus.Failed, v1alpha1.ReasonScaleInRefused, "Scale-in is not supported"},
+			o.Size = &scale.Size{Reason: v1alpha1.ReasonSingleMemberNotAllowed, Why: "one member tolerates no failure"}
+		}, kstatus.Failed, v1alpha1.ReasonSingleMemberNotAllowed, "One member tolerates no failure"},
 		"the quorum is lost": {func(_ *v1alpha1.Etcd, o *Input) {
 			for i := range 2 {
 				clustertest.Away(o.Snapshot, i, v1alpha1.ClassDead, "OOMKilled")

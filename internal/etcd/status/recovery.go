@@ -8,17 +8,17 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 )
 
 // recovery returns how the members recover their cluster: what a task has chosen, now or before, or how the cluster wakes up
 // without volumes. It is removed once that task is gone, the recovered cluster serves, and every member votes: then no member
 // needs any more what it had before. It is withdrawn if the cluster before serves, and the new one has not begun.
 func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
-	if t := scale.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
+	if t := etcdtasks.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
 		return &v1alpha1.ClusterRecovery{
 			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,

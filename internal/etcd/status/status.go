@@ -78,7 +78,7 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		countReplicas(&next, s)
 		next.ClusterID, _ = lineage(etcd, s)
 		if s.Quorate() {
-			next.ClusterSize = scale.Seen(next.ClusterSize, s)
+			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
 		}
 	}
 	if found := o.FirstStart.Found; found != nil && next.ClusterID == "" {

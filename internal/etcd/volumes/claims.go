@@ -30,7 +30,8 @@ func (v *View) Ready(s *cluster.Snapshot) metav1.Condition {
 		say = append(say, fmt.Sprintf(message, args...))
 	}
 	for _, o := range s.Ordinals {
-		if o.Pod != nil && o.Pod.Refusal != nil {
+		// A member that waits until it is added is not kept from starting by its volume: see the task that changes the members.
+		if o.Pod != nil && o.Pod.Refusal != nil && o.Pod.Refusal.Reason != v1alpha1.ReasonNotListed {
 			trouble(metav1.ConditionFalse, o.Pod.Refusal.Reason, "%s does not start: %s", o.Name, o.Pod.Refusal.Message)
 		}
 		i := slices.IndexFunc(v.claims, func(c claim) bool { return strings.HasSuffix(c.name, "-"+o.Name) })

@@ -42,6 +42,7 @@ func TestDataVolumesReady(t *testing.T) {
 		"a warning is not repeated for other claims": {[]claim{named("0", warned), named("1", pending)}, nil, metav1.ConditionFalse, v1alpha1.ReasonVolumeMissing, "claim etcd-main-etcd-main-1 has no volume yet."},
 		"a volume is gone":                           {[]claim{named("0", lost)}, nil, metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "the volume of claim etcd-main-etcd-main-0 no longer exists"},
 		"a claim that no replica uses":               {[]claim{named("0", bound), named("4", pending)}, nil, metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member"},
+		"a member waits until it is added":           {nil, &cluster.Refusal{Reason: v1alpha1.ReasonNotListed, Message: "it is not listed"}, metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member"},
 		"a member does not start, and a claim waits": {
 			[]claim{named("1", pending)}, &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it has no data"}, metav1.ConditionFalse, v1alpha1.ReasonDataLost, "etcd-main-0 does not start: it has no data; claim",
 		},

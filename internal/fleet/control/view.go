@@ -39,7 +39,7 @@ const maxAge = time.Second
 // needsSlot reports whether tasks of a type need a slot. One that is not known does.
 func needsSlot(t v1alpha1.TaskType) bool {
 	switch t {
-	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery:
+	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.MembershipChange:
 		return false
 	}
 	return true

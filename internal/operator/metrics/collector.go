@@ -146,8 +146,8 @@ func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
 			state = v1alpha1.TaskStatePending
 		}
 		count[group{key.Name, key.Namespace, t.Spec.Type, state}]++
-		if r := t.Status.Rollout; r != nil && r.HeldBy != nil && !state.IsFinal() {
-			guards[[3]string{key.Name, key.Namespace, string(r.HeldBy.Guard)}] = true
+		if held, _ := t.Status.Held(); held != nil && !state.IsFinal() {
+			guards[[3]string{key.Name, key.Namespace, string(held.Guard)}] = true
 		}
 		if created := t.CreationTimestamp.Time; state == v1alpha1.TaskStatePending && !t.Spec.Suspend && !meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted) && (oldest[key].IsZero() || created.Before(oldest[key])) {
 			oldest[key] = created

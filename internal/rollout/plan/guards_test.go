@@ -38,7 +38,7 @@ func TestEveryGuardIsEverywhere(t *testing.T) {
 	}
 	g.Expect(constants(t)).To(Equal(names), "api/v1alpha1/rollout_types.go, against the table of internal/rollout/guards.go")
 	g.Expect(resolved).To(ConsistOf(names), "resolvers of internal/rollout/plan/resolve.go, against the table")
-	g.Expect(enum(t)).To(Equal(rollout.Overridable()), "the enum of OverridableGuard, against the overridable rows of the table")
+	g.Expect(enum(t)).To(Equal(append(rollout.Overridable(), "BackedUp")), "the enum of OverridableGuard, against the overridable rows of the table, and of that of internal/membership")
 	g.Expect(listed(t, "docs/rollout.md")).To(Equal(names), "the list in docs/rollout.md, against the table")
 	g.Expect(listed(t, "docs/glossary.md")).To(Equal(names), "the list in docs/glossary.md, against the table")
 	g.Expect(len(names)).To(BeNumerically("<=", maxBlockedBy(t)), "maxItems of status.rollout.blockedBy")

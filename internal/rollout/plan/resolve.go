@@ -27,6 +27,7 @@ var resolvers = map[v1alpha1.GuardName]resolver{
 	v1alpha1.GuardVolumeReachable:     (*foresight).reachVolume,
 	v1alpha1.GuardOthersParticipating: (*foresight).recoverPod,
 	v1alpha1.GuardOthersServing:       (*foresight).recoverPod,
+	v1alpha1.GuardVotersOdd:           (*foresight).settleMembers,
 	v1alpha1.GuardNodesStable:         (*foresight).settleNodes,
 	v1alpha1.GuardVersionsCompatible:  (*foresight).agreeOnVersions,
 	v1alpha1.GuardQuorumKept:          (*foresight).recoverVoters,
@@ -65,6 +66,16 @@ func (f *foresight) recoverPod(next *projection, hold rollout.Hold, _ *rollout.S
 
 func (f *foresight) reachVolume(next *projection, _ rollout.Hold, step *rollout.Step) {
 	next.Ordinals[step.Ordinals[0]].Pod.VolumeTrouble = ""
+}
+
+// settleMembers has the change of members come to its end: every ordinal votes.
+func (f *foresight) settleMembers(next *projection, _ rollout.Hold, _ *rollout.Step) {
+	next.Changing = false
+	for _, o := range next.Ordinals {
+		if o.Class != v1alpha1.ClassParticipating {
+			next.bringBack(o.Name, f.now)
+		}
+	}
 }
 
 func (f *foresight) settleNodes(next *projection, _ rollout.Hold, _ *rollout.Step) {

@@ -41,6 +41,18 @@ func (m member) MoveLeader(ctx context.Context, to uint64) error {
 	return m.write("move leader", func() error { return m.Client.MoveLeader(ctx, to) })
 }
 
+func (m member) AddLearner(ctx context.Context, urls []string) error {
+	return m.write("add learner", func() error { return m.Client.AddLearner(ctx, urls) })
+}
+
+func (m member) PromoteLearner(ctx context.Context, id uint64) error {
+	return m.write("promote learner", func() error { return m.Client.PromoteLearner(ctx, id) })
+}
+
+func (m member) RemoveMember(ctx context.Context, id uint64) error {
+	return m.write("remove member", func() error { return m.Client.RemoveMember(ctx, id) })
+}
+
 func (m member) Compact(ctx context.Context, revision int64) error {
 	return m.write("compact", func() error { return m.Client.Compact(ctx, revision) })
 }

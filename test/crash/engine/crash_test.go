@@ -94,6 +94,8 @@ func scenarios() []scenario {
 		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, result: func(*batchv1.Job) string { return `{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}` }},
 		{name: "copy", taskType: v1alpha1.CopyBackups, config: "sourceStore: {provider: Local, container: store, prefix: a/main}\ntargetStore: {provider: Local, container: store, prefix: b/copy}"},
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, outdate: true, whole: true, alone: true},
+		{name: "grow", taskType: v1alpha1.MembershipChange, whole: true, from: 1, replicas: 3},
+		{name: "shrink", taskType: v1alpha1.MembershipChange, whole: true, from: 3, replicas: 1},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, whole: true, lost: true, result: disturb.Surveyed},
 	}
 }

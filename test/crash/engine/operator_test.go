@@ -45,6 +45,8 @@ func newOperator(t *testing.T, w *inmemory.World, agent string, whole bool, deci
 func (o *operator) look(ctx context.Context) (err error) {
 	if o.whole {
 		_, err = o.parts.Etcds.Reconcile(ctx, ctrl.Request{NamespacedName: mainKey})
+		_, more := o.parts.Memberships.Reconcile(ctx, ctrl.Request{NamespacedName: mainKey})
+		err = errors.Join(err, more)
 	}
 	_, failed := o.parts.Tasks.Reconcile(ctx, ctrl.Request{NamespacedName: mainKey})
 	return errors.Join(err, failed)

@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -42,6 +43,9 @@ type scenario struct {
 	lost bool
 	// alone: pods of two revisions never exist at a time.
 	alone bool
+	// from is how many members the cluster begins with, 3 if it is 0, and replicas what its spec asks for when the task is made, the same
+	// if it is 0.
+	from, replicas int32
 }
 
 // disturbance is what happens to a run.
@@ -96,9 +100,9 @@ func perform(t *testing.T, s scenario, d disturbance) (out outcome) {
 	return out
 }
 
-func newEtcd() *v1alpha1.Etcd {
+func (s scenario) newEtcd() *v1alpha1.Etcd {
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name}}
-	e.Spec.Replicas = 3
+	e.Spec.Replicas = cmp.Or(s.from, 3)
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "store", Prefix: "a/main"}}
 	return e
 }
@@ -116,7 +120,7 @@ func (r *run) outcome(ctx context.Context) outcome {
 
 // begin makes the cluster and the task.
 func (r *run) begin(ctx context.Context) {
-	etcd := newEtcd()
+	etcd := r.scenario.newEtcd()
 	w, err := inmemory.New(etcd, time.Now)
 	must(r.t, err)
 	if r.scenario.result != nil {
@@ -139,7 +143,31 @@ func (r *run) begin(ctx context.Context) {
 	r.settle(ctx)
 	// Pods that were made in the same second as a task count as newer.
 	pause(time.Minute)
+	if r.scenario.replicas > 0 {
+		r.resize(ctx, r.scenario.replicas)
+	}
 	must(r.t, w.Create(ctx, r.task()))
+}
+
+// resize changes the number of members that the spec asks for, and agrees to one.
+func (r *run) resize(ctx context.Context, replicas int32) {
+	etcd := &v1alpha1.Etcd{}
+	must(r.t, r.world.Get(ctx, mainKey, etcd))
+	etcd.Spec.Replicas = replicas
+	metav1.SetMetaDataAnnotation(&etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
+	must(r.t, r.world.Update(ctx, etcd))
+}
+
+// backUp has the agents report that the store has everything, while members change.
+func (r *run) backUp(ctx context.Context) {
+	lease := &coordinationv1.Lease{}
+	if r.scenario.replicas == 0 || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease) != nil {
+		return
+	}
+	if at := lease.Spec.RenewTime; at == nil || time.Since(at.Time) > time.Minute {
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		must(r.t, r.world.Update(ctx, lease))
+	}
 }
 
 func (r *run) start() *operator {
@@ -237,8 +265,12 @@ func (r *run) round(ctx context.Context) error {
 // step has the cluster do one thing, and time pass.
 func (r *run) step(ctx context.Context) {
 	r.rebuild(ctx)
+	r.backUp(ctx)
 	_, err := r.world.Step(ctx)
 	must(r.t, err)
+	if r.armed && r.scenario.replicas > 0 && r.world.Members.Leader() < 0 {
+		r.broken = append(r.broken, fmt.Sprintf("the quorum is lost after %v", r.world.Members.Changes()))
+	}
 	pods, err := r.world.Pods(ctx)
 	must(r.t, err)
 	for _, p := range pods {
@@ -331,8 +363,10 @@ func (r *run) decide(w disturb.Write) disturb.Fate {
 // check looks at a write with eyes of its own.
 func (r *run) check(w disturb.Write) {
 	ready := map[string]bool{}
-	for _, name := range r.world.Members.Names {
-		ready[name] = r.world.Ready(name)
+	for i, name := range r.world.Members.Names {
+		if listed, _, _ := r.world.Members.Lists(i); listed {
+			ready[name] = r.world.Ready(name)
+		}
 	}
 	if harm := disturb.Harm(w, inmemory.Namespace, ready); harm != "" {
 		r.broken = append(r.broken, harm)
@@ -346,6 +380,9 @@ func (r *run) state(ctx context.Context) string {
 	lines = append(lines, fmt.Sprintf("task %s %s, result %v", t.Status.State, t.Status.Progress, slices.Sorted(maps.Keys(t.Status.Result))))
 	if s := t.Status.Recovery; s != nil {
 		lines = append(lines, fmt.Sprintf("recovery %s from %s %s", s.Phase, s.Member, s.Source))
+	}
+	if s := t.Status.Membership; s != nil {
+		lines = append(lines, fmt.Sprintf("members %d/%d of %d serve", s.ServingVoters, s.Voters, s.Size))
 	}
 	if s := t.Status.Rollout; s != nil {
 		lines = append(lines, fmt.Sprintf("rollout %s %d/%d %s", s.TargetRevision, s.UpdatedReplicas, s.Replicas, s.Phase))
@@ -393,5 +430,5 @@ func (r *run) stateOfEtcd(ctx context.Context) (lines []string) {
 
 // acts are what must not be done twice: the pods that were replaced, and what was asked of the agent.
 func (r *run) acts() string {
-	return fmt.Sprintf("removed %v, snapshots %d", r.world.Removed(), r.agent.Taken())
+	return fmt.Sprintf("removed %v, snapshots %d, members %v", r.world.Removed(), r.agent.Taken(), r.world.Members.Changes())
 }

@@ -34,6 +34,7 @@ func scenarios() []scenario {
 		{name: "rollout", begin: changed},
 		{name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true", begin: created},
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, begin: outdated, alone: true},
+		{name: "members", taskType: v1alpha1.MembershipChange, begin: created},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: disturb.Surveyed, swift: true},
 		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}", begin: created},
 		{name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: "type: full", begin: created},

@@ -91,7 +91,8 @@ func decisions() []decision {
 		values("Etcd", "etcd.backendBboltFreelistType", []string{"array", "map"}, []string{"someDummy"}),
 		values("Etcd", "sharedConfig.autoCompactionMode", []string{"periodic", "revision"}, []string{"dummy", "''"}),
 		updates("Etcd", "storageClass", [][2]string{{"fast", "fast"}}, [][2]string{{"fast", "default"}, {"", "new"}, {"initial", ""}}),
-		updates("Etcd", "replicas", [][2]string{{"3", "5"}, {"3", "0"}}, [][2]string{{"5", "3"}}),
+		// etcd-druid 0.38 refuses 5 to 3, and no longer will (DEP-08): the project carries it out.
+		updates("Etcd", "replicas", [][2]string{{"3", "5"}, {"3", "0"}}, nil),
 		updates("Etcd", "volumeClaimTemplate", [][2]string{{"main-etcd", "main-etcd"}}, [][2]string{{"main-etcd", "another"}, {"", "New-Value"}, {"Initial-vc", ""}}),
 		values("EtcdCopyBackupsTask", "waitForFinalSnapshot", []string{"{enabled: true, timeout: 1h2m3s}", "{enabled: true, timeout: 3m735s}", "{enabled: true, timeout: '0'}", "{enabled: true, timeout: 1.5h}", "{enabled: true, timeout: 10ms}"},
 			[]string{"{enabled: true, timeout: hms}", "{enabled: true, timeout: -10h2m3s}", "{enabled: true, timeout: 10d}"}),

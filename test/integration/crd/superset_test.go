@@ -59,7 +59,6 @@ var rules = map[string]string{
 	"etcd.serverPort cannot be changed":          "immutable",
 	"etcd.clientUrlTls cannot be removed":        "immutable",
 	"etcd.peerUrlTls cannot be removed":          "immutable",
-	"the number of members may grow":             "",
 	"externallyManagedMemberAddresses is not":    "externallyManagedMemberAddresses",
 	"runAsRoot is not supported":                 "runAsRoot",
 	"additionalAdvertisePeerURLs is not":         "additionalAdvertisePeerURLs",

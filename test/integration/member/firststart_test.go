@@ -72,7 +72,7 @@ func TestRecreatedBesideAQuorumOfTheData(t *testing.T) {
 	c.start(g, 0, "existing")
 	c.start(g, 1, "existing")
 	c.record(c.id(g))
-	c.start(g, 2, "existing")
+	c.replaceThird(g)
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
 	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {

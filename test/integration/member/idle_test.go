@@ -30,7 +30,7 @@ func TestMemberWithoutDataCatchesUpWhereNobodyWrites(t *testing.T) {
 
 	c.stop(2)
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
-	c.start(g, 2, "existing")
+	c.replaceThird(g)
 	m, _, err := serve.NewMember("m2", serve.SharedIn(c.memberDir(2)))
 	g.Expect(err).NotTo(HaveOccurred())
 	agent := &serve.Server{
@@ -40,6 +40,7 @@ func TestMemberWithoutDataCatchesUpWhereNobodyWrites(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()
+	c.promote(g, 2)
 	c.awaitVoters(g, 3)
 	cancel()
 	g.Expect(<-ended).To(Succeed())

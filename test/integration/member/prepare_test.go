@@ -7,11 +7,13 @@ package member_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -33,8 +36,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A late member joins; one with lost or damaged data rejoins as a learner and is promoted; a fourth joins a cluster of
-// three; and no member starts a new cluster while its past is unknown.
+// A late member joins; one with lost or damaged data rejoins as a learner once the operator has replaced it in the list; a fourth
+// joins a cluster of three once the operator has added it; and no member starts a new cluster while its past is unknown.
 func TestLifeOfAMember(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -53,18 +56,20 @@ func TestLifeOfAMember(t *testing.T) {
 
 	c.stop(2)
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
-	c.start(g, 2, "existing")
+	c.replaceThird(g)
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
 
 	c.stop(2)
 	c.damage(g, 2)
-	c.start(g, 2, "existing")
-	g.Expect(filepath.Glob(c.dataDir(2) + member.ReplacedSuffix + "*")).To(HaveLen(1))
+	c.replaceThird(g)
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
+	g.Expect(filepath.Glob(c.dataDir(2) + member.ReplacedSuffix + "*")).To(HaveLen(1))
 
 	c.share(g, 4)
+	g.Expect(c.refusal(g, 3)).To(Equal(words.Refusal{Reason: v1alpha1.ReasonNotListed, Volume: words.Volume{Store: words.StoreFree}}))
+	c.add(g, 3)
 	c.start(g, 3, "existing")
 	c.promote(g, 3)
 	c.awaitVoters(g, 4)
@@ -95,7 +100,10 @@ func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 	go func() { waited <- c.prepare(2, machine.Patience()) }()
 	c.repair(g, 1)
 	c.start(g, 1, "existing")
-	g.Eventually(waited).WithTimeout(machine.Patience()).Should(Receive(BeNil()), "it proceeds once quorum is restored")
+	g.Eventually(waited).WithTimeout(machine.Patience()).Should(Receive(MatchError(ContainSubstring("once the operator has replaced it"))), "it says so once quorum is restored")
+	c.replaceThird(g)
+	c.promote(g, 2)
+	c.awaitVoters(g, 3)
 }
 
 func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
@@ -302,7 +310,73 @@ func (c *cluster) awaitVoters(g Gomega, n int) {
 	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
-// promote promotes a learner, as its agent does.
+// change changes the member list, as the operator does. etcd accepts a change only once the others have been connected for a while.
+func (c *cluster) change(g Gomega, change func(context.Context, *clientv3.Client) error) {
+	c.t.Helper()
+	g.Eventually(func() error {
+		var err error
+		c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+			err = change(ctx, etcd)
+			return nil
+		})
+		return err
+	}).WithTimeout(machine.Patience()).Should(Succeed())
+}
+
+// add adds a member as a learner, and remove removes a member by its ID.
+func (c *cluster) add(g Gomega, i int) {
+	c.change(g, func(ctx context.Context, etcd *clientv3.Client) error {
+		_, err := etcd.MemberAddAsLearner(ctx, []string{c.url(i, c.peer)})
+		return err
+	})
+}
+
+func (c *cluster) remove(g Gomega, id string) {
+	number, err := strconv.ParseUint(id, 16, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.change(g, func(ctx context.Context, etcd *clientv3.Client) error {
+		_, err := etcd.MemberRemove(ctx, number)
+		return err
+	})
+}
+
+// thirdID returns the ID, in hex, of the member that is listed with the third one's peer URL; empty if there is none.
+func (c *cluster) thirdID(g Gomega) (id string) {
+	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+		list, err := etcd.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range list.Members {
+			if slices.Contains(m.PeerURLs, c.url(2, c.peer)) {
+				id = strconv.FormatUint(m.ID, 16)
+			}
+		}
+		return nil
+	})
+	return id
+}
+
+// refusal is why a member does not start, without the words for people.
+func (c *cluster) refusal(g Gomega, i int) words.Refusal {
+	c.t.Helper()
+	refusal, ok := errors.AsType[*words.Refusal](c.prepare(i, 0))
+	g.Expect(ok).To(BeTrue())
+	return words.Refusal{Reason: refusal.Reason, Volume: refusal.Volume}
+}
+
+// replaceThird lets the third member say that its data is gone, replaces it in the list by what it says, as the operator does, and
+// starts it.
+func (c *cluster) replaceThird(g Gomega) {
+	c.t.Helper()
+	id := c.thirdID(g)
+	g.Expect(c.refusal(g, 2)).To(Equal(words.Refusal{Reason: v1alpha1.ReasonDataLost, Volume: words.Volume{Store: words.StoreFree, Lost: id}}))
+	c.remove(g, id)
+	c.add(g, 2)
+	c.start(g, 2, "existing")
+}
+
+// promote promotes a learner, as its agent does in a recovery.
 func (c *cluster) promote(g Gomega, i int) {
 	c.t.Helper()
 	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))

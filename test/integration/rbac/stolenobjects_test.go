@@ -74,6 +74,14 @@ func TestAStolenTokenWritesNoObjectOfAnother(t *testing.T) {
 		"another name": func(l *coordinationv1.Lease) { l.Name = "kube-scheduler" },
 		"no owner":     func(l *coordinationv1.Lease) { l.OwnerReferences = nil },
 	})
+	// Only the Lease of a member is deleted, and only one that an Etcd controls.
+	node := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "kube-scheduler"}}
+	h.Expect(testEnv.Client.Create(t.Context(), node)).To(Succeed())
+	h.refused(h.client.Delete(t.Context(), node, client.DryRunAll), "only leases that an Etcd controls", "a Lease of another")
+	gone := lease()
+	h.Expect(testEnv.Client.Create(t.Context(), gone)).To(Succeed())
+	h.Expect(h.client.Delete(t.Context(), gone)).To(Succeed())
+
 	service := func() *corev1.Service {
 		return &corev1.Service{ObjectMeta: owned(h.etcd, "main-client"), Spec: corev1.ServiceSpec{Selector: map[string]string{v1alpha1.LabelPartOf: "main"}, Ports: []corev1.ServicePort{{Port: 2379}}}}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // ErrDown is the error of a member that does not answer.
@@ -28,6 +29,8 @@ type Cluster struct {
 	Endpoints []string
 	// Names of the members.
 	Names []string
+	// Listed is how many of them the cluster begins with; 0 is all. The others are added.
+	Listed int
 	// Up reports whether a member is up.
 	Up func(member int) bool
 	// Version of etcd that the members say they run; it may be empty.
@@ -43,6 +46,11 @@ type Cluster struct {
 	moves []int
 	// peerURLs that members were given, by index.
 	peerURLs map[int][]string
+	// list is the member list; nil before the first request.
+	list []entry
+	// added is how many members were added, and changes what has changed the list.
+	added   int
+	changes []string
 }
 
 // Dial implements etcdclient.Dialer.
@@ -79,19 +87,23 @@ func (c *Cluster) Moves() []int {
 }
 
 func (c *Cluster) elect() int {
-	up, first := 0, 0
-	for i := range c.Endpoints {
-		if c.Up(i) {
+	up, voters, first := 0, 0, 0
+	for _, e := range c.entries() {
+		if e.learner {
+			continue
+		}
+		voters++
+		if c.runs(e) {
 			up++
 			if first == 0 {
-				first = i + 1
+				first = e.index + 1
 			}
 		}
 	}
 	switch {
-	case !quorum.Exists(up, len(c.Endpoints)):
+	case !quorum.Exists(up, voters):
 		return 0
-	case c.leader == 0 || !c.Up(c.leader-1):
+	case c.leader == 0 || !c.leads(c.leader-1):
 		c.leader, c.term = first, c.term+1
 	}
 	return c.leader
@@ -106,23 +118,17 @@ func (m *member) Status(context.Context) (etcdclient.Status, error) {
 	c := m.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.Up(m.index) {
+	e := c.entryAt(m.index)
+	if e == nil || !c.runs(*e) {
 		return etcdclient.Status{}, ErrDown
 	}
-	return etcdclient.Status{ClusterID: max(c.id, 1), MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100, Version: c.Version}, nil
-}
-
-func (m *member) Members(context.Context) ([]etcdclient.Member, error) {
-	if !m.cluster.Up(m.index) {
-		return nil, ErrDown
+	leader := uint64(0)
+	if at := c.elect(); at > 0 {
+		leader = c.entryAt(at - 1).id
 	}
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	var all []etcdclient.Member
-	for i, name := range m.cluster.Names {
-		all = append(all, etcdclient.Member{ID: uint64(i + 1), Name: name, ClientURLs: []string{m.cluster.Endpoints[i]}, PeerURLs: m.cluster.listed(i)})
-	}
-	return all, nil
+	return etcdclient.Status{
+		ClusterID: max(c.id, 1), MemberID: e.id, Leader: leader, Term: c.term, CommittedIndex: 100, AppliedIndex: 100, Learner: e.learner, Version: c.Version,
+	}, nil
 }
 
 func (m *member) MoveLeader(_ context.Context, to uint64) error {
@@ -132,8 +138,12 @@ func (m *member) MoveLeader(_ context.Context, to uint64) error {
 	if c.elect() != m.index+1 {
 		return errors.New("etcdserver: not leader")
 	}
-	c.leader, c.term = int(to), c.term+1
-	c.moves = append(c.moves, int(to)-1)
+	e := c.entryOf(to)
+	if e == nil || e.learner || !c.runs(*e) {
+		return rpctypes.ErrBadLeaderTransferee
+	}
+	c.leader, c.term = e.index+1, c.term+1
+	c.moves = append(c.moves, e.index)
 	return nil
 }
 

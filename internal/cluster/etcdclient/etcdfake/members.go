@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // PeerURLs are the peer URLs under which a member is listed.
@@ -43,9 +45,13 @@ func (m *member) SetPeerURLs(_ context.Context, id uint64, urls []string) error 
 	if c.elect() == 0 {
 		return errors.New("etcdserver: no leader")
 	}
+	e := c.entryOf(id)
+	if e == nil {
+		return rpctypes.ErrMemberNotFound
+	}
 	if c.peerURLs == nil {
 		c.peerURLs = map[int][]string{}
 	}
-	c.peerURLs[int(id)-1] = slices.Clone(urls)
+	c.peerURLs[e.index] = slices.Clone(urls)
 	return nil
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package rollout
+package tasks
 
 import (
 	"context"
@@ -18,20 +18,20 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 
-// deletePod deletes a pod if it is as it was observed, with a grace period, or its own if that is 0.
-func deletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, grace time.Duration) error {
+// DeletePod deletes a pod if it is as it was observed, with a grace period, or its own if that is 0.
+func DeletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, grace time.Duration) error {
 	options := []client.DeleteOption{client.Preconditions(observed)}
 	if grace > 0 {
 		// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
 		options = append(options, client.GracePeriodSeconds(max(1, int64(grace.Seconds()))))
 	}
-	return c.Delete(ctx, pod, options...)
+	return c.Delete(ctx, pod, options...) //nolint:wrapcheck // the caller looks at it
 }
 
-// evictPod evicts a pod if it is as it was observed. A dry run shows if a PodDisruptionBudget allows a disruption, and takes nothing
+// EvictPod evicts a pod if it is as it was observed. A dry run shows if a PodDisruptionBudget allows a disruption, and takes nothing
 // from it.
-func evictPod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, dryRun ...string) error {
+func EvictPod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, dryRun ...string) error {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &observed, DryRun: dryRun}}
 	options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}}
-	return c.SubResource("eviction").Create(ctx, pod, eviction, options)
+	return c.SubResource("eviction").Create(ctx, pod, eviction, options) //nolint:wrapcheck // the caller looks at it
 }

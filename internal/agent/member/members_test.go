@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestMembers(t *testing.T) {
+	g := NewWithT(t)
+	for _, m := range []Members{
+		{Etcd: "uid", ClusterID: "cafe", Generation: 1},
+		{Etcd: "uid", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2", "main-1"}, Others: []string{"https://source-0:2379"}},
+	} {
+		text, err := m.Encode()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ParseMembers(text)).To(Equal(&m))
+	}
+	for _, empty := range []string{"", " \n"} {
+		g.Expect(ParseMembers(empty)).To(BeNil())
+	}
+	got, err := ParseMembers("etcd: uid\nclusterID: cafe\ngeneration: 1\nofALaterOperator: true\n")
+	g.Expect(got, err).To(Equal(&Members{Etcd: "uid", ClusterID: "cafe", Generation: 1}))
+	for _, wrong := range []string{"leaving: [", "clusterID: cafe\ngeneration: 3", "etcd: uid\ngeneration: 3", "etcd: uid\nclusterID: cafe", "etcd: uid\nclusterID: cafe\ngeneration: -1"} {
+		_, err := ParseMembers(wrong)
+		g.Expect(err).To(MatchError(ContainSubstring("reading members.yaml of the shared configuration")), wrong)
+	}
+	m := &Members{Leaving: []string{"main-2"}}
+	g.Expect(m.Leaves("main-2")).To(BeTrue())
+	g.Expect(m.Leaves("main-1")).To(BeFalse())
+	g.Expect((*Members)(nil).Leaves("main-2")).To(BeFalse())
+}
+
+// What the operator wrote for an earlier Etcd of the same name, or for the cluster before a recovery, is no word for these members.
+func TestMembersOfAnother(t *testing.T) {
+	for text, counts := range map[string]bool{
+		complete()[KeyMembers]: true,
+		"etcd: earlier\nclusterID: cafe\ngeneration: 7\nleaving: [main-2]\n":                              false,
+		"etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\nclusterID: beef\ngeneration: 7\nleaving: [main-2]\n": false,
+	} {
+		data := complete()
+		data[KeyMembers] = text
+		s, err := ParseShared(data)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(s.Members != nil).To(Equal(counts), text)
+	}
+}
+
+// A member that initial-cluster lists alone is not the only one while there are others.
+func TestOthersAreAsked(t *testing.T) {
+	g := NewWithT(t)
+	s := Shared{
+		Config:    map[string]any{"listen-client-urls": "http://0.0.0.0:2379"},
+		Bootstrap: map[string]any{"initial-cluster": "main-0=http://main-0:2380"},
+	}
+	id, err := s.Identify("main-0")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(id.PeerClientURLs).To(BeEmpty())
+	g.Expect(s.Alone()).To(BeTrue())
+	s.Members = &Members{Leaving: []string{"main-1"}}
+	g.Expect(s.Alone()).To(BeTrue(), "nothing else is listed")
+	s.Members = &Members{Others: []string{"http://source-0:2379"}}
+	g.Expect(s.Alone()).To(BeFalse())
+	id, err = s.Identify("main-0")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(id.PeerClientURLs).To(Equal([]string{"http://source-0:2379"}))
+	s.Members, s.Bootstrap["initial-cluster"] = nil, "main-0=http://main-0:2380,main-1=http://main-1:2380"
+	g.Expect(s.Alone()).To(BeFalse())
+}

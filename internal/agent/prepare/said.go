@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+)
+
+// said is a file that has what this pod's earlier runs have said of the volume. Only a run that ends is heard: the kubelet passes on its
+// last words. So what is new is said at once, and what was said is waited with.
+type said string
+
+// tell reports whether what a refusal says of the volume is new, and notes it.
+func (s said) tell(r *cluster.Refusal) (fresh bool, err error) {
+	if r.Volume == (cluster.Volume{}) {
+		return false, nil
+	}
+	text, err := json.Marshal(struct {
+		Reason string
+		Volume cluster.Volume
+	}{r.Reason, r.Volume})
+	if err != nil {
+		return false, fmt.Errorf("encoding what the volume holds: %w", err)
+	}
+	before, err := os.ReadFile(string(s))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("reading what was said of the volume: %w", err)
+	}
+	if string(before) == string(text) {
+		return false, nil
+	}
+	if err := os.WriteFile(string(s), text, 0o600); err != nil {
+		return false, fmt.Errorf("noting what is said of the volume: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// What is new of a volume is said at once, since the kubelet passes on only the words of a container that ended. A member that could
+// join any moment then waits for long; another one ends so that it is heard again.
+func TestWhatIsNewIsSaidAtOnce(t *testing.T) {
+	const patience = time.Minute
+	refusal := func(reason string, v cluster.Volume) *cluster.Refusal {
+		return &cluster.Refusal{Reason: reason, Message: "why", Volume: v}
+	}
+	free, lost := cluster.Volume{Store: cluster.StoreFree}, cluster.Volume{Store: cluster.StoreFree, Lost: "a1"}
+	file := filepath.Join(t.TempDir(), "said")
+	for _, step := range []struct {
+		name    string
+		refusal *cluster.Refusal
+		waited  time.Duration
+		ends    bool
+	}{
+		{"nothing is said of the volume", refusal(v1alpha1.ReasonDataLost, cluster.Volume{}), patience - 1, false},
+		{"nothing is said of it, for a minute", refusal(v1alpha1.ReasonDataLost, cluster.Volume{}), patience, true},
+		{"it is free", refusal(v1alpha1.ReasonNotListed, free), 0, true},
+		{"it is still free, in the next run", refusal(v1alpha1.ReasonNotListed, free), patience, false},
+		{"it is free for long", refusal(v1alpha1.ReasonNotListed, free), longPatience * patience, true},
+		{"another member has lost its data", refusal(v1alpha1.ReasonDataLost, lost), 0, true},
+		{"for another reason", refusal(v1alpha1.ReasonDataDamaged, lost), 0, true},
+		{"there is data", refusal(v1alpha1.ReasonMemberRemoved, cluster.Volume{Store: cluster.StoreLeft}), 0, true},
+		{"there is still data", refusal(v1alpha1.ReasonMemberRemoved, cluster.Volume{Store: cluster.StoreLeft}), patience, true},
+	} {
+		p := &preparation{Options: Options{Patience: patience}, said: said(file)}
+		ends, err := p.ends(step.refusal, step.waited)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(ends).To(Equal(step.ends), step.name)
+	}
+	p := &preparation{said: said(filepath.Join(file, "not a folder"))}
+	_, err := p.ends(refusal(v1alpha1.ReasonNotListed, free), 0)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("what was said of the volume")))
+	p.said = said(filepath.Join(t.TempDir(), "missing", "said"))
+	_, err = p.ends(refusal(v1alpha1.ReasonNotListed, free), 0)
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("noting what is said")))
+}
+
+// A member is found by its ID, whatever its peer URLs are now.
+func TestListed(t *testing.T) {
+	g := NewWithT(t)
+	k := knowledge{memberID: 0xab, members: []*etcdserverpb.Member{{ID: 0xab}, {ID: 0xcd}}}
+	g.Expect(k.listed()).To(Equal("ab"))
+	g.Expect(k.lists("cd")).To(BeTrue())
+	g.Expect(k.lists("ef")).To(BeFalse())
+	g.Expect(k.lists("")).To(BeFalse())
+	g.Expect(knowledge{}.listed()).To(BeEmpty())
+}
+
+// What the operator changes while a member waits counts at once: here the members that it asks.
+func TestTheConfigurationIsReadAgain(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	share := func(key, value string) {
+		g.Expect(os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600)).To(Succeed())
+	}
+	share(member.KeyConfig, "listen-client-urls: http://0.0.0.0:2379\n")
+	share(member.KeyBootstrap, "initial-cluster: m-0=http://m-0:2380\ninitial-cluster-token: uid\n")
+	p := &preparation{Options: Options{Name: "m-0", SharedDir: dir}}
+	g.Expect(p.read()).To(Succeed())
+	g.Expect(p.others).To(BeNil(), "it is alone")
+	share(member.KeyClusterID, "cafe")
+	share(member.KeyMembers, "etcd: uid\nclusterID: cafe\ngeneration: 1\nleaving: [m-0]\nothers: ['http://source-0:2379']\n")
+	g.Expect(p.read()).To(Succeed())
+	t.Cleanup(p.others.close)
+	g.Expect(p.others.etcd.Endpoints()).To(Equal([]string{"http://source-0:2379"}))
+	g.Expect(p.shared.Members.Leaves("m-0")).To(BeTrue())
+	before := p.others
+	g.Expect(p.read()).To(Succeed())
+	g.Expect(p.others).To(BeIdenticalTo(before), "nothing has changed")
+	share(member.KeyMembers, "illegible: [")
+	g.Expect(p.read()).To(MatchError(ContainSubstring("reading members.yaml")))
+	g.Expect(p.others).To(BeIdenticalTo(before))
+}
+
+// A member that the configuration lists alone restores no backup while there are others: one of them may have what the backup lacks.
+func TestNoRestoreBesideAnother(t *testing.T) {
+	g := NewWithT(t)
+	shared := sharedIn(t.TempDir())
+	shared.ClusterID = "cafe"
+	p := &preparation{shared: shared, Options: Options{Backups: dying{func() { t.Error("restored") }}}}
+	in, _, err := p.look(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(member.Decide(in).Action).To(Equal(member.Restore), "it is alone")
+	id := member.Identity{PeerClientURLs: []string{"http://127.0.0.1:1"}}
+	p.others, err = dialOthers(shared, id)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(p.others.close)
+	waits, err := p.once(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(waits.Reason).To(Equal(v1alpha1.ReasonDataLost))
+}

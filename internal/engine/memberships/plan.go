@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package memberships
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/attempts"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+)
+
+// mayBeDue reports whether the members of an Etcd may have to change, by its status alone. It is asked of every Etcd, and the members
+// of one are only asked where it is true.
+func mayBeDue(etcd *v1alpha1.Etcd) bool {
+	s := &etcd.Status
+	switch {
+	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "" || etcd.SpecSuspended():
+		return false
+	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
+		// Members change only while there is a quorum.
+		return false
+	}
+	return s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
+}
+
+// covered reports whether a task that has not ended changes the members. One that a user created counts.
+func covered(tasks []v1alpha1.EtcdOperatorTask) bool {
+	return slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type == v1alpha1.MembershipChange && !t.Status.State.IsFinal() && t.DeletionTimestamp == nil
+	})
+}
+
+// isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that,
+// unless a member has lost its data, for which the rollout waits.
+func isDue(in membership.Input, d membership.Decision, outdated int) bool {
+	if d.Step == nil {
+		return false
+	}
+	voters := 0
+	for _, m := range in.Members {
+		if m.Learner || m.Lost {
+			return true
+		}
+		voters++
+	}
+	return outdated == 0 || voters%2 == 0 || voters == in.Goal.Size
+}
+
+// next is the task to create, and how long to wait before that. Its name is a function of what is to be done, so that two operators, or
+// one with a cache that lags, do not create two tasks.
+func next(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration) {
+	prefix := fmt.Sprintf("%s-members-%d-%s-", etcd.Name, etcd.Spec.Replicas, attempts.Hash(etcd.UID))
+	attempt, wait := attempts.Next(tasks, v1alpha1.MembershipChange, prefix, now)
+	return etcdtasks.New(etcd, fmt.Sprintf("%s%d", prefix, attempt), v1alpha1.EtcdOperatorTaskSpec{
+		Type:    v1alpha1.MembershipChange,
+		Config:  fmt.Sprintf("size: %d\n", etcd.Spec.Replicas),
+		Suspend: attempts.InheritSuspend(etcd, tasks, func(t v1alpha1.TaskType) bool { return t == v1alpha1.MembershipChange }),
+	}), wait
+}

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package memberships
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func etcd(changes ...func(*v1alpha1.Etcd)) *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	e.Status.ClusterID, e.Status.ClusterSize = "cafe", 3
+	for _, of := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaled, v1alpha1.ConditionAllMembersReady} {
+		e.Status.Conditions.Set(metav1.Condition{Type: of, Status: metav1.ConditionTrue})
+	}
+	for _, c := range changes {
+		c(e)
+	}
+	return e
+}
+
+func not(condition string) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Status.Conditions.Set(metav1.Condition{Type: condition, Status: metav1.ConditionFalse})
+	}
+}
+
+// Members of a healthy cluster are not asked.
+func TestMayBeDue(t *testing.T) {
+	for name, c := range map[string]struct {
+		etcd *v1alpha1.Etcd
+		want bool
+	}{
+		"healthy":          {etcd(), false},
+		"another size":     {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }), true},
+		"not scaled":       {etcd(not(v1alpha1.ConditionScaled)), true},
+		"a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady)), true},
+		"no quorum":        {etcd(not(v1alpha1.ConditionAllMembersReady), not(v1alpha1.ConditionReady)), false},
+		"hibernates":       {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), false},
+		"has never served": {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }), false},
+		"suspended": {etcd(func(e *v1alpha1.Etcd) {
+			e.Spec.Replicas = 5
+			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+		}), false},
+		"is being deleted": {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false},
+	} {
+		if got := mayBeDue(c.etcd); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A pending template change comes before a change of an odd size, and not before the replacement of a member that lost its data, for
+// which it waits.
+func TestIsDue(t *testing.T) {
+	voters := func(n int, changes ...func(*membership.Member)) (all []membership.Member) {
+		for range n {
+			all = append(all, membership.Member{})
+		}
+		for _, c := range changes {
+			c(&all[n-1])
+		}
+		return all
+	}
+	step := membership.Decision{Step: &membership.Step{}}
+	for name, c := range map[string]struct {
+		members  []membership.Member
+		size     int
+		decision membership.Decision
+		outdated int
+		want     bool
+	}{
+		"nothing to do":         {voters(3), 3, membership.Decision{}, 0, false},
+		"blocked before a step": {voters(3), 5, membership.Decision{Conclusion: membership.Wait}, 0, false},
+		"grows":                 {voters(3), 5, step, 0, true},
+		"a rollout is due":      {voters(3), 5, step, 2, false},
+		"an even size":          {voters(4), 5, step, 2, true},
+		"a member is lost":      {voters(3, func(m *membership.Member) { m.Lost = true }), 5, step, 2, true},
+		"a learner waits":       {voters(4, func(m *membership.Member) { m.Learner = true }), 5, step, 2, true},
+		"the size is right":     {voters(3), 3, step, 2, true},
+	} {
+		if got := isDue(membership.Input{Members: c.members, Goal: membership.Goal{Size: c.size}}, c.decision, c.outdated); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(1000, 0)
+	task, wait := next(etcd(), nil, now)
+	g.Expect(wait).To(BeZero())
+	g.Expect(task.Name).To(MatchRegexp(`^main-members-3-[a-z0-9]+-1$`))
+	g.Expect(task.Spec.Config).To(Equal("size: 3\n"))
+	g.Expect(task.Spec.Suspend).To(BeFalse())
+	g.Expect(covered([]v1alpha1.EtcdOperatorTask{*task})).To(BeTrue())
+
+	task.Status.State, task.Status.CompletedAt = v1alpha1.TaskStateFailed, &metav1.Time{Time: now}
+	g.Expect(covered([]v1alpha1.EtcdOperatorTask{*task})).To(BeFalse())
+	second, wait := next(etcd(), []v1alpha1.EtcdOperatorTask{*task}, now)
+	g.Expect(wait).To(Equal(10 * time.Second))
+	g.Expect(second.Name).To(HaveSuffix("-2"))
+
+	// One that was suspended and superseded is followed by one that is suspended.
+	task.Spec.Suspend, task.Status.State = true, v1alpha1.TaskStateRejected
+	task.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrSuperseded}}
+	third, wait := next(etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }), []v1alpha1.EtcdOperatorTask{*task}, now)
+	g.Expect(wait).To(BeZero())
+	g.Expect(third.Spec.Suspend).To(BeTrue())
+	g.Expect(third.Name).To(HavePrefix("main-members-5-"))
+}

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memberships creates a MembershipChange when the members of a cluster are not those that the spec of its Etcd asks for: the
+// cluster is to grow or to shrink, a member has lost its data, or a learner waits for its vote.
+package memberships
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Reconciler creates tasks that change members.
+type Reconciler struct {
+	Client client.Client
+	// Live reads from the API server. A task is only made of what it shows.
+	Live     client.Reader
+	Reader   members.Reader
+	Clock    clock.PassiveClock
+	Recorder events.EventRecorder
+}
+
+// pollInterval is how soon an Etcd whose members may have to change is looked at again: etcd and agents send no events.
+const pollInterval = 10 * time.Second
+
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create;"create:MembershipChange"
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
+
+// Setup registers the controller with a manager whose cache has etcdtasks.Index.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("membership").
+		WithOptions(controller.Options(concurrency)).
+		For(&v1alpha1.Etcd{}).
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the membership controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile makes sure that a task covers what the members of an Etcd have to become.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var (
+		etcd  *v1alpha1.Etcd
+		tasks []v1alpha1.EtcdOperatorTask
+	)
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		etcd = &v1alpha1.Etcd{}
+		if err := reader.Get(ctx, request.NamespacedName, etcd); apierrors.IsNotFound(err) {
+			return ctrl.Result{}, nil
+		} else if err != nil {
+			return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request, err)
+		}
+		if !mayBeDue(etcd) {
+			return ctrl.Result{}, nil
+		}
+		var err error
+		if tasks, err = etcdtasks.List(ctx, reader, etcd); err != nil || covered(tasks) {
+			return ctrl.Result{}, err
+		}
+	}
+	task, wait := next(etcd, tasks, r.Clock.Now())
+	if wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	why, err := r.due(ctx, etcd, tasks)
+	if err != nil || why == "" {
+		return ctrl.Result{RequeueAfter: pollInterval}, err
+	}
+	return ctrl.Result{}, r.create(ctx, etcd, task, why)
+}
+
+// due returns why a task is due, by the decision that the task will make; empty if none is.
+func (r *Reconciler) due(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (string, error) {
+	snapshot, err := r.Reader.Observer.Observe(ctx, r.Live, etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) || errors.Is(err, observe.ErrTooManyReplicas) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("observing Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	known, err := r.Reader.Read(ctx, r.Live, etcd, snapshot)
+	if err != nil {
+		return "", fmt.Errorf("reading the members of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	in := known.Input(members.Request{Goal: members.Goal(etcd, 0, false), Acting: members.Acting(etcd, snapshot, tasks)})
+	d := membership.Decide(in)
+	if outdated, _ := snapshot.PodsBehind(); !isDue(in, d, outdated) {
+		return "", nil
+	}
+	return d.Step.Reason, nil
+}
+
+func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, task *v1alpha1.EtcdOperatorTask, why string) error {
+	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
+	if err != nil || !created {
+		return err //nolint:wrapcheck // it says which task
+	}
+	log.FromContext(ctx).Info("Created membership task", logging.KeyTask, klog.KObj(task), "size", etcd.Spec.Replicas, "reason", why)
+	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, v1alpha1.ReasonMembersChange, "CreateTask", "Created task %s: %s", task.Name, why)
+	return nil
+}

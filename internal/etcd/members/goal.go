@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Goal returns what the members of an Etcd are to be. The size is that of its spec unless a task is for another one; single is the
+// consent of the task to one member.
+func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
+	_, allowed := etcd.Annotations[v1alpha1.AnnotationAllowSingleMember]
+	return membership.Goal{
+		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || allowed,
+		KeepClaims: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained,
+	}
+}
+
+// Acting returns what else acts on the members of an Etcd, as a sentence; empty if nothing does.
+func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) string {
+	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)
+	switch t := etcdtasks.Recovering(tasks); {
+	case t != nil:
+		return fmt.Sprintf("recovery %s starts the cluster again", t.Name)
+	case s.StatefulSet.HeldAtZeroBy != "":
+		return "a task keeps all members stopped"
+	case etcd.Spec.Replicas == 0 || s.Replicas() == 0:
+		return "the cluster hibernates"
+	case etcd.Status.Hibernation != nil:
+		return "the cluster wakes up"
+	case etcd.Status.Recovery != nil && len(s.Cluster.Voters) < s.Replicas():
+		return "the cluster was recovered or has woken up, and its members join it"
+	case etcd.SpecSuspended():
+		return "the reconciliation of the spec is suspended"
+	case adopted != nil && adopted.Status != metav1.ConditionTrue:
+		return "the objects of the Etcd are being adopted or handed back"
+	case etcd.Status.Reports(v1alpha1.ErrClusterID):
+		return fmt.Sprintf("the members serve as another cluster than the recorded one (%s in status.lastErrors)", v1alpha1.ErrClusterID)
+	}
+	return ""
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package members says what is known of the members of an Etcd that come and go: it reads what package membership decides on, for
+// the task that carries a change out, for the controller that creates the task, and for the command line.
+package members
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Known is what was read of the members of an Etcd at one moment.
+type Known struct {
+	Etcd *v1alpha1.Etcd
+	// Snapshot with what agents have read (cluster.Read).
+	Snapshot *cluster.Snapshot
+	// List is the member list by a linearizable read; nil if no member gave one.
+	List []etcdclient.Member
+	// Claims under the names of members, by ordinal.
+	Claims map[int]*corev1.PersistentVolumeClaim
+	// Told is what the ConfigMap says of members that leave. Of an announcement for the cluster before a recovery, which is void, it has
+	// the generation alone; so has Announced to be false then, and where there is none.
+	Told      member.Members
+	Announced bool
+	// Initial are the names of the members that the ConfigMap lists. A member that it lists alone restores a backup when it has lost its
+	// data.
+	Initial []string
+	// BackedUp: everything that is committed, but for the last few minutes, is in a backup, or there is no backup store.
+	BackedUp bool
+}
+
+// Request is what a decision is asked for, and what the one who asks knows.
+type Request struct {
+	Goal       membership.Goal
+	Timers     Timers
+	Overridden []v1alpha1.OverridableGuard
+	// Pending and Acting are those of membership.Input.
+	Pending, Acting string
+}
+
+// Input makes the input of a decision. It is pure.
+func (k Known) Input(r Request) membership.Input {
+	in := membership.Input{
+		Goal: r.Goal, Replicas: k.Snapshot.Replicas(), Observed: k.Snapshot.StatefulSet.Observed,
+		Pending: r.Pending, Acting: r.Acting, BackedUp: k.BackedUp,
+	}
+	for _, g := range r.Overridden {
+		in.Overridden = append(in.Overridden, membership.Guard(g))
+	}
+	for _, m := range k.List {
+		in.Members = append(in.Members, k.member(m, r.Timers))
+	}
+	for i := range k.ordinals(r.Goal) {
+		in.Ordinals = append(in.Ordinals, k.ordinal(i))
+	}
+	return in
+}
+
+// member is an entry of the list, with what the member says.
+func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member {
+	m := membership.Member{ID: listed.ID, Name: nameOf(listed), Learner: listed.Learner, Leads: listed.ID == k.Snapshot.Cluster.Leader && listed.ID != 0}
+	if ordinal := Ordinal(k.Etcd, listed); ordinal >= 0 {
+		m.Owner, m.Ordinal, m.Name = membership.Ours, ordinal, k.Etcd.MemberName(k.Etcd.PodName(int32(ordinal)))
+	}
+	if o := k.at(listed); o != nil {
+		volume := o.Volume()
+		m.Serving, m.Lag = o.Serves(), o.Lag
+		m.Lost = volume.Lost != "" && volume.Lost == hex(listed.ID)
+		m.Confirmed = k.Told.Generation > 0 && o.Read.Confirms(k.Told.Generation)
+	}
+	m.Told = m.Owner == membership.Ours && k.Told.Leaves(m.Name)
+	m.Unready, m.Settled, m.Steady = timers.unready(m.ID), timers.settled(m.ID), timers.steady(m.ID)
+	return m
+}
+
+// at returns the ordinal in whose pod a listed member runs, or is to run; nil if there is no such pod. A pod whose member answers
+// under another ID is not that of the member.
+func (k Known) at(listed etcdclient.Member) *cluster.Ordinal {
+	i := Ordinal(k.Etcd, listed)
+	if i < 0 || i >= len(k.Snapshot.Ordinals) {
+		return nil
+	}
+	o := &k.Snapshot.Ordinals[i]
+	if o.Answers && o.MemberID != listed.ID {
+		return nil
+	}
+	return o
+}
+
+// ordinal is what is known of an ordinal.
+func (k Known) ordinal(i int) membership.Ordinal {
+	o := membership.Ordinal{Pod: slices.Contains(k.Snapshot.Surplus, k.Etcd.PodName(int32(i)))}
+	if claim := k.Claims[i]; claim != nil {
+		o.Claim, o.Terminating = true, claim.DeletionTimestamp != nil
+	}
+	if i >= len(k.Snapshot.Ordinals) {
+		return o
+	}
+	seen := &k.Snapshot.Ordinals[i]
+	o.Pod = seen.Pod != nil
+	switch seen.Volume().Store {
+	case cluster.StoreFree:
+		if slices.Contains(k.Initial, seen.Member) {
+			o.Store = membership.Free
+		}
+	case cluster.StoreLeft:
+		o.Store = membership.Left
+	case cluster.StoreOther:
+		o.Store = membership.Other
+	}
+	if k.isRemoved(i, seen) {
+		o.Outdated = membership.Pod
+	}
+	return o
+}
+
+// isRemoved reports whether the pod of an ordinal runs a member that the list no longer has: its etcd ends again and again, and only
+// another pod looks at the volume again. What was said by the agent of an earlier pod does not count against one whose agent has yet
+// to look.
+func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
+	started := o.Pod != nil && o.Pod.Refusal == nil && (o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassUnready)
+	if len(k.List) == 0 || !started || o.Answers || o.Read.Removed == "" {
+		return false
+	}
+	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })
+}
+
+// ordinals is the number of ordinals that have a pod, a claim or a member, are among the replicas, or are in the goal.
+func (k Known) ordinals(goal membership.Goal) int {
+	n := max(k.Snapshot.Replicas(), goal.Size)
+	for i := range k.Claims {
+		n = max(n, i+1)
+	}
+	for _, m := range k.List {
+		n = max(n, Ordinal(k.Etcd, m)+1)
+	}
+	for _, pod := range k.Snapshot.Surplus {
+		n = max(n, ordinalOf(k.Etcd.Name, pod)+1)
+	}
+	return n
+}
+
+// Ordinal returns the ordinal of a member that is the Etcd's own, by its name or, while it has none, by its peer URL; -1 for any
+// other.
+func Ordinal(etcd *v1alpha1.Etcd, m etcdclient.Member) int {
+	if m.Name != "" {
+		return OrdinalOfName(etcd, m.Name)
+	}
+	for _, peer := range m.PeerURLs {
+		if pod, _, _ := strings.Cut(hostOf(peer), "."); pod != "" {
+			if i := ordinalOf(etcd.Name, pod); i >= 0 && hostOf(peer) == etcd.MemberHost(etcd.PodName(int32(i))) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// OrdinalOfName returns the ordinal of the member of a name; -1 if it is not one of the Etcd's own.
+func OrdinalOfName(etcd *v1alpha1.Etcd, name string) int {
+	return ordinalOf(etcd.MemberName(etcd.Name), name)
+}
+
+// ordinalOf returns the ordinal at the end of a name; -1 if there is none.
+func ordinalOf(prefix, name string) int {
+	number, found := strings.CutPrefix(name, prefix+"-")
+	i, err := strconv.Atoi(number)
+	if !found || err != nil || i < 0 || i >= etcdclient.MaxMembers || strconv.Itoa(i) != number {
+		return -1
+	}
+	return i
+}
+
+func nameOf(m etcdclient.Member) string {
+	if m.Name == "" {
+		return hex(m.ID)
+	}
+	return m.Name
+}
+
+func hex(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// known is a healthy cluster of n members, led by main-0, with changes.
+func known(n int, changes ...func(*Known)) Known {
+	k := Known{
+		Etcd:     &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}},
+		Snapshot: &cluster.Snapshot{At: noon, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}, Cluster: cluster.Cluster{Leader: 1, LeaderKnown: true}},
+		Claims:   map[int]*corev1.PersistentVolumeClaim{},
+	}
+	for i := range n {
+		name := fmt.Sprintf("main-%d", i)
+		k.List = append(k.List, etcdclient.Member{ID: uint64(i + 1), Name: name})
+		k.Initial = append(k.Initial, name)
+		k.Claims[i] = &corev1.PersistentVolumeClaim{}
+		k.Snapshot.Ordinals = append(k.Snapshot.Ordinals, cluster.Ordinal{
+			Name: name, Member: name, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1), Answers: true, Serving: true,
+			Pod: &cluster.Pod{UID: types.UID(name), Ready: true, EtcdStarted: noon},
+		})
+	}
+	for _, c := range changes {
+		c(&k)
+	}
+	return k
+}
+
+// refuses has the agent of the third ordinal keep its member from starting, and say something of its volume.
+func refuses(volume cluster.Volume) func(*Known) {
+	return func(k *Known) {
+		o := &k.Snapshot.Ordinals[2]
+		o.Class, o.Answers, o.Serving, o.MemberID, o.Role = v1alpha1.ClassDead, false, false, 0, v1alpha1.RoleUnknown
+		o.Pod.Ready, o.Pod.EtcdStarted, o.Pod.Refusal = false, time.Time{}, &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Volume: volume}
+	}
+}
+
+func unlist(k *Known) { k.List = append(k.List[:2:2], k.List[3:]...) }
+
+func removed(class v1alpha1.PodClass) func(*Known) {
+	return func(k *Known) {
+		o := &k.Snapshot.Ordinals[2]
+		o.Class, o.Answers, o.Serving, o.Role, o.Read = class, false, false, v1alpha1.RoleUnknown, cluster.Read{Etcd: "etcd", Removed: "3"}
+	}
+}
+
+func (k Known) of(ordinal int) (membership.Member, membership.Ordinal) {
+	in := k.Input(Request{Goal: membership.Goal{Size: len(k.Snapshot.Ordinals)}})
+	for _, m := range in.Members {
+		if m.Owner == membership.Ours && m.Ordinal == ordinal {
+			return m, in.Ordinals[ordinal]
+		}
+	}
+	return membership.Member{}, in.Ordinals[ordinal]
+}
+
+// What is known of the third of three members.
+func TestMember(t *testing.T) {
+	healthy := membership.Member{ID: 3, Name: "main-2", Owner: membership.Ours, Ordinal: 2, Serving: true}
+	away := func(change func(*membership.Member)) membership.Member {
+		m := healthy
+		m.Serving = false
+		change(&m)
+		return m
+	}
+	with := func(change func(*membership.Member)) membership.Member {
+		m := healthy
+		change(&m)
+		return m
+	}
+	told := func(generation int64) func(*Known) {
+		return func(k *Known) {
+			k.Told = member.Members{Generation: generation, Leaving: []string{"main-2"}}
+			k.Snapshot.Ordinals[2].Read = cluster.Read{Etcd: "etcd", Generation: 4, Leaving: true}
+		}
+	}
+	at := membership.Ordinal{Pod: true, Claim: true}
+	stores := func(s membership.Store) membership.Ordinal { o := at; o.Store = s; return o }
+	for name, c := range map[string]struct {
+		change  func(*Known)
+		member  membership.Member
+		ordinal membership.Ordinal
+	}{
+		"healthy":                  {func(*Known) {}, healthy, at},
+		"leads":                    {func(k *Known) { k.Snapshot.Cluster.Leader = 3 }, with(func(m *membership.Member) { m.Leads = true }), at},
+		"a leader of another ID":   {func(k *Known) { k.Snapshot.Cluster.Leader = 9 }, healthy, at},
+		"lags":                     {func(k *Known) { k.Snapshot.Ordinals[2].Lag = 7 }, with(func(m *membership.Member) { m.Lag = 7 }), at},
+		"terminates":               {func(k *Known) { k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), at},
+		"another member answers":   {func(k *Known) { k.Snapshot.Ordinals[2].MemberID = 33 }, away(func(*membership.Member) {}), at},
+		"has lost its data":        {refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "3"}), away(func(m *membership.Member) { m.Lost = true }), stores(membership.Free)},
+		"an earlier one had":       {refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "2"}), away(func(*membership.Member) {}), stores(membership.Free)},
+		"has yet to start":         {refuses(cluster.Volume{Store: cluster.StoreFree}), away(func(*membership.Member) {}), stores(membership.Free)},
+		"data of a removed member": {refuses(cluster.Volume{Store: cluster.StoreLeft}), away(func(*membership.Member) {}), stores(membership.Left)},
+		"data of another cluster":  {refuses(cluster.Volume{Store: cluster.StoreOther}), away(func(*membership.Member) {}), stores(membership.Other)},
+		"not in initial-cluster": {func(k *Known) {
+			refuses(cluster.Volume{Store: cluster.StoreFree})(k)
+			k.Initial = k.Initial[:2]
+		}, away(func(*membership.Member) {}), at},
+		"the node may be lost": {func(k *Known) {
+			refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "3"})(k)
+			k.Snapshot.Ordinals[2].Pod.NodeLost = true
+		}, away(func(*membership.Member) {}), at},
+		"told, and has read it":      {told(4), with(func(m *membership.Member) { m.Told, m.Confirmed = true, true }), at},
+		"told, and has read less":    {told(5), with(func(m *membership.Member) { m.Told = true }), at},
+		"the claim is being deleted": {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
+		"there is no claim":          {func(k *Known) { delete(k.Claims, 2) }, healthy, membership.Ordinal{Pod: true}},
+		"a learner":                  {func(k *Known) { k.List[2].Learner = true }, with(func(m *membership.Member) { m.Learner = true }), at},
+		"has no name yet": {func(k *Known) {
+			k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
+		}, healthy, at},
+		"removed while it runs":       {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
+		"removed, and the pod is new": {func(k *Known) { unlist(k); removed(v1alpha1.ClassStarting)(k) }, membership.Member{}, at},
+		"removed, and its agent looks": {func(k *Known) {
+			unlist(k)
+			removed(v1alpha1.ClassDead)(k)
+			k.Snapshot.Ordinals[2].Pod.Refusal = &cluster.Refusal{}
+		}, membership.Member{}, at},
+		"says that it was removed": {removed(v1alpha1.ClassDead), away(func(*membership.Member) {}), at},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			m, o := known(3, c.change).of(2)
+			g.Expect(m).To(Equal(c.member))
+			g.Expect(o).To(Equal(c.ordinal))
+		})
+	}
+}
+
+// Whose a member is follows from its name, and from its peer URL while it has none.
+func TestOrdinal(t *testing.T) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	prefixed := etcd.DeepCopy()
+	prefixed.Spec.MemberNamePrefix = ptr.To("seed")
+	url := func(host string) etcdclient.Member {
+		return etcdclient.Member{PeerURLs: []string{"https://" + host + ":2380"}}
+	}
+	for _, c := range []struct {
+		etcd   *v1alpha1.Etcd
+		member etcdclient.Member
+		want   int
+	}{
+		{etcd, etcdclient.Member{Name: "main-0"}, 0},
+		{etcd, etcdclient.Member{Name: "main-12"}, 12},
+		{etcd, etcdclient.Member{Name: "main-01"}, -1},
+		{etcd, etcdclient.Member{Name: "main--1"}, -1},
+		{etcd, etcdclient.Member{Name: "main-100"}, -1},
+		{etcd, etcdclient.Member{Name: "domain-0"}, -1},
+		{etcd, etcdclient.Member{Name: "main-x-0"}, -1},
+		{etcd, etcdclient.Member{Name: "seed-main-0"}, -1},
+		{prefixed, etcdclient.Member{Name: "seed-main-0"}, 0},
+		{prefixed, etcdclient.Member{Name: "main-0"}, -1},
+		{etcd, url("main-2.main-peer.ns.svc"), 2},
+		{prefixed, url("main-2.main-peer.ns.svc"), 2},
+		{etcd, url("main-2.main-peer.other.svc"), -1},
+		{etcd, url("main-2"), -1},
+		{etcd, etcdclient.Member{PeerURLs: []string{"%"}}, -1},
+		{etcd, etcdclient.Member{}, -1},
+	} {
+		if got := Ordinal(c.etcd, c.member); got != c.want {
+			t.Errorf("%+v of %v: %d", c.member, c.etcd.Spec.MemberNamePrefix, got)
+		}
+	}
+}
+
+// There are as many ordinals as have something, and foreign members are nobody's.
+func TestOrdinals(t *testing.T) {
+	g := NewWithT(t)
+	k := known(1, func(k *Known) {
+		k.Snapshot.Surplus = []string{"main-3"}
+		k.Claims[5] = &corev1.PersistentVolumeClaim{}
+		k.List = append(k.List, etcdclient.Member{ID: 0xab, Name: "far"}, etcdclient.Member{ID: 9, Name: "main-4"})
+	})
+	in := k.Input(Request{Goal: membership.Goal{Size: 3}, Pending: "p", Acting: "a", Overridden: []v1alpha1.OverridableGuard{v1alpha1.GuardBackedUp}})
+	g.Expect(in.Ordinals).To(HaveLen(6))
+	g.Expect(in.Ordinals[3]).To(Equal(membership.Ordinal{Pod: true}))
+	g.Expect(in.Ordinals[5]).To(Equal(membership.Ordinal{Claim: true}))
+	g.Expect(in.Members[1]).To(Equal(membership.Member{ID: 0xab, Name: "far"}))
+	g.Expect(in.Members[2]).To(Equal(membership.Member{ID: 9, Name: "main-4", Owner: membership.Ours, Ordinal: 4}))
+	g.Expect(in).To(And(HaveField("Pending", "p"), HaveField("Acting", "a"), HaveField("Replicas", 1), HaveField("Observed", true), HaveField("Overridden", []membership.Guard{membership.GuardBackedUp})))
+}
+
+// Timers last without a gap alone, and begin again with another run of a member.
+func TestTimers(t *testing.T) {
+	g := NewWithT(t)
+	after := func(t Timers, seconds int, changes ...func(*Known)) Timers {
+		k := known(3, changes...)
+		k.Snapshot.At = noon.Add(time.Duration(seconds) * time.Second)
+		return t.Next(k)
+	}
+	down := func(k *Known) { k.Snapshot.Ordinals[2].Serving = false }
+	lags := func(k *Known) { k.Snapshot.Ordinals[2].Lag = membership.MaxLag + 1 }
+	restarted := func(k *Known) { k.Snapshot.Ordinals[2].Pod.EtcdStarted = noon.Add(time.Second) }
+	timers := Timers{}
+	for i := range 7 {
+		g.Expect(timers.settled(3)).To(BeFalse())
+		g.Expect(timers.steady(3)).To(Equal(i > 2))
+		timers = after(timers, i)
+	}
+	g.Expect(timers.settled(3)).To(BeTrue())
+	g.Expect(after(timers, 7, lags).settled(3)).To(BeTrue())
+	g.Expect(after(timers, 7, lags).steady(3)).To(BeFalse())
+	g.Expect(after(timers, 7, restarted).settled(3)).To(BeFalse())
+	g.Expect(after(timers, 20).settled(3)).To(BeFalse(), "a gap")
+	g.Expect(after(timers, 2).settled(3)).To(BeFalse(), "a time that goes back")
+	g.Expect(after(after(timers, 7, down), 8).settled(3)).To(BeFalse())
+	g.Expect(after(timers, 7, func(k *Known) { k.List = nil })).To(Equal(Timers{}), "nothing is known")
+	for i := range 31 {
+		timers = after(timers, 10+i, down)
+		g.Expect(timers.unready(3)).To(Equal(i == 30))
+		g.Expect(timers.unready(2)).To(BeFalse())
+	}
+	g.Expect(after(timers, 41, down, unlist).unready(3)).To(BeFalse(), "it is gone")
+}
+
+func TestGoalAndActing(t *testing.T) {
+	g := NewWithT(t)
+	k := known(3)
+	g.Expect(Goal(k.Etcd, 0, false)).To(Equal(membership.Goal{Size: 3, KeepClaims: true}))
+	g.Expect(Goal(k.Etcd, 1, true)).To(Equal(membership.Goal{Size: 1, KeepClaims: true, Single: true}))
+	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "")
+	k.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+	g.Expect(Goal(k.Etcd, 0, false)).To(Equal(membership.Goal{Size: 3, Single: true}))
+
+	recovery := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumLossRecovery}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress}}
+	for says, change := range map[string]func(*Known) []v1alpha1.EtcdOperatorTask{
+		"":                  func(*Known) []v1alpha1.EtcdOperatorTask { return nil },
+		"recovery":          func(*Known) []v1alpha1.EtcdOperatorTask { return []v1alpha1.EtcdOperatorTask{recovery} },
+		"keeps all members": func(k *Known) []v1alpha1.EtcdOperatorTask { k.Snapshot.StatefulSet.HeldAtZeroBy = "x"; return nil },
+		"hibernates":        func(k *Known) []v1alpha1.EtcdOperatorTask { k.Etcd.Spec.Replicas = 0; return nil },
+		"wakes up": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Status.Hibernation = &v1alpha1.Hibernation{}
+			return nil
+		},
+		"its members join": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Status.Recovery = &v1alpha1.ClusterRecovery{}
+			return nil
+		},
+		"is suspended": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+			return nil
+		},
+		"adopted or handed": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: metav1.ConditionFalse})
+			return nil
+		},
+		"serve as another": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrClusterID}}
+			return nil
+		},
+	} {
+		k := known(3)
+		tasks := change(&k)
+		got := Acting(k.Etcd, k.Snapshot, tasks)
+		g.Expect(got).To(ContainSubstring(says))
+		g.Expect(got == "").To(Equal(says == ""), got)
+	}
+}

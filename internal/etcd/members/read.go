@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// listTimeout bounds the question for the member list.
+const listTimeout = 2 * time.Second
+
+// Observer is what observes a cluster, and what its agents have read.
+type Observer interface {
+	observe.Confirming
+	Reads(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) error
+}
+
+// Reader reads what is known of members.
+type Reader struct {
+	Observer    Observer
+	Dialer      etcdclient.Dialer
+	Credentials *certificates.Credentials
+	Clock       clock.PassiveClock
+}
+
+// Read reads what is known of the members of an Etcd beside a Snapshot, which it completes. The reader decides whether the API
+// server is asked or a cache.
+func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (Known, error) {
+	k := Known{Etcd: etcd, Snapshot: s, Claims: map[int]*corev1.PersistentVolumeClaim{}}
+	if err := r.Observer.Reads(ctx, reader, etcd, s); err != nil {
+		return k, err
+	}
+	k.List = r.List(ctx, etcd, s)
+	if err := k.readClaims(ctx, reader); err != nil {
+		return k, err
+	}
+	set, err := state.StatefulSet(ctx, reader, etcd)
+	if err != nil || set == nil {
+		return k, err
+	}
+	config, err := memberconfig.ConfigMap(ctx, reader, etcd, ownership.Manager(etcd, set))
+	if err != nil {
+		return k, err
+	}
+	if config != nil && ownership.Of(etcd, "ConfigMap", config) == nil {
+		k.readConfig(config.Data)
+	}
+	k.BackedUp, err = r.backedUp(ctx, reader, etcd)
+	return k, err
+}
+
+// readConfig takes from the ConfigMap of the members what they were told. What cannot be read was not.
+func (k *Known) readConfig(data map[string]string) {
+	told, err := member.ParseMembers(data[member.KeyMembers])
+	switch {
+	case err != nil || told == nil || told.Etcd != string(k.Etcd.UID):
+	case told.ClusterID != k.Etcd.Status.ClusterID:
+		k.Told.Generation = told.Generation
+	default:
+		k.Told, k.Announced = *told, true
+	}
+	shared, err := member.ParseShared(data)
+	if err != nil {
+		return
+	}
+	for entry := range strings.SplitSeq(shared.InitialCluster(), ",") {
+		name, _, _ := strings.Cut(entry, "=")
+		k.Initial = append(k.Initial, name)
+	}
+}
+
+func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
+	n := max(int32(k.ordinalsOfClaims()), k.Etcd.Status.ClusterSize)
+	claims, err := state.Claims(ctx, reader, k.Etcd, n)
+	if err != nil {
+		return err
+	}
+	for i := range claims {
+		for ordinal := range n {
+			if claims[i].Name == k.Etcd.ClaimName(ordinal) {
+				k.Claims[int(ordinal)] = &claims[i]
+			}
+		}
+	}
+	return nil
+}
+
+// maxClaims is how many ordinals are looked at for claims that a larger cluster has left behind.
+const maxClaims = 7
+
+func (k *Known) ordinalsOfClaims() int {
+	n := max(maxClaims, k.Snapshot.Replicas())
+	for _, m := range k.List {
+		n = max(n, Ordinal(k.Etcd, m)+1)
+	}
+	return n
+}
+
+// List asks for the member list by a linearizable read; nil if no member gives one. The leader is asked, or else any voter that
+// serves.
+func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) []etcdclient.Member {
+	o := Spokesman(s)
+	if o == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, o.Name, o.Pod.Endpoint)
+	if err != nil {
+		return nil
+	}
+	// Nothing depends on how the connection ends.
+	defer func() { _ = c.Close() }()
+	members, err := c.ConfirmedMembers(ctx)
+	if err != nil {
+		return nil
+	}
+	return members
+}
+
+// Spokesman returns the ordinal whose member is asked about the list, and to change it: the leader, or else a voter that serves; nil
+// if there is none. Some releases of etcd promote at the leader alone.
+func Spokesman(s *cluster.Snapshot) *cluster.Ordinal {
+	var found *cluster.Ordinal
+	for i := range s.Ordinals {
+		o := &s.Ordinals[i]
+		switch {
+		case !o.Serves() || o.Role == v1alpha1.RoleLearner || o.Pod == nil || o.Pod.Endpoint == "":
+		case o.Role == v1alpha1.RoleLeader:
+			return o
+		case found == nil:
+			found = o
+		}
+	}
+	return found
+}
+
+// backupAge is how old the newest report may be that the store has everything, beside twice the period of deltas.
+const backupAge = 30 * time.Second
+
+// defaultPeriod is that of an Etcd that takes no deltas: its full snapshots are as old as they may be.
+const defaultPeriod = time.Hour
+
+// backedUp reports whether the store has everything but for the last minutes. Without a store nothing can be.
+func (r Reader) backedUp(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+	if !etcd.HasBackupStore() {
+		return true, nil
+	}
+	leases, err := observe.ReadSnapshotLeases(ctx, reader, etcd)
+	if err != nil {
+		return false, err
+	}
+	if leases.Full == nil || leases.Full.Spec.RenewTime == nil || leases.Full.Annotations[v1alpha1.AnnotationBackupError] != "" {
+		return false, nil
+	}
+	period := component.DeltaSnapshotPeriod(etcd)
+	if period <= 0 {
+		period = defaultPeriod
+	}
+	newest := leases.Full.Spec.RenewTime.Time
+	if leases.Delta != nil && ptr.Deref(leases.Delta.Spec.RenewTime, *leases.Full.Spec.RenewTime).After(newest) {
+		newest = leases.Delta.Spec.RenewTime.Time
+	}
+	if current, err := time.Parse(time.RFC3339, leases.Full.Annotations[v1alpha1.AnnotationBackupsCurrent]); err == nil && current.After(newest) {
+		newest = current
+	}
+	return r.Clock.Now().Sub(newest) <= 2*period+backupAge, nil
+}
+
+func hostOf(peer string) string {
+	u, err := url.Parse(peer)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// unreadyAfter is how long a member has not served before it may be removed for that.
+	unreadyAfter = 30 * time.Second
+	// settledAfter is longer than the 5s for which etcd wants a connection to last before it changes the list.
+	settledAfter = 6 * time.Second
+	// steadyAfter is how long a learner has been close behind before it gets its vote.
+	steadyAfter = 2 * time.Second
+	// maxGap is the longest time between two observations in which something counts as uninterrupted. etcd's connections may
+	// break and come back within it.
+	maxGap = 5 * time.Second
+)
+
+// Timers are how long something has lasted of each member, by its ID. They are kept in memory alone, and any gap resets them.
+type Timers struct {
+	away    lasting.Timers[uint64, bool]
+	serving lasting.Timers[uint64, run]
+	close   lasting.Timers[uint64, run]
+}
+
+// run is one run of a member.
+type run struct {
+	pod     types.UID
+	started time.Time
+}
+
+// Next returns the timers after one more observation.
+func (t Timers) Next(k Known) Timers {
+	if len(k.List) == 0 {
+		return Timers{}
+	}
+	away, serving, close := map[uint64]bool{}, map[uint64]run{}, map[uint64]run{}
+	for _, m := range k.List {
+		o := k.at(m)
+		if away[m.ID] = o == nil || !o.Serves(); away[m.ID] {
+			serving[m.ID], close[m.ID] = run{}, run{}
+			continue
+		}
+		// Without the kubelet's word on when it was started, its pod has to do.
+		serving[m.ID] = run{o.Pod.UID, o.Pod.EtcdStarted}
+		if o.Lag <= membership.MaxLag {
+			close[m.ID] = serving[m.ID]
+		}
+	}
+	at := k.Snapshot.At
+	return Timers{t.away.Next(away, at, maxGap), t.serving.Next(serving, at, maxGap), t.close.Next(close, at, maxGap)}
+}
+
+func (t Timers) unready(id uint64) bool { return t.away[id].Lasted(unreadyAfter) }
+
+func (t Timers) settled(id uint64) bool { return t.serving[id].Lasted(settledAfter) }
+
+func (t Timers) steady(id uint64) bool { return t.close[id].Lasted(steadyAfter) }

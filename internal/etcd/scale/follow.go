@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;delete
+
+// recorded returns what the StatefulSet of a cluster that runs is to be scaled to by the task that changes its members; nil if it is
+// to stay as it is. It is pure.
+func recorded(set *appsv1.StatefulSet, tasks []v1alpha1.EtcdOperatorTask) *int32 {
+	t := etcdtasks.ChangingMembers(tasks)
+	if t == nil || t.Status.Membership == nil || t.Status.Membership.Replicas == nil || etcdtasks.Recovering(tasks) != nil {
+		return nil
+	}
+	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *t.Status.Membership.Replicas
+	if have == 0 || wanted < 1 || wanted != have-1 && wanted != have+1 {
+		return nil
+	}
+	return &wanted
+}
+
+// ShowsChange reports whether a task that changes members has recorded what concerns the Etcd: another size of the StatefulSet, or
+// another guard that blocks.
+func ShowsChange(before, after *v1alpha1.EtcdOperatorTask) bool {
+	of := func(t *v1alpha1.EtcdOperatorTask) (int32, v1alpha1.GuardName) {
+		m := ptr.Deref(t.Status.Membership, v1alpha1.MembershipStatus{})
+		return ptr.Deref(m.Replicas, 0), ptr.Deref(m.HeldBy, v1alpha1.Hold{}).Guard
+	}
+	replicas, guard := of(before)
+	nextReplicas, nextGuard := of(after)
+	return replicas != nextReplicas || guard != nextGuard
+}
+
+// Follow scales the StatefulSet to what the task records that changes the members, by one replica, also while the spec is suspended.
+// It returns state.ErrBehind when it has.
+func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Session) error {
+	if st.StatefulSet == nil || recorded(st.StatefulSet, st.Tasks) == nil {
+		return nil
+	}
+	if owned, err := objects.Owned(ctx); err != nil || !owned {
+		return err
+	}
+	if err := s.follow(ctx, st.Etcd); err != nil {
+		return err
+	}
+	return state.ErrBehind
+}
+
+// follow decides on live reads, while no task takes a step. A replica goes only if the member list does not have its member: the
+// list may have changed since the task looked at it.
+func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
+	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
+	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
+	defer cancel()
+	reads := s.Live()
+	etcd, err := reads.Etcd(ctx, cached)
+	if err != nil {
+		return err
+	}
+	set, err := state.StatefulSet(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	tasks, err := etcdtasks.List(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	if set == nil || set.DeletionTimestamp != nil || recorded(set, tasks) == nil {
+		return state.Behind(ctx, "no task scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
+	}
+	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *recorded(set, tasks)
+	if wanted < have {
+		if err := s.hasLeft(ctx, etcd, wanted); err != nil {
+			return err
+		}
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": set.UID, "resourceVersion": set.ResourceVersion},
+		// The claim of a replica that goes is kept, or deleted by the task.
+		"spec": map[string]any{"replicas": wanted, "persistentVolumeClaimRetentionPolicy": map[string]any{"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	if err := s.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil {
+		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet, since its members change", "from", have, "to", wanted)
+	return nil
+}
+
+// hasLeft returns state.ErrBehind unless the member list, by a linearizable read, has no member of an ordinal or a higher one.
+func (s Scaler) hasLeft(ctx context.Context, etcd *v1alpha1.Etcd, ordinal int32) error {
+	snapshot, err := s.Observe(ctx, s.API, etcd)
+	if err != nil {
+		return err
+	}
+	list := s.Members(ctx, etcd, snapshot)
+	if len(list) == 0 {
+		return state.Behind(ctx, "no member of Etcd %s gives a member list", client.ObjectKeyFromObject(etcd))
+	}
+	for _, m := range list {
+		if i := members.Ordinal(etcd, m); i >= int(ordinal) {
+			return state.Behind(ctx, "%s is in the member list", etcd.PodName(int32(i)))
+		}
+	}
+	return nil
+}
+
+// RemoveLeases removes the Leases of members that have left for good: of ordinals that neither the StatefulSet nor the spec has, and
+// that the cluster no longer counts on.
+func (s Scaler) RemoveLeases(ctx context.Context, st *state.State) error {
+	if st.StatefulSet == nil || st.Etcd.Status.ClusterSize == 0 {
+		return nil
+	}
+	leases := &coordinationv1.LeaseList{}
+	if err := s.Client.List(ctx, leases, client.InNamespace(st.Etcd.Namespace), client.MatchingLabels{
+		v1alpha1.LabelPartOf: st.Etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
+	}); err != nil {
+		return fmt.Errorf("listing the member leases of Etcd %s: %w", client.ObjectKeyFromObject(st.Etcd), err)
+	}
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		if !hasGone(st, lease.Name) || lease.DeletionTimestamp != nil || ownership.Of(st.Etcd, "Lease", lease) != nil {
+			continue
+		}
+		err := s.Client.Delete(ctx, lease, client.Preconditions{UID: &lease.UID})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting lease %s: %w", client.ObjectKeyFromObject(lease), err)
+		}
+	}
+	return nil
+}
+
+// hasGone reports whether a name is that of a member of an ordinal that has gone for good.
+func hasGone(st *state.State, name string) bool {
+	ordinal := members.OrdinalOfName(st.Etcd, name)
+	return ordinal >= int(max(state.Members(st.Etcd, st.StatefulSet), st.Etcd.Spec.Replicas))
+}

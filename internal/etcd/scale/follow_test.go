@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// changing is a task that has recorded what the StatefulSet is to be scaled to.
+func changing(replicas int32) *v1alpha1.EtcdOperatorTask {
+	return &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "members", UID: "members"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress, Membership: &v1alpha1.MembershipStatus{Replicas: ptr.To(replicas)}},
+	}
+}
+
+func listOf(names ...string) func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) []etcdclient.Member {
+	return func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) (list []etcdclient.Member) {
+		for i, name := range names {
+			list = append(list, etcdclient.Member{ID: uint64(i + 1), Name: name})
+		}
+		return list
+	}
+}
+
+func (s *scaled) follow(api client.WithWatch, st *state.State, list ...string) error {
+	objects := &apply.Objects{Writer: apply.Writer{Client: api, Live: api}, Clock: s.clock}
+	session, err := objects.Begin(s.t.Context(), st.Etcd, st.StatefulSet, "")
+	s.Expect(err).NotTo(HaveOccurred())
+	scaler := s.with(api)
+	scaler.Members = listOf(list...)
+	return scaler.Follow(s.t.Context(), st, session)
+}
+
+// The StatefulSet follows what the task records, by one replica, and never without a member list that does not have the member.
+func TestFollow(t *testing.T) {
+	three := []string{"main-0", "main-1", "main-2"}
+	for name, tc := range map[string]struct {
+		have, recorded int32
+		list           []string
+		change         func(*v1alpha1.EtcdOperatorTask)
+		want           int32
+	}{
+		"grows":                          {3, 4, three, nil, 4},
+		"grows without a list":           {3, 4, nil, nil, 4},
+		"shrinks":                        {4, 3, three, nil, 3},
+		"the member is still listed":     {4, 3, append(three, "main-3"), nil, 4},
+		"a higher one is listed":         {4, 3, append(three, "main-4"), nil, 4},
+		"no list":                        {4, 3, nil, nil, 4},
+		"a foreign member is none of it": {4, 3, append(three, "far-3"), nil, 3},
+		"two at once":                    {5, 3, three, nil, 5},
+		"to zero":                        {1, 0, nil, nil, 1},
+		"from zero":                      {0, 1, nil, nil, 0},
+		"it is so already":               {3, 3, three, nil, 3},
+		"the task has ended":             {4, 3, three, func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateSucceeded }, 4},
+		"another type":                   {4, 3, three, func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.OnDemandSnapshot }, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, task := newScaled(t, tc.have), changing(tc.recorded)
+			if tc.change != nil {
+				tc.change(task)
+			}
+			s.Expect(s.api.Create(t.Context(), task)).To(Succeed())
+			st := s.state()
+			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
+				if err := s.follow(api, st, tc.list...); err != nil && err != state.ErrBehind { //nolint:errorlint // nothing wraps it
+					return err
+				}
+				return nil
+			})
+			_ = s.follow(s.api, st, tc.list...)
+			s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(tc.want)))
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse())
+		})
+	}
+}
+
+// A cache that shows what a task recorded before it turned round scales nothing.
+func TestFollowOnALateCache(t *testing.T) {
+	s := newScaled(t, 4)
+	s.Expect(s.api.Create(t.Context(), changing(3))).To(Succeed())
+	late := s.state()
+	task := &v1alpha1.EtcdOperatorTask{}
+	s.Expect(s.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "members"}, task)).To(Succeed())
+	task.Status.Membership.Replicas = nil
+	s.Expect(s.api.Update(t.Context(), task)).To(Succeed())
+	s.Expect(s.follow(s.api, late, "main-0")).To(MatchError(state.ErrBehind))
+	s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(int32(4))))
+}
+
+// The Lease of a member goes once nothing counts on the member any more.
+func TestRemoveLeases(t *testing.T) {
+	s := newScaled(t, 3)
+	st := s.state()
+	for _, name := range []string{"main-2", "main-3", "main-4", "foreign-3"} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: "lease", OwnerReferences: apitest.ControlledBy(st.Etcd),
+			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
+		}}
+		if name == "main-4" {
+			lease.OwnerReferences = nil
+		}
+		s.Expect(s.api.Create(t.Context(), lease)).To(Succeed())
+	}
+	names := func() (all []string) {
+		leases := &coordinationv1.LeaseList{}
+		s.Expect(s.api.List(t.Context(), leases)).To(Succeed())
+		for _, l := range leases.Items {
+			all = append(all, l.Name)
+		}
+		return all
+	}
+	for _, change := range []func(*v1alpha1.Etcd){func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 4 }, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 0 }} {
+		kept := s.state()
+		change(kept.Etcd)
+		s.Expect(s.with(s.api).RemoveLeases(t.Context(), kept)).To(Succeed())
+		s.Expect(names()).To(HaveLen(4))
+	}
+	apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error { return s.with(api).RemoveLeases(t.Context(), st) })
+	s.Expect(s.with(s.api).RemoveLeases(t.Context(), st)).To(Succeed())
+	s.Expect(names()).To(ConsistOf("main-2", "main-4", "foreign-3"), "a foreign lease stays")
+}

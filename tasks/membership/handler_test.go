@@ -1,0 +1,390 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// trial is a handler before a cluster that says what the test wants.
+type trial struct {
+	*WithT
+	t       *testing.T
+	api     client.WithWatch
+	clock   *clocktesting.FakePassiveClock
+	handler *Handler
+	task    tasks.Typed[Config]
+	// cached and live are what is observed by the cache, and by the API server.
+	cached, live *cluster.Snapshot
+	// list is what a linearizable read of the member list says, asked what was asked of etcd, and fails its answer.
+	list  []etcdclient.Member
+	asked []string
+	fails error
+	// read is what the agents have read.
+	read map[int]cluster.Read
+}
+
+// newTrial is a healthy cluster of n members, led by main-0, whose Etcd asks for others.
+func newTrial(t *testing.T, n int, wanted int32) *trial {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: wanted}}
+	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", int32(n)
+	own := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
+	config := &corev1.ConfigMap{ObjectMeta: *own.DeepCopy()}
+	config.Name, config.UID = "main-config", "config"
+	config.Data = map[string]string{member.KeyBootstrap: "initial-cluster: main-0=http://a,main-1=http://b,main-2=http://c,main-3=http://d"}
+	r := &trial{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(noon), read: map[int]cluster.Read{}}
+	r.api = apitest.API(etcd, &appsv1.StatefulSet{ObjectMeta: own, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(n))}}, config)
+	r.task = tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "task", UID: "task"}}}}
+	r.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
+	s := &cluster.Snapshot{At: noon, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}, Cluster: cluster.Cluster{Reachable: true, LeaderKnown: true, Leader: 1, Term: 2}}
+	for i := range n {
+		name := fmt.Sprintf("main-%d", i)
+		s.Ordinals = append(s.Ordinals, cluster.Ordinal{
+			Name: name, Member: name, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1), Answers: true, Serving: true,
+			Pod: &cluster.Pod{UID: types.UID(name), ResourceVersion: "1", Ready: true, Endpoint: "http://" + name, EtcdStarted: noon},
+		})
+		r.list = append(r.list, etcdclient.Member{ID: uint64(i + 1), Name: name})
+		r.Expect(r.api.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})).To(Succeed())
+	}
+	s.Ordinals[0].Role = v1alpha1.RoleLeader
+	r.cached, r.live = s, s
+	r.start()
+	return r
+}
+
+// start starts another operator, which remembers nothing.
+func (r *trial) start() {
+	access := state.Access{Client: r.api, API: r.api, Locker: &lock.Locks{}, Clock: r.clock}
+	r.handler = &Handler{
+		Client: r.api, Live: r.api, Clock: r.clock, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
+		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: r.api, Clock: r.clock}, Clock: r.clock},
+	}
+}
+
+func (r *trial) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	r.cached.At = r.clock.Now()
+	return r.cached, nil
+}
+
+func (r *trial) Confirm(context.Context, client.Reader, *v1alpha1.Etcd, *cluster.Snapshot) (*cluster.Snapshot, error) {
+	r.live.At = r.clock.Now()
+	return r.live, nil
+}
+
+func (r *trial) Reads(_ context.Context, _ client.Reader, _ *v1alpha1.Etcd, s *cluster.Snapshot) error {
+	for i, read := range r.read {
+		s.Ordinals[i].Read = read
+	}
+	return nil
+}
+
+func (r *trial) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+	return asking{trial: r, endpoint: endpoint}, nil
+}
+
+// asking is a client that notes what is asked.
+type asking struct {
+	etcdclient.Client
+	trial    *trial
+	endpoint string
+}
+
+func (a asking) ConfirmedMembers(context.Context) ([]etcdclient.Member, error) {
+	return a.trial.list, nil
+}
+
+func (a asking) note(ctx context.Context, format string, args ...any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	a.trial.asked = append(a.trial.asked, fmt.Sprintf(format, args...)+" at "+a.endpoint)
+	return a.trial.fails
+}
+
+func (a asking) AddLearner(ctx context.Context, urls []string) error {
+	return a.note(ctx, "add %v", urls)
+}
+
+func (a asking) PromoteLearner(ctx context.Context, id uint64) error {
+	return a.note(ctx, "promote %x", id)
+}
+
+func (a asking) RemoveMember(ctx context.Context, id uint64) error {
+	return a.note(ctx, "remove %x", id)
+}
+
+func (a asking) MoveLeader(ctx context.Context, to uint64) error { return a.note(ctx, "lead %x", to) }
+
+func (a asking) Close() error { return nil }
+
+// next executes the task after a while, records what was said, and carries the step out.
+func (r *trial) next(after time.Duration) tasks.Verdict {
+	r.t.Helper()
+	r.clock.SetTime(r.clock.Now().Add(after))
+	v, err := r.handler.Execute(r.t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.task.Object.Status.Membership = v.Membership
+	if v.Step != nil {
+		err := r.handler.Perform(r.t.Context(), r.task.Task, *v.Step)
+		r.Expect(err != nil).To(Equal(r.fails != nil), "%v", err)
+	}
+	return v
+}
+
+// settle executes the task for so long that members have settled.
+func (r *trial) settle() (v tasks.Verdict) {
+	for range 8 {
+		if v = r.next(time.Second); v.Step != nil {
+			return v
+		}
+	}
+	return v
+}
+
+// waiting adds a pod whose agent waits for the member to be listed.
+func (r *trial) waiting() {
+	name := fmt.Sprintf("main-%d", len(r.live.Ordinals))
+	r.live.Ordinals = append(r.live.Ordinals, cluster.Ordinal{Name: name, Member: name, Class: v1alpha1.ClassDead, Pod: &cluster.Pod{
+		UID: types.UID(name), Refusal: &cluster.Refusal{Reason: v1alpha1.ReasonNotListed, Volume: cluster.Volume{Store: cluster.StoreFree}},
+	}})
+	r.Expect(r.api.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})).To(Succeed())
+}
+
+// The StatefulSet is scaled by what is recorded, once; then the member is added by its peer URL, at the leader.
+func TestGrows(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	v := r.next(0)
+	r.Expect(v.Step.Operation).To(Equal("ScaleUp"))
+	r.Expect(v.Membership.Replicas).To(HaveValue(Equal(int32(2))))
+	v = r.next(time.Second)
+	r.Expect(v.Step).To(BeNil(), "the controller of the Etcd carries it out")
+	r.Expect(v.Message).To(HavePrefix("waiting until StatefulSet main has 2 replicas: "))
+	r.Expect(v.Membership.Steps).To(HaveLen(1))
+
+	r.waiting()
+	v = r.next(time.Second)
+	r.Expect(v.Message).To(ContainSubstring("MembersSettled: 0 of 1 voters"))
+	r.Expect(v.Membership.Replicas).To(BeNil())
+	r.Expect(v.Membership.HeldBy.Guard).To(BeEquivalentTo("MembersSettled"))
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.asked).To(Equal([]string{"add [http://main-1.main-peer.ns.svc:2380] at http://main-0"}))
+	r.Expect(r.task.Object.Status.Membership.Request).To(HaveField("Before", int32(1)))
+}
+
+// An answer that is lost leaves open what became of the request: nothing follows until the list shows it, or until it can no longer
+// take effect, also for the next operator, which counts from when it begins.
+func TestLostAnswer(t *testing.T) {
+	begin := func() *trial {
+		r := newTrial(t, 1, 3)
+		r.waiting()
+		r.fails = errors.New("the answer was lost")
+		r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+		r.fails = nil
+		v := r.next(time.Second)
+		r.Expect(v.Message).To(Equal("ChangeObserved: AddLearner was requested for main-1, and the member list does not show the result yet"))
+		return r
+	}
+	r := begin()
+	r.list = append(r.list, etcdclient.Member{ID: 9, Learner: true, PeerURLs: []string{"http://main-1.main-peer.ns.svc:2380"}})
+	r.Expect(r.next(time.Second).Message).To(HavePrefix("MembersSettled: main-1"))
+	r.Expect(r.asked).To(HaveLen(1))
+
+	r = begin()
+	for range 10 {
+		r.next(time.Second)
+	}
+	r.start()
+	for range 12 {
+		r.Expect(r.next(time.Second).Step).To(BeNil(), "another operator knows no better")
+	}
+	r.Expect(r.asked).To(HaveLen(1))
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.asked).To(HaveLen(2))
+}
+
+// What etcd refuses does not take effect later.
+func TestRefusal(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	r.waiting()
+	r.fails = rpctypes.ErrUnhealthy
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.task.Object.Status.Membership.Steps).To(HaveLen(1), "the same again is one step")
+}
+
+// Nothing is done on what a cache says.
+func TestDecidedLive(t *testing.T) {
+	r := newTrial(t, 3, 5)
+	r.waiting()
+	live := *r.live
+	live.Ordinals = append([]cluster.Ordinal(nil), r.live.Ordinals...)
+	live.Ordinals[1].Serving = false
+	r.live = &live
+	r.Expect(r.settle().Step).To(BeNil())
+	r.Expect(r.task.Object.Status.Membership.Steps).To(BeEmpty())
+	r.Expect(r.asked).To(BeEmpty())
+
+	r = newTrial(t, 3, 5)
+	late := r.task.Etcd.DeepCopy()
+	late.Spec.Replicas = 3
+	r.Expect(r.api.Update(t.Context(), late)).To(Succeed())
+	r.Expect(r.next(0).Outcome).To(Equal(tasks.Done), "the live spec asks for no more")
+}
+
+// A member that leaves is told before, in a generation that was never used; its agent confirms; leadership goes first.
+func TestShrinks(t *testing.T) {
+	r := newTrial(t, 5, 3)
+	r.read[2] = cluster.Read{Etcd: "etcd", Generation: 6}
+	r.live.Cluster.Leader, r.live.Ordinals[0].Role, r.live.Ordinals[4].Role = 5, v1alpha1.RoleFollower, v1alpha1.RoleLeader
+	told := func() *member.Members {
+		config := &corev1.ConfigMap{}
+		r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
+		m, err := member.ParseMembers(config.Data[member.KeyMembers])
+		r.Expect(err).NotTo(HaveOccurred())
+		return m
+	}
+	r.Expect(r.next(0).Step.Operation).To(Equal("Announce"))
+	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-4"}}))
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("Announce"))
+	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 8, Leaving: []string{"main-4", "main-3"}}))
+	pod := &corev1.Pod{}
+	r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-3"}, pod)).To(Succeed())
+	r.Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationMembersTold, "8"))
+
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("MoveLeader"))
+	r.Expect(r.asked).To(Equal([]string{"lead 1 at http://main-4"}))
+	r.live.Cluster.Leader, r.live.Ordinals[0].Role, r.live.Ordinals[4].Role = 1, v1alpha1.RoleLeader, v1alpha1.RoleFollower
+	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 7, Leaving: true}
+	r.read[3] = cluster.Read{Etcd: "etcd", Generation: 8, Leaving: true}
+	r.Expect(r.settle().Message).To(HavePrefix("RemovalAnnounced: the agent of main-4 has not read yet"))
+	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 8, Leaving: true}
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("RemoveMember"))
+	r.Expect(r.asked).To(ContainElement("remove 5 at http://main-0"))
+}
+
+// To one member only if a person agrees.
+func TestToOneMember(t *testing.T) {
+	r := newTrial(t, 3, 1)
+	r.Expect(r.settle().Message).To(HavePrefix("SingleAgreed: one member would remain"))
+	r.task.Config.SingleMember = true
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("Announce"))
+	r = newTrial(t, 3, 1)
+	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "")
+	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+	r.Expect(r.settle().Step.Operation).To(Equal("Announce"))
+}
+
+// Only a claim of the Etcd's own is deleted, as it was observed, and only as the policy says.
+func TestDeletesClaims(t *testing.T) {
+	for name, foreign := range map[string]bool{"its own": false, "a foreign one": true} {
+		r := newTrial(t, 3, 3)
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "main-main-3", UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
+		}}
+		if foreign {
+			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: ptr.To(true)}}
+		}
+		r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
+		r.Expect(r.next(0).Outcome).To(Equal(tasks.Done), "claims are kept: "+name)
+		r.task.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+		r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+		v, err := r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(v.Step.Operation).To(Equal("DeleteClaim"))
+		err = r.handler.Perform(t.Context(), r.task.Task, *v.Step)
+		r.Expect(err != nil).To(Equal(foreign), name)
+		if foreign {
+			r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrForeignObject))
+		}
+		found := r.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
+		r.Expect(found == nil).To(Equal(foreign), name)
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Etcd)
+		config Config
+		code   v1alpha1.ErrorCode
+	}{
+		"as it is":         {func(*v1alpha1.Etcd) {}, Config{Size: 3}, ""},
+		"another size":     {func(*v1alpha1.Etcd) {}, Config{Size: 5}, v1alpha1.ErrSuperseded},
+		"hibernates":       {func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }, Config{}, v1alpha1.ErrSuperseded},
+		"has never served": {func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }, Config{}, v1alpha1.ErrNeverServed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, 3, 3)
+			r.task.Config = c.config
+			etcd := r.task.Etcd.DeepCopy()
+			c.change(etcd)
+			r.Expect(r.api.Update(t.Context(), etcd)).To(Succeed())
+			v, err := r.handler.Admit(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Code).To(Equal(c.code), v.Message)
+			r.task.Etcd = etcd
+			by, err := r.handler.Superseded(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(by != "").To(Equal(c.code == v1alpha1.ErrSuperseded))
+		})
+	}
+	r := newTrial(t, 3, 3)
+	r.Expect(r.api.Delete(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})).To(Succeed())
+	v, err := r.handler.Admit(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+}
+
+func TestConfig(t *testing.T) {
+	g := NewWithT(t)
+	for size, valid := range map[int32]bool{0: true, 1: true, 2: false, 3: true, 4: false, 5: true, 7: false, -1: false} {
+		g.Expect((&Config{Size: size}).Validate() == nil).To(Equal(valid), "%d", size)
+	}
+}
+
+// An operator that was paused does nothing when it wakes.
+func TestPausedOperator(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	r.waiting()
+	var v tasks.Verdict
+	for v.Step == nil {
+		r.clock.SetTime(r.clock.Now().Add(time.Second))
+		var err error
+		v, err = r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+	}
+	r.clock.SetTime(r.clock.Now().Add(time.Minute))
+	r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(MatchError(context.DeadlineExceeded))
+	r.Expect(r.asked).To(BeEmpty())
+}

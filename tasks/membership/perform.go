@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+
+// detail is what a tasks.Step of this type carries.
+type detail struct {
+	in   input
+	step membership.Step
+	at   time.Time
+}
+
+// Perform implements tasks.Methods. Its deadline counts from the observation that the step rests on, so that an operator that was
+// paused in between does nothing when it wakes.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	d := step.Detail.(detail)
+	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(d.in.Snapshot.At))
+	defer cancel()
+	if !d.in.Announced && d.step.Action != membership.Announce {
+		// While an announcement is there, agents add and promote no member themselves, also if a recovery is not over.
+		if err := h.tell(ctx, d); err != nil {
+			return coded.Error(v1alpha1.ErrMembership, err)
+		}
+	}
+	switch d.step.Action {
+	case membership.AddLearner, membership.PromoteLearner, membership.RemoveMember:
+		return coded.Error(v1alpha1.ErrMembership, h.request(ctx, task, d))
+	case membership.MoveLeader:
+		return coded.Error(v1alpha1.ErrMoveLeader, h.ask(ctx, d.in, func(c etcdclient.Client) error { return c.MoveLeader(ctx, d.step.Successor) }))
+	case membership.Announce, membership.Retract:
+		return coded.Error(v1alpha1.ErrMembership, h.tell(ctx, d))
+	case membership.DeletePod:
+		return coded.Error(v1alpha1.ErrDeletePod, h.deletePod(ctx, d))
+	case membership.DeleteClaim:
+		return h.deleteClaim(ctx, d)
+	}
+	// The controller of the Etcd scales the StatefulSet, by what is recorded.
+	return nil
+}
+
+// request asks etcd to change the member list.
+func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error {
+	id := d.step.Member
+	err := h.ask(ctx, d.in, func(c etcdclient.Client) error {
+		switch d.step.Action {
+		case membership.PromoteLearner:
+			return c.PromoteLearner(ctx, id)
+		case membership.RemoveMember:
+			return c.RemoveMember(ctx, id)
+		}
+		return c.AddLearner(ctx, []string{peerURL(d.in, d.step.Ordinal)})
+	})
+	if err == nil || etcdclient.IsRefusal(err) {
+		h.tracker.answer(task.Object.UID, d.at)
+	}
+	return err
+}
+
+// peerURL is the one under which the member of an ordinal listens to its peers.
+func peerURL(in input, ordinal int) string {
+	on := in.Snapshot.Ordinals[ordinal].Pod.PeerTLS == v1alpha1.TLSOn
+	return component.PeerURL(in.Etcd, int32(ordinal), on)
+}
+
+// ask asks the leader, or else a voter that serves.
+func (h *Handler) ask(ctx context.Context, in input, do func(etcdclient.Client) error) error {
+	o := members.Spokesman(in.Snapshot)
+	if o == nil {
+		return errors.New("no voter serves")
+	}
+	c, err := h.Reader.Credentials.Dial(ctx, h.Reader.Dialer, in.Etcd, o.Name, o.Pod.Endpoint)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", o.Name, err)
+	}
+	// Nothing depends on how the connection ends.
+	defer func() { _ = c.Close() }()
+	return do(c)
+}
+
+// tell tells the members which of them leave, and has the kubelet show it to their agents at once.
+func (h *Handler) tell(ctx context.Context, d detail) error {
+	in := d.in
+	set := &appsv1.StatefulSet{}
+	reads := h.Writer.Live()
+	if err := reads.Get(ctx, client.ObjectKeyFromObject(in.Etcd), set); err != nil {
+		return fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(in.Etcd), err)
+	}
+	next := told(in, d.step)
+	if err := h.Writer.Announce(ctx, reads, in.Etcd, ownership.Manager(in.Etcd, set), next); err != nil {
+		return err //nolint:wrapcheck // it says what
+	}
+	var failed error
+	for i := range in.Snapshot.Ordinals {
+		if o := &in.Snapshot.Ordinals[i]; o.Pod != nil {
+			failed = errors.Join(failed, h.touch(ctx, in, o, next.Generation))
+		}
+	}
+	return failed
+}
+
+// told is what the members are told once a step was carried out. No generation is used twice, also after the ConfigMap was lost. It is
+// pure.
+func told(in input, step membership.Step) member.Members {
+	next := member.Members{Generation: in.Told.Generation + 1, Others: in.Told.Others}
+	for _, o := range in.Snapshot.Ordinals {
+		next.Generation = max(next.Generation, o.Read.Generation+1)
+	}
+	name := in.Etcd.MemberName(in.Etcd.PodName(int32(step.Ordinal)))
+	next.Leaving = slices.Clone(in.Told.Leaving)
+	switch step.Action {
+	case membership.Announce:
+		next.Leaving = append(next.Leaving, name)
+	case membership.Retract:
+		next.Leaving = slices.DeleteFunc(next.Leaving, func(n string) bool { return n == name })
+	}
+	return next
+}
+
+// touch changes an annotation of a pod, upon which the kubelet updates its mounts.
+func (h *Handler) touch(ctx context.Context, in input, o *cluster.Ordinal, generation int64) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationMembersTold: strconv.FormatInt(generation, 10)},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Etcd.Namespace, Name: o.Name}}
+	err = h.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("annotating pod %s/%s: %w", in.Etcd.Namespace, o.Name, err)
+	}
+	return nil
+}
+
+// deletePod deletes the pod of an ordinal that is not in the list, if it is as it was observed.
+func (h *Handler) deletePod(ctx context.Context, d detail) error {
+	o := &d.in.Snapshot.Ordinals[d.step.Ordinal]
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.in.Etcd.Namespace, Name: o.Name}}
+	err := tasks.DeletePod(ctx, h.Client, pod, metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}, 0)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// deleteClaim deletes the claim of an ordinal that is not in the list, if it is as it was observed and the Etcd's own.
+func (h *Handler) deleteClaim(ctx context.Context, d detail) error {
+	claim := d.in.Claims[d.step.Ordinal]
+	key := client.ObjectKeyFromObject(claim)
+	if foreign := ownership.OfClaim(d.in.Etcd, claim); foreign != nil {
+		return coded.Error(v1alpha1.ErrForeignObject, fmt.Errorf("deleting claim %s: %s", key, foreign))
+	}
+	err := h.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return coded.Error(v1alpha1.ErrMembership, fmt.Errorf("deleting claim %s: %w", key, err))
+	}
+	return nil
+}

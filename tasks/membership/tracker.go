@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// requestDeadline is how long a request whose answer is lost may still take effect: the time of a step, and that after which etcd
+// gives a request up (7s with the default election timeout), with a margin.
+const requestDeadline = 15 * time.Second
+
+// tracker keeps the timers of running tasks, and what became of their requests. It lives in memory alone: an operator that starts
+// without it waits longer, and never acts sooner (ADR 3).
+type tracker struct {
+	mu    sync.Mutex
+	tasks map[types.UID]tracked
+}
+
+type tracked struct {
+	timers members.Timers
+	// request is when the newest one was recorded, and since when this operator knows it; answered: etcd has said what became of it.
+	request, since time.Time
+	answered       bool
+}
+
+// observe adds an observation to the timers of a task. It returns them, and which request may still take effect.
+func (t *tracker) observe(task types.UID, known members.Known, request *v1alpha1.MembershipRequest, now time.Time) (members.Timers, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.of(task)
+	of.timers = of.timers.Next(known)
+	if request != nil && !request.RequestedAt.Time.Equal(of.request) {
+		of.request, of.since, of.answered = request.RequestedAt.Time, now, false
+	}
+	t.tasks[task] = of
+	if request == nil || of.answered || shows(*request, known.List) || now.Sub(of.since) >= requestDeadline {
+		return of.timers, ""
+	}
+	return of.timers, describe(*request)
+}
+
+// answer records that etcd has answered a request.
+func (t *tracker) answer(task types.UID, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.of(task)
+	of.request, of.answered = at, true
+	t.tasks[task] = of
+}
+
+func (t *tracker) of(task types.UID) tracked {
+	if t.tasks == nil {
+		t.tasks = map[types.UID]tracked{}
+	}
+	return t.tasks[task]
+}
+
+func (t *tracker) forget(task types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.tasks, task)
+}
+
+// shows reports whether a member list shows the effect of a request. It is pure.
+func shows(r v1alpha1.MembershipRequest, list []etcdclient.Member) bool {
+	if len(list) == 0 {
+		return false
+	}
+	i := slices.IndexFunc(list, func(m etcdclient.Member) bool { return hex(m.ID) == r.Member })
+	switch membership.Action(r.Action) {
+	case membership.AddLearner:
+		return len(list) > int(r.Before)
+	case membership.PromoteLearner:
+		return i < 0 || !list[i].Learner
+	default:
+		return i < 0
+	}
+}
+
+func describe(r v1alpha1.MembershipRequest) string {
+	about := r.Pod
+	if about == "" {
+		about = "member " + r.Member
+	}
+	return fmt.Sprintf("%s was requested for %s", r.Action, about)
+}

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+)
+
+// input is all that a decision and what is recorded of it rest on.
+type input struct {
+	members.Known
+	membership.Input
+	config Config
+	// recorded is what the task's status says so far.
+	recorded v1alpha1.MembershipStatus
+}
+
+const (
+	// progressDeadline is how long there may be no progress before the task counts as stalled.
+	progressDeadline = 10 * time.Minute
+	// recheckAfter a step that shows at once.
+	recheckAfter = 100 * time.Millisecond
+)
+
+// verdict translates a decision for the task engine. It is pure.
+func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
+	recorded := record(in, d, now)
+	v := tasks.Verdict{
+		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Membership: &recorded,
+		Progress: fmt.Sprintf("%d/%d", recorded.Voters, recorded.Size), RequeueAfter: pollInterval,
+	}
+	switch d.Conclusion {
+	case membership.Finished:
+		v.Outcome, v.RequeueAfter = tasks.Done, 0
+		v.Message = fmt.Sprintf("the cluster has %d voters, and every one of them is a member of the goal", recorded.Voters)
+	case membership.Wait:
+		v.Reason, v.Message = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Blocking[0].Guard, d.Blocking[0].Message)
+	case membership.Act:
+		v.Message = d.Step.Reason
+		if wanted := scaledTo(d); wanted != nil && in.recorded.Replicas != nil && *in.recorded.Replicas == *wanted {
+			// The controller of the Etcd carries out what is recorded.
+			v.Message = fmt.Sprintf("waiting until StatefulSet %s has %d replicas: %s", in.Snapshot.StatefulSet.Name, *wanted, d.Step.Reason)
+			break
+		}
+		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in, *d.Step, now}, RecheckAfter: recheckAfter}
+	}
+	if v.Outcome == tasks.Continue && recorded.LastProgressTime != nil && now.Sub(recorded.LastProgressTime.Time) >= progressDeadline {
+		v.Reason, v.Message = v1alpha1.ReasonStalled, fmt.Sprintf("no progress for %s; %s", progressDeadline, v.Message)
+	}
+	return v
+}
+
+// scaledTo returns what the StatefulSet is to be scaled to by a decision; nil if it is not scaled.
+func scaledTo(d membership.Decision) *int32 {
+	if d.Conclusion != membership.Act {
+		return nil
+	}
+	n := int32(d.Step.Ordinal)
+	switch d.Step.Action {
+	case membership.ScaleUp:
+		n++
+	case membership.ScaleDown:
+	default:
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// changing runs a cluster whose members change, with the tasks that the operator creates.
+func changing(t *testing.T, from int32, do func(ctx context.Context, r *run)) {
+	t.Helper()
+	agent := disturb.NewAgent()
+	defer agent.Close()
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{t: t, scenario: scenario{name: "members", whole: true, from: from, replicas: from}, agent: agent}
+		w, err := inmemory.New(r.scenario.newEtcd(), time.Now)
+		must(t, err)
+		r.world = w
+		r.build(t.Context(), r.scenario.newEtcd())
+		r.armed = true
+		do(t.Context(), r)
+		if len(r.broken) > 0 {
+			t.Errorf("broken: %v", r.broken)
+		}
+	})
+}
+
+// settled waits until the members are the first so many, all of them vote, and the Etcd says so.
+func (r *run) settled(ctx context.Context, n int32) {
+	r.t.Helper()
+	r.until(ctx, fmt.Sprintf("there are %d members", n), func() bool {
+		etcd := &v1alpha1.Etcd{}
+		must(r.t, r.world.Get(ctx, mainKey, etcd))
+		set, err := r.world.StatefulSet(ctx)
+		must(r.t, err)
+		for i := range r.world.Members.Names {
+			if _, votes, _ := r.world.Members.Lists(i); votes != (int32(i) < n) {
+				return false
+			}
+		}
+		return etcd.Status.Conditions.IsTrue(v1alpha1.ConditionScaled) && etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) &&
+			*set.Spec.Replicas == n && etcd.Status.ClusterSize == n && r.ended(ctx)
+	})
+}
+
+// ended reports whether every task has ended.
+func (r *run) ended(ctx context.Context) bool {
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	must(r.t, r.world.List(ctx, all))
+	return !slices.ContainsFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return !t.Status.State.IsFinal() })
+}
+
+// lead has the member at an index lead.
+func (r *run) lead(ctx context.Context, index int) {
+	m := r.world.Members
+	c, err := m.Dial(m.Endpoints[m.Leader()], nil)
+	must(r.t, err)
+	must(r.t, c.MoveLeader(ctx, m.ID(index)))
+}
+
+// From one member to three to five, and back: one change at a time, and the leader hands over before it goes.
+func TestMembersComeAndGo(t *testing.T) {
+	changing(t, 1, func(ctx context.Context, r *run) {
+		for _, n := range []int32{3, 5} {
+			r.resize(ctx, n)
+			r.settled(ctx, n)
+		}
+		r.lead(ctx, 4)
+		moved := len(r.world.Members.Moves())
+		for _, n := range []int32{3, 1} {
+			r.resize(ctx, n)
+			r.settled(ctx, n)
+		}
+		want := []string{
+			"add main-1", "promote main-1", "add main-2", "promote main-2", "add main-3", "promote main-3", "add main-4", "promote main-4",
+			"remove main-4", "remove main-3", "remove main-2", "remove main-1",
+		}
+		if got := r.world.Members.Changes(); !slices.Equal(got, want) {
+			t.Errorf("the list changed by %v", got)
+		}
+		if got := len(r.world.Members.Moves()) - moved; got != 1 {
+			t.Errorf("leadership moved %d times", got)
+		}
+	})
+}
+
+// The goal changes half-way: the task is superseded, and the next one turns round.
+func TestTheGoalTurnsRound(t *testing.T) {
+	changing(t, 3, func(ctx context.Context, r *run) {
+		r.resize(ctx, 5)
+		r.until(ctx, "a fourth member is listed", func() bool { listed, _, _ := r.world.Members.Lists(3); return listed })
+		r.resize(ctx, 3)
+		r.settled(ctx, 3)
+		r.resize(ctx, 1)
+		r.until(ctx, "a member has left", func() bool { listed, _, _ := r.world.Members.Lists(2); return !listed })
+		r.resize(ctx, 3)
+		r.settled(ctx, 3)
+	})
+}
+
+// Someone removes a member by etcdctl, before and while members change: its pod is replaced, and it joins again.
+func TestSomeoneChangesTheList(t *testing.T) {
+	changing(t, 3, func(ctx context.Context, r *run) {
+		r.world.Members.Forget(1)
+		r.settled(ctx, 3)
+		if r.world.Removed()["main-1"] != 1 {
+			t.Errorf("removed %v", r.world.Removed())
+		}
+		r.resize(ctx, 5)
+		r.until(ctx, "a fourth member is listed", func() bool { listed, _, _ := r.world.Members.Lists(3); return listed })
+		r.world.Members.Forget(3)
+		r.settled(ctx, 5)
+	})
+}
+
+// Someone scales the StatefulSet: no member that is listed stays without a pod, and no pod stays without a member.
+func TestSomeoneScalesTheStatefulSet(t *testing.T) {
+	changing(t, 3, func(ctx context.Context, r *run) {
+		for _, n := range []int32{2, 4} {
+			set, err := r.world.StatefulSet(ctx)
+			must(t, err)
+			set.Spec.Replicas = &n
+			must(t, r.world.Update(ctx, set))
+			for range 3 {
+				_ = r.round(ctx)
+			}
+			r.settled(ctx, 3)
+		}
+		if got := r.world.Members.Changes(); len(got) > 0 {
+			t.Errorf("the list changed by %v", got)
+		}
+	})
+}
+
+// Without consent a cluster does not shrink to one member.
+func TestOneMemberTakesConsent(t *testing.T) {
+	changing(t, 3, func(ctx context.Context, r *run) {
+		etcd := &v1alpha1.Etcd{}
+		must(t, r.world.Get(ctx, mainKey, etcd))
+		etcd.Spec.Replicas = 1
+		must(t, r.world.Update(ctx, etcd))
+		r.until(ctx, "it says so", func() bool {
+			must(t, r.world.Get(ctx, mainKey, etcd))
+			c := etcd.Status.Conditions.Find(v1alpha1.ConditionScaled)
+			return c != nil && c.Reason == v1alpha1.ReasonSingleMemberNotAllowed
+		})
+		for range 50 {
+			_ = r.round(ctx)
+		}
+		if got := r.world.Members.Changes(); len(got) > 0 {
+			t.Errorf("the list changed by %v", got)
+		}
+		all := &v1alpha1.EtcdOperatorTaskList{}
+		must(t, r.world.List(ctx, all, client.InNamespace(inmemory.Namespace)))
+		if len(all.Items) != 1 {
+			t.Errorf("there are %d tasks", len(all.Items))
+		}
+	})
+}
