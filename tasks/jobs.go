@@ -86,10 +86,7 @@ func (j Jobs) ImageFor(etcd *v1alpha1.Etcd) string { return etcd.AgentImage(j.Im
 // nothing of the task.
 func (j Jobs) Recorded(ctx context.Context, etcd *v1alpha1.Etcd) ([]string, error) {
 	args, err := job.RecordArgs(ctx, j.Live, etcd)
-	if err != nil {
-		return nil, coded.Error(v1alpha1.ErrJob, err)
-	}
-	return args, nil
+	return args, coded.Error(v1alpha1.ErrJob, err)
 }
 
 // jobVerdict translates the state of a Job for the task engine. It is pure.

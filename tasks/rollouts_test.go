@@ -86,7 +86,7 @@ func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
 		"another template":             {set("etcd", "newer"), set("etcd", "newer"), true},
 		"the cache lags":               {set("etcd", "older"), set("etcd", "new"), false},
 		"the cache has yet to show it": {set("etcd", "new"), set("etcd", "newer"), false},
-		"nobody has seen the template": {set("etcd", "newer"), set("etcd", "newer", unobserved), false},
+		"the template was not seen":    {set("etcd", "newer"), set("etcd", "newer", unobserved), false},
 		"that of an earlier Etcd":      {set("earlier", "newer"), set("earlier", "newer"), false},
 		"it is gone":                   {set("etcd", "newer"), nil, false},
 	} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,7 +22,7 @@ type Task struct {
 	Etcd   *v1alpha1.Etcd
 	// Config is what Decode, or Recorded, made of spec.config.
 	Config any
-	// Elapsed is the time since the task was admitted. A clock that is set meanwhile does not change it.
+	// Elapsed is the time since the task was admitted. A clock that is set in between does not change it.
 	Elapsed time.Duration
 }
 
@@ -134,4 +135,41 @@ type Step struct {
 	Detail any
 	// RecheckAfter is when to execute the task again after the step, where no event triggers it.
 	RecheckAfter time.Duration
+}
+
+// Typed is a task of a type whose config is C.
+type Typed[C any] struct {
+	Task
+	// Config is spec.config as it was decoded, with every default, and valid.
+	Config C
+}
+
+// For returns the Handler of a type of tasks, whose configs it decodes and validates.
+func For[C any, P taskconfig.Config[C]](methods Methods[Typed[C]]) Handler {
+	return handler[C, P]{methods}
+}
+
+// handler implements Handler.
+type handler[C any, P taskconfig.Config[C]] struct{ Methods[Typed[C]] }
+
+func typed[C any](task Task) Typed[C] { return Typed[C]{Task: task, Config: task.Config.(C)} }
+
+func (h handler[C, P]) Decode(config string) (any, error) { return taskconfig.Decode[C, P](config) }
+
+func (h handler[C, P]) Recorded(config string) (any, error) { return taskconfig.Recorded[C, P](config) }
+
+func (h handler[C, P]) WorkKey(ctx context.Context, task Task) (string, error) {
+	return h.Methods.WorkKey(ctx, typed[C](task))
+}
+
+func (h handler[C, P]) Superseded(ctx context.Context, task Task) (string, error) {
+	return h.Methods.Superseded(ctx, typed[C](task))
+}
+
+func (h handler[C, P]) Admit(ctx context.Context, task Task) (Verdict, error) {
+	return h.Methods.Admit(ctx, typed[C](task))
+}
+
+func (h handler[C, P]) Execute(ctx context.Context, task Task) (Verdict, error) {
+	return h.Methods.Execute(ctx, typed[C](task))
 }

@@ -73,7 +73,7 @@ func TestTyped(t *testing.T) {
 	// A task that is for an earlier Etcd is cleaned up after without its config.
 	g.Expect(h.Cleanup(t.Context(), Task{})).To(Succeed())
 	g.Expect(d.cleaned).To(HaveLen(1))
-	g.Expect(func() { _, _ = h.Execute(t.Context(), Task{}) }).To(Panic(), "it must not run with a config that nobody wrote")
+	g.Expect(func() { _, _ = h.Execute(t.Context(), Task{}) }).To(Panic(), "it must not run with a config that was not written")
 }
 
 // What is wrong with a config is said in the same form by every type.

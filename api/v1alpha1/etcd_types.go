@@ -5,6 +5,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -422,4 +424,9 @@ type EtcdList struct {
 func (e *Etcd) SpecSuspended() bool {
 	_, suspended := e.Annotations[AnnotationSuspendSpecReconcile]
 	return suspended
+}
+
+// Reports reports whether the status has an error with a code.
+func (s *EtcdStatus) Reports(code ErrorCode) bool {
+	return slices.ContainsFunc(s.LastErrors, func(e LastError) bool { return e.Code == code })
 }

@@ -87,9 +87,9 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 	return s, nil
 }
 
-// config completes the configuration of a snapshotter with what it asks and tells.
+// config adds the callbacks to the configuration of a snapshotter.
 func (s *snapshots) config(c snapshotter.Config) snapshotter.Config {
-	c.FullFirst, c.OnSnapshot = s.restored.NeedsFull, s.tell
+	c.FullFirst, c.OnSnapshot = s.restored.NeedsFull, s.report
 	return c
 }
 
@@ -144,11 +144,9 @@ func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error)
 
 // lead takes snapshots while this member leads.
 func (s *snapshots) lead(ctx context.Context) {
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		s.tellHealth(ctx)
-	}()
+	var reporting sync.WaitGroup
+	reporting.Go(func() { s.reportHealth(ctx) })
+	defer reporting.Wait()
 	for ctx.Err() == nil {
 		taker, err := s.taker(ctx)
 		if err == nil {
@@ -162,11 +160,10 @@ func (s *snapshots) lead(ctx context.Context) {
 		case <-time.After(openInterval):
 		}
 	}
-	<-told
 }
 
-// tell renews the lease of a snapshot's kind, and notes that a full one was taken.
-func (s *snapshots) tell(snapshot backup.Snapshot) {
+// report renews the lease of a snapshot's kind, and notes that a full one was taken.
+func (s *snapshots) report(snapshot backup.Snapshot) {
 	lease := s.delta
 	if snapshot.Kind == backup.Full {
 		lease = s.full
@@ -189,10 +186,10 @@ func (s *snapshots) current() time.Time {
 	return time.Time{}
 }
 
-// tellHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, and with
+// reportHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, and with
 // when the store was last found to be up to date.
-func (s *snapshots) tellHealth(ctx context.Context) {
-	told, known := "", false
+func (s *snapshots) reportHealth(ctx context.Context) {
+	reported, known := "", false
 	var current time.Time
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
@@ -201,9 +198,9 @@ func (s *snapshots) tellHealth(ctx context.Context) {
 		if err := s.Healthy(); err != nil {
 			failure = sanitize.Text(err.Error(), maxFailure)
 		}
-		if !known || failure != told {
+		if !known || failure != reported {
 			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {
-				told, known = failure, true
+				reported, known = failure, true
 			} else if ctx.Err() == nil {
 				s.log.Error(err, "Reporting the health of snapshots failed")
 			}

@@ -40,8 +40,8 @@ func TestEachKindOfSnapshotHasItsLease(t *testing.T) {
 	options := serveOptions{namespace: "ns", fullLease: "main-full-snap", deltaLease: "main-delta-snap"}
 	s, err := newSnapshots(logr.Discard(), options, &rest.Config{Host: api.URL}, local, prometheus.NewRegistry())
 	g.Expect(err).NotTo(HaveOccurred())
-	s.tell(backup.Snapshot{Kind: backup.Full, LastRevision: 7, Created: time.Unix(1, 0)})
-	s.tell(backup.Snapshot{Kind: backup.Delta, StartRevision: 8, LastRevision: 9, Created: time.Unix(2, 0)})
+	s.report(backup.Snapshot{Kind: backup.Full, LastRevision: 7, Created: time.Unix(1, 0)})
+	s.report(backup.Snapshot{Kind: backup.Delta, StartRevision: 8, LastRevision: 9, Created: time.Unix(2, 0)})
 	const leases = "PATCH /apis/coordination.k8s.io/v1/namespaces/ns/leases/"
 	g.Expect(recorded).To(Equal(map[string]string{leases + "main-full-snap": "7", leases + "main-delta-snap": "9"}))
 }

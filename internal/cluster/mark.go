@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -81,4 +82,22 @@ func (m Mark) String() string {
 	// Strings and a map of strings never fail to encode.
 	text, _ := json.Marshal(m)
 	return string(text)
+}
+
+// ContainerStatus returns the status of a container of a pod; nil if there is none.
+func ContainerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	all := pod.Status.ContainerStatuses
+	if i := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool { return c.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// PodCondition returns a condition of a pod; nil if it has none of that type.
+func PodCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
+	all := pod.Status.Conditions
+	if i := slices.IndexFunc(all, func(c corev1.PodCondition) bool { return c.Type == conditionType }); i >= 0 {
+		return &all[i]
+	}
+	return nil
 }

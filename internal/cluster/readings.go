@@ -84,6 +84,19 @@ func (o *Ordinal) isDown() bool {
 	return o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassStarting
 }
 
+// Votes reports whether the member of the ordinal is a voter, as it says itself.
+func (o Ordinal) Votes() bool {
+	return o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower
+}
+
+// EveryMember reports whether every member that the cluster counts on is of this StatefulSet, participates, and has a pod of which
+// something is true. What is unknown counts as no.
+func (s *Snapshot) EveryMember(is func(*Pod) bool) bool {
+	return len(s.Cluster.Voters) == s.Replicas() &&
+		s.CountOrdinals(func(o Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && is(o.Pod) }) == s.Replicas() &&
+		s.CountVoters(func(v Voter) bool { return v.Ordinal >= 0 }) == s.Replicas()
+}
+
 // OrdinalOf returns the ordinal of the pod with this UID; -1 when it is gone.
 func (s *Snapshot) OrdinalOf(uid types.UID) int {
 	return slices.IndexFunc(s.Ordinals, func(o Ordinal) bool { return o.Pod != nil && o.Pod.UID == uid })

@@ -7,6 +7,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -192,20 +193,23 @@ func (s *Snapshot) Replicas() int { return len(s.Ordinals) }
 
 // ServingVoters is the number of voters that serve. A voter of which nothing is known counts as down.
 func (s *Snapshot) ServingVoters() int {
-	n := 0
-	for _, v := range s.Cluster.Voters {
-		if v.Serving {
-			n++
-		}
-	}
-	return n
+	return s.CountVoters(func(v Voter) bool { return v.Serving })
 }
 
 // ServingVotersWithout is the number of voters that serve if the member of an ordinal does not.
 func (s *Snapshot) ServingVotersWithout(ordinal int) int {
-	n := 0
-	for _, v := range s.Cluster.Voters {
-		if v.Serving && v.Ordinal != ordinal {
+	return s.CountVoters(func(v Voter) bool { return v.Serving && v.Ordinal != ordinal })
+}
+
+// CountVoters returns of how many voters something is true.
+func (s *Snapshot) CountVoters(is func(Voter) bool) int { return count(s.Cluster.Voters, is) }
+
+// CountOrdinals returns of how many ordinals something is true.
+func (s *Snapshot) CountOrdinals(is func(Ordinal) bool) int { return count(s.Ordinals, is) }
+
+func count[E any](all []E, is func(E) bool) (n int) {
+	for _, e := range all {
+		if is(e) {
 			n++
 		}
 	}
@@ -222,21 +226,10 @@ func (s *Snapshot) HasQuorum() bool {
 
 // Participating is the number of ordinals whose member participates.
 func (s *Snapshot) Participating() int {
-	n := 0
-	for _, o := range s.Ordinals {
-		if o.Class == v1alpha1.ClassParticipating {
-			n++
-		}
-	}
-	return n
+	return s.CountOrdinals(func(o Ordinal) bool { return o.Class == v1alpha1.ClassParticipating })
 }
 
 // Leader is the ordinal that leads; -1 when none does, or a foreign member.
 func (s *Snapshot) Leader() int {
-	for i, o := range s.Ordinals {
-		if o.Role == v1alpha1.RoleLeader {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.Ordinals, func(o Ordinal) bool { return o.Role == v1alpha1.RoleLeader })
 }

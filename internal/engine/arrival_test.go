@@ -33,7 +33,7 @@ func TestRejectedOnArrival(t *testing.T) {
 	}{
 		"in the namespace of the Etcd":               {change: inNamespace("ns")},
 		"in another namespace":                       {change: inNamespace("other"), code: v1alpha1.ErrCrossNamespace, says: `spec.ownerEtcdReference.namespace is "other": a task may only refer to an Etcd in its own namespace, ns`},
-		"of a type that nobody knows":                {change: func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = "Dance" }, code: v1alpha1.ErrUnsupportedType, says: "spec.type Dance is not supported by this version of the operator"},
+		"of an unknown type":                         {change: func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = "Dance" }, code: v1alpha1.ErrUnsupportedType, says: "spec.type Dance is not supported by this version of the operator"},
 		"with a config that cannot be":               {prepare: func(e *engine) { e.undecodable = "b" }, code: v1alpha1.ErrInvalidConfig, says: "it cannot be decoded"},
 		"for what another one does":                  {change: func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "a" }, code: v1alpha1.ErrDuplicateTask, says: "task a, which was created earlier and has not ended, does the same work"},
 		"though another one's config cannot be read": {prepare: func(e *engine) { e.undecodable = "a" }},
@@ -53,7 +53,7 @@ func TestRejectedOnArrival(t *testing.T) {
 			task := s.get(t, "b")
 			if c.code == "" {
 				e.Expect(task.Status.State).To(Equal(pending))
-				e.Expect(progressingReason(task)).To(Equal(v1alpha1.ReasonQueued))
+				e.Expect(progressing(task).Reason).To(Equal(v1alpha1.ReasonQueued))
 				return
 			}
 			e.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateRejected))
@@ -66,7 +66,7 @@ func TestRejectedOnArrival(t *testing.T) {
 	}
 }
 
-// Whatever there is to be done for an Etcd that is gone, nobody does it. A task of none is rejected, and cleaned up after if it ran.
+// Whatever there is to be done for an Etcd that is gone, it is not done. A task of none is rejected, and cleaned up after if it ran.
 func TestWithoutAnEtcd(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", running)
@@ -126,7 +126,7 @@ func TestAdoption(t *testing.T) {
 	e.Expect(e.state("a")).To(Equal(pending))
 }
 
-// A task that is being deleted, and that a finalizer keeps, neither runs nor is in anybody's way.
+// A task that is being deleted, and that a finalizer keeps, neither runs nor delays another task.
 func TestTaskThatIsBeingDeleted(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Finalizers = []string{"example.com/keep"} })

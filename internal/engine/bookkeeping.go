@@ -6,7 +6,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,27 +17,28 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// bookkeeping is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
+// bookkeeping is what the engine keeps between reconciles, by Etcd and task. Everything in it can be lost: then a status is
 // written once more, or a task that is deleted in the very moment in which the operator restarts is not cleaned up
 // after.
 type bookkeeping struct {
 	mu    sync.Mutex
-	etcds map[types.NamespacedName]*record
+	etcds map[types.NamespacedName]map[types.UID]*record
 }
 
+// record is what is kept of a task.
 type record struct {
-	// writes are the last ones of the statuses of tasks.
-	writes map[types.UID]written
-	// runs are the tasks that run: one, or another that runs beside it or has preempted it.
-	runs map[types.UID]tasks.Task
-	// pauses are those of tasks that something failed for: the very record of a failure would trigger a reconcile.
-	pauses map[types.UID]pause
-	// configs are the decoded configs of tasks that have not ended. A config is immutable.
-	configs map[types.UID]decoded
-	// readings are those of the clock for tasks that run, or have ended.
-	readings map[types.UID]reading
-	// troubled are the deleted tasks that could not be cleaned up after, and for which there was an event.
-	troubled map[types.UID]bool
+	// write is the last one of its status.
+	write written
+	// run is the task while it runs: one does, or another that runs beside it or has preempted it.
+	run *tasks.Task
+	// pause of a task that something failed for: the very record of a failure would trigger a reconcile.
+	pause pause
+	// config of a task that has not ended, decoded; nil if it was not. A config is immutable.
+	config *decoded
+	// reading of the clock for a task that runs, or has ended.
+	reading reading
+	// troubled: it was deleted and could not be cleaned up after, and there was an event.
+	troubled bool
 }
 
 // decoded is what a handler made of spec.config.
@@ -78,86 +78,87 @@ func (w written) isBehind(cached *v1alpha1.EtcdOperatorTask, now time.Time) bool
 	return err == nil && order < 0 && now.Sub(w.at) < maxCacheLag
 }
 
-// of is what is kept of an Etcd. The caller holds the mutex.
-func (b *bookkeeping) of(etcd types.NamespacedName) *record {
+// of is what is kept of a task. The caller holds the mutex.
+func (b *bookkeeping) of(t *v1alpha1.EtcdOperatorTask) *record {
+	etcd := t.EtcdKey()
 	if b.etcds == nil {
-		b.etcds = map[types.NamespacedName]*record{}
+		b.etcds = map[types.NamespacedName]map[types.UID]*record{}
 	}
-	r, ok := b.etcds[etcd]
-	if !ok {
-		r = &record{
-			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, configs: map[types.UID]decoded{}, readings: map[types.UID]reading{}, troubled: map[types.UID]bool{},
-		}
-		b.etcds[etcd] = r
+	if b.etcds[etcd] == nil {
+		b.etcds[etcd] = map[types.UID]*record{}
 	}
-	return r
+	if b.etcds[etcd][t.UID] == nil {
+		b.etcds[etcd][t.UID] = &record{}
+	}
+	return b.etcds[etcd][t.UID]
 }
 
-// keep forgets the tasks that are gone, and the Etcd when nothing is left to remember.
+// keep forgets the tasks that are gone, but for those that ran, and the Etcd when nothing is left to remember.
 func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.of(etcd)
-	there, unfinished := map[types.UID]bool{}, map[types.UID]bool{}
+	there := map[types.UID]*v1alpha1.EtcdOperatorTask{}
 	for _, t := range all {
-		there[t.UID] = true
-		unfinished[t.UID] = !t.Status.State.IsFinal()
+		there[t.UID] = t
 	}
-	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return !there[uid] })
-	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return !there[uid] })
-	maps.DeleteFunc(r.configs, func(uid types.UID, _ decoded) bool { return !unfinished[uid] })
-	maps.DeleteFunc(r.readings, func(uid types.UID, _ reading) bool { return !there[uid] })
-	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 && len(r.readings) == 0 {
+	for uid, r := range b.etcds[etcd] {
+		switch t := there[uid]; {
+		case t == nil && r.run == nil:
+			delete(b.etcds[etcd], uid)
+		case t == nil || t.Status.State.IsFinal():
+			r.config = nil
+		}
+	}
+	if len(b.etcds[etcd]) == 0 {
 		delete(b.etcds, etcd)
 	}
 }
 
 // decode returns what a handler makes of the config of a task, and has it do so once. Others do not wait for it.
 func (b *bookkeeping) decode(t *v1alpha1.EtcdOperatorTask, handler tasks.Handler) (any, error) {
-	known, ok := b.decoded(t)
-	if !ok || known.raw != t.Spec.Config {
-		known = decoded{raw: t.Spec.Config}
+	known := b.decoded(t)
+	if known == nil || known.raw != t.Spec.Config {
+		known = &decoded{raw: t.Spec.Config}
 		known.config, known.err = handler.Decode(t.Spec.Config)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.of(t.EtcdKey()).configs[t.UID] = known
+		b.of(t).config = known
 	}
 	return known.config, known.err
 }
 
-func (b *bookkeeping) decoded(t *v1alpha1.EtcdOperatorTask) (known decoded, ok bool) {
+func (b *bookkeeping) decoded(t *v1alpha1.EtcdOperatorTask) *decoded {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, ok = b.of(t.EtcdKey()).configs[t.UID]
-	return known, ok
+	return b.of(t).config
 }
 
 func (b *bookkeeping) lastWrite(t *v1alpha1.EtcdOperatorTask) written {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of(t.EtcdKey()).writes[t.UID]
+	return b.of(t).write
 }
 
 func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of(t.EtcdKey()).writes[t.UID] = w
+	b.of(t).write = w
 }
 
 // pause leaves a task alone for a while.
 func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of(t.EtcdKey()).pauses[t.UID] = pause{now.Add(wait), wait}
+	b.of(t).pause = pause{now.Add(wait), wait}
 }
 
 // backOff leaves a task alone for twice as long as the last time, and returns for how long.
 func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.of(t.EtcdKey())
-	wait := min(max(2*r.pauses[t.UID].wait, firstPause), maxPause)
-	r.pauses[t.UID] = pause{now.Add(wait), wait}
+	r := b.of(t)
+	wait := min(max(2*r.pause.wait, firstPause), maxPause)
+	r.pause = pause{now.Add(wait), wait}
 	return wait
 }
 
@@ -165,8 +166,8 @@ func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.
 func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.of(t.EtcdKey()); !r.pauses[t.UID].until.After(now) {
-		delete(r.pauses, t.UID)
+	if r := b.of(t); !r.pause.until.After(now) {
+		r.pause = pause{}
 	}
 }
 
@@ -174,7 +175,7 @@ func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 func (b *bookkeeping) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
+	return b.of(t).pause.until.Sub(now)
 }
 
 // reading is what the clock said when this process first saw that a task runs or has ended, and how long ago it had begun to by
@@ -189,23 +190,21 @@ type reading struct {
 func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clock clock.PassiveClock) (elapsed, seen time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, second := b.of(t.EtcdKey()), since.Truncate(time.Second)
-	if known, ok := r.readings[t.UID]; !ok || !known.since.Equal(second) {
+	r, second := b.of(t), since.Truncate(time.Second)
+	if !r.reading.since.Equal(second) || r.reading.at.IsZero() {
 		now := clock.Now()
-		r.readings[t.UID] = reading{second, now, max(0, now.Sub(since.Round(0)))}
+		r.reading = reading{second, now, max(0, now.Sub(since.Round(0)))}
 	}
-	seen = clock.Since(r.readings[t.UID].at)
-	return r.readings[t.UID].before + seen, seen
+	seen = clock.Since(r.reading.at)
+	return r.reading.before + seen, seen
 }
 
 // correct remembers for how long a task has been running, or how long ago it ended, by a clock that is known to be right.
 func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duration, clock clock.PassiveClock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.of(t.EtcdKey())
-	known := r.readings[t.UID]
-	known.before = elapsed - clock.Since(known.at)
-	r.readings[t.UID] = known
+	r := b.of(t)
+	r.reading.before = elapsed - clock.Since(r.reading.at)
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later
@@ -213,35 +212,34 @@ func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duratio
 func (b *bookkeeping) running(task tasks.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of(task.Object.EtcdKey()).runs[task.Object.UID] = task
+	b.of(task.Object).run = &task
 }
 
 func (b *bookkeeping) ended(t *v1alpha1.EtcdOperatorTask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.of(t.EtcdKey())
-	delete(r.runs, t.UID)
-	delete(r.troubled, t.UID)
+	r := b.of(t)
+	r.run, r.troubled = nil, false
 }
 
 // trouble remembers that a deleted task could not be cleaned up after, and reports whether that is new.
 func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.of(t.EtcdKey())
-	known := r.troubled[t.UID]
-	r.troubled[t.UID] = true
+	r := b.of(t)
+	known := r.troubled
+	r.troubled = true
 	return !known
 }
 
-// deleted are the tasks that ran, and are not among those that there are, by name.
+// deleted are the tasks that ran and no longer exist, by name.
 func (b *bookkeeping) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var gone []tasks.Task
-	for uid, task := range b.of(etcd).runs {
-		if !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }) {
-			gone = append(gone, task)
+	for uid, r := range b.etcds[etcd] {
+		if r.run != nil && !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }) {
+			gone = append(gone, *r.run)
 		}
 	}
 	slices.SortFunc(gone, func(a, b tasks.Task) int { return cmp.Compare(a.Object.Name, b.Object.Name) })

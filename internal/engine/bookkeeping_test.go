@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -63,11 +64,11 @@ func TestCacheIsBehind(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"nothing was written":                {"", 0, false},
-		"it shows what was there before":     {"100", 0, true},
-		"it shows what was written":          {"99", 0, false},
-		"somebody else has written it since": {"98", 0, false},
-		"it never shows it":                  {"100", maxCacheLag, false},
+		"nothing was written":                 {"", 0, false},
+		"it shows what was there before":      {"100", 0, true},
+		"it shows what was written":           {"99", 0, false},
+		"another writer has written it since": {"98", 0, false},
+		"it never shows it":                   {"100", maxCacheLag, false},
 	} {
 		got := written{at: epoch, resourceVersion: c.written}.isBehind(cached, epoch.Add(c.after))
 		g.Expect(got).To(Equal(c.want), name)
@@ -85,17 +86,17 @@ func TestBooksAreKept(t *testing.T) {
 	here, ended, gone := task("here", pending), task("ended", succeeded), task("gone", pending)
 	for name, c := range map[string]struct {
 		enter func(*v1alpha1.EtcdOperatorTask)
-		has   func(*record, types.UID) bool
+		has   func(record) bool
 		// kept for a task that has ended, and for one that is gone.
 		ended, gone bool
 	}{
-		"a write":  {func(t *v1alpha1.EtcdOperatorTask) { m.wrote(t, written{at: epoch}) }, func(r *record, uid types.UID) bool { _, ok := r.writes[uid]; return ok }, true, false},
-		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.pause(t, epoch, time.Hour) }, func(r *record, uid types.UID) bool { _, ok := r.pauses[uid]; return ok }, true, false},
-		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r *record, uid types.UID) bool { _, ok := r.configs[uid]; return ok }, false, false},
+		"a write":  {func(t *v1alpha1.EtcdOperatorTask) { m.wrote(t, written{at: epoch}) }, func(r record) bool { return r.write != (written{}) }, true, false},
+		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.pause(t, epoch, time.Hour) }, func(r record) bool { return r.pause != (pause{}) }, true, false},
+		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r record) bool { return r.config != nil }, false, false},
 		"a reading": {func(t *v1alpha1.EtcdOperatorTask) {
 			m.elapsed(t, epoch, clocktesting.NewFakePassiveClock(epoch))
-		}, func(r *record, uid types.UID) bool { _, ok := r.readings[uid]; return ok }, true, false},
-		"a run": {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r *record, uid types.UID) bool { _, ok := r.runs[uid]; return ok }, true, true},
+		}, func(r record) bool { return r.reading != (reading{}) }, true, false},
+		"a run": {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r record) bool { return r.run != nil }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -104,9 +105,8 @@ func TestBooksAreKept(t *testing.T) {
 				c.enter(task)
 			}
 			m.keep(mainKey, []*v1alpha1.EtcdOperatorTask{here, ended})
-			r := m.etcds[mainKey]
-			g.Expect(r).NotTo(BeNil())
-			g.Expect([]bool{c.has(r, "here"), c.has(r, "ended"), c.has(r, "gone")}).To(Equal([]bool{true, c.ended, c.gone}))
+			of := func(uid types.UID) bool { return c.has(ptr.Deref(m.etcds[mainKey][uid], record{})) }
+			g.Expect([]bool{of("here"), of("ended"), of("gone")}).To(Equal([]bool{true, c.ended, c.gone}))
 			m.keep(mainKey, nil)
 			g.Expect(m.etcds).To(HaveLen(map[bool]int{true: 1}[c.gone]))
 		})

@@ -27,7 +27,7 @@ func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.Namespa
 		if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
 			err = fmt.Errorf("cleaning up after task %s, which was deleted while it was running: %w", task.Object.Name, err)
 			if r.books.trouble(task.Object) {
-				r.report().warn(task.Object, v1alpha1.ReasonCleanupFailed, err.Error())
+				r.warn(task.Object, v1alpha1.ReasonCleanupFailed, err.Error())
 			}
 			failed = errors.Join(failed, err)
 			continue

@@ -42,7 +42,7 @@ func (c *crowd) Get(_ context.Context, _ client.ObjectKey, into client.Object, _
 	return nil
 }
 
-// List copies, as a cache does, unless it is told that nobody writes to what it returns.
+// List copies, as a cache does, unless it is told that no caller writes to what it returns.
 func (c *crowd) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	given := (&client.ListOptions{}).ApplyOptions(options)
 	list := into.(*v1alpha1.EtcdOperatorTaskList)

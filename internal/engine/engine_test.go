@@ -34,8 +34,8 @@ func TestStepIsNotCarriedOutWithoutItsIntent(t *testing.T) {
 		again     time.Duration
 	}{
 		"it is recorded":              {nil, 1, 0},
-		"somebody else wrote":         {apierrors.NewConflict(tasksResource, "a", errors.New("modified")), 0, retryInterval},
-		"somebody has deleted it":     {apierrors.NewNotFound(tasksResource, "a"), 0, retryInterval},
+		"another client wrote":        {apierrors.NewConflict(tasksResource, "a", errors.New("modified")), 0, retryInterval},
+		"a user has deleted it":       {apierrors.NewNotFound(tasksResource, "a"), 0, retryInterval},
 		"the API server does not say": {errors.New("timeout"), 0, firstPause},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestExpiredTaskIsDeletedAsItWasSeen(t *testing.T) {
 			s.deleteA(t)
 			s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.UID = "other" })
 		}, true},
-		"somebody has deleted it": {func(t *testing.T, s *server) { s.deleteA(t) }, false},
+		"a user has deleted it": {func(t *testing.T, s *server) { s.deleteA(t) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -209,7 +209,7 @@ func TestTaskDoesNotEndBeforeItIsCleanedUpAfter(t *testing.T) {
 	e.Expect(e.cleaned).To(Equal([]string{"a", "a"}))
 }
 
-// A task that is suspended before it starts may never run: nobody is a duplicate of it, and it supersedes nobody.
+// A task that is suspended before it starts may never run: no task is a duplicate of it, and it supersedes none.
 func TestSuspendedTaskTakesNobodysPlace(t *testing.T) {
 	same := func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "the same" }
 	suspended := func(task *v1alpha1.EtcdOperatorTask) { same(task); task.Spec.Suspend = true }
@@ -305,7 +305,7 @@ func TestCleanupThatFailsIsToldOf(t *testing.T) {
 	e.told()
 	const why = "cleaning up after task a, which was deleted while it was running: the API server is away"
 	lookInVain()
-	e.Expect(e.told()).To(Equal([]string{"Warning CleanupFailed " + why}), "also while nobody waits")
+	e.Expect(e.told()).To(Equal([]string{"Warning CleanupFailed " + why}), "also while no task waits")
 
 	s.add(t, "b", "")
 	s.add(t, "c", pending)
@@ -327,7 +327,7 @@ func TestCleanupThatFailsIsToldOf(t *testing.T) {
 	e.Expect(e.progress("b")).To(Equal("Running: it waits"))
 }
 
-// Somebody with rights on status, or an operator of the past, may have written that a task runs that was never admitted.
+// A user with rights on status, or an earlier operator, may have written that a task runs that was never admitted.
 func TestTaskThatRunsWithoutAnAdmissionIsRejected(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.EtcdOperatorTask){
 		"and runs":         func(*v1alpha1.EtcdOperatorTask) {},

@@ -338,7 +338,17 @@ func (e *engine) told() []string {
 func (e *engine) progress(name string) string {
 	e.t.Helper()
 	task := e.server.get(e.t, name)
-	return progressingReason(task) + ": " + progressing(task)
+	return progressing(task).Reason + ": " + progressing(task).Message
+}
+
+// runs is how many tasks the engine remembers to run.
+func (e *engine) runs() (n int) {
+	for _, r := range e.books.etcds[mainKey] {
+		if r.run != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // state is that of a task.

@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metric
 // show publishes the tasks of an Etcd that have not ended.
 func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 	stalled := 0.0
-	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressingReason(t) == v1alpha1.ReasonStalled }) {
+	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressing(t).Reason == v1alpha1.ReasonStalled }) {
 		stalled = 1
 	}
 	for _, o := range m.others {
@@ -149,9 +150,7 @@ func labelsOf(etcd types.NamespacedName) prometheus.Labels {
 }
 
 func with(labels prometheus.Labels, name, value string) prometheus.Labels {
-	all := prometheus.Labels{name: value}
-	for k, v := range labels {
-		all[k] = v
-	}
+	all := maps.Clone(labels)
+	all[name] = value
 	return all
 }

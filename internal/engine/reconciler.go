@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -76,24 +77,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.cleanUpAfterDeleted(ctx, request.NamespacedName, all); err != nil {
 		return ctrl.Result{}, r.blocked(ctx, request.NamespacedName, q, err)
 	}
-	var again requeue
+	var after time.Duration
+	again := func(in time.Duration) { after = sooner(after, in) }
 	for _, t := range all {
 		if t.Status.State.IsFinal() {
-			again.in(r.attempt(ctx, t, func() (time.Duration, error) { return r.expire(ctx, t) }))
+			again(r.attempt(ctx, t, func() (time.Duration, error) { return r.expire(ctx, t) }))
 		}
 	}
 	work := func(t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) {
 		if r.books.lastWrite(t).isBehind(t, r.Clock.Now()) {
 			// Whatever is decided now is refused as a conflict.
-			again.in(retryInterval)
+			again(retryInterval)
 			return
 		}
-		again.in(r.attempt(ctx, t, do))
+		again(r.attempt(ctx, t, do))
 	}
 	for _, t := range foreign {
 		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
 	}
-	line := newLine(q, etcd)
+	line := &line{Queue: q, etcd: etcd, keys: map[types.UID]string{}}
 	for i, t := range q {
 		switch {
 		case !tooMany(i, t):
@@ -102,10 +104,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			line.turnedAway++
 			work(t, func() (time.Duration, error) { return 0, r.turnAway(ctx, t) })
 		default:
-			again.in(retryInterval)
+			again(retryInterval)
 		}
 	}
-	return again.result(), nil
+	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// sooner is the shorter of two waits; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // attempt does something about a task, unless the task is backing off, and returns when to do so again. A failure of one task

@@ -111,7 +111,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 			return 0, err
 		}
 		if verdict.Event != "" {
-			r.report().event(task.Object, verdict.Event, verdict.Message)
+			r.event(task.Object, verdict.Event, verdict.Message)
 		}
 		return 0, nil
 	case verdict.Step == nil && verdict.Event == "":
@@ -122,7 +122,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return 0, err
 	}
 	if verdict.Step == nil {
-		r.report().event(task.Object, verdict.Event, verdict.Message)
+		r.event(task.Object, verdict.Event, verdict.Message)
 		return verdict.RequeueAfter, nil
 	}
 	if age := r.Clock.Now().Sub(decided); age > configv1alpha1.StepTimeout {
@@ -140,13 +140,13 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	err := r.Registry[task.Object.Spec.Type].Handler.Perform(ctx, task, step)
 	if err != nil {
 		logger.Error(err, "Step failed")
-		r.report().warn(task.Object, step.Operation, err.Error())
+		r.warn(task.Object, step.Operation, err.Error())
 		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
 		before := task.Object.DeepCopy()
 		status.AddError(task.Object, coded.Of(err, v1alpha1.ErrInternal), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, before, task.Object)
 	}
-	r.report().event(task.Object, step.Operation, step.Reason)
+	r.event(task.Object, step.Operation, step.Reason)
 	return step.RecheckAfter, nil
 }
 

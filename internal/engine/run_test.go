@@ -63,7 +63,7 @@ func TestVerdicts(t *testing.T) {
 			e.Expect(e.progress("a")).To(Equal(c.progress))
 			e.Expect(e.told()).To(Equal(c.events))
 			e.Expect(len(e.cleaned) == 1).To(Equal(c.cleaned))
-			e.Expect(e.books.etcds[mainKey].runs).To(HaveLen(map[bool]int{false: 1, true: 0}[c.cleaned]))
+			e.Expect(e.runs()).To(Equal(map[bool]int{false: 1, true: 0}[c.cleaned]))
 			e.look()
 			e.Expect(e.told()).To(HaveLen(map[bool]int{false: 0, true: 1}[c.verdict.Step != nil || c.verdict.Event != "" && !c.cleaned]))
 		})
@@ -84,7 +84,7 @@ func TestNoEventWithoutAWrite(t *testing.T) {
 		e.Expect(e.look()).To(Equal(firstPause), name)
 		e.Expect(e.told()).To(BeEmpty(), name)
 		e.Expect(e.state("a")).To(Equal(running), name)
-		e.Expect(e.books.etcds[mainKey].runs).To(HaveLen(1), name)
+		e.Expect(e.runs()).To(Equal(1), name)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestExpiry(t *testing.T) {
 	e.Expect(e.look()).To(Equal(100 * time.Second))
 	e.Expect(s.get(t, "a")).To(BeNil())
 	e.Expect(s.get(t, "b")).NotTo(BeNil())
-	e.Expect(s.get(t, "c")).NotTo(BeNil(), "nobody knows when it ended")
+	e.Expect(s.get(t, "c")).NotTo(BeNil(), "it is unknown when it ended")
 
 	s.beforeDelete = errors.New("the API server is away")
 	e.pass(time.Hour)
@@ -411,7 +411,7 @@ func TestWordingWaits(t *testing.T) {
 	says := func(what string, again time.Duration) string {
 		e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Message: what, RequeueAfter: time.Hour})
 		e.Expect(e.look()).To(Equal(again))
-		return progressing(s.get(t, "a"))
+		return progressing(s.get(t, "a")).Message
 	}
 	e.Expect(says("one", time.Hour)).To(Equal("one"))
 	e.pass(time.Second)
@@ -453,7 +453,7 @@ func TestWritesThatFail(t *testing.T) {
 		"how far it is":                 {running, nil, nil, 0, away, firstPause},
 		"that a task is suspended":      {running, suspended, nil, 0, away, firstPause},
 		"that it is of an earlier Etcd": {running, foreign, nil, 0, away, firstPause},
-		"that nobody knows its type":    {pending, unknown, nil, 0, away, firstPause},
+		"that its type is unknown":      {pending, unknown, nil, 0, away, firstPause},
 		"that a step has failed":        {running, nil, func(e *engine) { e.execute, e.onPerform = step, func() error { return away } }, 1, away, 2 * retryInterval},
 		"why it was not admitted": {pending, nil, func(e *engine) {
 			e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no") }
@@ -484,7 +484,7 @@ func TestWritesThatFail(t *testing.T) {
 	}
 }
 
-// A task whose config cannot be recorded is not admitted: after a restart, nobody would know it.
+// A task whose config cannot be recorded is not admitted: after a restart, it would be lost.
 func TestConfigThatCannotBeRecorded(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", pending)

@@ -11,7 +11,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,16 +39,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		Watches(&v1alpha1.Etcd{}, controller.Enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.StatefulSet{}, controller.Enqueue(partOf)).
-		Watches(&corev1.Pod{}, controller.Enqueue(partOf)).
+		Watches(&appsv1.StatefulSet{}, controller.Enqueue(controller.PartOf)).
+		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the task engine: %w", err)
 	}
 	return nil
-}
-
-// partOf is the Etcd of a pod or StatefulSet, which carries its name in a label.
-func partOf(o client.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
 }

@@ -36,8 +36,8 @@ func TestEvents(t *testing.T) {
 		want   []reconcile.Request
 	}{
 		"a task":           {controller.EnqueueEtcdOfTask(), task, []reconcile.Request{{NamespacedName: mainKey}}},
-		"a pod of an Etcd": {controller.Enqueue(partOf), pod("main"), []reconcile.Request{{NamespacedName: mainKey}}},
-		"any other pod":    {controller.Enqueue(partOf), pod(""), nil},
+		"a pod of an Etcd": {controller.Enqueue(controller.PartOf), pod("main"), []reconcile.Request{{NamespacedName: mainKey}}},
+		"any other pod":    {controller.Enqueue(controller.PartOf), pod(""), nil},
 	} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		c.by.Create(t.Context(), event.CreateEvent{Object: c.object}, q)

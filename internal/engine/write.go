@@ -10,8 +10,13 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -51,6 +56,44 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	now := r.Clock.Now()
 	r.books.wrote(t, written{now, status.IsUrgent(&before.Status, &decided), t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
-	r.report().transition(before, t)
+	r.reportTransition(before, t)
 	return nil
+}
+
+// maxNote is what the API server takes of an event's note, in bytes.
+const maxNote = 1024
+
+// reportTransition emits the events of a change of status that was written.
+func (r *Reconciler) reportTransition(before, after *v1alpha1.EtcdOperatorTask) {
+	if was, is := progressing(before).Reason, progressing(after).Reason; was != is && is == v1alpha1.ReasonStalled {
+		r.warn(after, v1alpha1.ReasonStalled, progressing(after).Message)
+	}
+	if before.Status.State == after.Status.State {
+		return
+	}
+	switch after.Status.State {
+	case v1alpha1.TaskStateInProgress:
+		r.event(after, "Started", fmt.Sprintf("task %s of Etcd %s has started", after.Spec.Type, after.Spec.OwnerEtcdReference.Name))
+	case v1alpha1.TaskStateSucceeded:
+		r.event(after, string(after.Status.State), progressing(after).Message)
+	case v1alpha1.TaskStateFailed, v1alpha1.TaskStateRejected:
+		r.warn(after, string(after.Status.State), progressing(after).Message)
+	}
+}
+
+func (r *Reconciler) event(t *v1alpha1.EtcdOperatorTask, reason, note string) {
+	r.emit(t, corev1.EventTypeNormal, reason, note)
+}
+
+func (r *Reconciler) warn(t *v1alpha1.EtcdOperatorTask, reason, note string) {
+	r.emit(t, corev1.EventTypeWarning, reason, note)
+}
+
+func (r *Reconciler) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string) {
+	r.Recorder.Eventf(t, nil, eventType, reason, reason, "%s", sanitize.Text(note, maxNote))
+}
+
+// progressing is the condition Progressing of a task; the zero value if it has none.
+func progressing(t *v1alpha1.EtcdOperatorTask) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing), metav1.Condition{})
 }

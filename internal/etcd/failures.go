@@ -13,17 +13,16 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// A stage has failed twice in a row, and for this long, before the status reports it: clients wait for status.lastErrors to be
-// empty, and the first retry comes after milliseconds.
+// The status reports a stage that has failed twice in a row, and for this long: clients wait for status.lastErrors to be empty, and
+// the first retry comes after milliseconds.
 const (
 	reportAfter = 2 * time.Second
 	reportTimes = 2
 )
 
-// failures are the stages that failed the last time, by Etcd.
+// failures are the stages that failed last time, by Etcd.
 type failures struct {
 	memory.PerEtcd[map[string]failure]
 }
@@ -40,31 +39,25 @@ func (f failure) lasts(now time.Time) bool {
 	return f.times >= reportTimes && now.Sub(f.since) >= reportAfter
 }
 
-// note notes how a stage has ended. One success ends the failures of a stage; a stage that is not reached keeps them.
+// note records how a stage has ended. One success ends its failures; a stage that is not reached keeps them.
 func (f *failures) note(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) {
 	before := f.Of(etcd)
 	last, failed := before[s.name]
-	if err == nil && !failed {
-		return
-	}
-	next := maps.Clone(before)
-	if err == nil {
+	switch {
+	case err == nil && failed:
+		next := maps.Clone(before)
 		delete(next, s.name)
 		f.Set(etcd, next)
-		return
+	case err != nil:
+		if !failed {
+			last.since = now
+		}
+		f.Set(etcd, memory.With(before, s.name, failure{status.Failure{Code: s.code, Err: err}, last.times + 1, last.since}))
 	}
-	if next == nil {
-		next = map[string]failure{}
-	}
-	if !failed {
-		last.since = now
-	}
-	next[s.name] = failure{status.Failure{Code: s.code, Err: err}, last.times + 1, last.since}
-	f.Set(etcd, next)
 }
 
-// reported returns the failures that the status reports: those that last, and those that it reports already, of which an operator
-// that has just started does not know how long they have lasted.
+// reported returns the failures for the status: those that last, and those that it already reports, since an operator that has just
+// started does not know how long they have lasted.
 func (f *failures) reported(etcd *v1alpha1.Etcd, now time.Time) (reported []status.Failure) {
 	all := f.Of(etcd)
 	for _, s := range slices.Concat(stages, followUps) {
@@ -89,5 +82,3 @@ func (f *failures) summary(etcd *v1alpha1.Etcd, now time.Time, foreign bool) str
 	}
 	return strings.Join(names, ",")
 }
-
-func (f *failures) forget(etcd types.NamespacedName) { f.Forget(etcd) }

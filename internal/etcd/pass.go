@@ -21,7 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// pass is one reconcile of one Etcd: what it has found, and how it ends.
+// pass is one reconcile of one Etcd: what it finds, and how it ends.
 type pass struct {
 	*parts
 	reconciler *Reconciler
@@ -35,7 +35,7 @@ type pass struct {
 	refused bool
 	// specFailed: the spec could not be carried out, or not entirely.
 	specFailed bool
-	// recoveryUnknown: whether a task still keeps the recovery in the status could not be read.
+	// recoveryUnknown: it could not be read whether a task still keeps the recovery in the status.
 	recoveryUnknown bool
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
@@ -44,51 +44,47 @@ type pass struct {
 	open []v1alpha1.ErrorCode
 }
 
-func (r *Reconciler) newPass(etcd *v1alpha1.Etcd) *pass {
-	return &pass{parts: r.parts, reconciler: r, etcd: etcd}
-}
-
 // stage is a part of a reconcile.
 type stage struct {
 	name string
 	// code of its errors where they have none of their own.
 	code v1alpha1.ErrorCode
 	run  func(*pass, context.Context) error
-	// passable: what follows does not rest on it, so that an error does not end the reconcile.
+	// passable: later stages do not rest on it, so an error does not end the reconcile.
 	passable bool
-	// alone: nothing that follows is decided on what it writes, so that a conflict does not end the reconcile either.
-	alone bool
+	// independent: later stages do not use its result, so a conflict does not end the reconcile either.
+	independent bool
 }
 
-// The stages of a reconcile, in their order. Each decides on what was read first; those that stop or start members, and those
-// that delete something, read again from the API server.
+// The stages of a reconcile, in their order. Each decides on what was read first; those that stop or start members, or delete
+// something, read again from the API server.
 var stages = []stage{
 	{name: "read", code: v1alpha1.ErrObserve, run: (*pass).read},
 	{name: "adoption", code: v1alpha1.ErrApply, run: (*pass).adopt},
 	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
-	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true, alone: true},
+	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true, independent: true},
 	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
 	{name: "policy", run: (*pass).checkPolicy},
 	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
 	{name: "first start", code: v1alpha1.ErrApply, run: (*pass).lookFirst},
 	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
-	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, alone: true},
-	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, alone: true},
-	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, alone: true},
-	{name: "recovery", code: v1alpha1.ErrObserve, run: (*pass).confirmRecovery, passable: true, alone: true},
+	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, independent: true},
+	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, independent: true},
+	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, independent: true},
+	{name: "recovery", code: v1alpha1.ErrObserve, run: (*pass).confirmRecovery, passable: true, independent: true},
 }
 
-// followUps are the stages after the status was written: they rest on what it says.
+// followUps are the stages after the status is written, which rest on it.
 var followUps = []stage{
 	{name: "instructions", code: v1alpha1.ErrApply, run: (*pass).instructMembers},
 	{name: "operation", code: v1alpha1.ErrApply, run: (*pass).removeOperation},
 }
 
-// errSkipped is the end of a stage that had nothing to rest on: it has neither failed nor succeeded.
+// errSkipped ends a stage that had nothing to rest on: it has neither failed nor succeeded.
 var errSkipped = errors.New("skipped")
 
-// run goes through the stages, and writes the status whatever their end.
+// run runs the stages, and writes the status however they end.
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	complete, interrupted := p.through(ctx, stages)
 	open, first := p.open, !p.followed.Of(p.etcd)
@@ -111,8 +107,8 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	return p.result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
 }
 
-// through goes through stages until one fails and is not passable, or interrupts the reconcile: something has to be seen first,
-// which is no failure.
+// through runs stages until one fails and is not passable, or interrupts the reconcile, which is no failure: something has to be
+// seen first.
 func (p *pass) through(ctx context.Context, stages []stage) (complete bool, interrupted error) {
 	for _, s := range stages {
 		err := s.run(p, ctx)
@@ -120,7 +116,7 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 		case err != nil && ctx.Err() != nil:
 			// The operator ends.
 			return false, ctx.Err()
-		case s.alone && apierrors.IsConflict(err):
+		case s.independent && apierrors.IsConflict(err):
 			interrupted = err
 			continue
 		case interrupts(err):
@@ -142,21 +138,21 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 	return true, interrupted
 }
 
-// leaveOpen notes stages of which this pass does not know whether their errors are over.
+// leaveOpen records stages whose errors may or may not be over.
 func (p *pass) leaveOpen(stages []stage) {
 	for _, s := range stages {
 		p.open = append(p.open, s.code)
 	}
 }
 
-// interrupts reports whether an error of a stage only says that something has to be seen first, or that the namespace is being
+// interrupts reports whether an error of a stage only means that something has to be seen first, or that the namespace is being
 // deleted.
 func interrupts(err error) bool {
 	return errors.Is(err, state.ErrBehind) || errors.Is(err, context.Canceled) || apierrors.IsConflict(err) || namespaceTerminates(err)
 }
 
-// namespaceTerminates reports whether something was rejected because the namespace is being deleted. Its objects are deleted one
-// by one, and the Etcd need not be the first.
+// namespaceTerminates reports whether a request was rejected because the namespace is being deleted. Its objects are deleted one by
+// one, and the Etcd need not be the first.
 func namespaceTerminates(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
@@ -179,15 +175,14 @@ func (p *pass) result(ctx context.Context, after time.Duration, interrupted, err
 	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after, p.hanging.Of(p.etcd).times > 0 && !p.rollWaits)}, nil
 }
 
-// reported is what the status says of the reconcile itself, in a form that can be compared.
+// reported returns what the status says of the reconcile itself, in a form that can be compared.
 func (p *pass) reported() string {
 	foreign := p.session != nil && len(p.session.Foreign()) > 0
 	return p.failures.summary(p.etcd, p.Clock.Now(), foreign)
 }
 
 // writeStatus writes the status that follows from what was found, and returns after how long to reconcile again. A reconcile that
-// is not complete adds its errors to the status as it was: what the status says decides what members are instructed, so none of it
-// changes on half of the evidence.
+// is not complete only adds its errors: members are instructed by the status, so nothing else in it changes on incomplete evidence.
 func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -216,7 +211,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		after = min(after, pending)
 	}
 	if p.rollWaits {
-		// For how long a member has been away is known only if it is observed.
+		// How long a member has been away is known only if it is observed.
 		after = min(after, pollTroubled)
 	}
 	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Refused {

@@ -105,7 +105,7 @@ func TestConflictOfAStageThatStandsAlone(t *testing.T) {
 	g := NewWithT(t)
 	p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
 	alone := failing("first", apierrors.NewConflict(schema.GroupResource{}, "x", errBroken), true)
-	alone.alone = true
+	alone.independent = true
 	complete, interrupted := p.through(t.Context(), []stage{alone, failing("last", nil, false)})
 	g.Expect(complete).To(BeTrue())
 	g.Expect(interrupted).To(Satisfy(apierrors.IsConflict))

@@ -5,9 +5,11 @@
 package etcd
 
 import (
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -42,7 +44,7 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	return pollHealthy
 }
 
-// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others, but for those that
+// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others but those that
 // hang.
 func priorityOf(after time.Duration, hangs bool) *int {
 	switch {
@@ -59,4 +61,46 @@ func priorityOf(after time.Duration, hangs bool) *int {
 func isUrgent(e *v1alpha1.Etcd) bool {
 	movesTLS := e.Status.Conditions.Find(v1alpha1.ConditionTLSReady) != nil && !e.Status.Conditions.IsTrue(v1alpha1.ConditionTLSReady)
 	return state.Due(e) || e.Status.Conditions.IsTrue(v1alpha1.ConditionReady) && (e.Status.Rollout != nil || movesTLS)
+}
+
+// hangsAfter is how long an observation takes at least if a member hangs. One that answers does so in milliseconds, and one that is
+// not running refuses the connection.
+const hangsAfter = time.Second
+
+// hangs reports whether members hang, given a Snapshot and how long it took.
+func hangs(s *cluster.Snapshot, took time.Duration) bool {
+	return s != nil && took >= hangsAfter && slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && !o.Answers })
+}
+
+// hanging is how often in a row members of an Etcd hung, and until when the last wait lasts. Each observation of them keeps a
+// worker for seconds, so they are observed less and less often, down to as often as a healthy Etcd. A change in between is an
+// event, which comes before the wait is over and begins with short waits again.
+type hanging struct {
+	times int
+	until time.Time
+}
+
+// next returns the state after another observation.
+func (h hanging) next(hangs bool, now time.Time) hanging {
+	switch {
+	case !hangs:
+		return hanging{}
+	case now.Before(h.until):
+		h.times = 0
+	}
+	h.times++
+	h.until = now.Add(h.wait())
+	return h
+}
+
+// wait returns how long to wait at least; 0 while nothing hangs.
+func (h hanging) wait() time.Duration {
+	wait := pollTroubled
+	for range h.times - 1 {
+		wait = min(2*wait, pollHealthy)
+	}
+	if h.times == 0 {
+		return 0
+	}
+	return wait
 }

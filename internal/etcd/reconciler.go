@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd keeps the objects and the status of Etcds. Its parts, one in each package beneath it, decide and act; the
-// Reconciler calls them in their order, and writes one status at the end. It does not delete pods: outdated ones are replaced
-// by the StatefulSet controller under RollingUpdate, and by a rollout task under OnDelete.
+// Package etcd reconciles the objects and the status of Etcds. Its parts, one in each package beneath it, decide and act; the
+// Reconciler runs them in their order, and writes one status at the end. It does not delete pods: outdated ones are replaced by the
+// StatefulSet controller under RollingUpdate, and by a rollout task under OnDelete.
 package etcd
 
 import (
@@ -15,12 +15,10 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
@@ -35,31 +33,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reconciler keeps the objects and the status of Etcds. Its fields are set before it is first used.
+// Reconciler reconciles the objects and the status of Etcds. Its fields are set before it is first used.
 type Reconciler struct {
-	// Client reads from a cache.
-	Client client.Client
-	// APIReader reads from the API server.
-	APIReader client.Reader
-	Observer  observe.Interface
-	// Locker is shared with the task engine: no task takes a step while an update strategy changes, or while members are
-	// stopped or started.
-	Locker *lock.Locks
+	// Access has the Locker that is shared with the task engine: no task takes a step while an update strategy changes, or while
+	// members are stopped or started.
+	state.Access
 	// Dialer and Credentials connect to members.
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
 	// Recorder of events.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
-	// PodsManagedBy is the value of the label managed-by on the pods and claims of new Etcds.
-	PodsManagedBy string
 	// TLS restricts the versions and cipher suites of members.
 	TLS configv1alpha1.TLS
 	// AgentTrust returns whose requests the agents of an Etcd accept; nil to tell them nothing.
@@ -71,13 +59,13 @@ type Reconciler struct {
 	// AdoptFromDruid is the feature gate AdoptFromDruid.
 	AdoptFromDruid bool
 	// Adopter returns what adopts the objects of Etcds.
-	Adopter func(*Reconciler, state.Access) state.Adopter
+	Adopter func(*Reconciler) state.Adopter
 
 	once  sync.Once
 	parts *parts
 }
 
-// parts are what the Reconciler is made of.
+// parts are the parts of the Reconciler.
 type parts struct {
 	state.Access
 	adopter    state.Adopter
@@ -97,12 +85,12 @@ type parts struct {
 }
 
 func (r *Reconciler) build() *parts {
-	access := state.Access{Client: r.Client, API: r.APIReader, Observer: r.Observer, Locker: r.Locker, Clock: r.Clock, PodsManagedBy: r.PodsManagedBy}
+	access := r.Access
 	instructor := memberconfig.Writer{Access: access, AgentTrust: r.AgentTrust}
 	return &parts{
 		Access:     access,
-		adopter:    r.Adopter(r, access),
-		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.APIReader}, Clock: r.Clock},
+		adopter:    r.Adopter(r),
+		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.API}, Clock: r.Clock},
 		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
 		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
@@ -119,13 +107,13 @@ func (p *parts) forget(etcd types.NamespacedName) {
 	p.strategy.Forget(etcd)
 	p.tls.Forget(etcd)
 	p.volumes.Forget(etcd)
-	p.failures.forget(etcd)
+	p.failures.Forget(etcd)
 	p.followed.Forget(etcd)
 	p.hanging.Forget(etcd)
 	p.status.forget(etcd)
 }
 
-// Reconcile brings one Etcd's objects and status to where they should be.
+// Reconcile reconciles one Etcd.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	r.once.Do(func() { r.parts = r.build() })
 	etcd := &v1alpha1.Etcd{}
@@ -140,8 +128,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if rollout := etcd.Status.Rollout; rollout != nil && rollout.Task != "" {
-		// All that is logged of a rollout has its task in the same key, whichever controller logs it.
+		// All log lines about a rollout have its task in the same key, whichever controller writes them.
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(logging.KeyTask, klog.KRef(etcd.Namespace, rollout.Task)))
 	}
-	return r.newPass(etcd).run(ctx)
+	return (&pass{parts: r.parts, reconciler: r, etcd: etcd}).run(ctx)
 }

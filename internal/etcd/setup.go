@@ -71,7 +71,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		// Not its status, which follows the pods.
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notItsStatus())).
 		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
+		// A claim that existed before its Etcd has no labels; it is read with the rest.
+		Watches(&corev1.PersistentVolumeClaim{}, controller.Enqueue(controller.PartOf)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(taskChanged())).
 		Complete(r)
 	if err != nil {
@@ -80,7 +81,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// notItsStatus selects what changes more of an object than its status: its spec, or whose it is.
+// notItsStatus selects changes of more than the status of an object: of its metadata, its spec or its owners.
 func notItsStatus() predicate.Predicate {
 	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
@@ -90,7 +91,7 @@ func notItsStatus() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
 }
 
-// urgentFirst brings forward, of all the Etcds that an operator finds when it starts, those that are urgent.
+// urgentFirst moves urgent Etcds forward among all that an operator finds when it starts.
 func urgentFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && isUrgent(e.Object.(*v1alpha1.Etcd)) {
@@ -99,48 +100,38 @@ func urgentFirst() handler.EventHandler {
 	}}
 }
 
-func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
-	name := pod.GetLabels()[v1alpha1.LabelPartOf]
-	if name == "" || pod.GetLabels()[v1alpha1.LabelComponent] != v1alpha1.ComponentStatefulSet {
-		return nil
+func etcdOfPod(pod client.Object) types.NamespacedName {
+	if pod.GetLabels()[v1alpha1.LabelComponent] != v1alpha1.ComponentStatefulSet {
+		return types.NamespacedName{}
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+	return controller.PartOf(pod)
 }
 
-func etcdOfStatefulSet(_ context.Context, set client.Object) []reconcile.Request {
+func etcdOfStatefulSet(set client.Object) types.NamespacedName {
 	owner := metav1.GetControllerOf(set)
 	if owner == nil || owner.Kind != v1alpha1.KindEtcd {
-		return nil
+		return types.NamespacedName{}
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}}}
+	return types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}
 }
 
-// etcdOfClaim returns the Etcd that a claim was created for. One that existed before has no labels; it is read with the rest.
-func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
-	name := claim.GetLabels()[v1alpha1.LabelPartOf]
-	if name == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}}}
-}
-
-// settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes
-// several times at once, and the status of its StatefulSet with it. A controller that acts on pods does so at the same moment,
-// and need not share the processors, nor the API server, with a status that is about to change again.
+// settle is how long a change of a pod waits for others: a pod that starts or goes changes several times at once, and the status of
+// its StatefulSet with it. Controllers that act on pods do so at the same moment, and need not share the processors and the API
+// server with a status that is about to change again.
 const settle = time.Second
 
 // afterwards reconciles an Etcd a little after an object of it has changed.
-func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
+func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	later := func(ctx context.Context, o client.Object, q queue) {
-		for _, request := range etcdOf(ctx, o) {
-			q.AddAfter(request, settle)
+	later := func(o client.Object, q queue) {
+		if key := etcdOf(o); key.Name != "" {
+			q.AddAfter(reconcile.Request{NamespacedName: key}, settle)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { later(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { later(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { later(ctx, e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { later(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { later(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { later(e.Object, q) },
 	}
 }
 

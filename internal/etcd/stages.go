@@ -36,7 +36,7 @@ func (p *pass) adopt(ctx context.Context) (err error) {
 	return err
 }
 
-// checkOwners begins the work on the objects. While etcd-druid writes to an Etcd that was adopted from it, none is written.
+// checkOwners begins the work on the objects. None is written while etcd-druid writes to an Etcd that was adopted from it.
 func (p *pass) checkOwners(ctx context.Context) (err error) {
 	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet, p.found.Manager)
 	if err == nil && p.found.Adoption.Contested != nil {
@@ -55,9 +55,9 @@ func (p *pass) hold(ctx context.Context) (err error) {
 	return err
 }
 
-// checkPolicy keeps the spec of an Etcd that the operator's configuration refuses from being carried out, and that of one whose
-// members serve as a cluster that is not the recorded one: they would refuse their data once they restart. The members are still
-// observed, and those that a task has stopped are started again as they were.
+// checkPolicy suspends the spec of an Etcd that the operator's configuration refuses, and of one whose members serve as another
+// cluster than the recorded one: they would refuse their data once they restart. The members are still observed, and those that a
+// task has stopped are started again as they were.
 func (p *pass) checkPolicy(context.Context) error {
 	if p.reconciler.Allowed != nil {
 		p.found.Refused = p.reconciler.Allowed(p.etcd)
@@ -67,7 +67,7 @@ func (p *pass) checkPolicy(context.Context) error {
 	return nil
 }
 
-// planTLS keeps and checks the Secrets of TLS. Those of an Etcd that was refused before it had members are not looked at.
+// planTLS reconciles and checks the Secrets of TLS, but not those of an Etcd that was refused before it had members.
 func (p *pass) planTLS(ctx context.Context) error {
 	if p.found.Refused != nil && p.found.StatefulSet == nil {
 		return errSkipped
@@ -94,21 +94,21 @@ func (p *pass) wakeUp(ctx context.Context) error {
 	return err
 }
 
-// lookFirst looks at the volumes before the first start of the members.
+// lookFirst surveys the volumes before the first start of the members.
 func (p *pass) lookFirst(ctx context.Context) (err error) {
 	if p.specFailed || p.held || p.etcd.SpecSuspended() || p.found.Adoption.Frozen {
 		return nil
 	}
-	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Station, p.session)
+	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Stage, p.session)
 	return err
 }
 
-// applySpec applies the objects, unless the spec is suspended, or a task keeps all members stopped: what the spec asks of them
-// waits until they are started again.
+// applySpec applies the objects, unless the spec is suspended or a task keeps all members stopped: then the spec waits until they
+// are started again.
 //
-// What should be different is applied when the spec has changed or an annotation asks for it, so that a new version of the
-// operator does not by itself replace the pods of every cluster. What was removed, or changed in what would be applied
-// again, is corrected at any time. While a Secret cannot be used nothing is made different, and no StatefulSet is created.
+// Changes are applied if the spec has changed or an annotation asks for it, so that a new version of the operator does not by
+// itself replace the pods of every cluster. What was removed, or changed by others, is corrected at any time. While a Secret cannot
+// be used, nothing is changed and no StatefulSet is created.
 func (p *pass) applySpec(ctx context.Context) error {
 	if p.specFailed || p.held {
 		return errSkipped
@@ -138,7 +138,7 @@ func (p *pass) apply(ctx context.Context) error {
 	in := component.Input{
 		Etcd: p.etcd, Images: p.reconciler.Images, TLS: p.reconciler.TLS, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
 		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
-		PodsManagedBy: p.found.PodsManagedBy, PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
+		PodsManagedBy: p.found.PodsManagedBy, PeerTLS: plan.Stage, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
 	}
 	if set != nil {
 		// They are changed by their own stages alone.
@@ -160,22 +160,22 @@ func (p *pass) apply(ctx context.Context) error {
 	return err
 }
 
-// creates reports whether a StatefulSet that is missing is created.
+// creates reports whether a missing StatefulSet is created.
 func (p *pass) creates() bool {
 	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen
 }
 
-// unadopted reports whether the StatefulSet of a cluster that has served is missing, or so new that its controller has not seen
-// it: its pods may be there without an owner.
+// unadopted reports whether the StatefulSet of a cluster that has served is missing, or so new that its controller has not seen it:
+// its pods may have no owner yet.
 func unadopted(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return etcd.Status.ClusterID != "" && (set == nil || set.Status.ObservedGeneration == 0)
 }
 
 // retention returns what becomes of the claims when the StatefulSet is deleted or scaled in.
 //
-// It is Retain for scaling in, whatever the Etcd says: the operator scales to zero for other reasons than hibernation, others
-// that do so must not lose data by it, and in hibernation the claims are deleted by a record of their own. And it is Retain
-// altogether as long as the StatefulSet is to be replaced for its claim template.
+// It is Retain for scaling in, whatever the Etcd says: the operator scales to zero for other reasons than hibernation, others who
+// do so must not lose data, and a hibernation deletes claims by a record of its own. It is Retain altogether while the StatefulSet
+// is to be replaced for its claim template.
 func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.PersistentVolumeClaimRetentionPolicy {
 	p := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: etcd.Spec.Retention().WhenDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	if volumes.TemplateTooSmall(etcd, set) {
@@ -206,8 +206,8 @@ func (p *pass) listPeerURLs(ctx context.Context) error {
 	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)
 }
 
-// confirmRecovery reads the tasks from the API server where the status would no longer have a recovery: the members then remove the
-// data that they had before, and the cache may not show the task yet that keeps it.
+// confirmRecovery reads the tasks from the API server before the status loses a recovery: the members then remove the data that
+// they had before, and the cache may not show yet the task that keeps it.
 func (p *pass) confirmRecovery(ctx context.Context) error {
 	if p.etcd.Status.Recovery == nil || status.Next(p.found).Recovery != nil {
 		return nil
@@ -221,12 +221,12 @@ func (p *pass) confirmRecovery(ctx context.Context) error {
 	return nil
 }
 
-// instructMembers writes for the members what the status says of their cluster.
+// instructMembers writes what the status says of the cluster for the members.
 func (p *pass) instructMembers(ctx context.Context) error {
 	return p.instructor.Write(ctx, p.Client, p.etcd, p.session)
 }
 
-// removeOperation removes the annotations that asked for a reconcile once it is done.
+// removeOperation removes the annotations that asked for a reconcile, once it is done.
 func (p *pass) removeOperation(ctx context.Context) error {
 	renewed := p.found.TLS != nil && p.found.TLS.Managed.RenewalBegun
 	if !renewed && (!p.found.Current() || !state.OperationRequested(p.etcd)) {

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// detailInterval is the least time between two writes of a status in which only details have changed. While a pod is replaced
-// they change many times.
+// detailInterval is the least time between two writes of a status that differ only in details, which change many times while a pod
+// is replaced.
 const detailInterval = 10 * time.Second
 
 // statusWriter writes the statuses of Etcds.
@@ -39,8 +39,8 @@ type statusWriter struct {
 // writtenStatus is the last write of a status.
 type writtenStatus struct {
 	at time.Time
-	// over are the resourceVersions that the Etcd had before this write and the last one. A cache that still shows one of them
-	// is late, and a write would be refused.
+	// over are the resourceVersions of the Etcd before this write and the last one. A cache that still shows one of them is behind,
+	// and a write would be refused.
 	over [2]string
 }
 
@@ -49,7 +49,7 @@ func (w *statusWriter) forget(etcd types.NamespacedName) {
 	w.lost.Forget(etcd)
 }
 
-// write writes a status that says something new. When it has put off the details, it returns after how long they are due.
+// write writes a status that says something new. If it puts the details off, it returns for how long.
 func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1alpha1.EtcdStatus) (due time.Duration, err error) {
 	if equality.Semantic.DeepEqual(etcd.Status, next) {
 		return 0, nil
@@ -67,7 +67,7 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 	etcd.Status = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := w.client.Status().Patch(ctx, etcd, patch, apply.Manager); err != nil {
-		// It may have been deleted meanwhile.
+		// It may have been deleted.
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err))
 	}
 	written := writtenStatus{at: now, over: last.over}
@@ -79,7 +79,7 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 	return 0, nil
 }
 
-// lostFor returns for how long the quorum of an Etcd has been lost, now that it was seen to be there or not.
+// lostFor returns how long the quorum of an Etcd has been lost, after one more observation.
 func (w *statusWriter) lostFor(etcd *v1alpha1.Etcd, quorate bool, now time.Time) time.Duration {
 	since := w.lost.Of(etcd)
 	switch {

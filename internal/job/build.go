@@ -84,7 +84,7 @@ type Spec struct {
 	Claim, ClaimDir string
 	// WorkDir gives the agent a folder to write to, and the flag --work-dir.
 	WorkDir bool
-	// WorkLimit is how much the agent may write there before its pod is evicted; 0 for no limit. See WorkLimit.
+	// WorkLimit is how much the agent may write there before its pod is evicted; 0 for no limit. See the function of that name.
 	WorkLimit resource.Quantity
 	// Timeout after which the Job is stopped; 0 for none.
 	Timeout time.Duration
@@ -174,7 +174,7 @@ func (s Spec) deadline() *int64 {
 	return ptr.To(int64(s.Timeout.Seconds()))
 }
 
-// podLabels returns the labels of the pod: those of the spec and of the Job, and those that let it reach its stores.
+// podLabels returns the labels of the pod: those of the spec and of the Job, and those that permit traffic to its stores.
 func (s Spec) podLabels(of map[string]string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, s.PodLabels)

@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startDeadline is how long the pod of a Job may take to start before the Job counts as failed. It allows for a new node
-// and for retried image pulls.
+// startDeadline is how long the pod of a Job may take to start before the Job counts as failed. It allows for a new node and for
+// retried image pulls.
 const startDeadline = 3 * time.Minute
 
 // State is the state of a Job.
@@ -52,7 +52,11 @@ func judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		}
 	}
 	if failed := condition(job, batchv1.JobFailed); failed != nil {
-		return State{Code: codeOf(failed.Reason), Message: fmt.Sprintf("Job %s has failed (%s): %s", job.Name, failed.Reason, cmp.Or(lastWords(pods), failed.Message))}
+		code := v1alpha1.ErrJobFailed
+		if failed.Reason == batchv1.JobReasonDeadlineExceeded {
+			code = v1alpha1.ErrDeadlineExceeded
+		}
+		return State{Code: code, Message: fmt.Sprintf("Job %s has failed (%s): %s", job.Name, failed.Reason, cmp.Or(lastWords(pods), failed.Message))}
 	}
 	return running(job, pods, now)
 }
@@ -93,13 +97,6 @@ func starting(job string, code v1alpha1.ErrorCode, message string, since, now ti
 		return State{Running: true, StartingSince: since, Message: message}
 	}
 	return State{Code: code, StartingSince: since, Message: fmt.Sprintf("Job %s has not started within %s: %s", job, startDeadline, message)}
-}
-
-func codeOf(reason string) v1alpha1.ErrorCode {
-	if reason == batchv1.JobReasonDeadlineExceeded {
-		return v1alpha1.ErrDeadlineExceeded
-	}
-	return v1alpha1.ErrJobFailed
 }
 
 func condition(job *batchv1.Job, conditionType batchv1.JobConditionType) *batchv1.JobCondition {

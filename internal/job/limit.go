@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// WorkLimit returns how much a Job may write that works on the database of an Etcd: the database twice, as large as its
-// volume or quota allows, and space for a delta and a log. It reserves nothing. Hostile objects in a bucket that grow when
-// they are decompressed evict the pod of the Job, rather than fill the disk of the node.
+// WorkLimit returns how much a Job may write that works on the database of an Etcd: twice the size of its volume or quota, and
+// space for a delta and a log. It reserves nothing. Hostile objects in a bucket that grow when they are decompressed then evict the
+// pod of the Job, and do not fill the disk of the node.
 func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 	limit := etcd.Spec.Capacity()
 	limit = larger(limit, quota(etcd))
@@ -24,10 +24,10 @@ func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 	return limit
 }
 
-// resources returns the resources of the agent. Those of the Spec take precedence; every limit that they leave out is set,
-// so that hostile content of a bucket or a volume costs the Job, and not its node. Requests are small, and of
-// ephemeral storage there is none: without a request the limit would be requested, and some nodes have none to give. A recovery
-// that waits for a node would be worse than a full one.
+// resources returns the resources of the agent. Those of the Spec take precedence; every limit that they leave out is set, so that
+// hostile content of a bucket or a volume costs the Job, and not its node. Requests are small, and there is none of ephemeral
+// storage: without it the limit would be requested, and some nodes have none to give. A recovery that waits for a node would be
+// worse than a full one.
 func (s Spec) resources() corev1.ResourceRequirements {
 	all := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{
@@ -52,8 +52,8 @@ func (s Spec) resources() corev1.ResourceRequirements {
 	return all
 }
 
-// memoryLimit is enough to open the database, which takes no more than a member takes for it: up to the quota, and some for
-// what is decompressed and replayed; or what the members may use. Streaming takes parts of a few MiB.
+// memoryLimit is enough to open the database, which takes no more than a member takes for it: up to the quota, and some for what is
+// decompressed and replayed; or the limit of the members. Streaming takes parts of a few MiB.
 func (s Spec) memoryLimit() resource.Quantity {
 	if s.Database == nil {
 		return resource.MustParse("512Mi")
@@ -71,7 +71,7 @@ func softMemoryLimit(r corev1.ResourceRequirements) corev1.EnvVar {
 	return corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(r.Limits.Memory().Value()/10*9, 10)}
 }
 
-// diskLimit has the folder that the agent works in, and some for logs. The root filesystem is read-only.
+// diskLimit allows for the folder that the agent works in, and some logs. The root filesystem is read-only.
 func (s Spec) diskLimit() resource.Quantity {
 	limit := s.WorkLimit.DeepCopy()
 	limit.Add(resource.MustParse("1Gi"))

@@ -8,14 +8,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,8 +34,8 @@ func podsOf(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.P
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, j) }), nil
 }
 
-// Look returns what has become of a Job. Whether it has taken too long to start is for the API server's clock to say, which created
-// it: the operator's only says when to ask.
+// Look returns the state of a Job. The API server has created the Job, so its clock says whether the Job has taken too long to
+// start; that of the operator only says when to ask.
 func Look(ctx context.Context, c client.Client, live client.Reader, j *batchv1.Job, now time.Time) (State, error) {
 	pods, err := podsOf(ctx, live, j)
 	if err != nil {
@@ -59,16 +65,30 @@ func Find(ctx context.Context, live client.Reader, owner metav1.Object, key clie
 	return j, nil, nil
 }
 
-// Remove deletes a Job of an owner in the foreground: while the Job exists, its pods may exist. It does not touch a foreign
-// Job.
-func Remove(ctx context.Context, c client.Client, live client.Reader, owner metav1.Object, key client.ObjectKey) error {
-	j, _, err := Find(ctx, live, owner, key)
-	if err != nil || j == nil || j.DeletionTimestamp != nil {
-		return err
+// AnyLeft reports whether an owner has any of some Jobs. One is gone only after its pods.
+func AnyLeft(ctx context.Context, live client.Reader, owner metav1.Object, keys []client.ObjectKey) (bool, error) {
+	for _, key := range keys {
+		if found, _, err := Find(ctx, live, owner, key); err != nil || found != nil {
+			return found != nil, err
+		}
 	}
-	err = c.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &j.UID})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing Job %s: %w", key, err)
+	return false, nil
+}
+
+// Remove deletes Jobs of an owner in the foreground: while a Job exists, its pods may exist. It does not touch a foreign Job.
+func Remove(ctx context.Context, c client.Client, live client.Reader, owner metav1.Object, keys ...client.ObjectKey) error {
+	for _, key := range keys {
+		j, _, err := Find(ctx, live, owner, key)
+		if err != nil {
+			return err
+		}
+		if j == nil || j.DeletionTimestamp != nil {
+			continue
+		}
+		err = c.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &j.UID})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("removing Job %s: %w", key, err)
+		}
 	}
 	return nil
 }
@@ -79,11 +99,36 @@ const (
 	maxPoll = 30 * time.Second
 )
 
-// Poll returns after how long to read a Job again that has not ended, besides the events of its pods: at first often, and the longer it
-// has run the more seldom. It is pure.
+// Poll returns after how long to read a Job again that has not ended, besides the events of its pods: often at first, and the
+// longer it has run the less. It is pure.
 func Poll(s State, now time.Time) time.Duration {
 	if s.RunningSince.IsZero() {
 		return minPoll
 	}
 	return min(max(now.Sub(s.RunningSince)/10, minPoll), maxPoll)
+}
+
+// RecordArgs returns the agent's flags for the newest snapshot that the leases of an Etcd record; none if they record none. The agent
+// refuses a store of signed snapshots that ends before it.
+func RecordArgs(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd) ([]string, error) {
+	var record backup.Record
+	for _, name := range []string{etcd.FullSnapshotLeaseName(), etcd.DeltaSnapshotLeaseName()} {
+		lease := &coordinationv1.Lease{}
+		key := types.NamespacedName{Namespace: etcd.Namespace, Name: name}
+		if err := live.Get(ctx, key, lease); err != nil {
+			if client.IgnoreNotFound(err) == nil {
+				continue
+			}
+			return nil, fmt.Errorf("reading lease %s: %w", key, err)
+		}
+		r, err := backup.ParseRecord(ptr.Deref(lease.Spec.HolderIdentity, ""), ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time)
+		if err != nil {
+			return nil, fmt.Errorf("reading lease %s: %w", key, err)
+		}
+		record = record.Newer(r)
+	}
+	if record == (backup.Record{}) {
+		return nil, nil
+	}
+	return []string{"--recorded-revision=" + strconv.FormatInt(record.Revision, 10), "--recorded-created=" + record.Created.Format(time.RFC3339)}, nil
 }

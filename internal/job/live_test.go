@@ -73,11 +73,11 @@ func TestJobsOfOthersAreLeftAlone(t *testing.T) {
 		foreign bool
 		deleted []types.UID
 	}{
-		"none":          {nil, false, false, nil},
-		"its own":       {jobOf("etcd"), true, false, []types.UID{"job"}},
-		"going already": {going, true, false, nil},
-		"somebody's":    {jobOf("other"), false, true, nil},
-		"nobody's":      {orphan, false, true, nil},
+		"none":             {nil, false, false, nil},
+		"its own":          {jobOf("etcd"), true, false, []types.UID{"job"}},
+		"going already":    {going, true, false, nil},
+		"another owner's":  {jobOf("other"), false, true, nil},
+		"without an owner": {orphan, false, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -103,7 +103,7 @@ func TestPods(t *testing.T) {
 	earlier := j.DeepCopy()
 	earlier.UID = "earlier"
 	kind := batchv1.SchemeGroupVersion.WithKind("Job")
-	s := &server{pods: []corev1.Pod{pod("nobody's"), pod("its own", *metav1.NewControllerRef(j, kind)), pod("of an earlier one", *metav1.NewControllerRef(earlier, kind))}}
+	s := &server{pods: []corev1.Pod{pod("without an owner"), pod("its own", *metav1.NewControllerRef(j, kind)), pod("of an earlier one", *metav1.NewControllerRef(earlier, kind))}}
 	pods, err := podsOf(t.Context(), s, j)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods).To(ConsistOf(HaveField("Name", "its own")))

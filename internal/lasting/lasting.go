@@ -16,6 +16,11 @@ func Unbroken(earlier, later time.Time, maxGap time.Duration) bool {
 	return !earlier.IsZero() && gap >= 0 && gap <= maxGap
 }
 
+// Since reports whether what has been the case since a time has lasted for a while; a zero time says that it is not the case.
+func Since(since, now time.Time, while time.Duration) bool {
+	return !since.IsZero() && now.Sub(since) >= while
+}
+
 // Timer is how long one value has been observed. The zero V stands for "not the case", or "not known": it never lasts. The
 // zero Timer has observed nothing. Timers are values: Next returns another one.
 type Timer[V comparable] struct {

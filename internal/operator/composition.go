@@ -49,7 +49,7 @@ type beside struct {
 	tasks   []engine.TaskMetrics
 	backlog func(etcd types.NamespacedName, events *int64)
 	// adopter returns what adopts the objects of Etcds.
-	adopter func(*etcd.Reconciler, state.Access) state.Adopter
+	adopter func(*etcd.Reconciler) state.Adopter
 	// parts are further controllers.
 	parts func(*composition) []part
 }
@@ -75,8 +75,8 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 
 func (c *composition) etcds() *etcd.Reconciler {
 	r := &etcd.Reconciler{
-		Client: c.Client, APIReader: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock,
-		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, PodsManagedBy: c.config.ManagedByLabel, TLS: c.config.TLS, Allowed: c.rules.Etcd,
+		Access: state.Access{Client: c.Client, API: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock, PodsManagedBy: c.config.ManagedByLabel},
+		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, TLS: c.config.TLS, Allowed: c.rules.Etcd,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
 		Adopter: c.beside.adopter,
 	}

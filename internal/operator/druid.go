@@ -85,8 +85,8 @@ func besideDruid(mode configv1alpha1.Mode, registerer prometheus.Registerer) (be
 }
 
 // adopter adopts the objects of Etcds from etcd-druid, and hands them back.
-func adopter(r *etcd.Reconciler, access state.Access) state.Adopter {
-	return adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid}
+func adopter(r *etcd.Reconciler) state.Adopter {
+	return adoption.Adopter{Access: r.Access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid}
 }
 
 // currentRevisions is the controller that only executor mode has.

@@ -6,6 +6,7 @@ package operator
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"reflect"
@@ -32,6 +33,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
@@ -153,4 +156,18 @@ func newScheme() (*runtime.Scheme, error) {
 		}
 	}
 	return scheme, nil
+}
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// metricsOptions returns how metrics are served: over TLS, to clients that may get /metrics, since they name the Etcds of all tenants.
+func metricsOptions(server configv1alpha1.Server, limits configv1alpha1.TLS) metricsserver.Options {
+	o := metricsserver.Options{BindAddress: server.MetricsBindAddress}
+	if server.InsecureMetrics {
+		return o
+	}
+	o.SecureServing, o.CertDir, o.FilterProvider = true, server.MetricsCertificateDir, filters.WithAuthenticationAndAuthorization
+	o.TLSOpts = []func(*tls.Config){limits.Apply}
+	return o
 }

@@ -38,6 +38,6 @@ func besideDruid(mode configv1alpha1.Mode, _ prometheus.Registerer) (beside, err
 	return beside{
 		rule: replacer.Operator{}, live: func(r client.Reader) client.Reader { return r },
 		parts:   func(*composition) []part { return nil },
-		adopter: func(*etcd.Reconciler, state.Access) state.Adopter { return state.NoAdopter{} },
+		adopter: func(*etcd.Reconciler) state.Adopter { return state.NoAdopter{} },
 	}, nil
 }

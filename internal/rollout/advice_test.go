@@ -68,7 +68,7 @@ func TestDownVotersAreNamed(t *testing.T) {
 		voters   []cluster.Voter
 		want     string
 	}{
-		"nobody knows":         {nil, nil, "No voter has returned the member list"},
+		"no voters are known":  {nil, nil, "No voter has returned the member list"},
 		"all serve":            {[]cluster.Ordinal{down()}, []cluster.Voter{{Name: "a", Serving: true}}, ""},
 		"down":                 {[]cluster.Ordinal{down()}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a"},
 		"its pod is missing":   {[]cluster.Ordinal{{Class: v1alpha1.ClassMissing}}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a"},

@@ -492,7 +492,7 @@ func TestRecordCountsWhatIsThere(t *testing.T) {
 	g.Expect(r.Pods[0].Evidence.ObservedAt.Time).To(Equal(noon))
 }
 
-// A restart in place asks the PodDisruptionBudget where a removal would, and waits where it says no. Steps that disturb nobody do not.
+// A restart in place asks the PodDisruptionBudget where a removal would, and waits where it says no. Steps that disturb no member do not.
 func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
 	refused := func(byBudget bool) map[types.UID]RefusedWrite {
 		return map[types.UID]RefusedWrite{of(0, readyOld).uid(2): {At: noon, ByBudget: byBudget, Message: "the budget says no"}}

@@ -169,7 +169,7 @@ var exceptions = []struct {
 	is      func(w *world) bool
 }{
 	// The plan takes a loss of the quorum to last, and then replaces the only member, which is alive. Here the foreign voter comes back before that,
-	// and there is a quorum of two, which the removal would take: the rollout waits until somebody removes the foreign voter. Which of the two comes
+	// and there is a quorum of two, which the removal would take: the rollout waits until a person removes the foreign voter. Which of the two comes
 	// first cannot be foreseen.
 	{"the only member leads again, with a foreign voter", 1, func(w *world) bool {
 		return len(w.members) == 1 && w.foreignUp+w.foreignDown == 1 && w.leader < 0 && !w.stale && !w.lasted && (w.members[0] == runningOld || w.members[0] == readyOld)

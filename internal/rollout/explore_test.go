@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 )
 
@@ -532,7 +533,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return nil
 		}),
 		"removes one member after another after quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !lasting.Since(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil

@@ -196,7 +196,7 @@ func TestHolding(t *testing.T) {
 	for _, hold := range Holding(in, noon) {
 		names = append(names, hold.Guard)
 	}
-	// What a write that disturbs nobody waits for.
+	// What a write that disturbs no member waits for.
 	want = []v1alpha1.GuardName{v1alpha1.GuardRevisionObserved, v1alpha1.GuardDeletionObserved, v1alpha1.GuardOthersParticipating}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v hold, want %v", names, want)

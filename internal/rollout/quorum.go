@@ -7,7 +7,9 @@ package rollout
 import (
 	"fmt"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 )
 
 // The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
@@ -40,12 +42,9 @@ func quorumKept(s *state, step *Step) *Hold {
 // leaderCanDoWithout: a leader steps down within an election timeout of losing its quorum. One that cannot have a quorum without a
 // member that was reported as down either is about to, or the report is late: the node of that member may be lost, and not marked yet.
 func (s *state) leaderCanDoWithout(next int) *Hold {
-	others := 0
-	for _, v := range s.Snapshot.Cluster.Voters {
-		if v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun() {
-			others++
-		}
-	}
+	others := s.Snapshot.CountVoters(func(v cluster.Voter) bool {
+		return v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun()
+	})
 	o, voters := s.ordinal(next), len(s.Snapshot.Cluster.Voters)
 	if unproven := s.byReadiness && s.Snapshot.ServingVoters() == 0; unproven || quorum.Exists(others, voters) {
 		return nil // that a pod is ready proves no leader if it has no probe
@@ -64,7 +63,7 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	if names, quorate := s.Snapshot.Unreachable(); quorate {
 		return &Hold{Pod: name, Message: mayHaveLeader(s.Snapshot, names, grace)}
 	}
-	if since := s.Timers.LeaderlessSince; !lasted(since, s.now, grace) {
+	if since := s.Timers.LeaderlessSince; !lasting.Since(since, s.now, grace) {
 		return &Hold{Pod: name, Message: fmt.Sprintf("no member has known a leader since %s; %s is replaced if that lasts for %s", clockTime(since), name, grace)}
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -89,11 +88,11 @@ func unreadyConfirmed(s *state, step *Step) *Hold {
 	if !s.Snapshot.Cluster.LeaderKnown {
 		return nil
 	}
-	if o.Answers && !o.Serving && !lasted(led, s.now, electionWindow) {
+	if o.Answers && !o.Serving && !lasting.Since(led, s.now, electionWindow) {
 		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), electionWindow)}
 	}
 	since := s.Timers.NotServingSince[o.Pod.UID]
-	if !o.ReadyButNotServing() || lasted(since, s.now, grace) {
+	if !o.ReadyButNotServing() || lasting.Since(since, s.now, grace) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s although its readiness probe passes; it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}

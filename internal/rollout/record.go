@@ -22,39 +22,32 @@ const maxRecordedPods = 50
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	s := newState(in, now)
-	w := recorder{s}
 	r := *in.Recorded.DeepCopy()
 	if s.Snapshot.StatefulSet.Observed {
 		r.TargetRevision = s.target
 	}
-	if w.progresses(d) {
+	if s.progresses(d) {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
 	r.MostParticipatingReplicas = max(mostParticipating(r), int32(s.Snapshot.Participating()))
-	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), w.updated(), int32(s.Snapshot.Participating())
+	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), s.updated(), int32(s.Snapshot.Participating())
 	for i := range r.Pods {
-		w.settle(&r.Pods[i])
+		s.settle(&r.Pods[i])
 	}
-	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
-		r.HeldBy, r.BlockedBy = held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
+	if d.Step == nil || !s.wasTried(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
+		r.HeldBy, r.BlockedBy = Held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
 	r.Snapshot = in.Backup.record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
-		w.recordIntent(&r, d.Step)
+		s.recordIntent(&r, d.Step)
 	}
 	return r
-}
-
-// recorder writes the status of a rollout.
-type recorder struct {
-	state *state
 }
 
 // progresses reports whether the rollout makes progress: leadership moves, a pod goes whose removal was recorded since the last
 // progress, its replacement participates, or more members participate than ever before. A member that comes and goes is no
 // progress, nor is an attempt that is refused, again and again.
-func (w recorder) progresses(d Decision) bool {
-	s := w.state
+func (s *state) progresses(d Decision) bool {
 	r := s.Recorded
 	switch {
 	case r.LastProgressTime == nil || r.LastProgressTime.After(s.now):
@@ -68,19 +61,17 @@ func (w recorder) progresses(d Decision) bool {
 		i := s.Snapshot.OrdinalOf(p.UID)
 		goes := i < 0 || s.ordinal(i).Class == v1alpha1.ClassTerminating
 		return p.LastOperation.State == v1alpha1.OperationStateInProgress &&
-			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || w.replacement(p) != nil || w.isUpdated(p))
+			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || s.replacement(p) != nil || s.isUpdated(p))
 	})
 }
 
-// repeats reports whether a step was tried before.
-func (w recorder) repeats(step *Step) bool {
-	s := w.state
+// wasTried reports whether a step was tried before.
+func (s *state) wasTried(step *Step) bool {
 	return !slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.recordOf(s.ordinal(i).Pod.UID).UID == "" })
 }
 
 // updated is the number of pods that need no replacement.
-func (w recorder) updated() int32 {
-	s := w.state
+func (s *state) updated() int32 {
 	n := int32(0)
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
@@ -92,41 +83,39 @@ func (w recorder) updated() int32 {
 
 // settle ends the operation of a pod that was removed, once its replacement participates or the removal has become
 // impossible.
-func (w recorder) settle(p *v1alpha1.RolloutPod) {
-	s := w.state
+func (s *state) settle(p *v1alpha1.RolloutPod) {
 	if p.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return
 	}
 	i := s.Snapshot.OrdinalOf(p.UID)
 	if i < 0 {
-		if o := w.replacement(*p); o != nil {
-			w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
+		if o := s.replacement(*p); o != nil {
+			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
 		}
 		return
 	}
 	switch o := s.ordinal(i); {
 	case o.Class == v1alpha1.ClassTerminating || s.mayStillHappen(*p):
-	case w.isUpdated(*p):
-		w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("it was updated in place to revision %s and participates", o.Pod.Revision))
+	case s.isUpdated(*p):
+		s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("it was updated in place to revision %s and participates", o.Pod.Revision))
 	case inplace.IsWrite(p.LastOperation.Name) && (!s.outdated(i) || o.Pod.Updating):
 	default:
 		why := "the pod has changed since"
 		if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
 			why = refusal.Message
 		}
-		w.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
+		s.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
 	}
 }
 
 // isUpdated reports whether an update in place that was recorded has come to its end.
-func (w recorder) isUpdated(p v1alpha1.RolloutPod) bool {
-	i := w.state.Snapshot.OrdinalOf(p.UID)
-	return inplace.IsWrite(p.LastOperation.Name) && i >= 0 && !w.state.outdated(i) && w.state.ordinal(i).Class == v1alpha1.ClassParticipating
+func (s *state) isUpdated(p v1alpha1.RolloutPod) bool {
+	i := s.Snapshot.OrdinalOf(p.UID)
+	return inplace.IsWrite(p.LastOperation.Name) && i >= 0 && !s.outdated(i) && s.ordinal(i).Class == v1alpha1.ClassParticipating
 }
 
 // replacement is the ordinal of a pod that is gone, once its replacement participates; nil before.
-func (w recorder) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
-	s := w.state
+func (s *state) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
 	for i := range s.Snapshot.Ordinals {
 		if o := s.ordinal(i); o.Name == p.Name && o.Class == v1alpha1.ClassParticipating && o.Pod.UID != p.UID {
 			return o
@@ -135,9 +124,8 @@ func (w recorder) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
 	return nil
 }
 
-func (w recorder) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
-	s := w.state
-	p.LastOperation.State = state
+func (s *state) transition(p *v1alpha1.RolloutPod, to v1alpha1.OperationState, why string) {
+	p.LastOperation.State = to
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
 	p.LastOperation.Reason = withEnd(p.LastOperation.Reason, why)
 }
@@ -147,8 +135,8 @@ func concerns(s *state, hold *v1alpha1.Hold, step *Step) bool {
 	return hold != nil && slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.Snapshot.Ordinals[i].Name == hold.Pod })
 }
 
-// held is the hold to show. It has lasted since the same guard first blocked for the same pod.
-func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
+// Held is the hold to show. It has lasted since the same guard first blocked for the same pod.
+func Held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 	if hold == nil {
 		return nil
 	}
@@ -160,12 +148,11 @@ func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 }
 
 // recordIntent records what a step is about to do.
-func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
-	s := w.state
+func (s *state) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	switch step.Action {
 	case DeletePod, EvictPod, PatchMetadata, ResizePod, UpdateContainer:
 		for _, i := range step.Ordinals {
-			w.recordStep(r, step, i)
+			s.recordStep(r, step, i)
 		}
 	case MoveLeader:
 		r.LeaderHandover = &v1alpha1.LeaderHandover{
@@ -178,8 +165,7 @@ func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	}
 }
 
-func (w recorder) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
-	s := w.state
+func (s *state) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
 	o := s.Snapshot.Ordinals[ordinal]
 	pod := v1alpha1.RolloutPod{
 		Name: o.Name, UID: o.Pod.UID, Role: o.Role, Class: o.Class, Revision: o.Pod.Revision,

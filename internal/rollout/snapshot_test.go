@@ -39,7 +39,7 @@ func TestSnapshotIsRecorded(t *testing.T) {
 	g := NewWithT(t)
 	later := noon.Add(time.Minute)
 	g.Expect(Backup{}.record(nil, false, noon)).To(BeNil())
-	g.Expect(Backup{Taken: "a"}.record(nil, false, noon)).To(BeNil(), "nobody has asked for it")
+	g.Expect(Backup{Taken: "a"}.record(nil, false, noon)).To(BeNil(), "it was not asked for")
 	asked := Backup{}.record(nil, true, noon)
 	g.Expect(*asked).To(Equal(v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateInProgress, RequestedAt: metav1.Time{Time: noon}}))
 	g.Expect(Backup{}.record(asked, true, later)).To(Equal(asked), "it is asked for again")

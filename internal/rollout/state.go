@@ -11,8 +11,44 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// Input is all that a decision rests on.
+type Input struct {
+	Snapshot *cluster.Snapshot
+	Config   Config
+	// Created is when the task was created. A restart replaces the pods that are not younger.
+	Created time.Time
+	// Overridden are the guards that the task overrides.
+	Overridden []v1alpha1.OverridableGuard
+	// Recorded is what the task's status says of the rollout so far.
+	Recorded v1alpha1.RolloutStatus
+	Timers   Timers
+	// Refused are the removals that the API server refused, by the UID of the pod.
+	Refused map[types.UID]RefusedWrite
+	// Updates is how pods can be updated in place.
+	Updates inplace.Updates
+	// Backup is what is known of the snapshot before the rollout.
+	Backup Backup
+}
+
+// RefusedWrite is the API server's answer to a removal, or an update in place, that it did not carry out.
+type RefusedWrite struct {
+	At time.Time
+	// ByBudget reports that a PodDisruptionBudget does not allow the eviction now.
+	ByBudget bool
+	// MayStillHappen reports that the same removal was an intent before, whose request may still be under way.
+	MayStillHappen bool
+	// Update: what was refused is an update in place, and not a removal.
+	Update  bool
+	Message string
+}
+
+func (in Input) overrides(guard v1alpha1.GuardName) bool {
+	return slices.Contains(in.Overridden, v1alpha1.OverridableGuard(guard))
+}
 
 // state is an Input at a moment, with what follows from it. Nothing changes it.
 type state struct {
@@ -93,12 +129,11 @@ func (s *state) ordinal(i int) *cluster.Ordinal { return &s.Snapshot.Ordinals[i]
 
 // recordOf is the record of the pod with this UID; the zero value when there is none.
 func (s *state) recordOf(uid types.UID) v1alpha1.RolloutPod {
-	for _, p := range s.Recorded.Pods {
-		if p.UID == uid {
-			return p
-		}
+	i := slices.IndexFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == uid })
+	if i < 0 {
+		return v1alpha1.RolloutPod{}
 	}
-	return v1alpha1.RolloutPod{}
+	return s.Recorded.Pods[i]
 }
 
 // outdated reports whether the pod of an ordinal is to be replaced, or updated in place.

@@ -85,11 +85,6 @@ func continued(since, now time.Time) time.Time {
 	return since
 }
 
-// lasted reports whether a condition has lasted for a while.
-func lasted(since, now time.Time, while time.Duration) bool {
-	return !since.IsZero() && now.Sub(since) >= while
-}
-
 // within reports whether something was less than a while ago. A time in the future was not: it was taken by a clock that is
 // wrong, most likely that of another machine, and nothing waits for it.
 func within(at, now time.Time, while time.Duration) bool {
@@ -107,7 +102,7 @@ func vouchedAfter(grace time.Duration) time.Duration { return max(vouchAfter, gr
 // cutOff reports whether no member has answered for the grace period although the probes of pods pass. Then the
 // operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
 func (t Timers) cutOff(now time.Time, grace time.Duration) bool {
-	return lasted(t.NoAnswerSince, now, grace)
+	return lasting.Since(t.NoAnswerSince, now, grace)
 }
 
 // vouched returns the ordinals of members that do not answer the operator, and that their probes vouch for: a rollout that
@@ -116,7 +111,7 @@ func (t Timers) vouched(snapshot *cluster.Snapshot, now time.Time, grace time.Du
 	var vouched []int
 	for i := range snapshot.Ordinals {
 		o := &snapshot.Ordinals[i]
-		if snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && lasted(t.NotServingSince[o.Pod.UID], now, vouchedAfter(grace)) {
+		if snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && lasting.Since(t.NotServingSince[o.Pod.UID], now, vouchedAfter(grace)) {
 			vouched = append(vouched, i)
 		}
 	}
@@ -127,5 +122,5 @@ func (t Timers) vouched(snapshot *cluster.Snapshot, now time.Time, grace time.Du
 // is as far as is known. The member need not answer: etcd opens its client port only once it has published itself through raft, and with a bad
 // configuration on all members none does.
 func (t Timers) hasRun(o *cluster.Ordinal, now time.Time, grace time.Duration) bool {
-	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && (o.Answers || o.Pod.Stale() == "") && lasted(t.Running[o.Pod.UID].Since, now, grace)
+	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && (o.Answers || o.Pod.Stale() == "") && lasting.Since(t.Running[o.Pod.UID].Since, now, grace)
 }

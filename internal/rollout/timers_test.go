@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -63,8 +64,8 @@ func TestWithinIsNotTheFuture(t *testing.T) {
 	g.Expect(within(noon, noon, time.Second)).To(BeTrue())
 	g.Expect(within(noon, noon.Add(time.Second), time.Second)).To(BeFalse())
 	g.Expect(within(noon.Add(time.Minute), noon, time.Second)).To(BeFalse())
-	g.Expect(lasted(noon, noon.Add(time.Second), time.Second)).To(BeTrue())
-	g.Expect(lasted(time.Time{}, noon, 0)).To(BeFalse())
+	g.Expect(lasting.Since(noon, noon.Add(time.Second), time.Second)).To(BeTrue())
+	g.Expect(lasting.Since(time.Time{}, noon, 0)).To(BeFalse())
 }
 
 const timersGrace = 30 * time.Second

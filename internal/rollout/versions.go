@@ -5,7 +5,9 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -74,12 +76,10 @@ func changesMinor(members []MemberVersion, target string) bool {
 	if to == nil {
 		return true
 	}
-	for _, m := range members {
-		if v := parseVersion(m.Versions.Etcd); v != nil && !sameMinor(v, to) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(members, func(m MemberVersion) bool {
+		v := parseVersion(m.Versions.Etcd)
+		return v != nil && !sameMinor(v, to)
+	})
 }
 
 // RefusedVersion returns why members must not be replaced by a version of etcd, and what to do instead, and the member that it
@@ -129,10 +129,7 @@ func goingBack(m MemberVersion, to, of *version.Version) string {
 
 // clusterVersion is the version of the cluster as a member shows it: that of its storage, or its own if it reports none.
 func clusterVersion(m MemberVersion) *version.Version {
-	if v := parseVersion(m.Versions.Storage); v != nil {
-		return v
-	}
-	return parseVersion(m.Versions.Etcd)
+	return cmp.Or(parseVersion(m.Versions.Storage), parseVersion(m.Versions.Etcd))
 }
 
 // parseVersion reads a version, whatever follows its numbers: the tags of images have suffixes, as in "3.6.16-0".

@@ -49,7 +49,7 @@ func TestRefusedVersion(t *testing.T) {
 		"the next minor from 3.7":                  {memberVersions("3.7.0/3.7.0"), "3.8.0", "", ""},
 		"the last downgraded member":               {memberVersions("3.5.26", "3.6.16/3.5.0>3.5.0"), "3.5.26", "", ""},
 		"a downgrade that etcd is ready for":       {memberVersions("3.6.16/3.5.0>3.5.0", "3.6.16/3.5.0>3.5.0"), "3.5.26", "", ""},
-		"nobody answers":                           {memberVersions("", ""), "3.7.3", "", ""},
+		"no member answers":                        {memberVersions("", ""), "3.7.3", "", ""},
 		"a member whose version is no version":     {memberVersions("abc/3.6.0"), "3.6.16", "", ""},
 		"a target that is not known":               {memberVersions("3.5.1"), "", "", ""},
 		"a target that is no version":              {memberVersions("3.5.1"), "latest", "", ""},

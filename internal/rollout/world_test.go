@@ -101,7 +101,7 @@ type kind uint8
 
 const (
 	replaced  kind = iota
-	raised         // disturbs nobody
+	raised         // disturbs no member
 	restarted      // etcd restarts
 	lowered        // etcd may run out of memory
 )

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compaction is the task type OnDemandCompaction: a Job of the agent makes one full snapshot of the newest
-// full snapshot in the store and the deltas after it. It needs no member of the cluster. The Job has no access to the
-// API server: that there is a newer full snapshot the task itself records in the lease of full snapshots.
+// Package compaction is the task type OnDemandCompaction: a Job of the agent makes one full snapshot of the newest full snapshot in
+// the store and the deltas after it. It needs no member of the cluster. The Job has no access to the API server, so the task itself
+// records the new full snapshot in the lease.
 package compaction
 
 import (

@@ -22,7 +22,7 @@ import (
 const (
 	// recordSnapshot is the step after the Job: the lease of full snapshots records the new one.
 	recordSnapshot = "RecordSnapshot"
-	// recheck is when a lease that was written is looked at again.
+	// recheck is when to read a lease again after it was written.
 	recheck = 50 * time.Millisecond
 )
 

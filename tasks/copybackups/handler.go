@@ -124,7 +124,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }
 
-// turnPoll is how often a task that waits for its turn is looked at.
+// turnPoll is how often a task checks whether it is its turn.
 const turnPoll = 10 * time.Second
 
 // Execute implements tasks.Methods.
@@ -170,17 +170,13 @@ func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.J
 		spec.Args, spec.Stores = recorded, signed
 	}
 	what := c.copy()
-	// A source that has another schedule has more snapshots copied, at most twice as many.
-	if s := component.FullSnapshotSchedule(task.Etcd); isSchedule(s) {
-		what.Schedule = s
+	// A source that has another schedule has more snapshots copied, at most twice as many. The status of the Etcd says what is wrong
+	// with a schedule that cannot be read.
+	text := component.FullSnapshotSchedule(task.Etcd)
+	if _, err := schedule.Parse(text); err == nil {
+		what.Schedule = text
 	}
 	return what.Build(spec)
-}
-
-// isSchedule reports whether a schedule can be read. The status of the Etcd says what is wrong with one that cannot.
-func isSchedule(text string) bool {
-	_, err := schedule.Parse(text)
-	return err == nil
 }
 
 // signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if

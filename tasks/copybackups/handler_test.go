@@ -164,7 +164,7 @@ func TestSecretOfAnotherNamespace(t *testing.T) {
 	g.Expect(v.Message).To(ContainSubstring("kube-system"))
 }
 
-// A copy does not overwrite backups that are in use, and uses no store that nobody has named.
+// A copy does not overwrite backups that are in use, and uses only stores that are named.
 func TestForeignStores(t *testing.T) {
 	neighbor := etcd()
 	neighbor.Name, neighbor.Spec.Backup.Store = "events", &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"}

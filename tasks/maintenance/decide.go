@@ -12,6 +12,7 @@ package maintenance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -246,20 +247,13 @@ func (s *work) progress() string {
 	if !s.Config.EtcdDefragmentation {
 		return ""
 	}
-	done := 0
-	for _, o := range s.Snapshot.Ordinals {
-		if s.record.isDone(o.Name) {
-			done++
-		}
-	}
+	done := s.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool { return s.record.isDone(o.Name) })
 	return fmt.Sprintf("%d/%d", done, len(s.Snapshot.Ordinals))
 }
 
 func (s *work) memberName(id uint64) string {
-	for _, o := range s.Snapshot.Ordinals {
-		if o.MemberID == id {
-			return o.Name
-		}
+	if i := slices.IndexFunc(s.Snapshot.Ordinals, func(o cluster.Ordinal) bool { return o.MemberID == id }); i >= 0 {
+		return s.Snapshot.Ordinals[i].Name
 	}
 	return fmt.Sprintf("%x", id)
 }

@@ -105,8 +105,8 @@ func TestOrder(t *testing.T) {
 			map[string]string{keyRevision: "1001", keyCompacted: "true", "m-1.bytesBefore": "104857600", "m-1.bytesAfter": "52428800", keyFreed: "157286400"}},
 		"five": {5, func(w *world) { w.lead(0) },
 			"Compact, Defragment m-1, Defragment m-2, Defragment m-3, Defragment m-4, MoveLeader m-0 m-1, Defragment m-0", nil},
-		"one, which has nobody to hand over to": {1, func(*world) {}, "Compact, Defragment m-0", nil},
-		"only compaction":                       {3, func(w *world) { w.Config.EtcdDefragmentation = false }, "Compact", nil},
+		"one, which has no member to hand over to": {1, func(*world) {}, "Compact, Defragment m-0", nil},
+		"only compaction":                          {3, func(w *world) { w.Config.EtcdDefragmentation = false }, "Compact", nil},
 		"only defragmentation": {3, func(w *world) { w.Config.EtcdCompaction = false },
 			"Defragment m-0, Defragment m-2, MoveLeader m-1 m-0, Defragment m-1", nil},
 		"learners are skipped": {3, func(w *world) {
@@ -201,8 +201,8 @@ func TestNothingIsDoneToAClusterThatIsNotWell(t *testing.T) {
 		"a foreign voter is down": {func(w *world) {
 			w.Snapshot.Cluster.Voters = append(w.Snapshot.Cluster.Voters, cluster.Voter{Name: "x", Ordinal: -1})
 		}, tasks.Continue, "", "x, a voter without a pod"},
-		"nobody leads":            {func(w *world) { w.Snapshot.Ordinals[1].Role = v1alpha1.RoleFollower }, tasks.Continue, "", "leads"},
-		"nobody tells the alarms": {func(w *world) { w.AlarmsKnown = false }, tasks.Continue, "", "alarms"},
+		"no member leads":        {func(w *world) { w.Snapshot.Ordinals[1].Role = v1alpha1.RoleFollower }, tasks.Continue, "", "leads"},
+		"the alarms are unknown": {func(w *world) { w.AlarmsKnown = false }, tasks.Continue, "", "alarms"},
 		"data is corrupt": {func(w *world) { w.Alarms = []etcdclient.Alarm{{MemberID: 3, Kind: etcdclient.AlarmCorrupt}} },
 			tasks.Fail, v1alpha1.ErrAlarm, "CORRUPT for member m-2"},
 		"every follower is behind": {func(w *world) {

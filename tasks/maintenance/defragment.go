@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
@@ -65,15 +66,7 @@ func (s *work) order() []int {
 }
 
 // votes is the number of members of the StatefulSet that vote.
-func (s *work) votes() int {
-	n := 0
-	for _, o := range s.Snapshot.Ordinals {
-		if o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower {
-			n++
-		}
-	}
-	return n
-}
+func (s *work) votes() int { return s.Snapshot.CountOrdinals(cluster.Ordinal.Votes) }
 
 func (s *work) skip(member, why string) {
 	s.record = s.record.with(member+"."+keySkipped, why)

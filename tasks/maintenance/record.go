@@ -6,8 +6,9 @@ package maintenance
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 )
 
 // Keys of status.result. Those of a member are its name, a dot, and one of the last three.
@@ -29,14 +30,7 @@ const (
 // record is how far a task has come: its status.result. It is never changed, but replaced.
 type record map[string]string
 
-func (r record) with(key, value string) record {
-	next := maps.Clone(r)
-	if next == nil {
-		next = record{}
-	}
-	next[key] = value
-	return next
-}
+func (r record) with(key, value string) record { return memory.With(r, key, value) }
 
 func (r record) withMember(member, key string, bytes int64) record {
 	return r.with(member+"."+key, strconv.FormatInt(bytes, 10))

@@ -56,8 +56,8 @@ type Choice struct {
 
 // choose says how a cluster starts again, by what is on the volumes of its members. It is pure.
 //
-// Where a quorum has its data the members can find out for themselves who has all that was acknowledged. Where fewer
-// have, the most advanced is the best that there is.
+// If a quorum has its data, the members can find out by themselves who has all that was acknowledged. If fewer have it, the most
+// advanced is the best there is.
 //
 // Each recovery makes a new cluster, whose log starts at its beginning and cannot be compared. So the newest cluster that has left
 // data counts (docs/adr/0045-the-newest-cluster-counts.md). If a newer one has left what cannot be used, a person decides. So does one

@@ -11,12 +11,13 @@
 // data is done by the agent before a member starts, and none is deleted: what was there is put aside.
 //
 // The rebuilt cluster has another ID than the one before. So a member that comes back late, with the data
-// that it had, is a stranger to it, and cannot bring a quorum about with anybody.
+// that it had, is a stranger to it, and cannot form a quorum with others.
 package recovery
 
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,14 +59,14 @@ type Input struct {
 	Evidence
 }
 
-// Operations that lastOperation names.
-const (
-	opConfirm = "ConfirmQuorumLoss"
-	opStop    = "StopMembers"
-	opSurvey  = "SurveyVolumes"
-	opStart   = "StartMembers"
-	opGrow    = "GrowBack"
-)
+// operations that lastOperation names, by phase.
+var operations = map[v1alpha1.RecoveryPhase]string{
+	v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss",
+	v1alpha1.RecoveryStopping:   "StopMembers",
+	v1alpha1.RecoverySurveying:  "SurveyVolumes",
+	v1alpha1.RecoveryStarting:   "StartMembers",
+	v1alpha1.RecoveryGrowing:    "GrowBack",
+}
 
 // Decision is what to say of the task, and the phase that it enters or stays in.
 type Decision struct {
@@ -130,7 +131,7 @@ func (in Input) stopping(now time.Time) Decision {
 	return in.enter(v1alpha1.RecoverySurveying, now, "no member is running: the agent surveys each volume")
 }
 
-// surveying waits until every volume that there is has been looked at, and then chooses.
+// surveying waits until every existing volume is surveyed, and then chooses.
 func (in Input) surveying(now time.Time) Decision {
 	switch {
 	case !in.held():
@@ -175,7 +176,7 @@ func (in Input) starting(now time.Time) Decision {
 	case r.Source == "":
 		return in.stay("waiting until the members have a quorum again: %s", in.members())
 	}
-	if o := in.chosen(); !quorate(s) || s.Cluster.ID == 0 || id(s.Cluster.ID) == r.PreviousClusterID || o == nil || o.Class != v1alpha1.ClassParticipating {
+	if !quorate(s) || s.Cluster.ID == 0 || id(s.Cluster.ID) == r.PreviousClusterID || !in.participates() {
 		return in.stay("waiting until %s serves: %s", r.Member, in.members())
 	}
 	return in.enter(v1alpha1.RecoveryGrowing, now, "%s serves alone, as cluster %s: the others join, one by one", r.Member, id(s.Cluster.ID))
@@ -184,12 +185,7 @@ func (in Input) starting(now time.Time) Decision {
 // growing waits until every member votes.
 func (in Input) growing() Decision {
 	s := in.Snapshot
-	voting := 0
-	for _, o := range s.Ordinals {
-		if o.Class == v1alpha1.ClassParticipating && (o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower) {
-			voting++
-		}
-	}
+	voting := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
 	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 || voting < s.Replicas() {
 		return in.stay("%d of %d members vote: %s", voting, s.Replicas(), in.members())
 	}
@@ -214,14 +210,11 @@ func (in Input) held() bool {
 	return in.Snapshot.StatefulSet.Observed && in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
 }
 
-// chosen is the ordinal of the member that the cluster is rebuilt from; nil when there is none.
-func (in Input) chosen() *cluster.Ordinal {
-	for i, o := range in.Snapshot.Ordinals {
-		if o.Member == in.Recorded.Member {
-			return &in.Snapshot.Ordinals[i]
-		}
-	}
-	return nil
+// participates reports whether the member that the cluster is rebuilt from participates.
+func (in Input) participates() bool {
+	return slices.ContainsFunc(in.Snapshot.Ordinals, func(o cluster.Ordinal) bool {
+		return o.Member == in.Recorded.Member && o.Class == v1alpha1.ClassParticipating
+	})
 }
 
 // members says how each of them is, with the words of the agent or the kubelet where they have some.

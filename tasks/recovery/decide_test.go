@@ -113,7 +113,7 @@ func TestPhases(t *testing.T) {
 		"lost for less than enough":                     {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
 		"lost for long":                                 {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
 		"lost for long, as the status says":             {newInput(lostFor(time.Second), recordedFor(time.Hour)), 0, tasks.Continue, confirming, "without interruption"},
-		"lost for long, and nobody looked":              {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
+		"lost for long, and not observed":               {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
 		"lost for long, a while ago":                    {newInput(lostFor(time.Hour)), 11 * time.Second, tasks.Continue, confirming, ""},
 		"lost for long, seen ten seconds ago":           {newInput(lostFor(time.Hour)), 10 * time.Second, tasks.Continue, stopping, ""},
 		"lost for long, and no status could be written": {newInput(func(in *Input) { in.LostSince = epoch.Add(-30 * time.Second) }), 0, tasks.Continue, stopping, "all members are stopped"},
@@ -130,12 +130,12 @@ func TestPhases(t *testing.T) {
 		"held by another": {newInput(in(stopping, ""), hold(), func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), 0,
 			tasks.Continue, stopping, "waiting until"},
 
-		"scaled up by somebody":                   {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
-		"members that somebody started still run": {newInput(in(surveying, ""), hold("m-1"), volume(survey.Seen, survivor)), 0, tasks.Continue, surveying, "waiting until these are gone: m-1"},
-		"a volume is looked at":                   {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
+		"scaled up by another client":         {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
+		"members that were started still run": {newInput(in(surveying, ""), hold("m-1"), volume(survey.Seen, survivor)), 0, tasks.Continue, surveying, "waiting until these are gone: m-1"},
+		"a volume is looked at":               {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
 		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Unread, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
-		"a claim is somebody else's": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Foreign, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
+		"a claim is another owner's": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Foreign, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
 		"one survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Seen, survivor), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, starting, "the data of main-1"},
@@ -269,10 +269,10 @@ func TestConfirmingShowsSinceWhen(t *testing.T) {
 func TestOperations(t *testing.T) {
 	g := NewWithT(t)
 	for phase, want := range map[v1alpha1.RecoveryPhase]string{
-		"": "ConfirmQuorumLoss", v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss", v1alpha1.RecoveryStopping: "StopMembers",
+		v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss", v1alpha1.RecoveryStopping: "StopMembers",
 		v1alpha1.RecoverySurveying: "SurveyVolumes", v1alpha1.RecoveryStarting: "StartMembers", v1alpha1.RecoveryGrowing: "GrowBack",
 	} {
-		g.Expect(operation(phase)).To(Equal(want))
+		g.Expect(operations[phase]).To(Equal(want))
 	}
 	for _, stays := range []Input{newInput(in(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromData)), newInput(in(v1alpha1.RecoverySurveying, ""))} {
 		v := verdict(stays, decide(stays, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: map[string]string{"member": "m"}}, epoch)

@@ -166,7 +166,7 @@ type detail struct {
 	snapshot *cluster.Snapshot
 }
 
-// order returns what to survey. Members that somebody has started in between may have written, so a volume is surveyed again once
+// order returns what to survey. Members that were started in between may have written, so a volume is surveyed again once
 // the StatefulSet has been scaled.
 func (h *Handler) order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	return survey.Order{
@@ -190,12 +190,12 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 		RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
 	}
 	if d.Survey {
-		v.Step = &tasks.Step{Operation: opSurvey, Reason: d.Message, Detail: detail{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
+		v.Step = &tasks.Step{Operation: operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: detail{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
 		return v
 	}
 	// That the grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
 	if d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince) {
-		v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+		v.LastOperation = &v1alpha1.LastOperation{Name: operations[d.Recovery.Phase], State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
 		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
 			v.Event = v.LastOperation.Name
 		}
@@ -210,7 +210,7 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 	if d.Outcome == tasks.Continue {
 		return v
 	}
-	v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+	v.LastOperation = &v1alpha1.LastOperation{Name: operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
 	if d.Outcome == tasks.Fail {
 		v.LastOperation.State = v1alpha1.OperationStateFailed
 	}
@@ -247,18 +247,4 @@ func story(r v1alpha1.RecoveryStatus) string {
 		return fmt.Sprintf("the cluster was rebuilt from the newest backup, on %s; writes after its last delta snapshot are lost", r.Member)
 	}
 	return fmt.Sprintf("the cluster was rebuilt from the data of %s, including every entry of its log", r.Member)
-}
-
-func operation(phase v1alpha1.RecoveryPhase) string {
-	switch phase {
-	case v1alpha1.RecoveryStopping:
-		return opStop
-	case v1alpha1.RecoverySurveying:
-		return opSurvey
-	case v1alpha1.RecoveryStarting:
-		return opStart
-	case v1alpha1.RecoveryGrowing:
-		return opGrow
-	}
-	return opConfirm
 }

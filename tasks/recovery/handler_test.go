@@ -102,7 +102,7 @@ func TestMembersAreStoppedAfterTheGracePeriod(t *testing.T) {
 	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryStopping))
 }
 
-// That the quorum is lost counts only as long as somebody looks: whatever the status says of the time before, it may have
+// That the quorum is lost counts only as long as it is observed: whatever the status says of the time before, it may have
 // been there since, and a single look may meet an election.
 func TestGracePeriodBeginsAgain(t *testing.T) {
 	unsure := newInput(func(in *Input) {
@@ -110,8 +110,8 @@ func TestGracePeriodBeginsAgain(t *testing.T) {
 	}).Snapshot
 	for name, interrupt := range map[string]func(*trial){
 		"another operator takes over":          func(r *trial) { r.restart() },
-		"nobody looks for a while":             func(r *trial) { r.clock.SetTime(r.clock.Now().Add(10 * time.Second)) },
-		"nobody looks for hours":               func(r *trial) { r.clock.SetTime(r.clock.Now().Add(2 * time.Hour)) },
+		"not observed for a while":             func(r *trial) { r.clock.SetTime(r.clock.Now().Add(10 * time.Second)) },
+		"not observed for hours":               func(r *trial) { r.clock.SetTime(r.clock.Now().Add(2 * time.Hour)) },
 		"the task is suspended, and goes on":   func(r *trial) { r.task.Object.Generation += 2 },
 		"the clock was wrong when it was seen": func(r *trial) { r.restart(); r.clock.SetTime(r.clock.Now().Add(-time.Hour)) },
 		"members may run that do not answer": func(r *trial) {
@@ -193,7 +193,7 @@ func (r *trial) lease(owner types.UID, revision string) {
 	r.Expect(r.api.Create(r.t.Context(), lease)).To(Succeed())
 }
 
-// A lease of the right name may be of somebody else, and a backup that there is not cannot be restored.
+// A lease of the right name may be another owner's, and a backup that does not exist cannot be restored.
 func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
 	for owner, known := range map[types.UID]bool{"etcd": true, "earlier": false, "": false} {
 		r := newTrial(t)
@@ -206,7 +206,7 @@ func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
 	}
 }
 
-// Somebody scales the StatefulSet up while the volumes are surveyed. The members may have written until they are stopped again, so
+// The StatefulSet is scaled up while the volumes are surveyed. The members may have written until they are stopped again, so
 // what was found before does not count.
 func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
 	r := newTrial(t)

@@ -107,12 +107,11 @@ func (in Input) stranded() *cluster.Ordinal {
 	if slices.Contains(in.Overridden, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)) {
 		return nil
 	}
-	for i, o := range in.Snapshot.Ordinals {
-		if o.Pod != nil && o.Pod.VolumeTrouble != "" {
-			return &in.Snapshot.Ordinals[i]
-		}
+	i := slices.IndexFunc(in.Snapshot.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.VolumeTrouble != "" })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &in.Snapshot.Ordinals[i]
 }
 
 // complete reports whether every pod is at the target revision, and every member participates.
@@ -122,13 +121,9 @@ func (in Input) complete() bool {
 
 // updated is the number of pods at the target revision that do not terminate.
 func (in Input) updated() int32 {
-	n := int32(0)
-	for _, o := range in.Snapshot.Ordinals {
-		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.At(in.target()) {
-			n++
-		}
-	}
-	return n
+	return int32(in.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool {
+		return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.At(in.target())
+	}))
 }
 
 // away names the members that are not back yet, with the kubelet's words where it has some.
@@ -169,9 +164,10 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if in.Snapshot.StatefulSet.Observed && d.Phase != "" {
 		r.TargetRevision = in.target()
 	}
-	r.HeldBy, r.BlockedBy = held(r.HeldBy, d, now), nil
-	if h := r.HeldBy; h != nil {
-		r.BlockedBy = []v1alpha1.BlockedBy{{Guard: h.Guard, Pod: h.Pod, Message: h.Message}}
+	r.HeldBy, r.BlockedBy = nil, nil
+	if d.Stranded != "" {
+		hold := rollout.Hold{Guard: v1alpha1.GuardVolumeReachable, Pod: d.Stranded, Message: d.Message}
+		r.HeldBy, r.BlockedBy = rollout.Held(in.Recorded.HeldBy, &hold, now), []rollout.Hold{hold}
 	}
 	r.Phase, r.UpdatedReplicas, r.ParticipatingReplicas = d.Phase, updated, participating
 	if in.Snapshot.Replicas() > 0 {
@@ -179,16 +175,4 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 		r.Replicas = int32(in.Snapshot.Replicas())
 	}
 	return r
-}
-
-// held is the hold to show. It has lasted since the same pod began to hold.
-func held(before *v1alpha1.Hold, d Decision, now time.Time) *v1alpha1.Hold {
-	if d.Stranded == "" {
-		return nil
-	}
-	h := &v1alpha1.Hold{Guard: v1alpha1.GuardVolumeReachable, Pod: d.Stranded, Message: d.Message, Since: metav1.Time{Time: now}}
-	if before != nil && before.Pod == h.Pod {
-		h.Since = before.Since
-	}
-	return h
 }

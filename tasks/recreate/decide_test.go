@@ -92,12 +92,12 @@ func TestPhases(t *testing.T) {
 		}, tasks.Continue, needs, ""},
 		"stopped before it was": {needs, stranded, tasks.Continue, needs, "waiting until"},
 
-		"not scaled yet":     {needs, func(*Input) {}, tasks.Continue, needs, "waiting until StatefulSet m is scaled to zero"},
-		"scaled":             {needs, func(in *Input) { in.hold("m-1") }, tasks.Continue, waiting, "waiting until these are gone: m-1"},
-		"scaled by somebody": {needs, func(in *Input) { in.hold(); in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }, tasks.Continue, needs, ""},
+		"not scaled yet":           {needs, func(*Input) {}, tasks.Continue, needs, "waiting until StatefulSet m is scaled to zero"},
+		"scaled":                   {needs, func(in *Input) { in.hold("m-1") }, tasks.Continue, waiting, "waiting until these are gone: m-1"},
+		"scaled by another client": {needs, func(in *Input) { in.hold(); in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }, tasks.Continue, needs, ""},
 
 		"a pod is left":            {waiting, func(in *Input) { in.hold("m-0", "m-2") }, tasks.Continue, waiting, "m-0, m-2; if a node is gone"},
-		"somebody scaled up":       {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "no longer scaled to zero"},
+		"another client scaled up": {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "no longer scaled to zero"},
 		"the last pod is gone":     {waiting, func(in *Input) { in.hold() }, tasks.Continue, ready, "the last pod of StatefulSet m is gone"},
 		"the hold is not let go":   {ready, func(in *Input) { in.hold() }, tasks.Continue, ready, "scaled up again"},
 		"pods are to be created":   {ready, func(in *Input) { in.pods("", v1alpha1.ClassMissing) }, tasks.Continue, ready, "m-2 is Missing"},

@@ -144,8 +144,8 @@ func concernsNewPods(err error) bool {
 	})
 }
 
-// isRefusal reports whether the API server does not take a write, now or later: by admission, validation or authorization, or
-// since it has no such subresource. After a conflict the pod is looked at again, and one that is gone is seen to be gone.
+// isRefusal reports whether the API server does not take a write, now or later: by admission, validation or authorization, or since
+// it has no such subresource. After a conflict the pod is read again, which also shows if it is gone.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

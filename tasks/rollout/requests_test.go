@@ -212,7 +212,7 @@ func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
 		"another template":               {cached: "newer", live: "newer", observed: 2, superseded: true},
 		"the cache lags":                 {cached: "old", live: "new", observed: 2},
 		"the cache does not show it yet": {cached: "new", live: "newer", observed: 2},
-		"nobody has seen the template":   {cached: "newer", live: "newer", observed: 1},
+		"the template was not seen":      {cached: "newer", live: "newer", observed: 1},
 		"there is none in the cache":     {live: "newer", observed: 2},
 		"there is none":                  {cached: "newer", observed: 2},
 		"a restart follows the template": {cached: "newer", live: "newer", observed: 2, restart: true},

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
@@ -73,23 +74,12 @@ func (t *tracker) revisions(task types.UID) *read.Known {
 
 // refuseUpdate records that the API server refused to update a pod in place. An operator that starts tries it once more.
 func (t *tracker) refuseUpdate(task, pod types.UID, u unfit) {
-	t.change(task, func(of *tracked) { of.unfit = with(of.unfit, pod, u) })
+	t.change(task, func(of *tracked) { of.unfit = memory.With(of.unfit, pod, u) })
 }
 
 // refuse records that the API server refused the removal of a pod.
 func (t *tracker) refuse(task, pod types.UID, refusal rollout.RefusedWrite) {
-	t.change(task, func(of *tracked) { of.refused = with(of.refused, pod, refusal) })
-}
-
-// with returns a copy of a map in which a pod has a value: what was returned before is never changed.
-func with[V any](m map[types.UID]V, pod types.UID, value V) map[types.UID]V {
-	next := map[types.UID]V{pod: value}
-	for uid, v := range m {
-		if uid != pod {
-			next[uid] = v
-		}
-	}
-	return next
+	t.change(task, func(of *tracked) { of.refused = memory.With(of.refused, pod, refusal) })
 }
 
 // unfitFor returns what the API server said when it refused to bring a pod to a revision in place; the zero value if it did not.

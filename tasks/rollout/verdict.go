@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -71,14 +72,13 @@ func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
 
 // reachable is the condition EtcdReachable.
 func reachable(in rollout.Input) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionEtcdReachable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMembersAnswer, Message: "members answer the operator"}
+	const condition = v1alpha1.ConditionEtcdReachable
 	switch {
 	case !in.Timers.NoAnswerSince.IsZero():
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoMemberAnswers
-		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: check NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.Grace())
+		return conditions.False(condition, v1alpha1.ReasonNoMemberAnswers,
+			"no member answers the operator although pods are ready: check NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.Grace())
 	case !in.Snapshot.Cluster.Reachable:
-		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers
-		c.Message = "no member answers, and none is ready"
+		return conditions.Unknown(condition, v1alpha1.ReasonNoMemberAnswers, "no member answers, and none is ready")
 	}
-	return c
+	return conditions.True(condition, v1alpha1.ReasonMembersAnswer, "members answer the operator")
 }

@@ -13,8 +13,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 )
 
@@ -138,7 +140,7 @@ func (d *demo) chart(r results) timeline.Chart {
 
 func (d *demo) drawn(r result) timeline.Run {
 	run := timeline.Run{
-		Name: r.way.name, Summary: summary(r), Good: r.figures.WithoutWrites == 0,
+		Name: r.way.name,
 		From: r.figures.From, Until: r.figures.Until,
 		Pods: r.report.Pods, Revision: r.change.Revision,
 		Reigns: r.reigns(), Gaps: r.figures.Gaps, Steps: r.steps,
@@ -149,5 +151,7 @@ func (d *demo) drawn(r result) timeline.Run {
 	for i := range replicas {
 		run.Members = append(run.Members, d.cluster.PodName(i))
 	}
+	caused := slices.ContainsFunc(run.Gaps, func(g measure.Gap) bool { return !run.Quiet(g) })
+	run.Summary, run.Good = summary(r, caused), !caused
 	return run
 }

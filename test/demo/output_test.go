@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 )
 
 func exampleResults() results {
@@ -50,14 +51,31 @@ func TestTable(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	r := exampleResults()
-	if got := summary(r.raised); got != "always writable · 0 restarts · 0 leader changes · done in 2.2 s" {
+	if got := summary(r.raised, false); got != "always writable · 0 restarts · 0 leader changes · done in 2.2 s" {
 		t.Error(got)
 	}
-	if got := summary(r.theirs); got != "no writes for 15.5 s · 2 leader changes · rolled out in 51 s" {
+	if got := summary(r.theirs, true); got != "no writes for 15.5 s · 2 leader changes · rolled out in 51 s" {
 		t.Error(got)
 	}
-	if got := summary(r.ours); got != "always writable · 1 leader change · rolled out in 46 s" {
+	if got := summary(r.ours, false); got != "always writable · 1 leader change · rolled out in 46 s" {
 		t.Error(got)
+	}
+}
+
+// A gap while no pod changed and one member led is the machine's: the summary says so, and does not count it against the rollout.
+func TestGapWhileNothingChanged(t *testing.T) {
+	d := &demo{cluster: stage.Cluster{Name: "m"}}
+	r := exampleResults().theirs
+	r.figures.WithoutWrites = 350 * time.Millisecond
+	r.figures.Gaps = []measure.Gap{{From: r.figures.From.Add(25 * time.Second), To: r.figures.From.Add(25350 * time.Millisecond)}}
+	r.report.Stopped = r.figures.Until
+	r.report.Sightings = []measure.Sighting{{At: r.figures.From, Pod: "m-2", Member: 1, Leader: 1, Term: 5}, {At: r.figures.Until, Pod: "m-2", Member: 1, Leader: 1, Term: 5}}
+	if run := d.drawn(r); !run.Good || run.Summary != "no writes for 0.3 s while nothing changed · 2 leader changes · rolled out in 51 s" {
+		t.Errorf("nothing changed: good is %t, %s", run.Good, run.Summary)
+	}
+	r.steps = []timeline.Step{{At: r.figures.Gaps[0].From, Pod: "m-1"}}
+	if run := d.drawn(r); run.Good || run.Summary != "no writes for 0.3 s · 2 leader changes · rolled out in 51 s" {
+		t.Errorf("a pod was deleted: good is %t, %s", run.Good, run.Summary)
 	}
 }
 

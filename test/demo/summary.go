@@ -10,11 +10,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 )
 
-// summary returns a result in a few words.
-func summary(r result) string {
+// summary returns a result in a few words. caused: the rollout caused some of the gaps in the writes.
+func summary(r result, caused bool) string {
 	writes := "always writable"
 	if r.figures.WithoutWrites > 0 {
 		writes = fmt.Sprintf("no writes for %.1f s", r.figures.WithoutWrites.Seconds())
+		if !caused {
+			writes += " while nothing changed"
+		}
 	}
 	if r.way.healthy {
 		return fmt.Sprintf("%s · %d restarts · %d leader changes · done in %.1f s", writes, r.restarts, r.figures.LeaderChanges, r.took().Seconds())

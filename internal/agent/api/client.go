@@ -88,7 +88,7 @@ func (c Client) ask(ctx context.Context, method, path string, limit int64, into 
 	}
 	response, err := c.httpClient().Do(request)
 	if err != nil {
-		return noAnswer(err)
+		return &requestError{WhyNoAnswer(err), err}
 	}
 	// Closing the body ends a read that never ends by itself.
 	timer := time.AfterFunc(c.Timeouts.body(), func() { _ = response.Body.Close() })

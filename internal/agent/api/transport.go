@@ -51,8 +51,8 @@ func (c Client) httpClient() *http.Client {
 	}
 }
 
-// requestError is a request without a usable answer. It has words of its own, because errors of the standard library quote
-// what was received.
+// requestError reports a request without a usable answer. It has its own text, because errors of the standard library quote what
+// was received.
 type requestError struct {
 	says string
 	err  error
@@ -60,8 +60,6 @@ type requestError struct {
 
 func (e *requestError) Error() string { return "asking the agent: " + e.says }
 func (e *requestError) Unwrap() error { return e.err }
-
-func noAnswer(err error) error { return &requestError{WhyNoAnswer(err), err} }
 
 // WhyNoAnswer returns why an agent did not answer, without quoting anything that was received.
 func WhyNoAnswer(err error) string {
@@ -75,27 +73,25 @@ func WhyNoAnswer(err error) string {
 		notTLS      tls.RecordHeaderError
 		certificate *tls.CertificateVerificationError
 	)
-	timeout := errors.As(err, &timed) && timed.Timeout()
-	says := "the connection broke, or it is not an agent"
 	switch {
 	case errors.Is(err, context.Canceled):
-		says = "the request was canceled"
+		return "the request was canceled"
 	case errors.As(err, &name):
-		says = "its name cannot be resolved: " + name.Error()
+		return "its name cannot be resolved: " + name.Error()
 	case errors.As(err, &op) && op.Op == "dial":
-		says = op.Error()
+		return op.Error()
 	case errors.As(err, &unknown):
-		says = "its certificate is not signed by a CA of spec.backup.tls.tlsCASecretRef"
+		return "its certificate is not signed by a CA of spec.backup.tls.tlsCASecretRef"
 	case errors.As(err, &host):
-		says = "its certificate is not for the host name " + host.Host
+		return "its certificate is not for the host name " + host.Host
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		says = "its certificate has expired or is not valid yet"
+		return "its certificate has expired or is not valid yet"
 	case errors.As(err, &certificate):
-		says = "its certificate cannot be verified"
+		return "its certificate cannot be verified"
 	case errors.As(err, &notTLS) || errors.Is(err, http.ErrSchemeMismatch):
-		says = "it does not speak TLS"
-	case timeout:
-		says = "it did not answer in time"
+		return "it does not speak TLS"
+	case errors.As(err, &timed) && timed.Timeout():
+		return "it did not answer in time"
 	}
-	return says
+	return "the connection broke, or it is not an agent"
 }

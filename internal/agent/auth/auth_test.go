@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// signedText returns a request with a text that the operator's key has signed but that is no token.
+// signedText returns a request with a text that the operator's key has signed, but that is not a token.
 func signedText(t testing.TB, text string) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, full, nil)
 	r.Header.Set("Authorization", scheme+text+"."+encoding.EncodeToString(ed25519.Sign(key, []byte(text))))

@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// object is the object of a delta with some content, and the checksum that it has to have.
+// object is the object of a delta with some content, and its checksum.
 func object(t testing.TB, c Compression, content io.Reader) *bytes.Buffer {
 	var buffer bytes.Buffer
 	hash, compressor := sha256.New(), c.compressor(&buffer)
@@ -77,7 +77,7 @@ func TestBigEvents(t *testing.T) {
 	}
 }
 
-// repeated reads a text again and again.
+// repeated reads a text repeatedly.
 type repeated struct {
 	text string
 	at   int
@@ -100,7 +100,7 @@ func TestBufferStaysWithinTheLimit(t *testing.T) {
 	g.Expect(b.Len()).To(Equal(before))
 }
 
-// Names that are not as they are written name something else than they seem to.
+// A name that is not canonical could name another object than it appears to.
 func TestNamesAreCanonical(t *testing.T) {
 	for _, name := range []string{
 		"Full-000000000000-00000042-1700000000",

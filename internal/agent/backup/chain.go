@@ -14,7 +14,7 @@ import (
 // ErrNoFull is returned if a store has no full snapshot, and so nothing to restore.
 var ErrNoFull = errors.New("there is no full snapshot")
 
-// GapError is a gap of revisions between two snapshots. What follows the gap cannot be restored.
+// GapError reports revisions that are missing between two snapshots. What follows the gap cannot be restored.
 type GapError struct {
 	// After is the last revision before the gap, Next the first one after it.
 	After, Next int64
@@ -24,7 +24,7 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("revisions %d to %d are missing: a delta snapshot was lost", e.After+1, e.Next-1)
 }
 
-// LostError is a signed delta whose predecessor is missing or another one.
+// LostError reports a signed delta whose predecessor is missing or was replaced.
 type LostError struct {
 	// Name of the delta, and of its predecessor.
 	Name, Predecessor string
@@ -34,8 +34,8 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("delta snapshot %s was taken after %s, which is missing from the store or was replaced", e.Name, e.Predecessor)
 }
 
-// Chain is a full snapshot and the deltas that follow it, in order. Deltas may overlap, because two members may have taken
-// themselves for the leader. Events at revisions that are already applied are skipped.
+// Chain is a full snapshot and the deltas that follow it, in order. Deltas may overlap, because two members may each have
+// considered itself the leader. Events at revisions that are already applied are skipped.
 type Chain struct {
 	Full   *Snapshot  `json:"fullSnapshot"`
 	Deltas []Snapshot `json:"deltaSnapshots"`
@@ -82,7 +82,7 @@ func Chains(list []Snapshot) ([]Chain, error) {
 		case len(chains) == 0:
 			chains, gap = append(chains, chain), err
 		case err != nil || chain.LastRevision() != chains[0].LastRevision() || chain.Full.history() != chains[0].Full.history():
-			return chains, gap // from here on, back in time, some revisions are gone or of another history
+			return chains, gap // older chains lack revisions, or belong to another history
 		default:
 			chains = append(chains, chain)
 		}
@@ -109,7 +109,7 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 		}
 		reached = max(reached, s.LastRevision)
 	}
-	// By first revision; within one, as they were taken. Deltas of another history do not follow this snapshot.
+	// Sorted by first revision, then by time. Deltas of another history do not follow this snapshot.
 	deltas := slices.DeleteFunc(slices.Clone(later), func(s Snapshot) bool { return s.Kind == Full || s.history() != full.history() })
 	slices.SortStableFunc(deltas, func(a, b Snapshot) int { return cmp.Compare(a.StartRevision, b.StartRevision) })
 	var best *Snapshot

@@ -107,24 +107,46 @@ func ReadDelta(content io.Reader, yield func(Event) error) error {
 }
 
 func readDelta(content io.Reader, limit int64, yield func(Event) error) error {
-	limited := &allowance{r: content, limit: limit}
-	limited.renew()
+	// It bounds what is held in memory of one event.
+	limited := &io.LimitedReader{R: content, N: limit}
 	decoder := json.NewDecoder(limited)
 	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
 		return fmt.Errorf("decoding events: they do not begin a list: %w", errors.Join(err))
 	}
 	for decoder.More() {
 		var e Event
-		if err := decoder.Decode(&e); err != nil {
+		if err := decoder.Decode(&e); err != nil && limited.N <= 0 {
+			return fmt.Errorf("decoding an event: it has more than %d bytes", limit)
+		} else if err != nil {
 			return fmt.Errorf("decoding an event: %w", err)
 		}
 		if err := yield(e); err != nil {
 			return err
 		}
-		limited.renew()
+		limited.N = limit
 	}
 	if _, err := decoder.Token(); err != nil {
 		return fmt.Errorf("decoding events: the list does not end: %w", err)
 	}
 	return nil
+}
+
+const (
+	// MaxDelta bounds the content of a delta snapshot, in bytes: a small object may decompress to any size.
+	MaxDelta = 512 << 20
+	// maxEvent bounds the JSON of one event, in bytes: it is held in memory. etcd accepts no request that
+	// would make a larger one, unless it is configured to accept more than 10 MiB.
+	maxEvent = 16 << 20
+)
+
+// ErrDeltaTooBig is returned if events do not fit into a delta snapshot. A full snapshot is needed then.
+var ErrDeltaTooBig = errors.New("the events are too large for a delta snapshot")
+
+// maxContent bounds the content of a snapshot, in bytes; 0 is no limit. A database is limited by the disk that it is
+// written to.
+func (s Snapshot) maxContent() int64 {
+	if s.Kind == Delta {
+		return MaxDelta
+	}
+	return 0
 }

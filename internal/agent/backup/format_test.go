@@ -53,7 +53,7 @@ func TestFullSnapshots(t *testing.T) {
 	}
 }
 
-// Whatever byte is altered, and wherever the object ends too early: it is noticed, by a named error.
+// Any altered byte, and any early end of an object, is noticed, by a typed error.
 func TestCorruptObjects(t *testing.T) {
 	for _, c := range compressions {
 		t.Run(string(c), func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestDeltas(t *testing.T) {
 			first, last := buffer.Revisions()
 			g.Expect([]int64{first, last}).To(Equal([]int64{43, 50}))
 			s := Snapshot{Kind: Delta, StartRevision: first, LastRevision: last, Created: noon, Compression: c}
-			for range 2 { // a write can be tried again
+			for range 2 { // a write can be retried
 				var object bytes.Buffer
 				g.Expect(buffer.Write(&object, s)).To(Succeed())
 				r, err := NewReader(s, &object)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Proof is what the signature of a snapshot says besides its name and size.
+// Proof is what the signature of a snapshot states besides its name and size.
 type Proof struct {
 	// SHA256 of the object, in hex.
 	SHA256 string
@@ -71,7 +71,7 @@ func checkHex(what, text string, size int) error {
 	return nil
 }
 
-// UnsignedError is a snapshot that may not be used, because snapshots must be signed and this one has no valid signature.
+// UnsignedError reports a snapshot that may not be used: snapshots must be signed, and it has no valid signature.
 type UnsignedError struct {
 	// Name of the object.
 	Name string
@@ -86,7 +86,7 @@ func (e *UnsignedError) Error() string {
 }
 
 // Trusted returns the snapshots of a list that may be used where snapshots must be signed: those with a proof, and unsigned ones
-// until a time, which is zero for none. An unsigned snapshot that is newer than the newest trusted full one would be part of
+// that were taken until a time; a zero time accepts none. An unsigned snapshot that is newer than the newest trusted full one would be part of
 // what is restored: it makes Trusted return its name, together with the trusted ones. So does one in a store without any
 // trusted full snapshot.
 func Trusted(list []Snapshot, until time.Time) (trusted []Snapshot, refused string) {
@@ -105,7 +105,7 @@ func Trusted(list []Snapshot, until time.Time) (trusted []Snapshot, refused stri
 	return trusted, refused
 }
 
-// maxAhead is how far ahead of the clock an unsigned snapshot may be dated to have an influence on the times of others.
+// maxAhead is how far ahead of the clock an unsigned snapshot may be dated and still influence the times of later ones.
 const maxAhead = 24 * time.Hour
 
 // LastTaken returns the time of the newest snapshot of a list, which a new one must exceed. Where snapshots must be signed, unsigned
@@ -125,7 +125,7 @@ type Record struct {
 	Created  time.Time
 }
 
-// Newer returns the record of what was taken later.
+// Newer returns the later of two records.
 func (r Record) Newer(other Record) Record {
 	if other.Created.After(r.Created) || other.Created.Equal(r.Created) && other.Revision > r.Revision {
 		return other
@@ -146,9 +146,9 @@ func ParseRecord(holder string, renewed time.Time) (Record, error) {
 	return Record{Revision: revision, Created: renewed.UTC().Truncate(time.Second)}, nil
 }
 
-// OlderError is a store that ends before what was recorded: newer snapshots were removed, or older ones put back.
+// OlderError reports a store that ends before the recorded snapshot: newer snapshots were removed, or older ones put back.
 type OlderError struct {
-	// Reached is what the store leads to, Recorded what it led to before.
+	// Reached is the newest snapshot of the store, Recorded the newest one that was recorded.
 	Reached, Recorded Record
 }
 

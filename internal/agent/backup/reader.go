@@ -13,7 +13,7 @@ import (
 	"io"
 )
 
-// CorruptError is an object that was truncated or altered.
+// CorruptError reports an object that was truncated or altered.
 type CorruptError struct {
 	// Name of the object.
 	Name string

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Retention is which snapshots are kept.
+// Retention decides which snapshots are kept.
 //
 // Full snapshots are also taken between the times of the schedule: on request, by compactions, and when a leader cannot continue the
-// deltas in the store. They displace none of the schedule. So the policy is applied twice, to all full snapshots and to those of the
+// deltas in the store. They do not displace scheduled ones. So the policy is applied twice, to all full snapshots and to those of the
 // schedule alone, and what either keeps is kept: at most twice as many as the policy has.
 type Retention struct {
 	// Full snapshots to keep: with a limit, so many of the newest; without one (0) the newest of each of the last
 	// 24 hours, 7 days and 4 weeks, and all of the current hour. Hours, days and weeks are those of UTC, and do
-	// not move with the time of asking: otherwise a weekly snapshot would be replaced before it is a week old.
+	// not shift with the current time: otherwise a weekly snapshot would be replaced before it is a week old.
 	Limit int
 	// Due returns the first time of the schedule of full snapshots after a time. If it is nil, all full snapshots are of the schedule.
 	Due func(after time.Time) time.Time
@@ -55,8 +55,8 @@ func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	return expired
 }
 
-// OfSchedule reports which of the snapshots are full ones of the schedule: the first one after each of its times. Names do not say
-// why a snapshot was taken. One that is requested when one is due takes its place: the agent takes no other. next returns the first time
+// OfSchedule reports which snapshots are full ones of the schedule: the first one after each of its times. Names do not say why a
+// snapshot was taken. A snapshot that is requested when a scheduled one is due replaces it. next returns the first time
 // of the schedule after a time; if it is nil, all full snapshots are of the schedule.
 func OfSchedule(sorted []Snapshot, next func(after time.Time) time.Time) []bool {
 	is := make([]bool, len(sorted))
@@ -155,7 +155,7 @@ func periodOf(created, now time.Time) period {
 	dayOf := func(t time.Time) int64 { return t.Unix() / secondsOfDay }
 	weekOf := func(t time.Time) int64 { return (dayOf(t) + mondays) / 7 }
 	switch {
-	case hourOf(created) >= hourOf(now): // also what a clock that jumped put into the future
+	case hourOf(created) >= hourOf(now): // including what a wrong clock has dated into the future
 		return period{length: moment}
 	case hourOf(now)-hourOf(created) <= 24:
 		return period{hour, hourOf(created)}

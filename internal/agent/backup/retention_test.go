@@ -26,8 +26,8 @@ func full(revision int64, created time.Time) Snapshot {
 	return Snapshot{Kind: Full, LastRevision: revision, Created: created}
 }
 
-// Seven requests in seven minutes displace none of the seven daily snapshots, and neither does one every minute of a day, nor the
-// full snapshots at one revision of an agent that restarts. What was requested stays bounded, and the newest of it is kept.
+// Seven requests in seven minutes displace none of the seven daily snapshots. Neither does one every minute of a day, nor do the full
+// snapshots of an agent that restarts at one revision. Requested snapshots stay bounded, and the newest of them is kept.
 func TestRequestsDoNotDisplaceTheSchedule(t *testing.T) {
 	const day = 24 * time.Hour
 	start := time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC)
@@ -202,7 +202,7 @@ func TestRequestsDisplaceNothing(t *testing.T) {
 	}
 }
 
-// most is the number of full snapshots that a store has after a collection.
+// most is the largest number of full snapshots that a store has after a collection.
 func (w *world) most(now time.Time) int {
 	if w.retention.Limit > 0 {
 		return 2 * max(w.retention.Limit, 2)

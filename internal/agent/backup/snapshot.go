@@ -9,6 +9,7 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -21,7 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 )
 
-// Kind of a snapshot, as it begins its name.
+// Kind of a snapshot; names begin with it.
 type Kind string
 
 // The kinds.
@@ -53,7 +54,7 @@ type Snapshot struct {
 	Prefix string
 	// Size of the object in bytes; 0 if unknown.
 	Size int64
-	// Proof is what the snapshot's valid signature says; nil for an unsigned snapshot.
+	// Proof is what the snapshot's valid signature states; nil for an unsigned snapshot.
 	Proof *Proof
 }
 
@@ -71,7 +72,7 @@ const finalSuffix = ".final"
 const (
 	// maxName is the longest name, in bytes.
 	maxName = 96
-	// maxCreated is the end of the year 9999: what comes later cannot be written as a date.
+	// maxCreated is the end of the year 9999: later times cannot be written as a date.
 	maxCreated = 253402300799
 )
 
@@ -109,11 +110,11 @@ func ParseName(name string) (Snapshot, error) {
 	return s, nil
 }
 
-// maxPrefix is the longest prefix of objects, in bytes: the stores take keys of 1,024 bytes, and there is a name to come.
+// maxPrefix is the longest prefix of objects, in bytes: the stores take keys of 1,024 bytes, and a name follows.
 const maxPrefix = 768
 
 // CheckPrefix returns an error if the prefix of objects in a store is not canonical: a prefix must name the same place in
-// every store, and no other place than it seems to. It may be empty.
+// every store, and only the one that it appears to name. It may be empty.
 func CheckPrefix(prefix string) error {
 	switch {
 	case prefix == "":
@@ -130,11 +131,19 @@ func CheckPrefix(prefix string) error {
 
 // compare orders snapshots as they were taken.
 func compare(a, b Snapshot) int {
-	if c := a.Created.Compare(b.Created); c != 0 {
-		return c
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.StartRevision, b.StartRevision), cmp.Compare(a.LastRevision, b.LastRevision))
+}
+
+// Facts returns what the result of a task reports about a snapshot: the object, its last revision, when it was taken, and its size
+// if that is known.
+func (s Snapshot) Facts() map[string]string {
+	facts := map[string]string{
+		"snapshot":  path.Join(s.Prefix, s.Name()),
+		"revision":  strconv.FormatInt(s.LastRevision, 10),
+		"createdOn": s.Created.UTC().Format(time.RFC3339),
 	}
-	if a.StartRevision != b.StartRevision {
-		return int(min(max(a.StartRevision-b.StartRevision, -1), 1))
+	if s.Size > 0 {
+		facts["bytes"] = strconv.FormatInt(s.Size, 10)
 	}
-	return int(min(max(a.LastRevision-b.LastRevision, -1), 1))
+	return facts
 }

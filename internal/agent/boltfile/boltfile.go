@@ -111,7 +111,7 @@ func readMeta(file io.ReaderAt, size int64) (meta, error) {
 var errNoMeta = errors.New("invalid database: it has no valid meta page")
 
 // pageSizeOf returns the page size as bbolt finds it (getPageSize in its db.go): from the page at the beginning if that is a
-// valid meta page, and otherwise from the first one that is where a second page may be.
+// valid meta page, and otherwise from the first valid one where a second page may be.
 func pageSizeOf(file io.ReaderAt, size int64) (uint64, error) {
 	if size < bufferSize {
 		return 0, errNoMeta

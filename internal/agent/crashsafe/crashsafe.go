@@ -19,7 +19,7 @@ func Publish(from, to string) error {
 		if err != nil {
 			return err
 		}
-		return sync(path)
+		return Sync(path)
 	})
 	if err != nil {
 		return fmt.Errorf("writing %s to the disk: %w", from, err)
@@ -32,7 +32,7 @@ func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	if err := sync(filepath.Dir(to)); err != nil {
+	if err := Sync(filepath.Dir(to)); err != nil {
 		return fmt.Errorf("writing the name %s to the disk: %w", to, err)
 	}
 	return nil
@@ -44,13 +44,14 @@ func WriteFile(name string, content []byte) error {
 	if err := os.WriteFile(name, content, 0o644); err != nil {
 		return err
 	}
-	if err := errors.Join(sync(name), sync(filepath.Dir(name))); err != nil {
+	if err := errors.Join(Sync(name), Sync(filepath.Dir(name))); err != nil {
 		return fmt.Errorf("writing %s to the disk: %w", name, err)
 	}
 	return nil
 }
 
-func sync(path string) error {
+// Sync syncs a file, or a folder with the names in it.
+func Sync(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err

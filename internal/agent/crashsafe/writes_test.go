@@ -55,7 +55,7 @@ func TestEveryWriteIsListed(t *testing.T) {
 	}
 }
 
-// readWrites reads the list: a write on a line, and what is said of it on the next, indented.
+// readWrites reads the list: a write on a line, and its test or reason on the next, indented.
 func readWrites(t *testing.T) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile("testdata/writes")

@@ -76,7 +76,7 @@ func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) 
 	return snapshot, nil
 }
 
-// newest returns the revision that a restore reaches now, and a time that makes a snapshot the newest, whatever the clock.
+// newest returns the revision that a restore reaches now, and a time that makes a snapshot the newest, even if the clock is wrong.
 func (c Config) newest(ctx context.Context) (revision int64, created time.Time, err error) {
 	list, err := c.Store.List(ctx)
 	if err != nil {

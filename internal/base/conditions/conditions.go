@@ -6,9 +6,12 @@
 package conditions
 
 import (
+	"cmp"
 	"fmt"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -34,4 +37,23 @@ func False(conditionType, reason, format string, args ...any) metav1.Condition {
 // Unknown returns a condition that is unknown.
 func Unknown(conditionType, reason, format string, args ...any) metav1.Condition {
 	return New(conditionType, metav1.ConditionUnknown, reason, format, args...)
+}
+
+// OfTask returns those of the conditions Stalled and Reconciling that a task has, in the order in which they have to be in its
+// status: tools that follow kstatus take the first of the two. Neither is there once a task has succeeded.
+func OfTask(status *v1alpha1.EtcdOperatorTaskStatus) []metav1.Condition {
+	progressing := cmp.Or(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing), &metav1.Condition{})
+	// Before the task engine says more, the task has been seen.
+	reason := cmp.Or(progressing.Reason, string(v1alpha1.TaskStatePending))
+	stalled := True(v1alpha1.ConditionStalled, reason, "%s", progressing.Message)
+	reconciling := True(v1alpha1.ConditionReconciling, reason, "%s", progressing.Message)
+	switch {
+	case status.State == v1alpha1.TaskStateFailed || status.State == v1alpha1.TaskStateRejected:
+		return []metav1.Condition{stalled}
+	case status.State == v1alpha1.TaskStateSucceeded:
+		return nil
+	case reason == v1alpha1.ReasonStalled:
+		return []metav1.Condition{stalled, reconciling}
+	}
+	return []metav1.Condition{reconciling}
 }

@@ -50,3 +50,8 @@ func Enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandl
 		return nil
 	})
 }
+
+// PartOf is the Etcd that an object is part of by its label; its name is empty if it is part of none.
+func PartOf(o client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
+}

@@ -44,6 +44,15 @@ func Owner(etcd *v1alpha1.Etcd) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID}
 }
 
+// New returns a task that the operator creates for an Etcd, given a spec without the reference to the Etcd.
+func New(etcd *v1alpha1.Etcd, name string, spec v1alpha1.EtcdOperatorTaskSpec) *v1alpha1.EtcdOperatorTask {
+	spec.OwnerEtcdReference = v1alpha1.EtcdReference{Name: etcd.Name}
+	return &v1alpha1.EtcdOperatorTask{Spec: spec, ObjectMeta: metav1.ObjectMeta{
+		Namespace: etcd.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{Owner(etcd)},
+		Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name},
+	}}
+}
+
 // IsOwned reports whether an Etcd is an owner of a task.
 func IsOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
 	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })
@@ -78,3 +87,13 @@ func isEtcd(o metav1.OwnerReference) bool {
 }
 
 func timestamp(o metav1.Object) string { return o.GetCreationTimestamp().UTC().Format(time.RFC3339) }
+
+// List returns the tasks of an Etcd, of every type and state, without those that are for an earlier Etcd of the same name. The
+// reader is a cache with the Index, or the API server.
+func List(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([]v1alpha1.EtcdOperatorTask, error) {
+	key, all := client.ObjectKeyFromObject(etcd), &v1alpha1.EtcdOperatorTaskList{}
+	if err := reader.List(ctx, all, Of(key)); err != nil {
+		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
+	}
+	return slices.DeleteFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return Foreign(&t, etcd) != "" }), nil
+}

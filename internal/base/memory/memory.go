@@ -6,6 +6,7 @@
 package memory
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -50,4 +51,12 @@ func (p *PerEtcd[T]) Forget(etcd types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.values, etcd)
+}
+
+// With returns a copy of a map, which may be nil, in which a key has a value. The map is left as it is.
+func With[M ~map[K]V, K comparable, V any](m M, key K, value V) M {
+	next := make(M, len(m)+1)
+	maps.Copy(next, m)
+	next[key] = value
+	return next
 }

@@ -107,7 +107,7 @@ func (f *Foreign) orphaned(etcd *v1alpha1.Etcd, object metav1.Object) {
 		object.GetNamespace(), strings.ToLower(f.Kind), object.GetName(), reference(etcd), afterDeletion[f.Kind])
 }
 
-// giveWay is what to do about an object of somebody else.
+// giveWay is what to do about an object that is not the Etcd's.
 func (f *Foreign) giveWay() string {
 	return fmt.Sprintf("give the Etcd another name, or delete the %s if nobody needs it", f.Kind)
 }

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sanitize makes text from elsewhere fit to be stored, logged and shown: what a server answered, what a container
-// said at its end, what somebody wrote into an annotation. It imports the standard library only.
+// said at its end, what a user wrote into an annotation. It imports the standard library only.
 package sanitize
 
 import (
@@ -32,7 +32,7 @@ func Harmful(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
 }
 
-// head returns so much of s that a cut of it to limit bytes is a cut of s, so that of a big text little is looked at.
+// head returns the part of s that a cut to limit bytes needs, so that little of a large text is read.
 func head(s string, limit int) string {
 	if limit > 0 && len(s) > limit+utf8.UTFMax {
 		return s[:limit+utf8.UTFMax]

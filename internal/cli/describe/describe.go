@@ -18,35 +18,32 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 type command struct {
 	*kube.Kube
-	print *genericclioptions.PrintFlags
+	print   *genericclioptions.PrintFlags
+	printer printers.ResourcePrinter
 }
 
 // Command is the verb.
 func Command(k *kube.Kube) *cobra.Command {
-	c := &command{k, kube.PrintFlags("")}
+	c := &command{Kube: k, print: kube.PrintFlags("")}
 	cmd := &cobra.Command{
 		Use: "describe TASK|ETCD", Short: "Show what happened to a task, and what to do next",
 		Long: "Shows a task, what happened to it, in order, from its status and its events, and what to do next if it has failed or is blocked. " +
 			"For an Etcd, shows its running, next or latest task.",
 		Example: "  # Find out why the rollout of etcd-main is stuck\n  kubectl etcdtask describe etcd-main",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: k.CompleteTasksAndEtcds(),
-		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
+		PreRunE: func(*cobra.Command, []string) (err error) { c.printer, err = kube.Printer(c.print); return err },
 		RunE:    k.Run(c.run),
 	}
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Print the task itself in one of kubectl's formats (json, yaml, name, jsonpath=, ...) instead."
 	kube.CompleteValues(cmd, "output", "json", "yaml", "name")
 	return cmd
-}
-
-func (c *command) validate() error {
-	_, err := kube.Printer(c.print)
-	return err
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
@@ -59,11 +56,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		return err
 	}
 	if *c.print.OutputFormat != "" {
-		printer, err := kube.Printer(c.print)
-		if err != nil {
-			return err
-		}
-		return printer.PrintObj(task, c.Out)
+		return c.printer.PrintObj(task, c.Out)
 	}
 	d := description{task: task, now: c.Clock.Now(), location: c.Location}
 	events := &corev1.EventList{}

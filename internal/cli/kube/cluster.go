@@ -6,7 +6,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -15,8 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -59,23 +57,13 @@ func (k *Kube) Run(verb func(ctx context.Context, cluster *Cluster, name string)
 
 // ServerVersion asks for the version of the API server.
 func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
-	transport, err := rest.HTTPClientFor(c.Config)
+	api, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return "", Usage("making a client for %s: %v", c.Config.Host, err)
 	}
-	config := rest.CopyConfig(c.Config)
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	api, err := rest.UnversionedRESTClientForConfigAndClient(config, transport)
-	if err != nil {
-		return "", Usage("making a client for %s: %v", c.Config.Host, err)
-	}
-	raw, err := api.Get().AbsPath("/version").Do(ctx).Raw()
+	info, err := api.ServerVersionWithContext(ctx)
 	if err != nil {
 		return "", err
-	}
-	var info version.Info
-	if err := json.Unmarshal(raw, &info); err != nil {
-		return "", fmt.Errorf("reading the version of the API server: %w", err)
 	}
 	return info.GitVersion, nil
 }

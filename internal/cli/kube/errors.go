@@ -7,7 +7,6 @@ package kube
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -110,13 +109,9 @@ func Sentence(err error) string {
 // isTLS reports whether a server answered but one side did not accept the certificate or protocol of the other.
 func isTLS(err error) bool {
 	var untrusted *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
-	return errors.As(err, &untrusted) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) ||
-		errors.As(err, &record) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch)
+	return errors.As(err, &untrusted) || errors.As(err, &record) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // cause returns the innermost error of a failed connection.

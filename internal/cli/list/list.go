@@ -20,11 +20,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 )
 
 type command struct {
 	*kube.Kube
-	print    *genericclioptions.PrintFlags
+	print *genericclioptions.PrintFlags
+	// printer of objects; nil if a table is printed. It is shared by all objects, since it separates documents.
+	printer  printers.ResourcePrinter
 	selector string
 	held     bool
 	watch    bool
@@ -57,14 +60,13 @@ func Command(k *kube.Kube) *cobra.Command {
 func (c *command) wide() bool    { return *c.print.OutputFormat == "wide" }
 func (c *command) isTable() bool { return *c.print.OutputFormat == "" || c.wide() }
 
-func (c *command) validate() error {
+func (c *command) validate() (err error) {
 	if _, err := labels.Parse(c.selector); err != nil {
 		return kube.Usage("--selector: %v", err)
 	}
-	if c.isTable() {
-		return nil
+	if !c.isTable() {
+		c.printer, err = kube.Printer(c.print)
 	}
-	_, err := kube.Printer(c.print)
 	return err
 }
 
@@ -126,10 +128,6 @@ func none(namespace, etcd string) string {
 }
 
 func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
-	printer, err := kube.Printer(c.print)
-	if err != nil {
-		return err
-	}
 	list := &v1alpha1.EtcdOperatorTaskList{Items: []v1alpha1.EtcdOperatorTask{}}
 	for _, t := range sorted(all, places(all)) {
 		if !c.selects(t) {
@@ -138,11 +136,11 @@ func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
 		list.Items = append(list.Items, *typed(t))
 	}
 	if *c.print.OutputFormat != "name" {
-		return printer.PrintObj(list, c.Out)
+		return c.printer.PrintObj(list, c.Out)
 	}
 	// kubectl's printer of names does not print a list of a custom type.
 	for i := range list.Items {
-		if err := printer.PrintObj(&list.Items[i], c.Out); err != nil {
+		if err := c.printer.PrintObj(&list.Items[i], c.Out); err != nil {
 			return fmt.Errorf("printing: %w", err)
 		}
 	}

@@ -32,9 +32,9 @@ type changes struct {
 func (c *command) follow(ctx context.Context, cluster *kube.Cluster, etcd string) error {
 	var before watch.Tasks
 	format := watch.Format[watch.Tasks]{}
-	printed, err := c.objectPrinter()
+	printed := c.printChanged
 	if c.isTable() {
-		printed, err = c.rowPrinter(), nil
+		printed = c.rowPrinter()
 		format.Page = func(tasks watch.Tasks) watch.Page {
 			all := slices.Collect(maps.Values(tasks))
 			return func(now time.Time, width int) []string {
@@ -44,9 +44,6 @@ func (c *command) follow(ctx context.Context, cluster *kube.Cluster, etcd string
 				return c.lines(all, now, width)
 			}
 		}
-	}
-	if err != nil {
-		return err
 	}
 	format.Print = func(tasks watch.Tasks) error {
 		news := c.difference(before, tasks)
@@ -80,21 +77,17 @@ func (c *command) difference(before, now watch.Tasks) changes {
 	return d
 }
 
-// objectPrinter returns a function that prints the tasks that have changed as objects.
-func (c *command) objectPrinter() (func(changes) error, error) {
-	// One printer for all, since it separates documents.
-	printer, err := kube.Printer(c.print)
-	return func(news changes) error {
-		for _, t := range news.all {
-			if !news.changed[t.UID] {
-				continue
-			}
-			if err := printer.PrintObj(typed(t), c.Out); err != nil {
-				return fmt.Errorf("printing: %w", err)
-			}
+// printChanged prints the tasks that have changed as objects.
+func (c *command) printChanged(news changes) error {
+	for _, t := range news.all {
+		if !news.changed[t.UID] {
+			continue
 		}
-		return nil
-	}, err
+		if err := c.printer.PrintObj(typed(t), c.Out); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
+	return nil
 }
 
 // rowPrinter returns a function that prints the row of each task that changes, below a header.

@@ -65,11 +65,11 @@ func (p *result) document() document {
 		d.Members = append(d.Members, memberOf(o))
 	}
 	for _, h := range p.holding {
-		d.HeldBy = append(d.HeldBy, hold{string(h.Guard), h.Pod, h.Message})
+		d.HeldBy = append(d.HeldBy, holdOf(h))
 	}
 	for _, e := range p.Entries {
-		if e.Hold() != nil {
-			d.Steps = append(d.Steps, step{Action: "Wait", HeldBy: &hold{string(e.Hold().Guard), e.Hold().Pod, e.Hold().Message}})
+		if h := e.Hold(); h != nil {
+			d.Steps = append(d.Steps, step{Action: "Wait", HeldBy: new(holdOf(*h))})
 			continue
 		}
 		s := step{Action: string(e.Step.Action), Reason: e.Step.Reason}
@@ -94,6 +94,8 @@ func podsOf(s *rollout.Step) []int {
 	}
 	return s.Ordinals
 }
+
+func holdOf(h rollout.Hold) hold { return hold{string(h.Guard), h.Pod, h.Message} }
 
 func memberOf(o cluster.Ordinal) member {
 	m := member{Pod: o.Name, Class: string(o.Class), Role: string(o.Role)}

@@ -15,13 +15,17 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/plan"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 )
 
@@ -78,7 +82,13 @@ type result struct {
 	// task that the plan continues; nil for a new rollout.
 	task    *v1alpha1.EtcdOperatorTask
 	restart bool
-	observation
+	// snapshot of the cluster, and its pods as they were read.
+	snapshot *cluster.Snapshot
+	pods     *read.Reader
+	// unreachable is why no member answered; empty if one did.
+	unreachable string
+	// surroundings is why nodes and volumes could not be read; empty if they were.
+	surroundings string
 	// revisions is why ControllerRevisions could not be read; empty if they were, or if no pod is updated in place.
 	revisions string
 	// otherStrategy: the operator does not replace the pods of the StatefulSet.
@@ -91,11 +101,10 @@ type result struct {
 const operatorsDefault = v1alpha1.InPlaceIfPossible
 
 func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha1.Etcd) (*result, error) {
-	observed, err := observeCluster(ctx, cluster, c.Clock, etcd)
-	if err != nil {
+	p := &result{etcd: etcd, restart: c.restart}
+	if err := p.observe(ctx, cluster, c.Clock); err != nil {
 		return nil, err
 	}
-	p := &result{etcd: etcd, restart: c.restart, observation: *observed}
 	all, err := cluster.Tasks(ctx, etcd.Name)
 	if err != nil {
 		return nil, err
@@ -117,6 +126,21 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	}
 	p.foresee(in, c.Clock.Now())
 	return p, nil
+}
+
+// observe fills in what is known of the cluster. It asks the members through port-forwards.
+func (p *result) observe(ctx context.Context, cluster *kube.Cluster, clock clock.Clock) error {
+	members, err := portforward.Open(ctx, cluster, clock, p.etcd)
+	if err != nil {
+		return err
+	}
+	defer members.Close()
+	p.pods = &read.Reader{Reader: cluster}
+	if p.snapshot, p.surroundings, err = members.Observe(ctx, p.pods); err != nil {
+		return err
+	}
+	p.unreachable = members.Unreachable(ctx, p.snapshot)
+	return nil
 }
 
 // foresee fills in the plan. If the operator does not replace the pods, the plan assumes that it does.

@@ -97,45 +97,33 @@ func (p *result) heading() []string {
 }
 
 func (p *result) members() *text.Table {
-	replaced := p.replaced()
+	fates := p.fates()
 	t := &text.Table{Columns: []text.Column{{Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "REVISION", Rank: 1}, {Name: "REPLACED"}}}
-	inPlace := p.updatedInPlace()
 	for _, o := range p.now().Ordinals {
 		revision := "-"
 		if o.Pod != nil {
 			revision = o.Pod.Revision
 		}
-		how := map[bool]string{true: "yes", false: "no"}[replaced[o.Name]]
-		if inPlace[o.Name] && !replaced[o.Name] {
-			how = "in place"
-		}
-		t.Add(o.Name, string(o.Class), role(o), revision, how)
+		t.Add(o.Name, string(o.Class), role(o), revision, cmp.Or(fates[o.Name], "no"))
 	}
 	return t
 }
 
-// replaced returns the pods that the plan replaces.
-func (p *result) replaced() map[string]bool {
-	replaced := map[string]bool{}
+// fates returns whether the plan replaces a pod ("yes") or changes it in place, by the pod's name.
+func (p *result) fates() map[string]string {
+	fates := map[string]string{}
 	for _, e := range p.Entries {
+		if e.Step != nil && e.Step.Write != nil {
+			pod := e.Before.Ordinals[e.Step.Ordinals[0]].Name
+			fates[pod] = cmp.Or(fates[pod], "in place")
+		}
 		if e.Meanwhile != nil && e.Step.IsRemoval() {
 			for _, i := range e.Step.Ordinals {
-				replaced[e.Before.Ordinals[i].Name] = true
+				fates[e.Before.Ordinals[i].Name] = "yes"
 			}
 		}
 	}
-	return replaced
-}
-
-// updatedInPlace returns the pods that the plan changes in place.
-func (p *result) updatedInPlace() map[string]bool {
-	updated := map[string]bool{}
-	for _, e := range p.Entries {
-		if e.Step != nil && e.Step.Write != nil {
-			updated[e.Before.Ordinals[e.Step.Ordinals[0]].Name] = true
-		}
-	}
-	return updated
+	return fates
 }
 
 func role(o cluster.Ordinal) string {

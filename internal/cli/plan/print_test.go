@@ -104,19 +104,19 @@ func TestPlan(t *testing.T) {
 	})
 	lost.Cluster.Leader, lost.Cluster.LeaderKnown = 0, false
 	for name, p := range map[string]*result{
-		"healthy":        planned(t, &result{observation: observation{snapshot: snapshot(3)}}),
-		"frozen":         planned(t, &result{observation: observation{snapshot: snapshot(3, frozen(0))}}),
-		"nothing":        planned(t, &result{observation: observation{snapshot: snapshot(3, updated)}}),
-		"restart":        planned(t, &result{observation: observation{snapshot: snapshot(3, updated)}, restart: true}),
-		"leases":         planned(t, &result{observation: observation{snapshot: reachable, unreachable: "pods \"etcd-main-0\" is forbidden: User \"ann\" cannot create resource \"pods/portforward\""}}),
-		"no-nodes":       planned(t, &result{observation: observation{snapshot: snapshot(3, updated), surroundings: "not permitted: nodes \"a\" is forbidden"}}),
-		"single":         planned(t, &result{observation: observation{snapshot: snapshot(1)}}),
-		"other-strategy": planned(t, &result{observation: observation{snapshot: otherStrategy}}),
-		"going-on":       planned(t, &result{observation: observation{snapshot: snapshot(3, frozen(1))}}, suspended),
-		"bad-node":       planned(t, &result{observation: observation{snapshot: snapshot(3, badNode)}}),
-		"upgrade":        planned(t, &result{observation: observation{snapshot: upgraded}}),
-		"skips-a-minor":  planned(t, &result{observation: observation{snapshot: skipped}}),
-		"lost":           planned(t, &result{observation: observation{snapshot: lost}}),
+		"healthy":        planned(t, &result{snapshot: snapshot(3)}),
+		"frozen":         planned(t, &result{snapshot: snapshot(3, frozen(0))}),
+		"nothing":        planned(t, &result{snapshot: snapshot(3, updated)}),
+		"restart":        planned(t, &result{snapshot: snapshot(3, updated), restart: true}),
+		"leases":         planned(t, &result{snapshot: reachable, unreachable: "pods \"etcd-main-0\" is forbidden: User \"ann\" cannot create resource \"pods/portforward\""}),
+		"no-nodes":       planned(t, &result{snapshot: snapshot(3, updated), surroundings: "not permitted: nodes \"a\" is forbidden"}),
+		"single":         planned(t, &result{snapshot: snapshot(1)}),
+		"other-strategy": planned(t, &result{snapshot: otherStrategy}),
+		"going-on":       planned(t, &result{snapshot: snapshot(3, frozen(1))}, suspended),
+		"bad-node":       planned(t, &result{snapshot: snapshot(3, badNode)}),
+		"upgrade":        planned(t, &result{snapshot: upgraded}),
+		"skips-a-minor":  planned(t, &result{snapshot: skipped}),
+		"lost":           planned(t, &result{snapshot: lost}),
 	} {
 		for suffix, width := range map[string]int{"": 0, "-80": 80} {
 			golden.Check(t, "plan-"+name+suffix+".txt", []byte(strings.Join(p.lines(width), "\n")+"\n"))
@@ -131,7 +131,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanFitsInto80Columns(t *testing.T) {
-	lines := planned(t, &result{observation: observation{snapshot: snapshot(5, frozen(0))}}).lines(80)
+	lines := planned(t, &result{snapshot: snapshot(5, frozen(0))}).lines(80)
 	for line := range strings.Lines(strings.Join(lines, "\n")) {
 		line = strings.TrimRight(line, "\n")
 		if len([]rune(line)) > 80 {

@@ -6,9 +6,7 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -80,7 +78,12 @@ func (c *collector) collect(ctx context.Context, versions Versions) {
 	pods := c.list(ctx, "pods", corev1.SchemeGroupVersion.WithKind("Pod"), here, labeled)
 	c.events(ctx, append(slices.Clone(tasks), pods...))
 	for i := range pods {
-		c.logsOf(ctx, "logs", &pods[i])
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods[i].Object, pod); err != nil {
+			c.note("logs/"+pods[i].GetName(), err)
+			continue
+		}
+		c.logsOf(ctx, "logs", pod)
 	}
 	c.operator(ctx)
 }
@@ -92,14 +95,8 @@ func (c *collector) operator(ctx context.Context) {
 		return
 	}
 	for i := range pods {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pods[i])
-		if err != nil {
-			c.note("operator/"+pods[i].Name, err)
-			continue
-		}
-		pod := &unstructured.Unstructured{Object: content}
-		c.write("operator/"+pods[i].Name+".yaml", pod)
-		c.logsOf(ctx, "operator/logs", pod)
+		c.write("operator/"+pods[i].Name+".yaml", &pods[i])
+		c.logsOf(ctx, "operator/logs", &pods[i])
 	}
 }
 
@@ -131,13 +128,22 @@ func (c *collector) list(ctx context.Context, folder string, kind schema.GroupVe
 	return list.Items
 }
 
-func (c *collector) write(name string, object *unstructured.Unstructured) {
-	raw, err := yaml.Marshal(redact(object.Object))
+func (c *collector) write(name string, object client.Object) {
+	raw, err := encode(object)
 	if err != nil {
 		c.note(name, err)
 		return
 	}
 	c.add(name, raw)
+}
+
+// encode returns an object as YAML, without secrets.
+func encode(object client.Object) ([]byte, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(redact(content))
 }
 
 // events adds the events of the Etcd and of other objects, oldest first. Events of deleted objects are found by the names of the
@@ -163,17 +169,13 @@ func (c *collector) events(ctx context.Context, others []unstructured.Unstructur
 	}
 	var out bytes.Buffer
 	for i := range all {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&all[i])
-		if err == nil {
-			var raw []byte
-			if raw, err = yaml.Marshal(redact(content)); err == nil {
-				out.WriteString("---\n")
-				out.Write(raw)
-			}
-		}
+		raw, err := encode(&all[i])
 		if err != nil {
 			c.note("events.yaml", err)
+			continue
 		}
+		out.WriteString("---\n")
+		out.Write(raw)
 	}
 	c.add("events.yaml", out.Bytes())
 }
@@ -192,23 +194,14 @@ func seen(e corev1.Event) time.Time {
 }
 
 // logsOf adds the logs of the containers of a pod, and of their previous runs.
-func (c *collector) logsOf(ctx context.Context, folder string, pod *unstructured.Unstructured) {
-	var p corev1.Pod
-	raw, err := json.Marshal(pod.Object)
-	if err == nil {
-		err = json.Unmarshal(raw, &p)
-	}
-	if err != nil {
-		c.note(folder+"/"+pod.GetName(), err)
-		return
-	}
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		name := folder + "/" + cmp.Or(p.Name, pod.GetName()) + "-" + s.Name
+func (c *collector) logsOf(ctx context.Context, folder string, pod *corev1.Pod) {
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		name := folder + "/" + pod.Name + "-" + s.Name
 		if s.State.Waiting == nil || s.RestartCount > 0 {
-			c.log(ctx, name+".log", client.ObjectKeyFromObject(&p), s.Name, false)
+			c.log(ctx, name+".log", client.ObjectKeyFromObject(pod), s.Name, false)
 		}
 		if s.RestartCount > 0 {
-			c.log(ctx, name+".previous.log", client.ObjectKeyFromObject(&p), s.Name, true)
+			c.log(ctx, name+".previous.log", client.ObjectKeyFromObject(pod), s.Name, true)
 		}
 	}
 }

@@ -60,14 +60,10 @@ var (
 // variable or a header, the value of a key or flag that is named like a secret, and what scrub finds. It also removes copies of the
 // object.
 func redact(object map[string]any) map[string]any {
-	return redactMap(object)
-}
-
-func redactMap(m map[string]any) map[string]any {
-	name, hasName := m["name"].(string)
-	_, hasValue := m["value"].(string)
+	name, hasName := object["name"].(string)
+	_, hasValue := object["value"].(string)
 	out := map[string]any{}
-	for key, value := range m {
+	for key, value := range object {
 		text, isText := value.(string)
 		switch {
 		case key == "managedFields" || key == lastApplied:
@@ -87,7 +83,7 @@ func redactMap(m map[string]any) map[string]any {
 func redactValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		return redactMap(v)
+		return redact(v)
 	case []any:
 		return redactList(v)
 	case string:

@@ -93,7 +93,7 @@ func world() []client.Object {
 		&corev1.PersistentVolumeClaim{ObjectMeta: meta("data-etcd-main-0")},
 		&corev1.Secret{ObjectMeta: meta("etcd-ca"), Data: map[string][]byte{"tls.key": []byte(planted)}, StringData: map[string]string{"x": planted}},
 		&corev1.ConfigMap{ObjectMeta: meta("etcd-main-config"), Data: map[string]string{"x": planted}},
-		event("one", "etcd-main-0"), event("two", "somebody"),
+		event("one", "etcd-main-0"), event("two", "other"),
 	}
 }
 

@@ -9,10 +9,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 type versionCommand struct {
@@ -78,4 +84,107 @@ func (c *versionCommand) show(v Versions) error {
 	}
 	c.Print(lines...)
 	return nil
+}
+
+const (
+	// OperatorName is the name of the operator's container, and the value of its label app.kubernetes.io/name.
+	OperatorName = "etcd-foreman"
+	// operatorNamespace is the namespace that the manifests install it into.
+	operatorNamespace = "etcd-foreman-system"
+)
+
+// operatorPods returns the pods of the operator in all namespaces, or in its usual one if the user may not list all.
+func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	labeled := client.MatchingLabels{v1alpha1.LabelName: OperatorName}
+	err := cluster.List(ctx, pods, labeled)
+	if apierrors.IsForbidden(err) {
+		err = cluster.List(ctx, pods, labeled, client.InNamespace(operatorNamespace))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of the operator: %w", err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return operatorImage(&p) == "" }), nil
+}
+
+// operatorImage returns the image of the operator in a pod; empty if the pod has no container of that name.
+func operatorImage(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == OperatorName {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// imageVersion returns the tag of an image; empty if it has none.
+func imageVersion(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	colon := strings.LastIndex(image, ":")
+	if colon < strings.LastIndex(image, "/") || colon < 0 {
+		return ""
+	}
+	return image[colon+1:]
+}
+
+// isReady reports whether a pod is ready.
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Versions are the versions of the plugin, Kubernetes and the operator.
+type Versions struct {
+	Client Plugin `json:"client"`
+	// Kubernetes is the version of the API server.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Operator has the pods of the operator.
+	Operator []OperatorPod `json:"operator,omitempty"`
+	// Problems are sentences about what could not be read.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Plugin is the version of the plugin.
+type Plugin struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+}
+
+// OperatorPod is a pod of the operator.
+type OperatorPod struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Image     string `json:"image"`
+	Version   string `json:"version,omitempty"`
+	Ready     bool   `json:"ready"`
+}
+
+// pluginVersions returns the version of the plugin alone.
+func pluginVersions() Versions {
+	build := version.Get()
+	return Versions{Client: Plugin{Version: build.Version, Commit: build.Commit, Go: build.Go}}
+}
+
+// readVersions returns the versions of the plugin and of what runs in a cluster.
+func readVersions(ctx context.Context, cluster *kube.Cluster) Versions {
+	v := pluginVersions()
+	var err error
+	if v.Kubernetes, err = cluster.ServerVersion(ctx); err != nil {
+		v.Problems = append(v.Problems, "the version of Kubernetes could not be read: "+kube.Sentence(err))
+		return v
+	}
+	pods, err := operatorPods(ctx, cluster)
+	switch {
+	case err != nil:
+		v.Problems = append(v.Problems, "the operator could not be found: "+kube.Sentence(err))
+	case len(pods) == 0:
+		v.Problems = append(v.Problems, "no pod has the label "+v1alpha1.LabelName+"="+OperatorName+": the operator does not run here, or not as a pod")
+	}
+	for i := range pods {
+		image := operatorImage(&pods[i])
+		v.Operator = append(v.Operator, OperatorPod{pods[i].Namespace, pods[i].Name, image, imageVersion(image), isReady(&pods[i])})
+	}
+	return v
 }

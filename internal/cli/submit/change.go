@@ -7,11 +7,14 @@ package submit
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,13 +26,7 @@ type change struct {
 	fits func(*v1alpha1.EtcdOperatorTask) bool
 	// guards: the verb changes guards, which only rollouts have.
 	guards bool
-	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error
-}
-
-// writeOption is an option of a write, for a dry run.
-type writeOption interface {
-	client.PatchOption
-	client.DeleteOption
+	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error
 }
 
 var changes = []change{
@@ -114,7 +111,7 @@ func (c *changeCommand) run(ctx context.Context, cluster *kube.Cluster, arg stri
 	switch c.dryRun {
 	case dryRunClient:
 	case dryRunServer:
-		err = c.act(ctx, cluster, task, client.DryRunAll)
+		err = c.act(ctx, client.NewDryRunClient(cluster), task)
 	default:
 		err = c.act(ctx, cluster, task)
 	}
@@ -132,27 +129,70 @@ func (c *changeCommand) run(ctx context.Context, cluster *kube.Cluster, arg stri
 	return watch.Outcome(last)
 }
 
-func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask, ...writeOption) error {
-	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
+func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask) error {
+	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
 		before := client.MergeFrom(t.DeepCopy())
 		t.Spec.Suspend = to
-		return patch(ctx, c, t, before, options)
+		return c.Patch(ctx, t, before)
 	}
-}
-
-func patch(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, before client.Patch, options []writeOption) error {
-	var all []client.PatchOption
-	for _, o := range options {
-		all = append(all, o)
-	}
-	return c.Patch(ctx, t, before, all...)
 }
 
 // remove deletes the task that was read, and no later one of the same name.
-func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
-	precise := []client.DeleteOption{client.Preconditions{UID: &t.UID}}
-	for _, o := range options {
-		precise = append(precise, o)
+func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
+	return c.Delete(ctx, t, client.Preconditions{UID: &t.UID})
+}
+
+// newOverride returns the verb that lets a rollout override guards.
+func newOverride(k *kube.Kube) *cobra.Command {
+	c := &changeCommand{Kube: k, change: change{guards: true}}
+	isRollout := func(t *v1alpha1.EtcdOperatorTask) bool {
+		return !t.Status.State.IsFinal() && t.Spec.Type == v1alpha1.QuorumAwareRollout
 	}
-	return c.Delete(ctx, t, precise...)
+	cmd := &cobra.Command{
+		Use: "override TASK GUARD...", Short: "Let a rollout override a guard that blocks it",
+		Long: "Adds guards to spec.overrideGuards of a rollout that has not ended. Guards that protect the quorum cannot be overridden. " +
+			"Those that can: " + strings.Join(rollout.Overridable(), ", ") + ".",
+		Example: "  # Go on although another node is not ready\n  kubectl etcdtask override etcd-main-rollout-7d9f9c7bd5-5c8fb-1 NodesStable",
+		Args:    cobra.MinimumNArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return k.CompleteTasks(isRollout)(cmd, args, prefix)
+			}
+			return rollout.Overridable(), cobra.ShellCompDirectiveNoFileComp
+		},
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			guards := args[1:]
+			c.act, c.done = override(guards), "overrides "+strings.Join(guards, ", ")
+			if err := checkGuards(guards); err != nil {
+				return err
+			}
+			return c.validate()
+		},
+		RunE: k.Run(c.run),
+	}
+	c.addDryRunTo(cmd)
+	return cmd
+}
+
+// checkGuards returns an error if one of the guards cannot be overridden.
+func checkGuards(guards []string) error {
+	for _, guard := range guards {
+		if !slices.Contains(rollout.Overridable(), guard) {
+			return kube.Usage("guard %q cannot be overridden: only %s can", guard, strings.Join(rollout.Overridable(), ", "))
+		}
+	}
+	return nil
+}
+
+func override(guards []string) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask) error {
+	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
+		// The patch replaces the whole list: the lock keeps guards that another user has just added.
+		before := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		for _, guard := range guards {
+			if g := v1alpha1.OverridableGuard(guard); !slices.Contains(t.Spec.OverrideGuards, g) {
+				t.Spec.OverrideGuards = append(t.Spec.OverrideGuards, g)
+			}
+		}
+		return c.Patch(ctx, t, before)
+	}
 }

@@ -8,6 +8,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -62,7 +63,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	return c.followEtcd(ctx, cluster, ref)
 }
 
-// follow shows a task until it ends, and returns it as it ended, with the error of one that did not succeed.
+// follow shows a task until it ends, and returns its last state, and an error if it did not succeed.
 func (c *command) follow(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
 	var last *v1alpha1.EtcdOperatorTask
 	table, lines := newTable(c.Kube, cluster), newPrinter(c.Kube)
@@ -88,4 +89,46 @@ func took(t *v1alpha1.EtcdOperatorTask, now time.Time) string {
 		return took.String()
 	}
 	return now.Sub(t.Status.InitiatedAt.Time).Truncate(time.Second).String()
+}
+
+// printer prints each thing that happens to a task once.
+type printer struct {
+	*kube.Kube
+	printed map[string]bool
+	waiting string
+}
+
+func newPrinter(k *kube.Kube) *printer { return &printer{Kube: k, printed: map[string]bool{}} }
+
+// print prints what is new in the status of a task.
+func (p *printer) print(task *v1alpha1.EtcdOperatorTask) error {
+	for _, l := range text.Story(task, nil) {
+		// The detail of a line may grow; its time and text do not change.
+		key := fmt.Sprint(l.At.Unix(), l.Text)
+		if p.printed[key] {
+			continue
+		}
+		p.printed[key] = true
+		line := text.TimeOfDay(l.At.In(p.Location)) + " " + l.Text
+		if l.Detail != "" {
+			line += ": " + l.Detail
+		}
+		p.Print(line)
+	}
+	if waiting := waitsFor(task); waiting != p.waiting {
+		if p.waiting = waiting; waiting != "" {
+			p.Print(text.TimeOfDay(p.Clock.Now().In(p.Location)) + " " + waiting)
+		}
+	}
+	return nil
+}
+
+// waitsFor returns what a task is waiting for, which is not part of its story.
+func waitsFor(task *v1alpha1.EtcdOperatorTask) string {
+	switch c := text.Progressing(task); c.Reason {
+	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying,
+		v1alpha1.ReasonCleanupFailed:
+		return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+	}
+	return ""
 }

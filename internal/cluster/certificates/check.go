@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 )
 
 // Facts are what the check finds out about valid material.
@@ -165,4 +166,21 @@ func (d digest) sum() string {
 	}
 	sum := sha256.Sum256(d)
 	return hex.EncodeToString(sum[:8])
+}
+
+// maxSubject bounds the name of a CA in a remark, in bytes.
+const maxSubject = 256
+
+// common returns remarks on a CA that clients and peers share, whatever certificate it has: a member accepts every client of it as
+// a member.
+func common(clients, peers []*x509.Certificate) []string {
+	for _, peer := range peers {
+		for _, client := range clients {
+			if bytes.Equal(peer.RawSubjectPublicKeyInfo, client.RawSubjectPublicKeyInfo) {
+				return []string{fmt.Sprintf("Clients and peers trust the same CA (%s), so every client can act as a member: give peers a CA of their own.",
+					sanitize.Text(peer.Subject.String(), maxSubject))}
+			}
+		}
+	}
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// idleTimeout is how long a connection that nobody uses is kept. A rollout asks its members more often than that, and members
+// idleTimeout is how long an unused connection is kept. A rollout asks its members more often than that, and members
 // that are gone are soon forgotten. Clusters that are healthy are asked less often: a connection to each of their members,
 // which takes tens of kilobytes, would be most of what an operator with many clusters needs.
 const idleTimeout = 10 * time.Second

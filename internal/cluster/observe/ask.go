@@ -8,8 +8,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +28,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error
 			endpoints[i] = target{member: ordinal.Name, endpoint: ordinal.Pod.Endpoint}
 		}
 	}
-	members := o.newMembers(etcd)
+	members := &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
 	defer members.close()
 	limited, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -100,10 +98,6 @@ func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etc
 	return false
 }
 
-func endpoint(scheme, host string, port int32) string {
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
 // recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
 func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *input) {
 	for i, ordinal := range f.ordinals {
@@ -125,10 +119,6 @@ type members struct {
 	etcd     *v1alpha1.Etcd
 	mu       sync.Mutex
 	clients  map[target]etcdclient.Client
-}
-
-func (o *Observer) newMembers(etcd *v1alpha1.Etcd) *members {
-	return &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
 }
 
 func (m *members) at(ctx context.Context, t target) (etcdclient.Client, error) {

@@ -190,15 +190,6 @@ func ordinalOf(ordinals []cluster.Ordinal, id uint64) int {
 	return slices.IndexFunc(ordinals, func(o cluster.Ordinal) bool { return o.MemberID != 0 && o.MemberID == id })
 }
 
-func sortedKeys(m map[int]etcdclient.Status) []int {
-	keys := make([]int, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 	return cluster.StatefulSet{
 		Name:           s.Name,
@@ -216,7 +207,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 // bestInformed orders the voters of the cluster that answered by how much they know: a leader, then term, then log.
 func bestInformed(f *input) []int {
 	answers, cluster := f.answers, f.lineage.clusterID(f.answers)
-	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
+	voters := slices.DeleteFunc(slices.Sorted(maps.Keys(answers)), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
 	slices.SortStableFunc(voters, func(a, b int) int {
 		x, y := answers[a], answers[b]
 		return cmp.Or(knowsLeader(y)-knowsLeader(x), cmp.Compare(y.Term, x.Term), cmp.Compare(y.AppliedIndex, x.AppliedIndex))

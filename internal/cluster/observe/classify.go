@@ -37,7 +37,7 @@ func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
 			return v1alpha1.ClassDead, "init container " + c.Name + ": " + trouble
 		}
 	}
-	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
+	etcd := cluster.ContainerStatus(pod, v1alpha1.ContainerEtcd)
 	if etcd == nil {
 		return v1alpha1.ClassStarting, unschedulable(pod)
 	}
@@ -70,29 +70,11 @@ func completed(c corev1.ContainerStatus) bool {
 	return c.State.Terminated != nil && c.State.Terminated.ExitCode == 0
 }
 
-func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == name {
-			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
-}
-
 func unschedulable(pod *corev1.Pod) string {
-	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+	if c := cluster.PodCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		return joinTrouble("not scheduled", c.Reason, c.Message)
 	}
 	return ""
-}
-
-func condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == conditionType {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func joinTrouble(what, reason, message string) string {
@@ -115,7 +97,7 @@ func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
 }
 
 func isMarkedUnready(pod *corev1.Pod) bool {
-	ready := condition(pod, corev1.PodReady)
+	ready := cluster.PodCondition(pod, corev1.PodReady)
 	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
 }
 
@@ -133,23 +115,19 @@ func isMarkedAsLost(pod *corev1.Pod) bool {
 
 // isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
 func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
-	c := condition(pod, corev1.DisruptionTarget)
-	return isTrue(c) && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
+	c := cluster.PodCondition(pod, corev1.DisruptionTarget)
+	return c != nil && c.Status == corev1.ConditionTrue && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 }
 
 func allReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.ContainerStatuses {
-		if !c.Ready {
-			return false
-		}
-	}
-	return len(pod.Status.ContainerStatuses) > 0
+	all := pod.Status.ContainerStatuses
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
 // describePod makes a Pod of a pod that exists.
 func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
-	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
-	sidecar := containerStatus(pod, v1alpha1.ContainerBackupRestore)
+	etcd := cluster.ContainerStatus(pod, v1alpha1.ContainerEtcd)
+	sidecar := cluster.ContainerStatus(pod, v1alpha1.ContainerBackupRestore)
 	p := &cluster.Pod{
 		UID:                pod.UID,
 		ResourceVersion:    pod.ResourceVersion,
@@ -175,7 +153,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Refusal:            Refusal(pod),
 	}
 	if pod.Status.PodIP != "" {
-		p.Endpoint = endpoint(clientScheme(pod), pod.Status.PodIP, clientPort(pod))
+		p.Endpoint = clientScheme(pod) + "://" + ClientAddress(pod)
 	}
 	if etcd != nil && etcd.State.Running != nil {
 		p.EtcdStarted = etcd.State.Running.StartedAt.Time
@@ -190,10 +168,9 @@ func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 		return ""
 	}
 	for _, c := range spec.Containers {
-		if c.Name != v1alpha1.ContainerEtcd {
-			continue
+		if c.Name == v1alpha1.ContainerEtcd {
+			return ImageVersion(c.Image)
 		}
-		return ImageVersion(c.Image)
 	}
 	return ""
 }
@@ -212,8 +189,6 @@ func isProbed(pod *corev1.Pod) bool {
 		return c.Name == v1alpha1.ContainerEtcd && c.ReadinessProbe != nil
 	})
 }
-
-func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
 
 func claims(pod *corev1.Pod) []string {
 	var names []string

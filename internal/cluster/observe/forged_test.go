@@ -197,7 +197,7 @@ func TestForeignStatefulSetIsNotObserved(t *testing.T) {
 		"its own":                   {owner("etcd", true), true},
 		"of an earlier Etcd":        {owner("earlier", true), false},
 		"owned, but not controlled": {owner("etcd", false), false},
-		"of nobody":                 {nil, false},
+		"of no member":              {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -6,6 +6,7 @@ package observe
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -69,7 +70,7 @@ func (l lineage) clusterID(answers map[int]etcdclient.Status) uint64 {
 // factions are in the order of the ordinals of their first members.
 func (l lineage) factions(answers map[int]etcdclient.Status) []faction {
 	var all []faction
-	for _, i := range sortedKeys(answers) {
+	for _, i := range slices.Sorted(maps.Keys(answers)) {
 		s := answers[i]
 		at := slices.IndexFunc(all, func(f faction) bool { return f.id == s.ClusterID })
 		if at < 0 {

@@ -34,7 +34,7 @@ func TestLeasesAreForgotten(t *testing.T) {
 		r.leaseRole(lease(fmt.Sprint(i), at), at)
 	}
 	later := at.Add(time.Hour)
-	g.Expect(r.leaseRole(lease("0", later), later)).To(Equal(v1alpha1.RoleUnknown), "nobody has read it for an hour")
+	g.Expect(r.leaseRole(lease("0", later), later)).To(Equal(v1alpha1.RoleUnknown), "it was not read for an hour")
 	g.Expect(r.seen).To(HaveLen(1))
 	for second := range 1000 {
 		later = later.Add(time.Second)
@@ -42,7 +42,7 @@ func TestLeasesAreForgotten(t *testing.T) {
 	}
 }
 
-// A lease of the right name and with the right labels may be of somebody else.
+// A lease of the right name and with the right labels may be another owner's.
 func TestForeignLeasesSayNothing(t *testing.T) {
 	for owner, want := range map[types.UID]v1alpha1.Role{"etcd": v1alpha1.RoleLeader, "earlier": v1alpha1.RoleUnknown, "": v1alpha1.RoleUnknown} {
 		g := NewWithT(t)

@@ -35,7 +35,7 @@ const Path = "/mutate-statefulsets"
 const (
 	// switchTimeout bounds the read of the off switch. It is below the timeout of the webhook.
 	switchTimeout = 2 * time.Second
-	// trustSwitch is for how long the answer is used: anybody who reaches the webhook can ask.
+	// trustSwitch is for how long the answer is used: any client that reaches the webhook can ask.
 	trustSwitch = time.Second
 )
 

@@ -76,7 +76,7 @@ func TestWhichStatefulSetsAreChanged(t *testing.T) {
 		"hibernated":         {druids(replicas(0)), druids(replicas(0)), false},
 		"of another manager": {druids(func(s *appsv1.StatefulSet) { s.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedBy }), nil, false},
 		"another component":  {druids(func(s *appsv1.StatefulSet) { delete(s.Labels, v1alpha1.LabelComponent) }), nil, false},
-		"of nobody":          {druids(func(s *appsv1.StatefulSet) { s.OwnerReferences = nil }), nil, false},
+		"without an owner":   {druids(func(s *appsv1.StatefulSet) { s.OwnerReferences = nil }), nil, false},
 		"not controlled":     {druids(func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Controller = nil }), nil, false},
 		"of another kind":    {druids(func(s *appsv1.StatefulSet) { s.OwnerReferences[0].APIVersion = "example.com/v1" }), nil, false},
 		"OnDelete of its own": {druids(func(s *appsv1.StatefulSet) {

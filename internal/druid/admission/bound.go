@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The API server shows no certificate by default, so whoever reaches the webhook can send a request. What one costs is bounded before
-// anything of it is read.
+// The API server shows no certificate by default, so any client that reaches the webhook can send a request. Its cost is bounded before it is
+// read.
 const (
 	// maxBody has a StatefulSet twice, with room for the annotations and managed fields of others.
 	maxBody = 1 << 20

@@ -28,8 +28,8 @@ const quiet = time.Minute
 // oldestEtcd that the operator's pods run: earlier ones do not serve the probes.
 var oldestEtcd = version.MustParseGeneric("3.5.11")
 
-// input is what decides whether an Etcd is adopted, and whether the first change of its pods is applied. All come from the API
-// server and from the members.
+// input decides whether an Etcd is adopted, and whether the first change of its pods is applied. It comes from the API server and
+// from the members.
 type input struct {
 	etcd *v1alpha1.Etcd
 	set  *appsv1.StatefulSet
@@ -83,7 +83,7 @@ func refuseReturn(f input, tasks []v1alpha1.EtcdOperatorTask) string {
 	return first(f, replicas, members, olderEtcd)
 }
 
-// olderEtcd says that the pods of etcd-druid could not read the data any more.
+// olderEtcd objects if the pods of etcd-druid could not read the data any more.
 func olderEtcd(f input) string {
 	adopted, err := version.ParseGeneric(f.set.Annotations[v1alpha1.AnnotationAdoptedVersion])
 	if err != nil {
@@ -99,7 +99,7 @@ func olderEtcd(f input) string {
 	return ""
 }
 
-// first returns what the first of some checks to object says.
+// first returns the first objection of some checks; empty if there is none.
 func first(f input, checks ...func(input) string) string {
 	for _, check := range checks {
 		if why := check(f); why != "" {
@@ -109,7 +109,7 @@ func first(f input, checks ...func(input) string) string {
 	return ""
 }
 
-// active says that etcd-druid has written a moment ago.
+// active objects if etcd-druid has just written.
 func active(f input) string {
 	for _, fields := range append(f.etcd.ManagedFields[:len(f.etcd.ManagedFields):len(f.etcd.ManagedFields)], f.set.ManagedFields...) {
 		if fields.Manager == v1alpha1.ManagedByDruid && fields.Time != nil && f.now.Sub(fields.Time.Time) < quiet {
@@ -119,7 +119,7 @@ func active(f input) string {
 	return ""
 }
 
-// layout says what the operator could not change in the StatefulSet, and has in another way.
+// layout objects to a StatefulSet that differs in a field that cannot be changed.
 func layout(f input) string {
 	spec, differs := f.set.Spec, ""
 	selector := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: f.etcd.Name}
@@ -149,7 +149,7 @@ func replicas(f input) string {
 	return ""
 }
 
-// members says that the cluster is not healthy, or that its pods are not at the newest template: then the StatefulSet controller,
+// members objects if the cluster is not healthy, or its pods are not at the newest template: then the StatefulSet controller,
 // or etcd-druid, is replacing pods.
 func members(f input) string {
 	s := f.snapshot
@@ -175,7 +175,7 @@ func members(f input) string {
 	return ""
 }
 
-// images says that the spec names an image of etcd-druid, which has other programs than the operator's pods start.
+// images objects if the spec names an image of etcd-druid, which has other programs than the operator's pods start.
 func images(f input) string {
 	for _, c := range f.set.Spec.Template.Spec.Containers {
 		field := map[string]string{v1alpha1.ContainerEtcd: "spec.etcd.image", v1alpha1.ContainerBackupRestore: "spec.backup.image"}[c.Name]
@@ -186,7 +186,7 @@ func images(f input) string {
 	return ""
 }
 
-// certificates says that etcd-druid has not finished a change of TLS. The conversion and that change must not meet.
+// certificates objects if etcd-druid has not finished a change of TLS. The conversion and that change must not meet.
 func certificates(f input) string {
 	if wanted := f.etcd.PeerTLS() != nil; wanted != f.peerTLS {
 		return fmt.Sprintf("spec.etcd.peerUrlTls and the pods of StatefulSet %s differ: let etcd-druid finish the change first", f.set.Name)

@@ -319,14 +319,14 @@ func TestConversion(t *testing.T) {
 		says         string // empty: it is applied
 		phase        phase
 	}{
-		"nobody asks":               {cached: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Annotations = nil }) }, phase: pending},
-		"somebody asks":             {phase: converting},
-		"the strategy is not ready": {cached: set(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType }), says: "the update strategy is not OnDelete yet", phase: pending},
-		"a member is away":          {cached: func(d *druids) { d.snapshot.Ordinals[1].Class = v1alpha1.ClassUnready }, says: "etcd-main-1 is", phase: pending},
-		"etcd-druid is back":        {live: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} }) }, says: "etcd-druid has put its finalizer back", phase: pending},
-		"another StatefulSet":       {live: set(func(s *appsv1.StatefulSet) { s.UID = "another" }), says: "not the adopted one any more", phase: pending},
-		"it was handed back":        {live: set(func(s *appsv1.StatefulSet) { delete(s.Annotations, v1alpha1.AnnotationAdoptedBy) }), says: "not the adopted one any more", phase: pending},
-		"it is gone":                {live: func(d *druids) { d.Expect(d.api.Delete(d.t.Context(), d.state().StatefulSet)).To(Succeed()) }, says: "not the adopted one any more", phase: pending},
+		"nothing is asked for":        {cached: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Annotations = nil }) }, phase: pending},
+		"the conversion is asked for": {phase: converting},
+		"the strategy is not ready":   {cached: set(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType }), says: "the update strategy is not OnDelete yet", phase: pending},
+		"a member is away":            {cached: func(d *druids) { d.snapshot.Ordinals[1].Class = v1alpha1.ClassUnready }, says: "etcd-main-1 is", phase: pending},
+		"etcd-druid is back":          {live: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} }) }, says: "etcd-druid has put its finalizer back", phase: pending},
+		"another StatefulSet":         {live: set(func(s *appsv1.StatefulSet) { s.UID = "another" }), says: "not the adopted one any more", phase: pending},
+		"it was handed back":          {live: set(func(s *appsv1.StatefulSet) { delete(s.Annotations, v1alpha1.AnnotationAdoptedBy) }), says: "not the adopted one any more", phase: pending},
+		"it is gone":                  {live: func(d *druids) { d.Expect(d.api.Delete(d.t.Context(), d.state().StatefulSet)).To(Succeed()) }, says: "not the adopted one any more", phase: pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDruids(t, v1alpha1.OperationReconcile)

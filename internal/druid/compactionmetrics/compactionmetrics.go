@@ -21,12 +21,9 @@ import (
 // Metrics are the metrics.
 type Metrics struct {
 	jobs, fullSnapshots *prometheus.CounterVec
-	current             *prometheus.GaugeVec
 	duration            *prometheus.HistogramVec
-
-	mu sync.Mutex
-	// running are the Etcds with a compaction that is running.
-	running map[types.NamespacedName]bool
+	// running has a 1 for each Etcd with a compaction that is running.
+	running sums
 }
 
 // The labels, and the values of the reason of a failure.
@@ -50,16 +47,15 @@ func New(registerer prometheus.Registerer) *Metrics {
 		fullSnapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "etcddruid_compaction_full_snapshot_triggered_total", Help: "Full snapshots that the operator requested instead of a compaction, and that have ended.",
 		}, []string{labelSucceeded, labelNamespace}),
-		current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		running: newSums(prometheus.GaugeOpts{
 			Name: "etcddruid_compaction_jobs_current", Help: "Compactions of snapshots that are running.",
-		}, []string{labelNamespace}),
+		}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcddruid_compaction_job_duration_seconds", Help: "Time that compactions of snapshots took.",
 			Buckets: []float64{60, 300, 600, 900, 1200, 1800},
 		}, []string{labelSucceeded, labelReason, labelNamespace}),
-		running: map[types.NamespacedName]bool{},
 	}
-	registerer.MustRegister(m.jobs, m.fullSnapshots, m.current, m.duration)
+	registerer.MustRegister(m.jobs, m.fullSnapshots, m.running.gauge, m.duration)
 	return m
 }
 
@@ -104,24 +100,57 @@ func (m *Metrics) Show(etcd types.NamespacedName, q queue.Queue) {
 	running := slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool {
 		return t.Spec.Type == v1alpha1.OnDemandCompaction && t.Status.State == v1alpha1.TaskStateInProgress
 	})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running[etcd] == running {
-		return
-	}
-	delete(m.running, etcd)
 	if running {
-		m.running[etcd] = true
+		m.running.publish(etcd, new(int64(1)))
+	} else {
+		m.running.publish(etcd, nil)
 	}
-	count := 0
-	for other := range m.running {
+}
+
+// Events publish how much a compaction would compact.
+type Events struct{ counts sums }
+
+// NewEvents makes the metric and registers it.
+func NewEvents(registerer prometheus.Registerer) *Events {
+	e := &Events{newSums(prometheus.GaugeOpts{
+		Name: "etcddruid_compaction_num_delta_events", Help: "Events in the deltas since the newest full snapshots, of all Etcds of the namespace whose snapshots are compacted.",
+	})}
+	registerer.MustRegister(e.counts.gauge)
+	return e
+}
+
+// Publish publishes the number of an Etcd; nil removes that of an Etcd that is gone, or whose snapshots are not compacted.
+func (e *Events) Publish(etcd types.NamespacedName, count *int64) { e.counts.publish(etcd, count) }
+
+// sums publish the sum of the values of the Etcds of each namespace; none for a namespace without values.
+type sums struct {
+	gauge *prometheus.GaugeVec
+
+	mu     *sync.Mutex
+	values map[types.NamespacedName]int64
+}
+
+func newSums(options prometheus.GaugeOpts) sums {
+	return sums{prometheus.NewGaugeVec(options, []string{labelNamespace}), &sync.Mutex{}, map[types.NamespacedName]int64{}}
+}
+
+// publish replaces the value of an Etcd; nil removes it.
+func (s sums) publish(etcd types.NamespacedName, value *int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.values, etcd)
+	if value != nil {
+		s.values[etcd] = *value
+	}
+	sum, known := int64(0), false
+	for other, value := range s.values {
 		if other.Namespace == etcd.Namespace {
-			count++
+			sum, known = sum+value, true
 		}
 	}
-	if count == 0 {
-		m.current.DeleteLabelValues(etcd.Namespace)
+	if !known {
+		s.gauge.DeleteLabelValues(etcd.Namespace)
 		return
 	}
-	m.current.WithLabelValues(etcd.Namespace).Set(float64(count))
+	s.gauge.WithLabelValues(etcd.Namespace).Set(float64(sum))
 }

@@ -81,9 +81,9 @@ func TestRunning(t *testing.T) {
 	m.Show(one, compacting)
 	m.Show(one, compacting)
 	m.Show(two, compacting)
-	g.Expect(testutil.ToFloat64(m.current.WithLabelValues("ns"))).To(Equal(2.0))
+	g.Expect(testutil.ToFloat64(m.running.gauge.WithLabelValues("ns"))).To(Equal(2.0))
 	m.Show(one, nil)
-	g.Expect(testutil.ToFloat64(m.current.WithLabelValues("ns"))).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(m.running.gauge.WithLabelValues("ns"))).To(Equal(1.0))
 	m.Show(two, nil)
 	g.Expect(registry.Gather()).To(BeEmpty())
 }

@@ -18,7 +18,7 @@ import (
 func TestEventsOfANamespace(t *testing.T) {
 	g := NewWithT(t)
 	e := NewEvents(prometheus.NewRegistry())
-	value := func(namespace string) float64 { return testutil.ToFloat64(e.gauge.WithLabelValues(namespace)) }
+	value := func(namespace string) float64 { return testutil.ToFloat64(e.counts.gauge.WithLabelValues(namespace)) }
 	a, b, c := types.NamespacedName{Namespace: "one", Name: "a"}, types.NamespacedName{Namespace: "one", Name: "b"}, types.NamespacedName{Namespace: "two", Name: "a"}
 	e.Publish(a, ptr.To[int64](3))
 	e.Publish(b, ptr.To[int64](4))
@@ -29,5 +29,5 @@ func TestEventsOfANamespace(t *testing.T) {
 	e.Publish(a, nil)
 	g.Expect(value("one")).To(Equal(4.0))
 	e.Publish(b, nil)
-	g.Expect(testutil.CollectAndCount(e.gauge)).To(Equal(1), "nothing is said of a namespace without Etcds")
+	g.Expect(testutil.CollectAndCount(e.counts.gauge)).To(Equal(1), "nothing is said of a namespace without Etcds")
 }

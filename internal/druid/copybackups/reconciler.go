@@ -34,7 +34,7 @@ import (
 const (
 	// poll is how often a Job is read that is being created or removed: no cache is kept of Jobs.
 	poll = 2 * time.Second
-	// turnPoll is how often a task that waits for its turn is looked at, in the cache.
+	// turnPoll is how often a task that waits for its turn is checked, in the cache.
 	turnPoll = 10 * time.Second
 	// forever is the timeout of a copy without a timeout.
 	forever = 10 * 365 * 24 * time.Hour
@@ -99,8 +99,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: next}, nil
 }
 
-// idle returns the result of a reconcile that has nothing to ask the API server for; nil if it has. The cache says so: the task is
-// gone, has ended and was let go, or still waits for its turn.
+// idle returns the result of a reconcile that needs nothing from the API server; nil if it does. By the cache, the task is gone, has
+// ended and was released, or still waits for its turn.
 func (r *Reconciler) idle(ctx context.Context, request ctrl.Request) (*ctrl.Result, error) {
 	task := &v1alpha1.EtcdCopyBackupsTask{}
 	if err := r.Client.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
@@ -264,7 +264,7 @@ func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsT
 	return job.Poll(state, now), nil
 }
 
-// finish stops the Job of a task that has failed or is being deleted, and lets go of the task when the Job has ended.
+// finish stops the Job of a task that has failed or is being deleted, and releases the task when the Job has ended.
 func (r *Reconciler) finish(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, found *batchv1.Job) (ctrl.Result, error) {
 	if found != nil && !job.HasEnded(found) {
 		return ctrl.Result{RequeueAfter: poll}, job.Remove(ctx, r.Client, r.Live, task, client.ObjectKeyFromObject(found))

@@ -11,12 +11,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,8 +51,7 @@ type Reconciler struct {
 	// Rule decides whose pods the operator replaces.
 	Rule replacer.Rule
 
-	mu    sync.Mutex
-	stale map[types.NamespacedName]lasting.Timer[revision]
+	stale memory.PerEtcd[lasting.Timer[revision]]
 }
 
 // revision is an update revision of a StatefulSet.
@@ -71,41 +71,43 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 // Reconcile settles a StatefulSet that has been stale for a while.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	key := request.NamespacedName
-	set, err := r.read(ctx, r.Client, key)
+	set, etcd, err := r.read(ctx, r.Client, key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if set == nil || !isStale(set) {
-		r.forget(key)
+		r.stale.Forget(key)
 		return ctrl.Result{}, nil
 	}
-	if r.lasted(key, set) < patience {
+	stale := r.stale.Of(etcd).Next(revision{set.UID, set.Status.UpdateRevision}, r.Clock.Now(), maxGap)
+	r.stale.Set(etcd, stale)
+	if stale.For() < patience {
 		return ctrl.Result{RequeueAfter: poll}, nil
 	}
 	defer r.Locker.Lock(key)()
 	return ctrl.Result{RequeueAfter: poll}, r.settle(ctx, key)
 }
 
-// read reads the StatefulSet of an Etcd; nil if there is none whose pods the operator replaces.
-func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*appsv1.StatefulSet, error) {
+// read reads a StatefulSet and its Etcd; nil if there is none whose pods the operator replaces.
+func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*appsv1.StatefulSet, *v1alpha1.Etcd, error) {
 	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
 	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+		return nil, nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
 	}
 	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err := reader.Get(ctx, key, etcd); apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
+		return nil, nil, fmt.Errorf("reading Etcd %s: %w", key, err)
 	}
 	if r.Rule.Objection(etcd, set) != "" {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return set, nil
+	return set, etcd, nil
 }
 
 // isStale reports whether the status of a StatefulSet says that all pods are ready at its update revision, and that this is not
@@ -116,27 +118,9 @@ func isStale(set *appsv1.StatefulSet) bool {
 		replicas > 0 && s.Replicas == replicas && s.ReadyReplicas == replicas && s.UpdatedReplicas == replicas
 }
 
-// lasted returns for how long a StatefulSet has been stale at its revision, without a gap.
-func (r *Reconciler) lasted(key types.NamespacedName, set *appsv1.StatefulSet) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stale == nil {
-		r.stale = map[types.NamespacedName]lasting.Timer[revision]{}
-	}
-	timer := r.stale[key].Next(revision{set.UID, set.Status.UpdateRevision}, r.Clock.Now(), maxGap)
-	r.stale[key] = timer
-	return timer.For()
-}
-
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.stale, key)
-}
-
 // settle decides again on live reads, and writes the revision under the resourceVersion that it has read.
 func (r *Reconciler) settle(ctx context.Context, key types.NamespacedName) error {
-	set, err := r.read(ctx, r.Live, key)
+	set, _, err := r.read(ctx, r.Live, key)
 	if err != nil || set == nil || !isStale(set) {
 		return err
 	}
@@ -181,10 +165,7 @@ func (r *Reconciler) allUpdated(ctx context.Context, set *appsv1.StatefulSet) (b
 }
 
 func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }

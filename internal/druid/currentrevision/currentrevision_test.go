@@ -177,8 +177,8 @@ func TestWhatIsNotSettled(t *testing.T) {
 		"a pod is going": func(w *world) {
 			w.pods[1].DeletionTimestamp, w.pods[1].Finalizers = ptr.To(metav1.Now()), []string{"example.com/x"}
 		},
-		"a pod is somebody's": func(w *world) { w.pods[1].OwnerReferences = nil },
-		"one pod too many":    func(w *world) { w.pods = append(w.pods, extra(w.pods[0])) },
+		"a pod is foreign": func(w *world) { w.pods[1].OwnerReferences = nil },
+		"one pod too many": func(w *world) { w.pods = append(w.pods, extra(w.pods[0])) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, change)

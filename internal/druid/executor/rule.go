@@ -73,3 +73,13 @@ func (Either) of(etcd *v1alpha1.Etcd, object metav1.Object) replacer.Rule {
 func managedByDruid(object metav1.Object) bool {
 	return object.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
 }
+
+// Unavailable returns the task types that write what etcd-druid owns, each with what to do instead.
+func Unavailable() map[v1alpha1.TaskType]string {
+	return map[v1alpha1.TaskType]string{
+		v1alpha1.RecreateRollout: "a RecreateRollout scales the StatefulSet, which etcd-druid owns; delete the pods by hand, or set replicas of the Etcd to 0 and back " +
+			"if an outage is acceptable",
+		v1alpha1.QuorumLossRecovery: "a QuorumLossRecovery changes the StatefulSet, the ConfigMap and the volumes of the members, which etcd-druid owns; " +
+			"follow its procedure for a permanent quorum loss",
+	}
+}

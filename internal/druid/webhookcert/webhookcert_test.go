@@ -156,7 +156,7 @@ func TestCAOfAnEarlierVersionIsKept(t *testing.T) {
 	w.Expect(string(second.leaf.by)).To(Equal(string(ca)))
 }
 
-// A Secret of this name with something else in it is somebody else's.
+// A Secret of this name with other keys is foreign.
 func TestForeignSecretIsNotOverwritten(t *testing.T) {
 	w := newWorld(t, map[string][]byte{"password": []byte("x")})
 	k := w.replica()

@@ -96,7 +96,7 @@ func TestFind(t *testing.T) {
 func TestNobodyHasATurnInAnEmptyQueue(t *testing.T) {
 	q := New(nil)
 	if q.Beside() != nil || q.HasTurn(nil) || q.HasTurn(newTask("a", 0, "1")) || q.Behind(newTask("a", 0, "1")) != 0 {
-		t.Error("somebody has a turn in an empty queue")
+		t.Error("a task has a turn in an empty queue")
 	}
 }
 

@@ -7,6 +7,7 @@ package rollouts
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 )
@@ -38,16 +38,9 @@ type pending struct {
 // covered reports whether a task that has not ended brings the pods to the revision. One that a user created
 // counts.
 func (p pending) covered() bool {
-	for i := range p.tasks {
-		t := &p.tasks[i]
-		if !t.Spec.Type.IsRollout() || t.Status.State.IsFinal() || t.DeletionTimestamp != nil {
-			continue
-		}
-		if rollout.TargetOf(t).Reaches(p.revision) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type.IsRollout() && !t.Status.State.IsFinal() && t.DeletionTimestamp == nil && rollout.TargetOf(&t).Reaches(p.revision)
+	})
 }
 
 // next is the task to create, and how long to wait before that.
@@ -67,7 +60,7 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 		}
 		attempt = n + 1
 		wait = 0
-		if t.Status.CompletedAt != nil && !endedWell(t) {
+		if t.Status.CompletedAt != nil && t.Status.State != v1alpha1.TaskStateSucceeded && !superseded(t) {
 			wait = max(t.Status.CompletedAt.Add(backoff(n)).Sub(now), 0)
 		}
 	}
@@ -86,20 +79,11 @@ func (p pending) prefix() string {
 }
 
 func (p pending) task(attempt int) *v1alpha1.EtcdOperatorTask {
-	return &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       p.etcd.Namespace,
-			Name:            fmt.Sprintf("%s%d", p.prefix(), attempt),
-			Labels:          map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: p.etcd.Name},
-			OwnerReferences: []metav1.OwnerReference{etcdtasks.Owner(p.etcd)},
-		},
-		Spec: v1alpha1.EtcdOperatorTaskSpec{
-			Type:               v1alpha1.QuorumAwareRollout,
-			Config:             "targetRevision: " + p.revision + "\n",
-			OwnerEtcdReference: v1alpha1.EtcdReference{Name: p.etcd.Name},
-			Suspend:            p.etcd.Annotations[v1alpha1.AnnotationRollout] == v1alpha1.RolloutManual || p.inheritsSuspend(),
-		},
-	}
+	return etcdtasks.New(p.etcd, fmt.Sprintf("%s%d", p.prefix(), attempt), v1alpha1.EtcdOperatorTaskSpec{
+		Type:    v1alpha1.QuorumAwareRollout,
+		Config:  "targetRevision: " + p.revision + "\n",
+		Suspend: p.etcd.Annotations[v1alpha1.AnnotationRollout] == v1alpha1.RolloutManual || p.inheritsSuspend(),
+	})
 }
 
 // inheritsSuspend: the rollout that this one follows was suspended, and has not run to its end. One that was rejected on
@@ -116,10 +100,6 @@ func (p pending) inheritsSuspend() bool {
 		}
 	}
 	return newest != nil && newest.Spec.Suspend && (!newest.Status.State.IsFinal() || superseded(newest))
-}
-
-func endedWell(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Status.State == v1alpha1.TaskStateSucceeded || superseded(t)
 }
 
 func superseded(t *v1alpha1.EtcdOperatorTask) bool {

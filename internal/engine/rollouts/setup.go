@@ -5,7 +5,6 @@
 package rollouts
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -13,14 +12,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create;"create:QuorumAwareRollout"
@@ -44,21 +40,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		// A task that ended may leave outdated pods behind. The StatefulSet is named as its Etcd.
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		// The cache may show a pod later than the status of its StatefulSet, which then does not change again.
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(setOf), builder.WithPredicates(revisions)).
+		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf), builder.WithPredicates(revisions)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the rollout controller: %w", err)
 	}
 	return nil
-}
-
-// setOf is the StatefulSet of a pod, which is named as its Etcd.
-func setOf(_ context.Context, pod client.Object) []reconcile.Request {
-	name, found := pod.GetLabels()[v1alpha1.LabelPartOf]
-	if !found {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
 }
 
 // revisions lets through what may make a pod outdated: it is new, or its revision or the mark of an update in place has changed.

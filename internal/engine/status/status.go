@@ -24,9 +24,8 @@ import (
 const (
 	// maxLastErrors bounds status.lastErrors.
 	maxLastErrors = 10
-	// maxMessage bounds what goes into conditions and errors, in bytes: the API server refuses conditions
-	// with more than 32 KiB.
-	maxMessage = 4096
+	// maxMessage bounds what goes into conditions and errors, in bytes.
+	maxMessage = conditions.MaxMessage
 	// maxResults bounds the entries of a result, and maxResultKey their keys, in bytes.
 	maxResults, maxResultKey = 100, 300
 	// sameErrorAgain is how often the same error is written again.
@@ -40,7 +39,7 @@ func SetCondition(t *v1alpha1.EtcdOperatorTask, conditionType string, status met
 
 func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, all ...metav1.Condition) {
 	for _, c := range all {
-		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, Shorten(c.Message, maxMessage)
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, sanitize.Text(c.Message, maxMessage)
 		meta.SetStatusCondition(&t.Status.Conditions, c)
 	}
 	setProgress(t, now)
@@ -95,12 +94,12 @@ func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 	}
 	if v.LastOperation != nil {
 		s.LastOperation = v.LastOperation.DeepCopy()
-		s.LastOperation.Reason = Shorten(s.LastOperation.Reason, maxMessage)
+		s.LastOperation.Reason = sanitize.Text(s.LastOperation.Reason, maxMessage)
 	}
 	if v.Step != nil {
 		s.LastOperation = &v1alpha1.LastOperation{
 			Name: v.Step.Operation, State: v1alpha1.OperationStateInProgress,
-			LastTransitionTime: metav1.Time{Time: now}, Reason: Shorten(v.Step.Reason, maxMessage),
+			LastTransitionTime: metav1.Time{Time: now}, Reason: sanitize.Text(v.Step.Reason, maxMessage),
 		}
 	}
 	setConditions(t, now, v.Conditions...)
@@ -147,7 +146,7 @@ func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 
 // AddError adds an error to lastErrors. The same error again replaces the older one, at most once a minute.
 func AddError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description string, now time.Time) {
-	e := v1alpha1.LastError{Code: code, Description: Shorten(description, maxMessage), ObservedAt: metav1.Time{Time: now}}
+	e := v1alpha1.LastError{Code: code, Description: sanitize.Text(description, maxMessage), ObservedAt: metav1.Time{Time: now}}
 	same := func(o v1alpha1.LastError) bool { return o.Code == e.Code && o.Description == e.Description }
 	if i := slices.IndexFunc(t.Status.LastErrors, same); i >= 0 {
 		if now.Sub(t.Status.LastErrors[i].ObservedAt.Time) < sameErrorAgain {
@@ -160,9 +159,6 @@ func AddError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description
 		t.Status.LastErrors = t.Status.LastErrors[n:]
 	}
 }
-
-// Shorten makes a text, which may be that of a member, a container or a server, plain and fit into so many bytes.
-func Shorten(s string, most int) string { return sanitize.Text(s, most) }
 
 // cleaned returns a result as it may be stored: part of it comes from the termination message of a container, whose image the author of
 // an Etcd chooses.
@@ -179,15 +175,10 @@ func cleaned(result map[string]string) map[string]string {
 // IsUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a
 // hold and the counters, changes with every wobble of a pod, and is written only now and then.
 func IsUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
-	if before.State != after.State || before.ObservedGeneration != after.ObservedGeneration ||
+	return before.State != after.State || before.ObservedGeneration != after.ObservedGeneration ||
 		!equality.Semantic.DeepEqual(before.LastOperation, after.LastOperation) ||
-		!equality.Semantic.DeepEqual(before.LastErrors, after.LastErrors) {
-		return true
-	}
-	for _, c := range after.Conditions {
-		if old := meta.FindStatusCondition(before.Conditions, c.Type); old == nil || old.Status != c.Status {
-			return true
-		}
-	}
-	return false
+		!equality.Semantic.DeepEqual(before.LastErrors, after.LastErrors) ||
+		slices.ContainsFunc(after.Conditions, func(c metav1.Condition) bool {
+			return !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status)
+		})
 }

@@ -131,14 +131,7 @@ func TestUrgency(t *testing.T) {
 	}
 }
 
-func TestShorten(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(Shorten("short", 5)).To(Equal("short"))
-	g.Expect(Shorten("longer", 5)).To(Equal("lo…"))
-	g.Expect(Shorten("lö ä", 5)).To(Equal("l…"), "no half of a letter")
-}
-
-// What a container said at its end is in the result of a task, and its image may be anybody's.
+// What a container said at its end is in the result of a task, and its author may have chosen any image.
 func TestAResultIsPlainText(t *testing.T) {
 	g := NewWithT(t)
 	task := newTask("7")

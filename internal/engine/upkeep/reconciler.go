@@ -14,13 +14,17 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -42,7 +46,7 @@ type Reconciler struct {
 	Thresholds configv1alpha1.SnapshotCompaction
 
 	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
-	// hour that somebody deleted would be created again.
+	// hour that a user deleted would be created again.
 	turns memory.PerEtcd[time.Time]
 }
 
@@ -122,4 +126,40 @@ func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks 
 	}
 	r.turns.Set(etcd, last.at)
 	return after, nil
+}
+
+// due is a task that the spec has the operator create by itself. Its name says what it is for, so that an operator that
+// decides the same again, after a crash or beside another one, creates no second one.
+type due struct {
+	taskType v1alpha1.TaskType
+	name     string
+	config   string
+	// kept is how long the task is kept once it has ended: for as long it is not created again.
+	kept time.Duration
+	// reason of its event, and why it is due.
+	reason, message string
+}
+
+// is reports whether a task is this one.
+func (u due) is(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == u.taskType && etcdtasks.IsNamed(t, u.name)
+}
+
+// task of an Etcd.
+func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
+	return etcdtasks.New(etcd, u.name, v1alpha1.EtcdOperatorTaskSpec{
+		Type: u.taskType, Config: u.config, TTLSecondsAfterFinished: ptr.To(int32(u.kept.Seconds())),
+	})
+}
+
+// create creates a task that is due. One that exists was created for the same cause.
+func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) error {
+	task := u.task(etcd)
+	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
+	if err != nil || !created {
+		return err //nolint:wrapcheck // it says which task
+	}
+	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(task), "type", u.taskType, "reason", u.message)
+	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", task.Name, u.message)
+	return nil
 }

@@ -5,20 +5,19 @@
 package upkeep
 
 import (
-	"context"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
@@ -32,7 +31,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Named("upkeep").
 		WithOptions(controller.Options(concurrency)).
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, readinessChanged()))).
-		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(etcdOfSnapshotLease)).
+		Watches(&coordinationv1.Lease{}, controller.Enqueue(etcdOfSnapshotLease)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(stateChanged())).
 		Complete(r)
 	if err != nil {
@@ -43,12 +42,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 
 // etcdOfSnapshotLease returns the Etcd whose snapshots a lease is about. Member leases, which are renewed all the time, are of no
 // interest.
-func etcdOfSnapshotLease(_ context.Context, lease client.Object) []reconcile.Request {
-	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: lease.GetNamespace(), Name: lease.GetLabels()[v1alpha1.LabelPartOf]}}
-	if name := lease.GetName(); etcd.Name == "" || name != etcd.FullSnapshotLeaseName() && name != etcd.DeltaSnapshotLeaseName() {
-		return nil
+func etcdOfSnapshotLease(lease client.Object) types.NamespacedName {
+	key := controller.PartOf(lease)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
+	if name := lease.GetName(); name != etcd.FullSnapshotLeaseName() && name != etcd.DeltaSnapshotLeaseName() {
+		return types.NamespacedName{}
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(etcd)}}
+	return key
 }
 
 // readinessChanged passes changes of the conditions that a task waits for.
@@ -57,12 +57,9 @@ func readinessChanged() predicate.Predicate {
 		return o.(*v1alpha1.Etcd).Status.Conditions.IsTrue(condition)
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
-			if ready(e.ObjectOld, c) != ready(e.ObjectNew, c) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc([]string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady}, func(condition string) bool {
+			return ready(e.ObjectOld, condition) != ready(e.ObjectNew, condition)
+		})
 	}}
 }
 

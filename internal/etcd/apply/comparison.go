@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// comparison is one of the objects of an Etcd as they should be with those that there are, which found nothing to do.
-// While both sides are what they were, another would find the same: so an Etcd with nothing to do costs no rendering.
+// comparison of desired with live objects that found nothing to do. While neither side changes, the next one would find the same:
+// so an Etcd with nothing to do costs no rendering.
 type comparison struct {
 	// input that the objects were rendered from, and live ones that they were compared with.
 	input, live fingerprint
@@ -42,11 +42,7 @@ type objectID struct {
 	name string
 }
 
-func idOf(key component.Key) objectID {
-	return objectID{kind: unique.Make(key.Kind), name: key.Name}
-}
-
-// fingerprint of a value: equal values have the same, and others another one.
+// fingerprint of a value. Equal values have the same.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(value any) (fingerprint, error) {
@@ -57,15 +53,15 @@ func fingerprintOf(value any) (fingerprint, error) {
 	return sha256.Sum256(data), nil
 }
 
-// essence is all of an Etcd that its objects are made from. What it leaves out changes without a change of them.
-func essence(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
+// renderInput returns the fields of an Etcd that its objects are rendered from.
+func renderInput(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
 	return &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: etcd.Name, UID: etcd.UID, Annotations: etcd.Annotations},
 		Spec:       etcd.Spec,
 	}
 }
 
-// state of an object that there is, as far as it may matter to a comparison.
+// state is what a comparison depends on of a live object.
 type state struct {
 	UID         types.UID
 	Version     string
@@ -80,7 +76,7 @@ func stateOf(live client.Object) state {
 	}
 }
 
-// version changes with all of an object but its metadata, and but its status where the API server counts generations.
+// version changes with the object, but not with its metadata; nor with its status where the API server counts generations.
 func version(live client.Object) string {
 	if _, ok := live.(*coordinationv1.Lease); ok {
 		// Its agent renews it all the time. Nothing of that is applied.
@@ -92,8 +88,8 @@ func version(live client.Object) string {
 	return live.GetResourceVersion()
 }
 
-// cached returns an object in the cache, which is only to be read; nil when there is none. The StatefulSet is the one that the
-// reconcile rests on: what is reported as applied is not newer than what was observed of its members.
+// cached returns an object of the cache, which is not to be changed; nil if there is none. The StatefulSet is the one that this
+// reconcile has observed, so what is reported as applied is not newer than the observation.
 func (s *Session) cached(ctx context.Context, kind schema.GroupVersionKind, name string) (client.Object, error) {
 	if s.seen != nil && (component.Key{Kind: kind, Name: name}) == component.StatefulSetKey(s.etcd) {
 		return s.seen, nil
@@ -129,8 +125,8 @@ func (s *Session) stillHolds(ctx context.Context, c comparison, input fingerprin
 	return live == c.live, err
 }
 
-// compare renders the objects, and compares them with those in the cache. When one of them has to be written it returns
-// all: those in the cache may not be the ones that there are.
+// compare renders the objects and compares them with the cache. If one has to be written it returns all, since the cache may be
+// behind.
 func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending []Desired, err error) {
 	objects, err := component.Objects(q.Input)
 	if err != nil {
@@ -160,7 +156,7 @@ func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending
 		differ, pending = differ || why != "", append(pending, d)
 		if cached != nil {
 			differ = differ || ownership.Of(q.Etcd, d.GetKind(), cached) != nil
-			c.objects, states = append(c.objects, idOf(d.key())), append(states, stateOf(cached))
+			c.objects, states = append(c.objects, objectID{unique.Make(d.GroupVersionKind()), d.GetName()}), append(states, stateOf(cached))
 		}
 	}
 	if !differ {

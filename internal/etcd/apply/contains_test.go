@@ -51,7 +51,7 @@ spec:
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(contains(parse(g, live), parse(g, tc.desired))).To(Equal(tc.want))
+			g.Expect(Contains(parse(g, live), parse(g, tc.desired))).To(Equal(tc.want))
 		})
 	}
 }

@@ -13,19 +13,20 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Desired is an object as it should be. It carries its own checksum in an annotation: so a later reconcile
-// sees, without asking the API server, whether what it would apply is what was applied.
+// Desired is an object to apply. An annotation has its checksum, by which a later reconcile sees in the cache whether the same was
+// applied before.
 type Desired struct {
 	*unstructured.Unstructured
 	checksum string
 }
 
-// Render makes a Desired of what the object is to have, and of annotations that all objects of the Etcd have.
+// Render makes a Desired of an apply configuration, with annotations that all objects of the Etcd have.
 func Render(object runtime.ApplyConfiguration, common map[string]string) (Desired, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -48,7 +49,7 @@ func Render(object runtime.ApplyConfiguration, common map[string]string) (Desire
 	return d, nil
 }
 
-// checksum of an object but for a StatefulSet's update strategy, which has rules of its own.
+// checksum of an object without the update strategy of a StatefulSet, which package strategy changes.
 func checksum(object map[string]any) (string, error) {
 	if spec, ok := object["spec"].(map[string]any); ok && spec["updateStrategy"] != nil {
 		object, spec = maps.Clone(object), maps.Clone(spec)
@@ -73,8 +74,8 @@ func (d Desired) appliedTo(object client.Object) bool {
 	return object != nil && object.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == d.checksum
 }
 
-// differs says why an object has to be written: it is missing, something else was applied and changes are due, or
-// what was applied has been changed. It is empty when the object is as it should be, or has to wait until it is due.
+// differs returns why an object has to be written: it is missing, something else was applied and changes are due, or what was
+// applied has been changed. It is empty if there is nothing to write, or not yet.
 func (d Desired) differs(object client.Object, due bool) (why string, err error) {
 	switch {
 	case object == nil:
@@ -90,8 +91,50 @@ func (d Desired) differs(object client.Object, due bool) (why string, err error)
 	}
 	// Objects of a typed client do not say what they are.
 	content["apiVersion"], content["kind"] = d.GetAPIVersion(), d.GetKind()
-	if contains(content, d.Object) {
+	if Contains(content, d.Object) {
 		return "", nil
 	}
 	return "somebody changed it", nil
+}
+
+// Contains reports whether a live JSON value has everything that a desired one has. It ignores what the API server or another
+// client has added: fields of an object, and objects in a list of objects, as long as the desired ones are there in their order.
+// Unlike equality.DeepDerivative it compares a desired false or 0.
+func Contains(live, desired any) bool {
+	switch d := desired.(type) {
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		if !ok {
+			// The API server drops what is empty.
+			return live == nil && len(d) == 0
+		}
+		for key, value := range d {
+			if !Contains(l[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		l, _ := live.([]any)
+		if len(d) > 0 {
+			if _, object := d[0].(map[string]any); object {
+				return containsInOrder(l, d)
+			}
+		}
+		return equality.Semantic.DeepEqual(l, d)
+	default:
+		return equality.Semantic.DeepEqual(live, desired)
+	}
+}
+
+func containsInOrder(live, desired []any) bool {
+	for _, l := range live {
+		if len(desired) == 0 {
+			break
+		}
+		if Contains(l, desired[0]) {
+			desired = desired[1:]
+		}
+	}
+	return len(desired) == 0
 }

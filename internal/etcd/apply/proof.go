@@ -4,9 +4,9 @@
 
 // Package apply writes the objects of an Etcd, and no foreign ones.
 //
-// Before the first write the API server is asked for all of them, not a cache: a Proof says which exist, and which of
-// those are not the Etcd's own. While one is not, nothing is written. What is missing is created, so that an object which
-// appears in between is not taken over; what exists is applied as it was read, by its UID and resourceVersion.
+// Before the first write, the API server is asked for all of them: a Proof has those that exist, and names those that are not the
+// Etcd's own. While there is one of these, nothing is written. What is missing is created, so that an object that appears in
+// between is not taken over; what exists is applied as it was read, by its UID and resourceVersion.
 package apply
 
 import (
@@ -103,8 +103,8 @@ func (w Writer) proveOne(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key
 	return nil
 }
 
-// findManager finds out from which operator the objects were adopted, if any. Where there is no StatefulSet, the Service for peers
-// says so, which it returns as read.
+// findManager finds from which operator the objects were adopted, if any. Without a StatefulSet, the Service for peers says so,
+// which it returns as read.
 func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) (read component.Key, err error) {
 	if set := p.statefulSet(etcd); set != nil {
 		p.Manager = ownership.Manager(etcd, set)
@@ -131,8 +131,8 @@ func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1
 	return ownership.Manager(etcd, service), nil
 }
 
-// follows reports whether an object that was not adopted goes with those that were. The operator cannot annotate the Role of
-// etcd-druid, nor its binding: it has not got all the rights in it, and so may only replace it by one with fewer.
+// follows reports whether an object that was not adopted goes with those that were. The operator cannot annotate etcd-druid's Role
+// and RoleBinding, since it lacks some of the rights in the Role: it may only replace it with one that has fewer.
 func (p *Proof) follows(etcd *v1alpha1.Etcd, key component.Key, object client.Object) bool {
 	return v1alpha1.IsAdopted(p.Manager) && key.Kind.Group == rbacv1.GroupName && ownership.Adoptable(etcd, object)
 }

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RecheckForeign is for how long a foreign object is believed to be there without another live read: the end of one that
-// the cache does not have is no event.
+// RecheckForeign is how long a foreign object counts as there without another live read: the deletion of one that is not cached is
+// no event.
 const RecheckForeign = 10 * time.Second
 
-// Objects keeps the objects of Etcds as they should be.
+// Objects applies the objects of Etcds.
 type Objects struct {
 	Writer
 	Clock clock.PassiveClock
@@ -32,7 +32,7 @@ type Objects struct {
 	obstructed  memory.PerEtcd[obstruction]
 }
 
-// obstruction is what a live read found of an Etcd whose objects are not all its own.
+// obstruction is what a live read found of an Etcd that has foreign objects.
 type obstruction struct {
 	at      time.Time
 	foreign []ownership.Foreign
@@ -57,9 +57,9 @@ type Session struct {
 	compared bool
 }
 
-// Begin begins a Session, with the StatefulSet that the reconcile has read, nil when there is none, and the value of the label
-// managed-by of the Etcd's objects. Where a foreign object was
-// found before, it is read again: the status reports it, and its end, also when nothing has to be written.
+// Begin begins a Session, with the StatefulSet that the reconcile has read, nil if there is none, and the value of the label
+// managed-by of the Etcd's objects. Foreign objects that were found before are read again: the status reports them, and their end,
+// also while nothing has to be written.
 func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.StatefulSet, manager string) (*Session, error) {
 	s := &Session{objects: o, etcd: etcd, seen: seen, Manager: manager}
 	if len(o.obstructed.Of(etcd).foreign) == 0 {
@@ -69,8 +69,8 @@ func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.S
 	return s, err
 }
 
-// Owned reports whether each object of the Etcd that exists is its own, as the API server says. It is asked before each
-// write, and the answer holds for the Session.
+// Owned reports whether each object of the Etcd that exists is its own, as the API server says. It is called before each write; the
+// answer holds for the Session.
 func (s *Session) Owned(ctx context.Context) (bool, error) {
 	if s.proof != nil {
 		return s.proof.owned(), nil
@@ -107,11 +107,11 @@ func (s *Session) Foreign() []ownership.Foreign {
 	return s.proof.Foreign
 }
 
-// Checked reports whether the Session has checked the owners of the objects: those of the API server, or those in the cache.
+// Checked reports whether the Session has checked the owners of the objects, on the API server or in the cache.
 func (s *Session) Checked() bool { return s.proof != nil || s.compared }
 
-// StatefulSet returns the StatefulSet that the API server showed when the Session asked it; nil when there was none, or when
-// it has not asked.
+// StatefulSet returns the StatefulSet that the API server returned to this Session; nil if there was none, or if the Session has
+// not asked.
 func (s *Session) StatefulSet() *appsv1.StatefulSet {
 	if s.proof == nil {
 		return nil
@@ -130,10 +130,9 @@ type Request struct {
 	Permit func(ctx context.Context, base *appsv1.StatefulSet) error
 }
 
-// Apply applies the objects that are not as they should be, and reports whether the cache shows each as it was applied for
-// this request.
+// Apply applies the objects that differ, and reports whether the cache shows each as it was applied for this request.
 func (s *Session) Apply(ctx context.Context, q Request) (settled bool, err error) {
-	q.Etcd, q.Manager = essence(q.Etcd), s.Manager
+	q.Etcd, q.Manager = renderInput(q.Etcd), s.Manager
 	input, err := fingerprintOf(q.Input)
 	if err != nil {
 		return false, err
@@ -160,8 +159,7 @@ func (s *Session) Apply(ctx context.Context, q Request) (settled bool, err error
 	return next.settled, nil
 }
 
-// write writes those of the objects that are not as they should be, as the API server says, once it has said that all are
-// the Etcd's own.
+// write writes the objects that differ from those of the API server, once all are known to be the Etcd's own.
 func (s *Session) write(ctx context.Context, objects []Desired, q Request) error {
 	owned, err := s.Owned(ctx)
 	if err != nil || !owned {
@@ -189,8 +187,8 @@ func (s *Session) write(ctx context.Context, objects []Desired, q Request) error
 	return nil
 }
 
-// permit refuses to write a StatefulSet that is not the one that was seen: its update strategy and its claim template were
-// rendered from that one.
+// permit refuses to write a StatefulSet that has changed since it was read: its update strategy and its claim template were
+// rendered from what was read.
 func (s *Session) permit(ctx context.Context, d Desired, live client.Object, q Request) error {
 	if d.key() != component.StatefulSetKey(s.etcd) {
 		return nil

@@ -26,16 +26,15 @@ import (
 // Manager owns the fields of what is applied, and of what the Etcd controller patches.
 const Manager = client.FieldOwner("etcd-foreman")
 
-// creator owns the fields of what is created, until it is applied for the first time. The API server lists them as those
-// of an update, and no apply removes one of such. What is patched stays with Manager, and never becomes part of what is
-// applied.
+// creator owns the fields of what is created, until it is first applied. The API server lists them as those of an update, which no
+// apply removes. What is patched stays with Manager, and never becomes part of what is applied.
 const creator = client.FieldOwner("etcd-foreman-create")
 
-// errForeign says that an object has appeared that is not the Etcd's own. The Proof says which.
+// errForeign: a foreign object has appeared, which the Proof names.
 var errForeign = errors.New("an object that is not the Etcd's own has appeared")
 
-// put writes an object as a Proof that owns all shows it: it creates what is missing, and applies to what exists. An error
-// is a conflict when the object has changed since.
+// put writes an object, given a Proof without foreign ones: it creates what is missing, and applies to what exists. It returns a
+// conflict if the object has changed since.
 func (w Writer) put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired, why string) error {
 	live := p.Objects[d.key()]
 	var err error
@@ -54,7 +53,7 @@ func (w Writer) put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desire
 	return nil
 }
 
-// create creates an object. When there is one of its name by now, it is looked whose that is.
+// create creates an object. If one of its name exists by now, it checks the owner.
 func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired) error {
 	err := w.Client.Create(ctx, d.DeepCopy(), creator)
 	if !apierrors.IsAlreadyExists(err) {
@@ -81,9 +80,9 @@ func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error 
 	return gone(d.key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))
 }
 
-// release makes what was created what was applied, so that the next apply removes what is not to be there any more. So it does
-// with the template of a StatefulSet that was adopted: merged with the present one, containers of the same name would have the
-// arguments, probes and volumes of both. It returns the object with its new resourceVersion.
+// release turns fields that were created into fields that were applied, so that the next apply removes those that are no longer
+// wanted. It does the same with the template of an adopted StatefulSet: merged with the present one, containers of the same name
+// would have the arguments, probes and volumes of both. It returns the object with its new resourceVersion.
 func (w Writer) release(ctx context.Context, live client.Object) (client.Object, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, managersBefore(live), string(Manager))
 	if err != nil {
@@ -119,7 +118,7 @@ func ownsTemplate(f metav1.ManagedFieldsEntry) bool {
 	return f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec["f:template"] != nil
 }
 
-// gone makes a conflict of the error that there is no such object any more: it was read just now.
+// gone turns the error that an object no longer exists into a conflict: it was read just now.
 func gone(key component.Key, err error) error {
 	if apierrors.IsNotFound(err) {
 		return conflict(key, "it was deleted meanwhile")

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The first apply to a StatefulSet that was adopted takes over the fields of those who have written its template, and of nobody else.
+// The first apply to a StatefulSet that was adopted takes over the fields of those who have written its template, and of no others.
 func TestManagersBefore(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}

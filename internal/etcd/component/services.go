@@ -12,6 +12,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Names of the ports of a member's pod, and of the Services.
+const (
+	clientPortName  = "client"
+	peerPortName    = "peer"
+	serverPortName  = "server"
+	metricsPortName = "metrics"
+	backupPortName  = "backuprestore"
+)
+
+func clientPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379) }
+
+func peerPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ServerPort, 2380) }
+
+// metricsPort serves metrics and readiness without a client certificate, because the kubelet's probes have none.
+func metricsPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.WrapperPort, 9095) }
+
 // clientService routes clients to ready members and their agents. It has the port for peers too, although no member uses it
 // here: network policies are made from the ports of a Service, and allow the traffic to all pods that it selects.
 func clientService(in Input) *corev1ac.ServiceApplyConfiguration {

@@ -57,9 +57,8 @@ func scheme(tls bool) string {
 	return "http"
 }
 
-// transportSecurity adds the TLS part of etcd's configuration. A member accepts every client and peer with a certificate
-// signed by the CAs. It does not check the address of a peer against its certificate by DNS: DNS may not know the address
-// of a pod that was just replaced.
+// transportSecurity adds the TLS part of etcd's configuration. A member accepts every client and peer with a certificate signed by
+// the CAs. It does not check the address of a peer by DNS, which may not know the address of a pod that was just replaced.
 func transportSecurity(config map[string]any, in Input) {
 	if in.Etcd.ClientTLS() != nil {
 		config["client-transport-security"] = security(member.ClientCADir, member.ServerDir)

@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 )
 
-// input is what is known of an Etcd that records no cluster, and none of whose members the StatefulSet runs.
+// input is what is known of an Etcd that records no cluster and whose StatefulSet runs no member.
 type input struct {
 	// members is how many are to be started.
 	members int
@@ -26,8 +26,8 @@ type input struct {
 	recorded string
 	// own is the ID of the cluster that the members would bootstrap.
 	own string
-	// claims are the UIDs of those that exist and may be used by a member. foreign says whose those of members are that are not the
-	// Etcd's own.
+	// claims are the UIDs of the claims that exist and that members may use. foreign says who owns the claims of members that are
+	// not the Etcd's own.
 	claims, foreign []string
 	// permit that was given to this Etcd; nil if none was.
 	permit *member.FirstStart
@@ -52,7 +52,7 @@ type step int
 const (
 	// wait: nothing, or what is under way has to end first.
 	wait step = iota
-	// withdraw the permission to begin the cluster: there is something that was not looked at.
+	// withdraw the permission to begin the cluster: there are claims that were not surveyed.
 	withdraw
 	// surveyVolumes creates, or removes, the Jobs that survey volumes.
 	surveyVolumes
@@ -85,7 +85,7 @@ type decision struct {
 func decide(f input) decision {
 	switch {
 	case f.adopts:
-		// They run with what they have. Members without data wait for a permission, or for those.
+		// They run with the data that they have. Members without data wait for a permission, or for those.
 		return decision{}
 	case len(f.foreign) > 0:
 		return blocked(wait, "%s", strings.Join(f.foreign, "; "))
@@ -117,7 +117,7 @@ func decide(f input) decision {
 	return f.judge()
 }
 
-// judge decides by what is on the volumes, once all of them were seen.
+// judge decides by what is on the volumes, once all have been surveyed.
 func (f input) judge() decision {
 	var held, usable []survey.Volume
 	var ids []string
@@ -169,14 +169,14 @@ func (f input) judge() decision {
 	return surveying(permit, "no volume holds data that was acknowledged")
 }
 
-// interrupted reports whether the volumes hold nothing but what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
-// goes on by itself.
+// interrupted reports whether the volumes hold only what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
+// continues by itself.
 func (f input) interrupted(held, usable []survey.Volume, id string) bool {
 	usable, _ = survey.Sift(usable, id)
 	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
 }
 
-// setAside says which volumes hold data that was set aside, and what to do about it.
+// setAside names the volumes with data that was set aside, and what to do about it.
 func (f input) setAside() (say []string) {
 	for i, v := range f.volumes {
 		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
@@ -186,7 +186,7 @@ func (f input) setAside() (say []string) {
 	return say
 }
 
-// belongsTo: the Etcd has a cluster, which its status is to record before members are started.
+// belongsTo: the Etcd has a cluster, which its status has to record before members are started.
 func (f input) belongsTo(id string, size int, format string, args ...any) decision {
 	d := surveying(wait, format+"; recording that before members are started", args...)
 	d.found = &Cluster{ID: id, Size: int32(size)}
@@ -199,7 +199,7 @@ func acknowledged(v survey.Volume) bool {
 	return v.Survey.State == member.SurveyDamaged || v.Survey.LastTerm > 1 || v.Survey.LastIndex > uint64(len(v.Survey.Voters))
 }
 
-// remedies says what each volume holds, and what to do about those that are not wanted.
+// remedies describes the content of each volume, and what to do about those that are not wanted.
 func (f input) remedies(held []survey.Volume) string {
 	var say, jobs []string
 	for i, v := range f.volumes {

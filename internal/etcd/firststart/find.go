@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// find finds the input that a decision needs, each only if it is needed, on live reads.
+// find reads the input of a decision, as far as it is needed, from the API server.
 func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (input, error) {
 	etcd, set := st.Etcd, st.StatefulSet
 	f := input{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
@@ -58,7 +58,7 @@ func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, pe
 		return f, nil
 	}
 	if f.surveyed() {
-		f.jobs, err = s.jobsLeft(ctx, etcd, set)
+		f.jobs, err = job.AnyLeft(ctx, s.API, etcd, s.order(etcd, set).Jobs())
 		return f, err
 	}
 	f.volumes, err = s.survey(ctx, etcd, set, claims)
@@ -88,11 +88,11 @@ func upToDate(ctx context.Context, reads state.Live, st *state.State) error {
 	return nil
 }
 
-// members is how many an Etcd is to have, or had when its cluster was recorded.
+// members returns how many members an Etcd is to have, or had when its cluster was recorded.
 func members(etcd *v1alpha1.Etcd) int32 { return max(etcd.Spec.Replicas, etcd.Status.ClusterSize) }
 
-// round returns the round of surveys. Members that a user has started in between may have written: what was found before counts no
-// more once the StatefulSet has been scaled.
+// round returns the round of surveys. Once the StatefulSet has been scaled, earlier results do not count: members that a user has
+// started in between may have written.
 func round(set *appsv1.StatefulSet) string {
 	if set == nil {
 		return ""
@@ -100,8 +100,8 @@ func round(set *appsv1.StatefulSet) string {
 	return fmt.Sprintf("first-start/%s/%d", set.UID, set.Generation)
 }
 
-// claims returns the claims that members may use, now or once there are more of them. A foreign one of a member that is not wanted
-// is none of them.
+// claims returns the claims that members may use, now or after a scale-out. Foreign ones of members that are not wanted are left
+// out.
 func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (found []corev1.PersistentVolumeClaim, err error) {
 	for i := range int32(survey.MaxMembers) {
 		c, key := corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)}
@@ -117,8 +117,8 @@ func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha
 	return found, nil
 }
 
-// pods returns which pods of the members have to end before volumes are surveyed. Where there is no StatefulSet, pods without a
-// controller are adopted by the next one instead, and run.
+// pods returns the pods of members that have to end before volumes are surveyed. Without a StatefulSet, pods without a controller
+// are adopted by the next one instead, and run.
 func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State) (adopts bool, left []string, err error) {
 	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.PodsManagedBy))
 	for i := range int32(survey.MaxMembers) {
@@ -148,14 +148,14 @@ func written(etcd *v1alpha1.Etcd, config *corev1.ConfigMap) (permit *member.Firs
 	return permit, config.Data[member.KeyClusterID]
 }
 
-// mayHold reports whether there may be data on a claim: it has a volume, or gets one that is made from another.
+// mayHold reports whether a claim may have data: it has a volume, or gets one that is made from another.
 func mayHold(c *corev1.PersistentVolumeClaim) bool {
 	return c.Spec.VolumeName != "" || c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil
 }
 
 // survey returns the volumes of all members that there may have been.
 func (s Starter) survey(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) ([]survey.Volume, error) {
-	volumes, err := s.surveyor().Look(ctx, s.order(etcd, set))
+	volumes, err := s.Surveyor().Look(ctx, s.order(etcd, set))
 	if err != nil {
 		return nil, err
 	}
@@ -173,22 +173,8 @@ func (s Starter) survey(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.St
 	return volumes, nil
 }
 
-func (s Starter) surveyor() survey.Surveyor {
-	return survey.Surveyor{Client: s.Client, Live: s.API, Clock: s.Clock}
-}
-
 func (s Starter) order(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) survey.Order {
 	return survey.Order{
 		Etcd: etcd, Owner: job.OfEtcd(etcd), Members: survey.MaxMembers, Round: round(set), Image: s.Images.EtcdAgent, Timeout: jobTimeout,
 	}
-}
-
-// jobsLeft reports whether Jobs that survey volumes exist. One is gone only after its pods.
-func (s Starter) jobsLeft(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (bool, error) {
-	for _, key := range s.order(etcd, set).Jobs() {
-		if found, _, err := job.Find(ctx, s.API, etcd, key); err != nil || found != nil {
-			return found != nil, err
-		}
-	}
-	return false, nil
 }

@@ -25,7 +25,7 @@ import (
 // jobTimeout is that of the Jobs that survey volumes. What they read is at most a database.
 const jobTimeout = 4 * time.Hour
 
-// Starter prepares the first start of the members of Etcds.
+// Starter prepares the first start of members.
 type Starter struct {
 	state.Access
 	Instructor memberconfig.Writer
@@ -33,7 +33,7 @@ type Starter struct {
 	Images configv1alpha1.Images
 }
 
-// View is how far the first start of a cluster is. The zero View is that of any other.
+// View is the progress of the first start of a cluster; the zero View if it has served.
 type View struct {
 	// Reason, of those of the condition DataVolumesReady, and Why no member is started yet; empty when they may be.
 	Reason, Why string
@@ -45,8 +45,7 @@ type View struct {
 	reads             state.Live
 }
 
-// Look takes the next step before the first start. It comes before the spec is applied. An Etcd whose members run is left alone: what
-// they have is theirs.
+// Look takes the next step before the first start. It comes before the spec is applied. An Etcd whose members run is left alone.
 func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.PeerTLS, objects *apply.Session) (View, error) {
 	etcd := st.Etcd
 	if etcd.Spec.Replicas == 0 || etcd.Status.ClusterID != "" || etcd.Status.Recovery != nil {
@@ -87,12 +86,12 @@ func (s Starter) carryOut(ctx context.Context, reads state.Live, st *state.State
 	case withdraw:
 		return s.Instructor.Permit(ctx, reads, st.Etcd, objects.Manager, nil)
 	case surveyVolumes:
-		return s.surveyor().Go(ctx, order, f.volumes)
+		return s.Surveyor().Go(ctx, order, f.volumes)
 	case permit:
 		// The Jobs are removed before members start, so what they found is recorded.
 		return s.permit(ctx, reads, st.Etcd, objects.Manager, member.FirstStart{Claims: f.claims, Round: f.round})
 	case removeJobs:
-		return s.surveyor().Remove(ctx, order)
+		return s.Surveyor().Remove(ctx, order)
 	}
 	return nil
 }

@@ -21,17 +21,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// retryFinalSnapshot is the least time between the beginnings of two final snapshots of which the first has failed.
+// retryFinalSnapshot is the least time between the starts of two final snapshots of which the first failed.
 const retryFinalSnapshot = time.Minute
 
 // input is what is known of a cluster that is to hibernate.
 type input struct {
-	// blocked is why it is kept running; empty when it is not.
+	// blocked is why it is kept running; empty if it is not.
 	blocked string
-	// pods are how many are left. stopped: none is, and none can be started, as the API server says.
+	// pods is how many are left. stopped: there are none, and none can be started, as the API server says.
 	pods    int32
 	stopped bool
-	// deletes: its volumes are to be deleted, by its spec.
+	// deletes: the spec asks for the deletion of its volumes.
 	deletes bool
 	// obstacle is why no final snapshot can be taken of it; empty when one can.
 	obstacle string
@@ -39,7 +39,7 @@ type input struct {
 	jobs bool
 	// record of a hibernation without volumes; nil when there is none.
 	record *v1alpha1.Hibernation
-	// claims that exist, once there is a record; and of a cluster that has never served.
+	// claims that exist: read once there is a record, and for a cluster that has never served.
 	claims []v1alpha1.HibernatedClaim
 	// clusterID of the cluster in hex, and its size.
 	clusterID string
@@ -53,12 +53,12 @@ type input struct {
 
 // finalJob is the Job that takes the final snapshot.
 type finalJob struct {
-	// uid is empty when there is none. foreign says whose it is when it is not the Etcd's.
+	// uid is empty if there is none. foreign says who owns it if the Etcd does not.
 	uid     types.UID
 	foreign string
 	// subject is what it was made for.
 	subject string
-	// retry is how long another one has to wait once this has failed; 0 or less if it is due.
+	// retry is how long to wait before another one, once this has failed; 0 or less if it is due.
 	retry time.Duration
 	state job.State
 }
@@ -75,7 +75,7 @@ const (
 	takeSnapshot
 	// dropSnapshot removes it, for another to be created.
 	dropSnapshot
-	// deleteClaims deletes those of the record, and removes the Jobs, whose pods would keep them.
+	// deleteClaims deletes the claims of the record, and removes the Jobs, whose pods would keep them.
 	deleteClaims
 	// removeJobs removes the Jobs.
 	removeJobs
@@ -93,9 +93,8 @@ type decision struct {
 
 // decide decides what becomes of a cluster that is to hibernate. It is pure.
 //
-// Volumes are deleted by a record alone: the names and UIDs of claims, written down when the final snapshot of all that
-// is on them was verified, and never changed. Until then the cluster can be woken with its volumes; from then on it
-// wakes up from that snapshot.
+// Volumes are deleted by a record alone: the names and UIDs of claims, written down once the final snapshot of all that is on them
+// is verified, and never changed. Until then the cluster wakes up with its volumes; from then on it wakes up from that snapshot.
 func decide(f input, now time.Time) decision {
 	switch {
 	case f.blocked != "":
@@ -118,7 +117,7 @@ func decide(f input, now time.Time) decision {
 	return f.secure(now)
 }
 
-// secure brings all that is on the volumes into the final snapshot, and then makes the record.
+// secure takes the final snapshot of all that is on the volumes, and then makes the record.
 func (f input) secure(now time.Time) decision {
 	if waits, act := survey.Pending(f.volumes); len(waits) > 0 {
 		next := wait
@@ -146,8 +145,8 @@ func (f input) secure(now time.Time) decision {
 	return d
 }
 
-// hasMember reports whether a volume is one of a member. One beyond the size of the cluster is if it has data of it: the member has
-// joined while no operator watched. Otherwise it may be left over from an earlier Etcd.
+// hasMember reports whether a volume is one of a member. Beyond the size of the cluster, it is if it has data of the cluster: the
+// member has joined while no operator watched. Otherwise an earlier Etcd may have left it.
 func (f input) hasMember(v survey.Volume) bool {
 	return int(v.Ordinal) < f.size || v.Survey.ClusterID == f.clusterID
 }
@@ -177,12 +176,12 @@ func (f input) snapshot(source survey.Volume, now time.Time) decision {
 	return f.keep(dropSnapshot, "the final snapshot failed; retrying: %v", err)
 }
 
-// subject returns what the Job that takes the final snapshot is made for: the volume of a member, as it was surveyed.
+// subject identifies what the Job takes a final snapshot of: the volume of a member, as it was surveyed.
 func (f input) subject(source survey.Volume) string {
 	return fmt.Sprintf("%s/%s/%d/%d", f.round, source.UID, source.Survey.LastTerm, source.Survey.LastIndex)
 }
 
-// conclude makes the record from what the Job reported of a snapshot that it has read back from the store.
+// conclude makes the record from the result of the Job, which has read the snapshot back from the store.
 func (f input) conclude(source survey.Volume, now time.Time) (*v1alpha1.Hibernation, error) {
 	if f.final.state.Code != "" {
 		return nil, errors.New(f.final.state.Message)
@@ -221,7 +220,7 @@ func (f input) release() decision {
 	return f.hibernated("The cluster is hibernated without volumes, and wakes up from snapshot %s, at revision %d.", f.record.Snapshot, f.record.Revision)
 }
 
-// leftOver returns the claims of a record that exist, and those that exist and are not of the record.
+// leftOver returns the claims of a record that exist, and those that exist and are not in the record.
 func leftOver(record *v1alpha1.Hibernation, claims []v1alpha1.HibernatedClaim) (left, others []v1alpha1.HibernatedClaim) {
 	recorded := map[v1alpha1.HibernatedClaim]bool{}
 	for _, c := range record.Claims {
@@ -248,7 +247,7 @@ func (f input) say(next step, reason, format string, args ...any) decision {
 	return decision{step: next, record: f.record, condition: conditions.False(v1alpha1.ConditionHibernated, reason, format, args...)}
 }
 
-// keep reports why volumes are kept that are to be deleted by the spec.
+// keep reports why volumes are kept although the spec asks for their deletion.
 func (f input) keep(next step, format string, args ...any) decision {
 	return f.say(next, v1alpha1.ReasonNoFinalSnapshot, "No member is running, and the volumes are kept: %s.", fmt.Sprintf(format, args...))
 }

@@ -5,6 +5,7 @@
 package hibernation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -15,22 +16,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Blocked returns why a cluster that is to hibernate is kept running; empty when it is not.
+// Blocked returns why a cluster that is to hibernate is kept running; empty if it is not.
 func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 	if etcd.Spec.Replicas > 0 || !state.Awake(set) || etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained {
 		return ""
 	}
-	why := storeMissing(etcd)
-	if why == "" {
-		why = backupsFail(etcd)
-	}
+	why := cmp.Or(storeMissing(etcd), backupsFail(etcd))
 	if why == "" {
 		return ""
 	}
 	return fmt.Sprintf("The cluster is kept running: its volumes would be deleted (persistentVolumeClaimRetentionPolicy.whenScaled: Delete), and %s; to hibernate it with its volumes, set whenScaled to Retain.", why)
 }
 
-// BlockedForNow reports whether what keeps a cluster running may pass without a change of its spec.
+// BlockedForNow reports whether what keeps a cluster running may end without a change of its spec.
 func BlockedForNow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return Blocked(etcd, set) != "" && storeMissing(etcd) == ""
 }
@@ -56,7 +54,7 @@ func backupsFail(etcd *v1alpha1.Etcd) string {
 	return "snapshots fail: " + strings.TrimSuffix(c.Message, ".")
 }
 
-// obstacle returns why no final snapshot can be taken of a cluster that is stopped; empty when one can.
+// obstacle returns why no final snapshot can be taken of a stopped cluster; empty if one can.
 func obstacle(etcd *v1alpha1.Etcd) string {
 	switch why := storeMissing(etcd); {
 	case why != "":

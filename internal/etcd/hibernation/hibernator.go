@@ -37,7 +37,7 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;create;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=delete
 
-// jobTimeout is that of the Jobs of a hibernation. What they read and write is at most a database.
+// jobTimeout is the timeout of the Jobs of a hibernation, which read and write at most a database.
 const jobTimeout = 4 * time.Hour
 
 // Hibernator hibernates clusters, and wakes them up.
@@ -47,15 +47,15 @@ type Hibernator struct {
 	Images configv1alpha1.Images
 }
 
-// View is how far the hibernation of a cluster is.
+// View is the progress of a hibernation.
 type View struct {
 	// Record of the hibernation without volumes from now on; nil when there is none.
 	Record    *v1alpha1.Hibernation
 	Condition metav1.Condition
 }
 
-// Hibernate takes the next step of a hibernation; the View is nil when the cluster is not to hibernate. It comes after the spec
-// was applied; settled: the cache shows each object as it was applied.
+// Hibernate takes the next step of a hibernation; the View is nil if the cluster is not to hibernate. It comes after the spec was
+// applied; settled: the cache shows each object as it was applied.
 func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled bool, objects *apply.Session) (*View, error) {
 	etcd := s.Etcd
 	if etcd.Spec.Replicas > 0 || s.StatefulSet == nil || held {
@@ -76,15 +76,15 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 	return &View{Record: d.record, Condition: d.condition}, nil
 }
 
-// find finds the input that a decision needs. For a cluster that is hibernated as it should be, the API server is not asked.
+// find reads the input of a decision. For a cluster that is hibernated as it should be, it does not ask the API server.
 func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool, f *input) (err error) {
 	switch {
 	case f.blocked != "" || f.pods > 0:
 		return nil
 	case f.record == nil && !f.deletes:
-		// Only one that was to hibernate without its volumes until now may have Jobs.
+		// Only a cluster that was to hibernate without its volumes until now may have Jobs.
 		if etcd.Status.Conditions.IsFalse(v1alpha1.ConditionHibernated) {
-			f.jobs, err = h.jobsLeft(ctx, etcd)
+			f.jobs, err = job.AnyLeft(ctx, h.API, etcd, h.jobKeys(etcd))
 		}
 		return err
 	case f.record == nil && f.clusterID == "":
@@ -105,15 +105,15 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 		f.claims, err = h.identities(ctx, h.API, etcd, membersOf(etcd))
 		return err
 	}
-	if f.volumes, err = h.surveyor().Look(ctx, h.order(etcd)); err != nil {
+	if f.volumes, err = h.Surveyor().Look(ctx, h.order(etcd)); err != nil {
 		return err
 	}
 	f.final, err = h.findFinal(ctx, etcd)
 	return err
 }
 
-// stopped reports whether no member runs, and none can be started: the members have been instructed that there are none, so
-// that a pod that starts without the operator does not find itself among them.
+// stopped reports whether no member is running and none can be started. What was applied, the configuration of the members
+// included, says that there are none, so a pod that starts without the operator does not find itself among them.
 func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bool) (bool, error) {
 	if !settled {
 		return false, nil
@@ -125,8 +125,8 @@ func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bo
 	return snapshot.StatefulSet.Observed && snapshot.Replicas() == 0 && len(snapshot.Surplus) == 0, nil
 }
 
-// membersOf returns how many members may have a claim that a hibernation gives up: those of the cluster, and any beyond that its record
-// names, since they joined while no operator watched.
+// membersOf returns how many members may have a claim that a hibernation gives up: those of the cluster, and those that its record
+// names beyond, which have joined while no operator watched.
 func membersOf(etcd *v1alpha1.Etcd) int32 {
 	members := etcd.Status.ClusterSize
 	if record := etcd.Status.Hibernation; record != nil {
@@ -139,7 +139,7 @@ func membersOf(etcd *v1alpha1.Etcd) int32 {
 	return members
 }
 
-// identities returns the claims of so many members of an Etcd that exist and are its own.
+// identities returns the claims of a number of members that exist and are the Etcd's own.
 func (h Hibernator) identities(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) (found []v1alpha1.HibernatedClaim, err error) {
 	claims, err := state.Claims(ctx, reader, etcd, members)
 	for i := range claims {
@@ -148,10 +148,6 @@ func (h Hibernator) identities(ctx context.Context, reader client.Reader, etcd *
 		}
 	}
 	return found, err
-}
-
-func (h Hibernator) surveyor() survey.Surveyor {
-	return survey.Surveyor{Client: h.Client, Live: h.API, Clock: h.Clock}
 }
 
 func (h Hibernator) order(etcd *v1alpha1.Etcd) survey.Order {
@@ -197,7 +193,7 @@ func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f input, 
 	switch d.step {
 	case wait:
 	case surveyVolumes:
-		err = h.surveyor().Go(ctx, h.order(etcd), f.volumes)
+		err = h.Surveyor().Go(ctx, h.order(etcd), f.volumes)
 	case takeSnapshot:
 		err = h.takeFinal(ctx, etcd, f, d.source)
 	case dropSnapshot:
@@ -238,7 +234,7 @@ func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f input,
 	if err != nil {
 		return fmt.Errorf("building the Job that takes the final snapshot of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	// One that exists by now is read by the next reconcile, like any other.
+	// If it exists by now, the next reconcile reads it.
 	if err := h.Client.Create(ctx, j); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Job %s: %w", key, err)
 	}
@@ -250,27 +246,12 @@ func (h Hibernator) jobKeys(etcd *v1alpha1.Etcd) []client.ObjectKey {
 	return append(h.order(etcd).Jobs(), finalKey(etcd))
 }
 
-// jobsLeft reports whether the Etcd has such Jobs. One is gone only after its pods.
-func (h Hibernator) jobsLeft(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	for _, key := range h.jobKeys(etcd) {
-		if found, _, err := job.Find(ctx, h.API, etcd, key); err != nil || found != nil {
-			return found != nil, err
-		}
-	}
-	return false, nil
-}
-
 func (h Hibernator) removeJobs(ctx context.Context, etcd *v1alpha1.Etcd) error {
-	for _, key := range h.jobKeys(etcd) {
-		if err := job.Remove(ctx, h.Client, h.API, etcd, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return job.Remove(ctx, h.Client, h.API, etcd, h.jobKeys(etcd)...)
 }
 
-// deleteClaims deletes claims that the record of a hibernation gives up: none that was created again under its name, and none
-// that is no longer the Etcd's. The live Etcd has to have that record.
+// deleteClaims deletes claims that the record of a hibernation gives up, unless they were recreated or are no longer the Etcd's.
+// The live Etcd must have that record.
 func (h Hibernator) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, claims []v1alpha1.HibernatedClaim) error {
 	if len(claims) == 0 {
 		return nil

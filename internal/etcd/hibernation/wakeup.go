@@ -13,12 +13,13 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // waking is what is known of a cluster that is to wake up.
 type waking struct {
-	// jobs: a Job of the hibernation is still there. It may read a volume, or write a snapshot.
+	// jobs: a Job of the hibernation still exists. It may read a volume, or write a snapshot.
 	jobs bool
 	// record of the hibernation without volumes; nil when the volumes were kept.
 	record *v1alpha1.Hibernation
@@ -41,7 +42,7 @@ type wakingDecision struct {
 
 // decideWaking decides whether the members of a hibernated cluster may be started. It is pure.
 //
-// All claims that were given up are deleted first: so a late deletion of one, by its UID, deletes none that a member uses.
+// All claims that were given up are deleted first: a late deletion of one, by its UID, then deletes none that a member uses.
 func decideWaking(w waking) wakingDecision {
 	switch {
 	case w.jobs:
@@ -58,8 +59,8 @@ func decideWaking(w waking) wakingDecision {
 	return wakingDecision{restore: true}
 }
 
-// RecordsRestore reports whether a recorded recovery restores a cluster that hibernated without volumes: as its record says, or as a
-// task that has recovered it since.
+// RecordsRestore reports whether a recorded recovery restores a cluster that hibernated without volumes: as its record says, or as
+// a task that has recovered it since.
 func RecordsRestore(recorded *v1alpha1.ClusterRecovery, record *v1alpha1.Hibernation) bool {
 	return recorded.LeavesBehind(record.ClusterID)
 }
@@ -73,7 +74,7 @@ func RecoveryOf(etcd *v1alpha1.Etcd, record *v1alpha1.Hibernation) *v1alpha1.Clu
 	}
 }
 
-// WakeUp is how far a cluster is that is to wake up.
+// WakeUp is the progress of a wake-up.
 type WakeUp struct {
 	// Why its members are not started yet; empty when they may be.
 	Why string
@@ -91,7 +92,7 @@ func (h Hibernator) WakeUp(ctx context.Context, s *state.State, held bool, objec
 	w := waking{record: record, recorded: etcd.Status.Recovery}
 	var claims []v1alpha1.HibernatedClaim
 	var err error
-	if w.jobs, err = h.jobsLeft(ctx, etcd); err != nil {
+	if w.jobs, err = job.AnyLeft(ctx, h.API, etcd, h.jobKeys(etcd)); err != nil {
 		return WakeUp{}, err
 	}
 	if record != nil {
@@ -113,7 +114,7 @@ func (h Hibernator) WakeUp(ctx context.Context, s *state.State, held bool, objec
 	return WakeUp{Why: d.why, Restores: d.restore}, nil
 }
 
-// cleanUp removes what is left of a hibernation, once all objects are known to be the Etcd's own.
+// cleanUp removes what a hibernation has left, once all objects are known to be the Etcd's own.
 func (h Hibernator) cleanUp(ctx context.Context, etcd *v1alpha1.Etcd, claims []v1alpha1.HibernatedClaim, objects *apply.Session) error {
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return err
@@ -124,7 +125,7 @@ func (h Hibernator) cleanUp(ctx context.Context, etcd *v1alpha1.Etcd, claims []v
 	return h.deleteClaims(ctx, etcd, claims)
 }
 
-// Condition returns the condition Hibernated of a cluster that wakes up without volumes; nil of any other.
+// Condition returns the condition Hibernated of a cluster that wakes up without volumes; nil for any other.
 func (w WakeUp) Condition(etcd *v1alpha1.Etcd) *metav1.Condition {
 	record := etcd.Status.Hibernation
 	if record == nil || etcd.Spec.Replicas == 0 || etcd.Status.ClusterID == "" {

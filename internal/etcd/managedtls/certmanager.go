@@ -9,12 +9,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +31,7 @@ import (
 var certificateKind = schema.GroupVersionKind{Group: v1alpha1.GroupCertManager, Version: "v1", Kind: "Certificate"}
 
 const (
-	// certificateOfSecret is the annotation by which cert-manager says for which Certificate it has written a Secret.
+	// certificateOfSecret is the annotation in which cert-manager names the Certificate of a Secret.
 	certificateOfSecret = "cert-manager.io/certificate-name"
 	conditionReady      = "Ready"
 	// maxMessage bounds what is quoted of cert-manager.
@@ -39,9 +40,9 @@ const (
 
 type fields = map[string]any
 
-// issued has cert-manager issue the certificates of a connection, and returns what there is, by the names of the Secrets that it is for;
-// none where the operator issues them.
-// cert-manager writes Secrets of their own: the operator copies them once every member trusts their CA.
+// issued has cert-manager issue the certificates of a connection, and returns them by the names of the Secrets that they are for;
+// none if the operator issues them. cert-manager writes Secrets of its own: the operator copies them once every member trusts their
+// CA.
 func (l *looking) issued(ctx context.Context, connection v1alpha1.TLSConnection, spec pki.Spec) (map[string]*pki.Issued, []ownership.Foreign, error) {
 	issuer, all := l.Etcd.Spec.ManagedTLS.Issuer(connection), map[string]*pki.Issued{}
 	if issuer == nil {
@@ -101,15 +102,15 @@ func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 	return &pki.Issued{Lacking: lacking}, nil, err
 }
 
-// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. Where there can be
-// none, lacking says why.
+// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. If there can be none,
+// lacking says why.
 func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (live *unstructured.Unstructured, lacking string, err error) {
 	wanted, key := l.wanted(want, spec, issuer), types.NamespacedName{Namespace: l.Etcd.Namespace, Name: want.Secret}
 	live = &unstructured.Unstructured{}
 	live.SetGroupVersionKind(certificateKind)
 	err = l.API.Get(ctx, key, live)
 	switch {
-	case err == nil && (l.Frozen || ownership.Of(l.Etcd, certificateKind.Kind, live) != nil || includes(live.Object["spec"], wanted.Object["spec"])):
+	case err == nil && (l.Frozen || ownership.Of(l.Etcd, certificateKind.Kind, live) != nil || apply.Contains(live.Object["spec"], wanted.Object["spec"])):
 		return live, "", nil
 	case err == nil:
 		live.Object["spec"] = merged(live.Object["spec"], wanted.Object["spec"])
@@ -138,7 +139,7 @@ func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec,
 // usages of cert-manager, by those of certificates.
 var usages = map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth"}
 
-// wanted returns the Certificate that there should be.
+// wanted returns the desired Certificate.
 func (l *looking) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) *unstructured.Unstructured {
 	uses, hosts := []any{"digital signature"}, []any{}
 	for _, usage := range want.Usages {
@@ -168,30 +169,13 @@ func (l *looking) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerRef
 	return c
 }
 
-// includes reports whether an object has all fields of another one.
-func includes(has, wanted any) bool {
-	w, ok := wanted.(fields)
-	if !ok {
-		return reflect.DeepEqual(has, wanted)
-	}
-	h, _ := has.(fields)
-	for key, value := range w {
-		if !includes(h[key], value) {
-			return false
-		}
-	}
-	return true
-}
-
 // merged returns an object with the fields of another one.
 func merged(has, wanted any) any {
 	h, ok := has.(fields)
 	if !ok {
 		return wanted
 	}
-	for key, value := range wanted.(fields) {
-		h[key] = value
-	}
+	maps.Copy(h, wanted.(fields))
 	return h
 }
 

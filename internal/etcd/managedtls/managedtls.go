@@ -28,7 +28,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// How long the result of a look at the Secrets is good for: the operator does not watch them.
+// How long the result of a check of the Secrets is valid: the operator does not watch them.
 const (
 	recheck       = time.Hour
 	recheckBroken = 5 * time.Second
@@ -58,11 +58,11 @@ type look struct {
 
 // Result is what is known of the Secrets.
 type Result struct {
-	// Problem is what a person has to fix: *certificates.Problems, joined; nil when there is none.
+	// Problem is what a person has to fix: *certificates.Problems, joined; nil if there is none.
 	Problem error
-	// Foreign are the Secrets that have a name that the Etcd needs, and are not its own.
+	// Foreign are Secrets that have a name that the Etcd needs and are not its own.
 	Foreign []ownership.Foreign
-	// Remarks on renewals that are under way, and on what a person should look at: sentences.
+	// Remarks are sentences on renewals that are under way, and on what a person should check.
 	Remarks []string
 	// Events of this reconcile.
 	Events []Event
@@ -80,7 +80,7 @@ type Request struct {
 	*state.State
 	// Frozen: its spec is not carried out.
 	Frozen bool
-	// Authorities is the checksum of the CAs in the Secrets; empty when it is not known.
+	// Authorities is the checksum of the CAs in the Secrets; empty if it is not known.
 	Authorities string
 	// Doubt: the Secrets were found to be unusable.
 	Doubt bool
@@ -92,7 +92,7 @@ func (m *Manager) Forget(etcd types.NamespacedName) {
 	m.timers.Forget(etcd)
 }
 
-// Ensure has the Secrets of an Etcd be as they should be.
+// Ensure reconciles the Secrets of an Etcd.
 func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	if q.Etcd.Spec.ManagedTLS == nil {
 		return Result{}, nil
@@ -142,7 +142,7 @@ func (l *looking) all(ctx context.Context) error {
 	return nil
 }
 
-// connection carries out what is decided for a connection, until nothing is left.
+// connection carries out what is decided for a connection, until nothing is left to do.
 func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
 	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
 	issued, foreign, err := l.issued(ctx, connection, spec)
@@ -169,7 +169,7 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
 		}
 		if !wrote {
-			// Of what was just written it is not known.
+			// For what was just written, it is not known.
 			in.Trusted, in.Loaded = l.lasting(connection, current)
 		}
 		d := pki.Decide(spec, current, in)
@@ -209,7 +209,7 @@ func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State
 	return true, nil
 }
 
-// confirm asks the API server, and the members, again before a step that ends the trust in a certificate.
+// confirm asks the API server and the members again before a step that ends the trust in a certificate.
 func (l *looking) confirm(ctx context.Context, step pki.Step) (bool, error) {
 	if step.Action != pki.Promote && step.Action != pki.Retire {
 		return true, nil
@@ -229,7 +229,7 @@ func (l *looking) confirm(ctx context.Context, step pki.Step) (bool, error) {
 	return l.withoutRollouts() || everyMemberTrusts(snapshot, l.Authorities), nil
 }
 
-// withoutRollouts reports whether no CA of the Etcd is one that members read when they start.
+// withoutRollouts reports whether members read no CA of the Etcd when they start.
 func (l *looking) withoutRollouts() bool { return l.Etcd.ClientTLS() == nil && l.Etcd.PeerTLS() == nil }
 
 func (l *looking) foreign(foreign []ownership.Foreign) {
@@ -254,7 +254,7 @@ func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
 	}
 }
 
-// ignoreRenewal says that a CA is not the operator's to renew.
+// ignoreRenewal reports that a CA is not the operator's to renew.
 func (l *looking) ignoreRenewal(spec pki.Spec) {
 	if l.renew && !l.Frozen {
 		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: its CA is that of the issuer. Renew it there", spec.BundleSecret))
@@ -281,7 +281,7 @@ func (l *looking) performed(ctx context.Context, step pki.Step) {
 }
 
 func (l *looking) event(reason, note string) {
-	// Of events with the same reason the API shows the first note alone.
+	// The API shows only the first note of events with the same reason.
 	for i, e := range l.result.Events {
 		if e.Reason == reason {
 			l.result.Events[i].Note = e.Note + "; " + note
@@ -291,8 +291,8 @@ func (l *looking) event(reason, note string) {
 	l.result.Events = append(l.result.Events, Event{reason, note})
 }
 
-// lasting reports whether, for long enough, every member has run with the CAs of a connection, and the certificates have been those
-// that there are.
+// lasting reports whether every member has run with the CAs of a connection for long enough, and whether its certificates have been
+// the same for as long.
 func (l *looking) lasting(connection v1alpha1.TLSConnection, current pki.State) (trusted, loaded bool) {
 	t := maps.Clone(l.timers.Of(l.Etcd))
 	cas := t.with("CAs "+string(connection), fingerprint(current.Bundle...), l.now)

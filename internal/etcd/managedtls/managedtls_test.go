@@ -101,7 +101,7 @@ func TestWithoutTheRight(t *testing.T) {
 	w.Expect(isProblem).To(BeTrue())
 }
 
-// A Secret that somebody else creates between the read and the write is not taken over.
+// A Secret that another client creates between the read and the write is not taken over.
 func TestSecretThatAppears(t *testing.T) {
 	w := newWorld(t)
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: w.etcd.ServerSecret(v1alpha1.TLSClients)}, Data: map[string][]byte{"a": []byte("b")}}

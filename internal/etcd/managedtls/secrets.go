@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,7 @@ const (
 	localClusterDomain = "cluster.local"
 )
 
-// specOf returns what there should be for a connection of an Etcd.
+// specOf returns what a connection of an Etcd needs.
 func specOf(etcd *v1alpha1.Etcd, connection v1alpha1.TLSConnection) pki.Spec {
 	leaf, renewBefore, ca, caRenewBefore := etcd.Spec.ManagedTLS.Durations()
 	spec := pki.Spec{
@@ -71,7 +72,7 @@ func specOf(etcd *v1alpha1.Etcd, connection v1alpha1.TLSConnection) pki.Spec {
 	return spec
 }
 
-// secrets are those of a connection, as the API server has them.
+// secrets are the Secrets of a connection, as the API server has them.
 type secrets struct {
 	live    map[string]*corev1.Secret
 	foreign []ownership.Foreign
@@ -113,7 +114,7 @@ func (s secrets) state(spec pki.Spec) pki.State {
 		note(spec.KeySecret, err)
 	}
 	if secret := s.live[spec.BundleSecret]; secret != nil {
-		state.Bundle, err = pki.ParseCertificates(secret.Data[keyCAs])
+		state.Bundle, err = boundedpem.Certificates(secret.Data[keyCAs])
 		note(spec.BundleSecret, err)
 	}
 	for _, want := range spec.Leaves {
@@ -130,7 +131,7 @@ func (s secrets) state(spec pki.Spec) pki.State {
 	return state
 }
 
-// decodeAuthority returns what the Secret with the CAs holds. Those of an issuer have no keys.
+// decodeAuthority returns the content of the Secret with the CAs. Those of an issuer have no keys.
 func decodeAuthority(secret *corev1.Secret, external bool) (*pki.Authority, error) {
 	a := &pki.Authority{}
 	var err error
@@ -178,13 +179,13 @@ func decodeLeaf(secret *corev1.Secret) (*pki.Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cas, err := pki.ParseCertificates(secret.Data[keyCAs]); err == nil {
+	if cas, err := boundedpem.Certificates(secret.Data[keyCAs]); err == nil {
 		leaf.CAs = cas
 	}
 	return leaf, nil
 }
 
-// encode writes what a Secret is to hold into it.
+// encode writes the desired content into a Secret.
 func encode(secret *corev1.Secret, spec pki.Spec, state pki.State) error {
 	switch secret.Name {
 	case spec.KeySecret:
@@ -238,7 +239,7 @@ func putPair(secret *corev1.Secret, certificateKey, privateKey string, pair *pki
 	return nil
 }
 
-// write writes a Secret: one that was read as it was read, and one that was missing by creating it.
+// write updates a Secret as it was read, or creates one that was missing.
 func (m *Manager) write(ctx context.Context, etcd *v1alpha1.Etcd, live *corev1.Secret, spec pki.Spec, name string, state pki.State) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: name}, Type: corev1.SecretTypeOpaque}
 	if state.Leaves[name] != nil {

@@ -12,15 +12,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 )
 
 const (
-	// propagation is how long it takes at most until a kubelet has brought a changed Secret to the pods, and clients that read
-	// their files again have done so.
+	// propagation is how long it takes at most until a kubelet has brought a changed Secret to the pods, and clients have read
+	// their files again.
 	propagation = 5 * time.Minute
 	// maxUnobserved is the longest gap between two observations that counts as uninterrupted. A healthy Etcd is observed every 30
 	// seconds.
@@ -30,11 +29,11 @@ const (
 // members is the name of the timer of the CAs that every member trusts.
 const members = "members"
 
-// timers are how long something is as it is, by its name. A CA signs, or is no longer trusted, by them, so they live in memory alone,
-// and a gap resets them. An empty value is unknown, and never lasts.
+// timers count how long something has been the same, by its name. A CA begins to sign, or loses its trust, by them, so they live in
+// memory alone, and a gap resets them. An empty value is unknown, and never lasts.
 type timers map[string]lasting.Timer[string]
 
-// with notes a value, and reports whether it has been the same for long enough.
+// with adds an observation of a value, and reports whether it has been the same for long enough.
 func (t timers) with(name, value string, now time.Time) bool {
 	t[name] = t[name].Next(value, now, maxUnobserved)
 	return t.lasted(name)
@@ -42,7 +41,7 @@ func (t timers) with(name, value string, now time.Time) bool {
 
 func (t timers) lasted(name string) bool { return t[name].Lasted(propagation) }
 
-// observe notes which CAs every member trusts.
+// observe adds an observation of the CAs that every member trusts.
 func (m *Manager) observe(q Request, now time.Time) {
 	t := maps.Clone(m.timers.Of(q.Etcd))
 	if t == nil {
@@ -56,23 +55,9 @@ func (m *Manager) observe(q Request, now time.Time) {
 	m.timers.Set(q.Etcd, t)
 }
 
-// everyMemberTrusts reports whether every member that the cluster counts on is of this StatefulSet, participates, and has started
-// with these CAs. What is unknown counts as no.
+// everyMemberTrusts reports whether every member has started with these CAs.
 func everyMemberTrusts(s *cluster.Snapshot, authorities string) bool {
-	if s == nil || authorities == "" || len(s.Surplus) > 0 {
-		return false
-	}
-	for _, o := range s.Ordinals {
-		if o.Class != v1alpha1.ClassParticipating || o.Pod.Authorities != authorities {
-			return false
-		}
-	}
-	for _, v := range s.Cluster.Voters {
-		if v.Ordinal < 0 {
-			return false
-		}
-	}
-	return len(s.Cluster.Voters) == s.Replicas() || s.Replicas() == 0
+	return s != nil && authorities != "" && len(s.Surplus) == 0 && s.EveryMember(func(p *cluster.Pod) bool { return p.Authorities == authorities })
 }
 
 // fingerprint of certificates; empty when there are none.

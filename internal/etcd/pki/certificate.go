@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki decides what becomes of the certificates that the operator issues for one kind of connection of an Etcd, and
-// issues them. It is pure but for the random numbers of new keys: the Secrets are read and written by others, and the time is
-// an argument.
+// Package pki decides what becomes of the certificates that the operator issues for one kind of connection of an Etcd, and issues
+// them. It is pure but for the random numbers of new keys: others read and write the Secrets, and the time is an argument.
 package pki
 
 import (
@@ -35,7 +34,7 @@ type Pair struct {
 
 // ParsePair parses a pair of PEM blocks. A pair without a key has a certificate alone.
 func ParsePair(certificate, key []byte) (*Pair, error) {
-	all, err := ParseCertificates(certificate)
+	all, err := boundedpem.Certificates(certificate)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +66,6 @@ func ParsePair(certificate, key []byte) (*Pair, error) {
 	}
 	p.Key = signer
 	return p, nil
-}
-
-// ParseCertificates parses a bundle in which every block is a certificate, within bounds.
-func ParseCertificates(bundle []byte) ([]*x509.Certificate, error) {
-	return boundedpem.Certificates(bundle)
 }
 
 // Types of PEM blocks.
@@ -112,8 +106,8 @@ func contains(all []*x509.Certificate, one *x509.Certificate) bool {
 	return slices.ContainsFunc(all, func(c *x509.Certificate) bool { return c.Equal(one) })
 }
 
-// early is how long before it was issued the first CA is valid: the clocks of members, clients and the operator differ. What
-// follows it is valid from the same time on, so that a clock that is ahead never makes certificates that are not valid yet.
+// early is how long before its issue the first CA is valid: the clocks of members, clients and the operator differ. Its successors
+// are valid from the same time on, so that a clock that is ahead never makes certificates that are not valid yet.
 const early = 72 * time.Hour
 
 // newCA makes a CA. Its successors are valid from the same time on.
@@ -127,7 +121,7 @@ func newCA(o Owner, duration time.Duration, now time.Time, notBefore time.Time) 
 	}
 	return Sign(&x509.Certificate{
 		SerialNumber: serial,
-		// Each CA has a subject of its own: by it clients choose a certificate.
+		// Each CA has a subject of its own, by which clients choose a certificate.
 		Subject: pkix.Name{
 			CommonName:   fmt.Sprintf("%s %s CA %s", o.Name, o.Connection, hex.EncodeToString(serial.Bytes()[:4])),
 			Organization: []string{o.Namespace},
@@ -138,8 +132,8 @@ func newCA(o Owner, duration time.Duration, now time.Time, notBefore time.Time) 
 	}, nil)
 }
 
-// newLeaf issues a certificate. It is valid as long as its CA at most, and otherwise not shorter than the one that it replaces:
-// with a clock that is behind, that would be too short.
+// newLeaf issues a certificate. It expires with its CA at the latest, and not before the one that it replaces: by a clock that is
+// behind, it would be valid for too short.
 func newLeaf(ca *Pair, want Want, duration time.Duration, now time.Time, replaced *x509.Certificate) (*Pair, error) {
 	end := now.Add(duration)
 	if replaced != nil && replaced.NotAfter.After(end) {
@@ -158,8 +152,8 @@ func newLeaf(ca *Pair, want Want, duration time.Duration, now time.Time, replace
 	}, ca)
 }
 
-// Sign makes a key and signs its certificate; with the key itself when ca is nil. A template without a serial number gets a
-// random one.
+// Sign makes a key and signs its certificate, with the key itself if ca is nil. A template without a serial number gets a random
+// one.
 func Sign(template *x509.Certificate, ca *Pair) (*Pair, error) {
 	if template.SerialNumber == nil {
 		serial, err := newSerial()

@@ -14,19 +14,19 @@ import (
 // Action is what is done to the Secrets of a connection.
 type Action string
 
-// The actions. Only Retire takes away what members and clients may rely on.
+// The actions. Only Retire removes what members and clients may rely on.
 const (
 	// MakeCA makes the first CA.
 	MakeCA Action = "MakeCA"
-	// Trust writes the bundle: all CAs that are to be trusted, and those that it has already.
+	// Trust writes the bundle: all CAs that are to be trusted, and those that it already has.
 	Trust Action = "Trust"
 	// Issue issues a certificate.
 	Issue Action = "Issue"
 	// CopyCAs copies the bundle to the Secret of a certificate.
 	CopyCAs Action = "CopyCAs"
-	// RenewCA makes the CA that comes next. It is trusted, and signs nothing yet.
+	// RenewCA makes the next CA. It is trusted, and signs nothing yet.
 	RenewCA Action = "RenewCA"
-	// Promote makes the next CA that which signs.
+	// Promote makes the next CA the one that signs.
 	Promote Action = "Promote"
 	// Retire ends the trust in the previous CA.
 	Retire Action = "Retire"
@@ -52,10 +52,10 @@ type Problem struct {
 
 // Decision is what is to be done for a connection.
 type Decision struct {
-	// Step to take; nil if there is none. After it the Secrets are read and decided upon again.
+	// Step to take; nil if there is none. After it, the Secrets are read again, and the decision is made again.
 	Step     *Step
 	Problems []Problem
-	// Warnings are what a person should look at, which keeps nothing from being done.
+	// Warnings are what a person should check, although nothing is kept from being done.
 	Warnings []Problem
 	// At is when to look again; zero if nothing is due.
 	At time.Time
@@ -65,9 +65,9 @@ type Decision struct {
 
 // Decide decides what is done next.
 //
-// CA and certificates are never replaced at once: a new CA is trusted by every member before it signs, and the old one is
-// trusted until the last certificate that it signed has expired. What was removed or changed is added again where that
-// takes nothing away from members and clients, and is otherwise a problem.
+// CA and certificates are never replaced at once: every member trusts a new CA before it signs, and the old one is trusted until
+// the last certificate that it signed has expired. What was removed or changed is added again if that takes nothing away from
+// members and clients; otherwise it is a problem.
 func Decide(spec Spec, state State, now Input) Decision {
 	d := &decision{spec: spec, state: state, now: now}
 	for _, secret := range d.secrets() {
@@ -102,7 +102,7 @@ func (d *decision) secrets() []string {
 	return all
 }
 
-// orDelete ends the advice for a Secret that is made again without harm.
+// orDelete ends the advice for a Secret that can be made again without harm.
 func (d *decision) orDelete(secret string) string {
 	if secret == d.spec.KeySecret {
 		return ""
@@ -117,7 +117,7 @@ func (d *decision) problem(secret, what string, args ...any) {
 	d.Problems = append(d.Problems, Problem{secret, fmt.Sprintf(what, args...)})
 }
 
-// step decides on a step unless another one comes first.
+// step decides on a step unless another comes first.
 func (d *decision) step(action Action, secret, why string, args ...any) {
 	if d.Step == nil {
 		d.Step = &Step{Action: action, Secret: secret, Why: fmt.Sprintf(why, args...)}
@@ -131,8 +131,8 @@ func (d *decision) look(at time.Time) {
 	}
 }
 
-// withoutCA makes a CA for a connection that never had one. Otherwise the key was lost: another CA in its place would cut off
-// members and clients, which trust the old one.
+// withoutCA makes a CA for a connection that never had one. Otherwise the key was lost, and another CA would cut off members and
+// clients, which trust the old one.
 func (d *decision) withoutCA() {
 	left := len(d.state.Bundle) > 0 || len(d.state.Leaves) > 0 || len(d.state.Broken) > 0
 	switch {
@@ -260,7 +260,7 @@ func (d *decision) due(want Want, leaf *Leaf) (why string) {
 	case signed(a.Previous, leaf.Certificate):
 		return "the CA was renewed"
 	case a.Next != nil && signed(a.Next.Certificate, leaf.Certificate):
-		// The Secret with the CA is that of a backup. It is on its way to this CA.
+		// The Secret with the CA comes from a backup, and is on its way to this CA.
 		return ""
 	case !signed(a.Signer.Certificate, leaf.Certificate):
 		d.problem(want.Secret, "has a certificate that the CA of Secret %s did not sign: somebody has replaced it. Delete the Secret: the operator makes it again", d.spec.KeySecret)
@@ -279,7 +279,7 @@ func (d *decision) due(want Want, leaf *Leaf) (why string) {
 	return ""
 }
 
-// renew decides on the renewal of the CA, once all else is as it should be.
+// renew decides on the renewal of the CA, once nothing else is left to do.
 func (d *decision) renew(trusted bool) {
 	a := d.state.Authority
 	expires := a.Signer.Certificate.NotAfter

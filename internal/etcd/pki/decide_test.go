@@ -62,7 +62,7 @@ func fresh(g *WithT) State {
 	return state
 }
 
-// verify checks that certificates are accepted by somebody with a bundle.
+// verify checks that certificates are accepted by a holder of a bundle.
 func verify(g *WithT, state State, bundle []*x509.Certificate, at time.Time, what string) {
 	roots := x509.NewCertPool()
 	for _, c := range bundle {
@@ -131,7 +131,7 @@ func TestLeafFollowsTheSpec(t *testing.T) {
 // A CA is renewed by two rollouts. At every time each certificate is accepted by those with the bundle that members have loaded,
 // and by those that have loaded the first or the newest one.
 func TestCAIsRenewed(t *testing.T) {
-	for name, asked := range map[string]bool{"because it expires": false, "because somebody asks for it": true} {
+	for name, asked := range map[string]bool{"because it expires": false, "because a user asks for it": true} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			state := fresh(g)
@@ -208,7 +208,7 @@ func TestPreviousCAIsTrustedWhileThereIsAProblem(t *testing.T) {
 	g.Expect(actions).To(ContainElement(Retire), "once it is fixed")
 }
 
-// What somebody did to the Secrets, and what becomes of it.
+// Changes of the Secrets by others, and what becomes of them.
 func TestWhatSomebodyDid(t *testing.T) {
 	g := NewWithT(t)
 	other, another := fresh(g), fresh(g)
@@ -335,7 +335,7 @@ func TestCAFromABackup(t *testing.T) {
 	verify(g, state, state.Bundle, now.Now, "a member")
 }
 
-// Of a certificate whose Secret is gone, somebody may still have a copy.
+// A client may still have a copy of a certificate whose Secret is gone.
 func TestPreviousCAIsTrustedForWhatIsGone(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)

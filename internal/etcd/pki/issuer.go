@@ -5,13 +5,16 @@
 package pki
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 )
 
-// Issued is what an issuer other than the operator has issued for a Secret. Members use it once the operator has copied it.
+// Issued is what another issuer than the operator has issued for a Secret. Members use it once the operator has copied it.
 type Issued struct {
 	// Leaf is nil while there is none.
 	Leaf *Leaf
@@ -21,7 +24,7 @@ type Issued struct {
 	Lacking string
 }
 
-// settling is the interval in which a Secret is read again whose certificate is about to be issued.
+// settling is how soon a Secret is read again whose certificate is about to be issued.
 const settling = time.Minute
 
 // NewIssued returns what an issuer has issued: a certificate with its intermediates and its key, and the CAs that the issuer names.
@@ -33,7 +36,7 @@ func NewIssued(certificate, key, cas []byte) (*Issued, error) {
 	if len(cas) == 0 {
 		return nil, fmt.Errorf("the issuer names no CA (ca.crt is empty), so members could not verify each other: use an issuer that does, such as one of type CA or Vault")
 	}
-	named, err := ParseCertificates(cas)
+	named, err := boundedpem.Certificates(cas)
 	if err != nil {
 		return nil, fmt.Errorf("ca.crt: %w", err)
 	}
@@ -45,7 +48,7 @@ func NewIssued(certificate, key, cas []byte) (*Issued, error) {
 	return nil, fmt.Errorf("no CA in ca.crt has signed the certificate")
 }
 
-// For reports whether a certificate is what is wanted: for the same hosts.
+// For reports whether a certificate is for the wanted hosts.
 func (i *Issued) For(want Want) bool {
 	return slices.Equal(slices.Sorted(slices.Values(i.Leaf.Certificate.DNSNames)), slices.Sorted(slices.Values(want.Hosts)))
 }
@@ -72,7 +75,7 @@ func (i *Issued) usable(want Want, now time.Time) string {
 	return ""
 }
 
-// adoptCA begins with the CA of the issuer. Where the record of the CAs was lost, it is the one that has signed what members use.
+// adoptCA begins with the CA of the issuer. If the record of the CAs was lost, that is the one that has signed what members use.
 func (d *decision) adoptCA() {
 	left := len(d.state.Leaves) > 0 || len(d.state.Broken) > 0
 	switch {
@@ -135,8 +138,7 @@ func (d *decision) unissued(want Want, issued *Issued) string {
 	return ""
 }
 
-// copies decides on the certificates that an issuer has issued: each is copied once its CA signs. No certificate is copied that
-// members would not accept.
+// copies decides on the certificates of an issuer: each is copied once its CA signs, unless members would not accept it.
 func (d *decision) copies(trusted bool) {
 	for _, want := range d.spec.Leaves {
 		leaf, issued := d.state.Leaves[want.Secret], d.state.Issued[want.Secret]
@@ -165,7 +167,7 @@ func (d *decision) copies(trusted bool) {
 	}
 }
 
-// overdue says that a certificate is not renewed: first as a warning, and, with half of the time gone that there is for it, as a problem.
+// overdue reports that a certificate is not renewed: first as a warning, and as a problem once half of the time for it is gone.
 func (d *decision) overdue(want Want, leaf *Leaf, why string) {
 	renewAt := leaf.Certificate.NotAfter.Add(-d.spec.LeafRenewBefore)
 	if d.now.Now.Before(renewAt) {
@@ -178,17 +180,10 @@ func (d *decision) overdue(want Want, leaf *Leaf, why string) {
 	d.look(d.now.Now.Add(settling))
 	switch late := d.now.Now.After(leaf.Certificate.NotAfter.Add(-d.spec.LeafRenewBefore / 2)); {
 	case late:
-		d.problem(want.Secret, "expires at %s and was not renewed: %s", stamp(leaf.Certificate.NotAfter), orElse(why, "the issuer has issued no other certificate"))
+		d.problem(want.Secret, "expires at %s and was not renewed: %s", stamp(leaf.Certificate.NotAfter), cmp.Or(why, "the issuer has issued no other certificate"))
 	case why != "":
 		d.Warnings = append(d.Warnings, Problem{want.Secret, "is kept as it is: " + why})
 	}
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // follow decides on a CA that the issuer has begun to sign with: it becomes the next one, like a CA that the operator renews.
@@ -213,8 +208,8 @@ func (d *decision) follow(trusted bool) {
 	}
 }
 
-// otherRoot returns the CA of a certificate that is ready to be copied and that neither the CA that signs nor the next one has
-// signed; nil if there is none.
+// otherRoot returns the CA of a certificate that is ready to be copied, unless the CA that signs or the next one has signed it; nil
+// if there is none.
 func (d *decision) otherRoot() *x509.Certificate {
 	a := d.state.Authority
 	for _, want := range d.spec.Leaves {
@@ -232,10 +227,8 @@ func (d *decision) otherRoot() *x509.Certificate {
 
 // issuedBy reports whether a CA has signed anything that is ready to be copied.
 func (d *decision) issuedBy(ca *x509.Certificate) bool {
-	for _, want := range d.spec.Leaves {
-		if issued := d.state.Issued[want.Secret]; d.unissued(want, issued) == "" && issued.Root.Equal(ca) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.spec.Leaves, func(want Want) bool {
+		issued := d.state.Issued[want.Secret]
+		return d.unissued(want, issued) == "" && issued.Root.Equal(ca)
+	})
 }

@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// issuer issues certificates for the Secrets of spec, as somebody other than the operator.
+// issuer issues certificates for the Secrets of spec, as another issuer than the operator.
 type issuer struct {
 	g     *WithT
 	ca    *Pair
@@ -103,7 +103,7 @@ func TestIssuerRenewsACertificate(t *testing.T) {
 	verify(i.g, i.state, before, at, "a member that has the first bundle")
 }
 
-// A certificate that nobody could use is not copied over one that works.
+// A certificate that cannot be used is not copied over one that works.
 func TestIssuerIssuesSomethingElse(t *testing.T) {
 	i := running(t)
 	at := start.Add(60 * day)

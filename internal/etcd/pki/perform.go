@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Perform returns the state after a step. What is in the state it was given stays as it is.
+// Perform returns the state after a step. It does not change the given state.
 func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	next := state
 	a := Authority{}
@@ -63,7 +63,7 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	return next, nil
 }
 
-// follow makes the CA of an issuer the one that signs where there is none, and otherwise the next one. One that was to be next has
+// follow makes the CA of an issuer the one that signs if there is none, and otherwise the next one. One that was to be next has
 // signed nothing in use.
 func (a *Authority) follow(ca *x509.Certificate, from time.Time) {
 	if a.Signer == nil {
@@ -85,7 +85,7 @@ func (a *Authority) follow(ca *x509.Certificate, from time.Time) {
 // maxNotice is the longest time that clients get to load the next CA.
 const maxNotice = 7 * 24 * time.Hour
 
-// notice returns how long the next CA is trusted before it signs. Certificates are valid for longer; where the key of the present CA
+// notice returns how long the next CA is trusted before it signs. Certificates are valid for longer; if the key of the present CA
 // was lost, none could be issued until then.
 func notice(spec Spec, a Authority) time.Duration {
 	if spec.External {
@@ -117,7 +117,7 @@ func lastExpiry(spec Spec, state State, now time.Time) time.Time {
 	return last
 }
 
-// bundle returns the CAs that are to be trusted, and those that are already, but for the one that no longer is.
+// bundle returns the CAs that are to be trusted, and those that already are, except for the retired one.
 func bundle(state State) []*x509.Certificate {
 	all := state.Authority.trusted()
 	retired := state.Authority.Retired

@@ -26,7 +26,7 @@ type Durations struct {
 	Leaf, LeafRenewBefore, CA, CARenewBefore time.Duration
 }
 
-// Want is a certificate that there should be.
+// Want is a desired certificate.
 type Want struct {
 	// Secret that holds it.
 	Secret     string
@@ -37,7 +37,7 @@ type Want struct {
 	WithCAs bool
 }
 
-// Spec is what there should be for a connection.
+// Spec is what a connection needs.
 type Spec struct {
 	Owner
 	Durations
@@ -48,7 +48,7 @@ type Spec struct {
 	External bool
 }
 
-// Authority is the CA of a connection: what its Secret holds.
+// Authority is the CA of a connection: the content of its Secret.
 type Authority struct {
 	// Signer signs certificates. Its key is nil where it was lost, or is the issuer's.
 	Signer *Pair
@@ -75,7 +75,7 @@ func (a *Authority) trusted() []*x509.Certificate {
 	return all
 }
 
-// Leaf is what the Secret of a certificate holds.
+// Leaf is the content of the Secret of a certificate.
 type Leaf struct {
 	Pair
 	// Intermediates lead from the certificate to its CA; none where the CA has signed it.
@@ -86,7 +86,7 @@ type Leaf struct {
 
 // ParseLeaf parses a certificate, with its intermediates, and its key.
 func ParseLeaf(certificate, key []byte) (*Leaf, error) {
-	all, err := ParseCertificates(certificate)
+	all, err := boundedpem.Certificates(certificate)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +119,13 @@ func (l *Leaf) signedBy(ca *x509.Certificate) bool {
 	return false
 }
 
-// State is what the Secrets of a connection hold.
+// State is the content of the Secrets of a connection.
 type State struct {
 	// Authority is nil when there is no such Secret.
 	Authority *Authority
 	// Bundle is empty when there is no such Secret.
 	Bundle []*x509.Certificate
-	// Leaves by the names of their Secrets. None where there is no such Secret.
+	// Leaves by the names of their Secrets, as far as these exist.
 	Leaves map[string]*Leaf
 	// Issued is what an issuer has issued, by the names of the Secrets that it is for.
 	Issued map[string]*Issued
@@ -142,9 +142,9 @@ type Input struct {
 	Stopped bool
 	// Frozen: the spec is not carried out. Certificates are still renewed.
 	Frozen bool
-	// Trusted: for long enough, every member has run with the bundle that there is.
+	// Trusted: every member has run with the present bundle for long enough.
 	Trusted bool
-	// Loaded: for long enough, the certificates have been those that there are.
+	// Loaded: the certificates have been the same for long enough.
 	Loaded bool
 	// RenewCA: a renewal of the CA is requested.
 	RenewCA bool

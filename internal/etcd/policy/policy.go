@@ -118,8 +118,8 @@ func (r Rules) allowsImage(image string) bool {
 // last returns the last part of the path of a repository.
 func last(image string) string { return image[strings.LastIndexByte(image, '/')+1:] }
 
-// store returns an error if a store has no Secret, another endpoint, or a claim, unless that is allowed, or if its prefix is not one of the
-// namespace, where that is enforced.
+// store returns an error if a store has no Secret, another endpoint, or a claim, unless that is allowed, or a prefix that is not
+// the namespace's, if that is enforced.
 func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) error {
 	if store.Provider.Canonical() == v1alpha1.ProviderLocal && !r.allowsClaim(namespace, store.Container) {
 		return fmt.Errorf("%s mounts claim %s, which the operator's configuration (backup.localClaims) does not have: ask the administrator of the operator to add %q", field, store.Container, namespace+"/"+store.Container)

@@ -15,12 +15,12 @@ import (
 
 // Adopter adopts the objects of Etcds from another operator.
 type Adopter interface {
-	// Reconcile does what the annotation of an Etcd asks for, or else says how far its adoption is. It returns ErrBehind when it has
-	// changed something.
+	// Reconcile does what the annotation of an Etcd asks for, and otherwise returns the progress of its adoption. It returns
+	// ErrBehind if it has changed something.
 	Reconcile(ctx context.Context, s *State) (Adoption, error)
 }
 
-// Adoption of the objects of an Etcd, as far as the parts of the controller need to know.
+// Adoption is what the parts of the controller need to know of the adoption of an Etcd.
 type Adoption struct {
 	// Condition Adopted; nil if nothing was adopted, nor refused.
 	Condition *metav1.Condition
@@ -34,8 +34,8 @@ type Adoption struct {
 	Refused bool
 }
 
-// NoAdopter is the Adopter of an operator that is built without adoption. What was adopted earlier is left as it is: whether that would
-// replace pods of the other operator, and whether that one is back, is not known.
+// NoAdopter is the Adopter of an operator that is built without adoption. It leaves alone what was adopted earlier: it does not
+// know whether a change would replace pods of the other operator, nor whether that one is back.
 type NoAdopter struct{}
 
 // Reconcile implements Adopter.

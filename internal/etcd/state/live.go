@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaxReadAge is how old a live read may be when all members are stopped, or started, on it. It is well below the duration of
-// the leader-election lease: after a longer pause another operator may have taken over.
+// MaxReadAge is how old a live read may be on which all members are stopped or started. It is well below the duration of the
+// leader-election lease: after a longer pause, another operator may have taken over.
 const MaxReadAge = 4 * time.Second
 
-// ErrBehind ends a reconcile: something was changed just now, or the cache is behind the API server, and what follows has to
-// see it. It is no failure.
+// ErrBehind ends a reconcile: something was just changed, or the cache is behind the API server, and the next decision has to see
+// it. It is no failure.
 var ErrBehind = errors.New("the cache is behind: something has changed and has to be seen first")
 
 // Behind logs why the cache is behind, and returns ErrBehind.
@@ -31,7 +31,7 @@ func Behind(ctx context.Context, format string, args ...any) error {
 	return ErrBehind
 }
 
-// Live are reads from the API server on which members are stopped, started, or instructed. They are good for MaxReadAge.
+// Live reads from the API server what members are stopped, started or instructed on. Its reads are good for MaxReadAge.
 type Live struct {
 	client.Reader
 	clock clock.PassiveClock
@@ -41,7 +41,7 @@ type Live struct {
 // Live begins to read from the API server.
 func (a Access) Live() Live { return Live{a.API, a.Clock, a.Clock.Now()} }
 
-// Fresh returns ErrBehind when what was read is too old to act on: the operator was paused, or its requests took too long.
+// Fresh returns ErrBehind if the reads are too old to act on: the operator was paused, or its requests took too long.
 func (l Live) Fresh(ctx context.Context) error {
 	if age := l.clock.Since(l.since); age > MaxReadAge {
 		ctrl.LoggerFrom(ctx).Info("Doing nothing, because the decision rests on reads that are too old", "age", age)

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state reads what the Etcd controller works on: once from the cache, before anything is done, and again from the
-// API server where members are stopped, started or instructed (docs/adr/0016-live-reads-and-clocks.md).
+// Package state reads what the Etcd controller works on: once from the cache, before anything is done, and again from the API
+// server before members are stopped, started or instructed (docs/adr/0016-live-reads-and-clocks.md).
 package state
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,8 +58,8 @@ type State struct {
 	Claims []corev1.PersistentVolumeClaim
 	// Leases of the snapshots; nil where there is no backup store.
 	Leases *observe.SnapshotLeases
-	// Snapshot of the cluster, by what the cache has; nil without a StatefulSet in the cache. It is not older than a StatefulSet
-	// of the cache. It is also nil when the StatefulSet has TooManyReplicas to be observed.
+	// Snapshot of the cluster by the cache, not older than StatefulSet; nil without a StatefulSet in the cache, or if that has
+	// TooManyReplicas to be observed.
 	Snapshot        *cluster.Snapshot
 	TooManyReplicas bool
 }
@@ -71,7 +72,7 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 		return nil, err
 	}
 	if beingOrphaned(s.StatefulSet) {
-		// Its end is an event, and what the status says of the members is still true.
+		// Its deletion is an event, and what the status says of the members is still true.
 		return nil, ErrBehind
 	}
 	if s.Manager, err = a.findManager(ctx, etcd, s.StatefulSet); err != nil {
@@ -102,8 +103,8 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	return s, nil
 }
 
-// findStatefulSet returns the StatefulSet in the cache, which may be late, and has none without the operator's labels; or
-// else that of the API server.
+// findStatefulSet returns the StatefulSet in the cache, which may be behind, and has none without the operator's labels; or else
+// that of the API server.
 func (a Access) findStatefulSet(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
 	set, err := StatefulSet(ctx, a.Client, etcd)
 	if err != nil || set != nil {
@@ -113,7 +114,7 @@ func (a Access) findStatefulSet(ctx context.Context, etcd *v1alpha1.Etcd) (*apps
 }
 
 // findManager returns from which operator the objects of an Etcd were adopted, given its StatefulSet; empty if from none. One that
-// is not the Etcd's own any more was taken back.
+// is no longer the Etcd's own was taken back.
 func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (string, error) {
 	if set != nil {
 		return ownership.Manager(etcd, set), nil
@@ -127,9 +128,9 @@ func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv
 	return apply.ManagerOfServices(ctx, a.Client, etcd)
 }
 
-// podsManagedBy returns the value of the label managed-by on the pods of an Etcd. It never changes, since a selector cannot: pods of
-// a StatefulSet that was deleted without them are adopted by the next one. So it is what the StatefulSet says, or else what was
-// recorded of it.
+// podsManagedBy returns the value of the label managed-by on the pods of an Etcd. It never changes, since a selector cannot: the
+// next StatefulSet adopts the pods of one that was deleted without them. So it is what the StatefulSet says, or what was recorded
+// of it.
 func (a Access) podsManagedBy(s *State) string {
 	recorded := ""
 	if selector := s.Etcd.Status.LabelSelector; selector != nil {
@@ -156,6 +157,11 @@ func (a Access) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha
 	return snapshot, nil
 }
 
+// Surveyor returns what surveys volumes.
+func (a Access) Surveyor() survey.Surveyor {
+	return survey.Surveyor{Client: a.Client, Live: a.API, Clock: a.Clock}
+}
+
 // StatefulSet returns the StatefulSet of an Etcd; nil when there is none, or one that is not the Etcd's own.
 func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
@@ -170,13 +176,13 @@ func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd)
 	return set, nil
 }
 
-// Members returns how many members a cluster has, or has had: the claims of so many ordinals may be its own. A user who may
-// scale the StatefulSet can choose any number.
+// Members returns how many members a cluster has, or has had: the claims of as many ordinals may be its own. A user who may scale
+// the StatefulSet can choose any number.
 func Members(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	return max(etcd.Status.ClusterSize, min(ptr.Deref(set.Spec.Replicas, 1), observe.MaxReplicas))
 }
 
-// Claims returns the claims under the names of so many members of an Etcd, by ordinal. They need not be the Etcd's own.
+// Claims returns the claims under the names of a number of members, by ordinal. They need not be the Etcd's own.
 func Claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) ([]corev1.PersistentVolumeClaim, error) {
 	var claims []corev1.PersistentVolumeClaim
 	for i := range members {
@@ -206,7 +212,7 @@ func OperationRequested(etcd *v1alpha1.Etcd) bool {
 		etcd.Annotations[v1alpha1.AnnotationGardenerOperation] == v1alpha1.OperationReconcile
 }
 
-// Due reports whether what should be different is to be applied.
+// Due reports whether changes of the spec are to be applied.
 func Due(etcd *v1alpha1.Etcd) bool {
 	return etcd.Generation != etcd.Status.ObservedGeneration || OperationRequested(etcd)
 }

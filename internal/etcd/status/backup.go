@@ -25,10 +25,10 @@ const firstSnapshotTimeout = 15 * time.Minute
 // staleAllowance is added to twice the delta period: agents report every ten seconds, and clocks differ.
 const staleAllowance = 30 * time.Second
 
-// backupReady returns the condition BackupReady: whether snapshots are taken. How old the newest delta is does not matter: while
-// nothing is written there is nothing to take. What matters is when the agent last found that the store has everything; a period
-// of 0 means that this does not matter either. A member that waits for the store says more than leases do, which its agent would
-// write once it runs.
+// backupReady returns the condition BackupReady: whether snapshots are taken. The age of the newest delta does not matter, since
+// while nothing is written there is nothing to take. What matters is when the agent last found that the store has everything; with
+// a period of 0, that does not matter either. A member that waits for the store says more than leases, which its agent writes once
+// it runs.
 func backupReady(before *metav1.Condition, waits string, leases observe.SnapshotLeases, period time.Duration, now time.Time) metav1.Condition {
 	failed := ""
 	if leases.Full != nil {
@@ -66,8 +66,7 @@ func unreachable(s *cluster.Snapshot) string {
 	return ""
 }
 
-// stale reports whether no agent has found the store up to date for twice the period. Agents of an earlier version report
-// nothing.
+// stale reports whether no agent has found the store up to date for twice the period. Agents of an earlier version report nothing.
 func stale(full *coordinationv1.Lease, period time.Duration, now time.Time) bool {
 	current, err := time.Parse(time.RFC3339, full.Annotations[v1alpha1.AnnotationBackupsCurrent])
 	return err == nil && period > 0 && now.Sub(current) > 2*period+staleAllowance

@@ -11,18 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// SaysMore reports whether a status differs in more than details, which are the members, the numbers, wordings and times: in
-// something that a client may wait for.
+// SaysMore reports whether a status differs in more than details (members, numbers, wordings and times): in something that a client
+// may wait for.
 func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
-	for _, c := range after.Conditions {
-		if b := before.Conditions.Find(c.Type); b == nil || b.Status != c.Status {
-			return true
-		}
-	}
-	for _, c := range before.Conditions {
-		if after.Conditions.Find(c.Type) == nil {
-			return true
-		}
+	has := func(all v1alpha1.Conditions, c v1alpha1.Condition) bool {
+		found := all.Find(c.Type)
+		return found != nil && found.Status == c.Status
 	}
 	return before.ObservedGeneration != after.ObservedGeneration ||
 		before.ClusterID != after.ClusterID || before.ClusterSize != after.ClusterSize ||
@@ -30,5 +24,7 @@ func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 		!equality.Semantic.DeepEqual(before.Hibernation, after.Hibernation) ||
 		!equality.Semantic.DeepEqual(before.Recovery, after.Recovery) ||
 		!equality.Semantic.DeepEqual(before.Rollout, after.Rollout) ||
-		!slices.EqualFunc(before.LastErrors, after.LastErrors, sameError)
+		!slices.EqualFunc(before.LastErrors, after.LastErrors, sameError) ||
+		slices.ContainsFunc(after.Conditions, func(c v1alpha1.Condition) bool { return !has(before.Conditions, c) }) ||
+		slices.ContainsFunc(before.Conditions, func(c v1alpha1.Condition) bool { return !has(after.Conditions, c) })
 }

@@ -18,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// confirmLoss is for how long a quorum has to be lost before the condition says so. While leadership moves from one member to
-// another, no quorum of them knows the same leader for a moment.
+// confirmLoss is how long a quorum has to be lost before the condition says so: while leadership moves, for a moment no quorum
+// knows the same leader.
 const confirmLoss = 2 * time.Second
 
-// conditionsOf returns the conditions that follow from an observation. Those that are not among them stay as they are.
+// conditionsOf returns the conditions that follow from an observation. Others stay as they are.
 func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	all := memberConditions(next, o)
 	if c := o.Adoption.Condition; c != nil {
@@ -50,8 +50,7 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), unreachable(o.Snapshot), *o.Leases, stalePeriod(o), o.Now.Time))
 	}
 	if o.OwnersChecked && (o.Volumes != nil || o.StatefulSet == nil || len(o.Foreign) > 0) {
-		inUse := o.Volumes.Foreign()
-		all = append(all, objectsOwned(o.Foreign, inUse))
+		all = append(all, objectsOwned(o.Foreign, o.Volumes.Foreign()))
 	}
 	return all
 }
@@ -71,19 +70,15 @@ func memberConditions(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	return all
 }
 
-// withoutMembers are the conditions of an Etcd that has no members, or none that are observed; nil if it has.
+// withoutMembers returns the conditions of an Etcd that has no members, or none that are observed; nil if it has.
 func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	s := o.Snapshot
 	switch {
 	case o.TooManyReplicas:
 		message := fmt.Sprintf("StatefulSet %s/%s was scaled to %d replicas, and members are observed up to %d only: scale it back to the number of members, %d.",
 			o.Etcd.Namespace, o.Etcd.Name, *o.StatefulSet.Spec.Replicas, observe.MaxReplicas, cmp.Or(status.ClusterSize, o.Etcd.Spec.Replicas))
-		return []metav1.Condition{
-			conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonTooManyReplicas, "%s", message),
-			conditions.Unknown(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonTooManyReplicas, "%s", message),
-			conditions.Unknown(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonTooManyReplicas, "%s", message),
-			conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonTooManyReplicas, "%s", message),
-		}
+		return append(alike(conditions.Unknown, v1alpha1.ReasonTooManyReplicas, message, v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated),
+			conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonTooManyReplicas, "%s", message))
 	case o.FirstStart.Why != "":
 		message := "No member has been started yet: " + o.FirstStart.Why + "."
 		return []metav1.Condition{
@@ -100,30 +95,26 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonRolloutPending, message),
 		}
 	case s.StatefulSet.HeldAtZeroBy != "":
-		const message = "A task has stopped all members, and will start them again."
-		return []metav1.Condition{
-			conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHeldAtZero, message),
-			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonHeldAtZero, message),
-			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonHeldAtZero, message),
-		}
+		return alike(conditions.False, v1alpha1.ReasonHeldAtZero, "A task has stopped all members, and will start them again.",
+			v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated)
 	case s.Replicas() == 0 && o.Etcd.Spec.Replicas > 0:
-		const message = "The cluster wakes up, and no member has been started yet."
-		return []metav1.Condition{
-			conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonWakingUp, message),
-			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonWakingUp, message),
-			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonWakingUp, message),
-		}
+		return alike(conditions.False, v1alpha1.ReasonWakingUp, "The cluster wakes up, and no member has been started yet.",
+			v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated)
 	case s.Replicas() == 0:
 		const message = "The Etcd has no replicas."
-		return []metav1.Condition{
-			conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, message),
-			conditions.True(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonHibernated, message),
-			conditions.True(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonHibernated, message),
-			conditions.True(v1alpha1.ConditionDataVolumesReady, v1alpha1.ReasonHibernated, message),
-			conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonHibernated, message),
-		}
+		return append([]metav1.Condition{conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, message)},
+			alike(conditions.True, v1alpha1.ReasonHibernated, message,
+				v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionDataVolumesReady, v1alpha1.ConditionScaled)...)
 	}
 	return nil
+}
+
+// alike returns conditions of some types that say the same.
+func alike(of func(conditionType, reason, format string, args ...any) metav1.Condition, reason, message string, types ...string) (all []metav1.Condition) {
+	for _, t := range types {
+		all = append(all, of(t, reason, "%s", message))
+	}
+	return all
 }
 
 func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
@@ -146,14 +137,13 @@ func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
 	return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "%s; quorum is %d.", voters, s.Quorum())
 }
 
-// allMembersReady returns whether every member participates, and which do not.
+// allMembersReady returns whether every member participates, and names those that do not.
 func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 	var away []string
 	for _, o := range s.Ordinals {
-		if o.Class == v1alpha1.ClassParticipating {
-			continue
+		if o.Class != v1alpha1.ClassParticipating {
+			away = append(away, fmt.Sprintf("%s is %s", o.Name, o.Describe()))
 		}
-		away = append(away, fmt.Sprintf("%s is %s", o.Name, o.Describe()))
 	}
 	if len(away) == 0 {
 		return conditions.True(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonAllMembersReady, "Every member participates.")
@@ -161,9 +151,9 @@ func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 	return conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, "%s.", strings.Join(away, "; "))
 }
 
-// allMembersUpdated returns whether every pod is at the StatefulSet's update revision. What is not known yet leaves it as it was:
-// a revision that the StatefulSet controller has not computed, and the revision of a pod that is being recreated. So a rollout
-// does not end before its last pod is back, and an eviction does not begin one.
+// allMembersUpdated returns whether every pod is at the StatefulSet's update revision. It stays as it was while that is unknown:
+// the StatefulSet controller has not computed the revision, or a pod is being recreated. So a rollout does not end before its last
+// pod is back, and an eviction does not begin one.
 func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
 	outdated, missing := s.PodsBehind()
 	before := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)

@@ -17,13 +17,13 @@ import (
 )
 
 var (
-	// outstanding are the conditions that are not True while something of the spec is still to be carried out, in the order in
-	// which a person asks for them.
+	// outstanding are the conditions that are not True while something of the spec has yet to be carried out, the most telling
+	// first.
 	outstanding = []string{
 		v1alpha1.ConditionHibernated, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionScaled, v1alpha1.ConditionTLSReady,
 		v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionReconciled,
 	}
-	// always are those of them that every Etcd has.
+	// always are those that every Etcd has.
 	always = []string{v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionAllMembersReady}
 )
 

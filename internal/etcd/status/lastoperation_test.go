@@ -40,7 +40,7 @@ func TestLastOperation(t *testing.T) {
 	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationRequeue))
 }
 
-// The API server creates an Etcd with a generation that nobody has observed, which no condition may have.
+// The API server creates an Etcd with a generation that no operator has observed, which no condition may have.
 func TestEtcdThatNobodyHasObserved(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()

@@ -16,7 +16,7 @@ import (
 func members(before []v1alpha1.Member, s *cluster.Snapshot, now metav1.Time) []v1alpha1.Member {
 	next := make([]v1alpha1.Member, 0, s.Replicas())
 	for _, o := range s.Ordinals {
-		m := v1alpha1.Member{Name: o.Member, Role: memberRole(o.Role), Status: memberStatus(s, o), Reason: string(o.Class), LastTransitionTime: now}
+		m := v1alpha1.Member{Name: o.Member, Role: roles[o.Role], Status: memberStatus(s, o), Reason: string(o.Class), LastTransitionTime: now}
 		if o.MemberID != 0 {
 			m.ID = fmt.Sprintf("%x", o.MemberID)
 		}
@@ -37,17 +37,9 @@ func members(before []v1alpha1.Member, s *cluster.Snapshot, now metav1.Time) []v
 	return next
 }
 
-// memberRole returns the name of a role in the status; empty if it is not known.
-func memberRole(role v1alpha1.Role) v1alpha1.MemberRole {
-	switch role {
-	case v1alpha1.RoleLeader:
-		return v1alpha1.MemberRoleLeader
-	case v1alpha1.RoleFollower:
-		return v1alpha1.MemberRoleMember
-	case v1alpha1.RoleLearner:
-		return v1alpha1.MemberRoleLearner
-	}
-	return ""
+// roles are the names of roles in the status. It has none for one that is not known.
+var roles = map[v1alpha1.Role]v1alpha1.MemberRole{
+	v1alpha1.RoleLeader: v1alpha1.MemberRoleLeader, v1alpha1.RoleFollower: v1alpha1.MemberRoleMember, v1alpha1.RoleLearner: v1alpha1.MemberRoleLearner,
 }
 
 func memberStatus(s *cluster.Snapshot, o cluster.Ordinal) v1alpha1.MemberStatus {

@@ -48,10 +48,6 @@ func succeeded(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, clusterI
 
 // allVote reports whether as many members as are wanted participate and vote.
 func allVote(s *cluster.Snapshot, wanted int32) bool {
-	for _, o := range s.Ordinals {
-		if o.Class != v1alpha1.ClassParticipating || o.Role != v1alpha1.RoleLeader && o.Role != v1alpha1.RoleFollower {
-			return false
-		}
-	}
-	return wanted > 0 && s.Replicas() == int(wanted)
+	vote := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
+	return wanted > 0 && s.Replicas() == int(wanted) && vote == s.Replicas()
 }

@@ -448,7 +448,7 @@ func TestHibernationInTheStatus(t *testing.T) {
 	g.Expect(step(func(o *Input) { o.Snapshot = serving(3, id) }).Recovery).To(BeNil())
 }
 
-// What a reconcile did not find out keeps its error: a Secret that could not be read, owners that nobody has checked, and a
+// What a reconcile did not find out keeps its error: a Secret that could not be read, owners that were not checked, and a
 // stage that was skipped.
 func TestErrorsOfWhatIsNotKnown(t *testing.T) {
 	g := NewWithT(t)

@@ -17,9 +17,9 @@ const (
 	// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. It is that of a
 	// rollout.
 	progressDeadline = 10 * time.Minute
-	// maxUnobserved is the longest gap between two observations of an absence that counts as uninterrupted. An Etcd that waits for a
-	// member is observed every two seconds; with members that hang it takes some seconds more. It is shorter than it takes a pod to
-	// be created, to participate and to be gone again, so none of these goes unnoticed.
+	// maxUnobserved is the longest gap between two observations of an uninterrupted absence. An Etcd that waits for a member is
+	// observed every two seconds; members that hang make that some seconds more. It is shorter than a pod takes to be created, to
+	// participate and to be gone again, so none of these goes unnoticed.
 	maxUnobserved = 10 * time.Second
 )
 
@@ -52,8 +52,8 @@ func (a absences) next(s *cluster.Snapshot) absences {
 	return absences(lasting.Timers[string, absence](a).Next(away, s.At, maxUnobserved))
 }
 
-// mayRoll reports whether the StatefulSet controller may take over: every member participates, and no other pod is left, or
-// each that is absent has been absent for so long that waiting for it ends. It is pure.
+// mayRoll reports whether the StatefulSet controller may take over: every member participates, and no other pod is left, or waiting
+// for those that are absent has taken long enough. It is pure.
 func (a absences) mayRoll() bool {
 	for _, absent := range a {
 		if !absent.Lasted(progressDeadline) {

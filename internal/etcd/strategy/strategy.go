@@ -28,7 +28,7 @@ const (
 	patchRollingUpdate = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
 )
 
-// change is what is to become of an update strategy.
+// change is a change of an update strategy.
 type change int
 
 const (
@@ -36,14 +36,14 @@ const (
 	keep change = iota
 	// toOnDelete at once: it stops the StatefulSet controller, which is safe at any time.
 	toOnDelete
-	// toRollingUpdate once every member participates: under the pod management policy Parallel, the
-	// StatefulSet controller takes the next pod at once, whether or not another is away.
+	// toRollingUpdate once every member participates: under the pod management policy Parallel, the StatefulSet controller takes
+	// the next pod at once, whether or not another is away.
 	toRollingUpdate
 	// repairPartition: it is RollingUpdate already, but spares some pods.
 	repairPartition
 )
 
-// decide decides what is to become of an update strategy.
+// decide returns the change that an update strategy needs.
 func decide(quorumAware bool, live appsv1.StatefulSetUpdateStrategy) change {
 	onDelete := live.Type == appsv1.OnDeleteStatefulSetStrategyType
 	switch {
@@ -100,7 +100,7 @@ func (k *Keeper) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 	return waits, err
 }
 
-// change changes the update strategy as soon as the StatefulSet is known to be the Etcd's own.
+// change changes the update strategy, once the StatefulSet is known to be the Etcd's own.
 func (k *Keeper) change(ctx context.Context, objects *apply.Session, patch string) (changed bool, err error) {
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return false, err
@@ -111,7 +111,7 @@ func (k *Keeper) change(ctx context.Context, objects *apply.Session, patch strin
 	return false, nil
 }
 
-// handOver lets the StatefulSet controller take over when it may, by what the API server says.
+// handOver lets the StatefulSet controller take over, if the API server and the members allow it.
 func (k *Keeper) handOver(ctx context.Context, etcd *v1alpha1.Etcd, objects *apply.Session) (changed bool, err error) {
 	if may, err := k.mayHandOver(ctx, etcd); err != nil || !may {
 		return false, err
@@ -119,7 +119,7 @@ func (k *Keeper) handOver(ctx context.Context, etcd *v1alpha1.Etcd, objects *app
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return false, err
 	}
-	// The task engine holds the lock around a deletion: now none is under way, and one that was shows.
+	// The task engine holds the lock around a deletion, so none is under way now, and one that was shows.
 	defer k.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	reads := k.Live()
 	set, err := state.StatefulSet(ctx, reads, etcd)

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Condition returns the condition TLSReady: whether members and clients connect as the spec says, and otherwise how far the
-// switch is. The Snapshot is nil when there is no StatefulSet.
+// Condition returns the condition TLSReady: whether members and clients connect as the spec says, or else how far the change is.
+// The Snapshot is nil if there is no StatefulSet.
 func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Condition {
 	no := func(reason, message string, args ...any) metav1.Condition {
 		return conditions.False(v1alpha1.ConditionTLSReady, reason, message, args...)
@@ -36,10 +36,10 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 		return no(v1alpha1.ReasonCertificatesRollout, "There is no StatefulSet yet.")
 	case s.Replicas() == 0:
 		return yes(v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
-	case peers && p.Station != component.PeerTLSOn && !everyMemberAt(s, p.Station):
+	case peers && p.Stage != component.PeerTLSOn && !everyMemberAt(s, p.Stage):
 		return no(v1alpha1.ReasonCertificatesRollout, "First of two rollouts: %d of %d members have the certificates for TLS among members and participate. Peers use plaintext until then.",
 			count(s, func(p *cluster.Pod) bool { return p.PeerTLS != "" }), s.Replicas())
-	case peers && p.Station != component.PeerTLSOn:
+	case peers && p.Stage != component.PeerTLSOn:
 		return no(v1alpha1.ReasonPeerURLsAdded, "Every member can connect to its peers with TLS; each is about to be listed with both its peer URLs. A second rollout follows.")
 	case peers && !everyMemberAt(s, component.PeerTLSOn):
 		return no(v1alpha1.ReasonPeerTLSRollout, "%d of %d members listen for peers with TLS and participate.",
@@ -56,13 +56,7 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 
 func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }
 
-// count counts the members that participate and whose pod is like this.
+// count returns the number of members that participate and whose pod is like this.
 func count(s *cluster.Snapshot, like func(*cluster.Pod) bool) int {
-	n := 0
-	for _, o := range s.Ordinals {
-		if o.Class == v1alpha1.ClassParticipating && like(o.Pod) {
-			n++
-		}
-	}
-	return n
+	return s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && like(o.Pod) })
 }

@@ -62,14 +62,14 @@ func moverOf(api client.WithWatch, now time.Time) *Mover {
 	return &Mover{Access: access, Managed: &managedtls.Manager{Access: access}}
 }
 
-// setAt is a StatefulSet whose template is at a station and has CAs.
-func setAt(station component.PeerTLS, authorities string) *appsv1.StatefulSet {
+// setAt is a StatefulSet whose template is at a stage and has CAs.
+func setAt(stage component.PeerTLS, authorities string) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{}
-	set.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationPeerTLS: string(station), v1alpha1.AnnotationCAChecksum: authorities}
+	set.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationPeerTLS: string(stage), v1alpha1.AnnotationCAChecksum: authorities}
 	return set
 }
 
-// The template goes one station further once the Secrets can be used, and is changed for TLS alone only if something of it differs.
+// The template goes one stage further once the Secrets can be used, and is changed for TLS alone only if something of it differs.
 func TestPlan(t *testing.T) {
 	etcd := withPeers()
 	good := secretsOf(t, etcd)
@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 		set     *appsv1.StatefulSet
 		members *cluster.Snapshot
 		secrets []client.Object
-		station component.PeerTLS
+		stage   component.PeerTLS
 		due     bool
 		problem string
 	}{
@@ -98,9 +98,9 @@ func TestPlan(t *testing.T) {
 			g := NewWithT(t)
 			p, err := moverOf(apitest.API(c.secrets...), time.Now()).Plan(t.Context(), &state.State{Etcd: etcd, StatefulSet: c.set, Snapshot: c.members}, false)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(p.Station).To(Equal(c.station))
+			g.Expect(p.Stage).To(Equal(c.stage))
 			g.Expect(p.Due).To(Equal(c.due))
-			g.Expect(p.Arrived(etcd)).To(Equal(c.problem == "" && c.station == on))
+			g.Expect(p.Arrived(etcd)).To(Equal(c.problem == "" && c.stage == on))
 			if c.problem == "" {
 				g.Expect(p.Problem).NotTo(HaveOccurred())
 				g.Expect(p.Facts.Authorities).To(Equal(current))
@@ -122,7 +122,7 @@ func TestPlanOfTLSForClientsAlone(t *testing.T) {
 	p, err := moverOf(secrets, time.Now()).Plan(t.Context(), &state.State{Etcd: etcd, StatefulSet: setAt(off, ""), Snapshot: peersAt(3, off, "http")}, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.Problem).NotTo(HaveOccurred())
-	g.Expect(p.Station).To(Equal(off))
+	g.Expect(p.Stage).To(Equal(off))
 	g.Expect(p.Due).To(BeTrue(), "of the CAs")
 	g.Expect(p.Arrived(etcd)).To(BeTrue())
 }
@@ -145,8 +145,8 @@ func TestWithoutTLS(t *testing.T) {
 	}
 }
 
-// If the StatefulSet is gone, the ConfigMap says how far its members had come: with another station they would not find each other.
-func TestStationWithoutAStatefulSet(t *testing.T) {
+// If the StatefulSet is gone, the ConfigMap says how far its members had come: with another stage they would not find each other.
+func TestStageWithoutAStatefulSet(t *testing.T) {
 	etcd := withPeers()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ConfigMapName(""), Annotations: map[string]string{v1alpha1.AnnotationPeerTLS: string(prepared)}}}
 	served := etcd.DeepCopy()
@@ -164,7 +164,7 @@ func TestStationWithoutAStatefulSet(t *testing.T) {
 		"it has no TLS":       {without, []client.Object{config}, off},
 	} {
 		g := NewWithT(t)
-		g.Expect(moverOf(apitest.API(c.objects...), time.Now()).station(t.Context(), &state.State{Etcd: c.etcd})).To(Equal(c.want), name)
+		g.Expect(moverOf(apitest.API(c.objects...), time.Now()).stage(t.Context(), &state.State{Etcd: c.etcd})).To(Equal(c.want), name)
 	}
 	secrets := apitest.API(append(secretsOf(t, etcd), config)...)
 	apitest.EachRequestFails(t, secrets, func(api client.WithWatch) error {
@@ -342,13 +342,13 @@ func TestListPeerURLs(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"both are listed":           {led(as), Plan{Station: prepared}, peers{}, both, ""},
-		"the first is refused":      {led(as), Plan{Station: prepared}, peers{refuses: errors.New("no quorum")}, both[:1], "no quorum"},
-		"the leader is unreachable": {led(func(s *cluster.Snapshot) { s.Ordinals[0].Pod.Endpoint = "" }), Plan{Station: prepared}, peers{}, nil, "connecting to the leader etcd-main-0: no route"},
-		"no leader is known":        {led(func(s *cluster.Snapshot) { s.Ordinals[0].Role = v1alpha1.RoleFollower }), Plan{Station: prepared}, peers{}, nil, ""},
-		"nothing is to be changed":  {led(as), Plan{Station: off}, peers{}, nil, ""},
-		"a Secret is broken":        {led(as), Plan{Station: prepared, Problem: errors.New("x")}, peers{}, nil, ""},
-		"there are no members":      {nil, Plan{Station: prepared}, peers{}, nil, ""},
+		"both are listed":           {led(as), Plan{Stage: prepared}, peers{}, both, ""},
+		"the first is refused":      {led(as), Plan{Stage: prepared}, peers{refuses: errors.New("no quorum")}, both[:1], "no quorum"},
+		"the leader is unreachable": {led(func(s *cluster.Snapshot) { s.Ordinals[0].Pod.Endpoint = "" }), Plan{Stage: prepared}, peers{}, nil, "connecting to the leader etcd-main-0: no route"},
+		"no leader is known":        {led(func(s *cluster.Snapshot) { s.Ordinals[0].Role = v1alpha1.RoleFollower }), Plan{Stage: prepared}, peers{}, nil, ""},
+		"nothing is to be changed":  {led(as), Plan{Stage: off}, peers{}, nil, ""},
+		"a Secret is broken":        {led(as), Plan{Stage: prepared, Problem: errors.New("x")}, peers{}, nil, ""},
+		"there are no members":      {nil, Plan{Stage: prepared}, peers{}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -396,19 +396,19 @@ func TestCondition(t *testing.T) {
 	}{
 		"a problem":                {Plan{Problem: errors.New("a\nb"), Managed: managedtls.Result{Problem: errors.New("c")}}, both, nil, v1alpha1.ReasonSecretInvalid, "a; b. The spec is not applied"},
 		"a renewal":                {Plan{Managed: managedtls.Result{Problem: errors.New("a\nb")}}, both, nil, v1alpha1.ReasonCertificatesNotRenewed, "a; b. Until"},
-		"nothing yet":              {Plan{Station: on}, both, nil, v1alpha1.ReasonCertificatesRollout, "no StatefulSet"},
-		"hibernated":               {Plan{Station: on}, both, clustertest.Healthy(0), v1alpha1.ReasonHibernated, "no replicas"},
-		"first rollout":            {Plan{Station: prepared}, peersOnly, away, v1alpha1.ReasonCertificatesRollout, "2 of 3 members have the certificates"},
-		"before it":                {Plan{Station: prepared}, peersOnly, peersAt(3, off, "http"), v1alpha1.ReasonCertificatesRollout, "0 of 3 members"},
-		"between":                  {Plan{Station: prepared}, peersOnly, peersAt(3, prepared, "http"), v1alpha1.ReasonPeerURLsAdded, "both its peer URLs"},
-		"second rollout":           {Plan{Station: on}, peersOnly, mixed, v1alpha1.ReasonPeerTLSRollout, "2 of 3 members listen for peers"},
-		"after it":                 {Plan{Station: on}, peersOnly, peersAt(3, on, "https", "http"), v1alpha1.ReasonPeerURLsRemoved, "about to be removed"},
-		"a single member after it": {Plan{Station: on}, peersOnly, peersAt(1, on, "http"), v1alpha1.ReasonPeerURLsRemoved, "about to be removed"},
-		"clients are not done":     {Plan{Station: on}, both, listening(peersAt(3, on, "https"), 2), v1alpha1.ReasonCertificatesRollout, "2 of 3 members listen for clients"},
-		"clients alone are not":    {Plan{Station: off}, clients, listening(peersAt(3, off, "http"), 1), v1alpha1.ReasonCertificatesRollout, "1 of 3 members listen for clients"},
-		"clients without are fine": {Plan{Station: on, Facts: facts}, peersOnly, listening(peersAt(3, on, "https"), 0), v1alpha1.ReasonTLSInUse, "Secret peer"},
-		"clients alone":            {Plan{Station: off, Facts: facts}, clients, listening(peersAt(3, off, "http"), 3), v1alpha1.ReasonTLSInUse, "Secret peer"},
-		"all, and what to look at": {Plan{Station: on, Facts: facts, Managed: managedtls.Result{Remarks: []string{"Renewing."}}}, both, listening(peersAt(3, on, "https"), 3), v1alpha1.ReasonTLSInUse, "Secret peer, at 2001-09-09T01:46:40Z. Look. Renewing."},
+		"nothing yet":              {Plan{Stage: on}, both, nil, v1alpha1.ReasonCertificatesRollout, "no StatefulSet"},
+		"hibernated":               {Plan{Stage: on}, both, clustertest.Healthy(0), v1alpha1.ReasonHibernated, "no replicas"},
+		"first rollout":            {Plan{Stage: prepared}, peersOnly, away, v1alpha1.ReasonCertificatesRollout, "2 of 3 members have the certificates"},
+		"before it":                {Plan{Stage: prepared}, peersOnly, peersAt(3, off, "http"), v1alpha1.ReasonCertificatesRollout, "0 of 3 members"},
+		"between":                  {Plan{Stage: prepared}, peersOnly, peersAt(3, prepared, "http"), v1alpha1.ReasonPeerURLsAdded, "both its peer URLs"},
+		"second rollout":           {Plan{Stage: on}, peersOnly, mixed, v1alpha1.ReasonPeerTLSRollout, "2 of 3 members listen for peers"},
+		"after it":                 {Plan{Stage: on}, peersOnly, peersAt(3, on, "https", "http"), v1alpha1.ReasonPeerURLsRemoved, "about to be removed"},
+		"a single member after it": {Plan{Stage: on}, peersOnly, peersAt(1, on, "http"), v1alpha1.ReasonPeerURLsRemoved, "about to be removed"},
+		"clients are not done":     {Plan{Stage: on}, both, listening(peersAt(3, on, "https"), 2), v1alpha1.ReasonCertificatesRollout, "2 of 3 members listen for clients"},
+		"clients alone are not":    {Plan{Stage: off}, clients, listening(peersAt(3, off, "http"), 1), v1alpha1.ReasonCertificatesRollout, "1 of 3 members listen for clients"},
+		"clients without are fine": {Plan{Stage: on, Facts: facts}, peersOnly, listening(peersAt(3, on, "https"), 0), v1alpha1.ReasonTLSInUse, "Secret peer"},
+		"clients alone":            {Plan{Stage: off, Facts: facts}, clients, listening(peersAt(3, off, "http"), 3), v1alpha1.ReasonTLSInUse, "Secret peer"},
+		"all, and what to look at": {Plan{Stage: on, Facts: facts, Managed: managedtls.Result{Remarks: []string{"Renewing."}}}, both, listening(peersAt(3, on, "https"), 3), v1alpha1.ReasonTLSInUse, "Secret peer, at 2001-09-09T01:46:40Z. Look. Renewing."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -21,9 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// nextStation returns how far the members' template goes next on the way to TLS among members. The Snapshot is nil when there
-// are no members.
-func nextStation(at component.PeerTLS, s *cluster.Snapshot) component.PeerTLS {
+// nextStage returns the next stage of the template on the way to TLS among members. The Snapshot is nil if there are no members.
+func nextStage(at component.PeerTLS, s *cluster.Snapshot) component.PeerTLS {
 	switch {
 	case at == component.PeerTLSOn || s == nil:
 		return at
@@ -43,26 +42,14 @@ func alone(s *cluster.Snapshot) bool {
 	return s.Replicas() == 1 && len(s.Cluster.Voters) == 1 && s.Cluster.Voters[0].Ordinal == 0
 }
 
-// everyMemberAt reports whether every member that the cluster counts on is of this StatefulSet, participates, and
-// has come this far. What is unknown counts as no.
+// everyMemberAt reports whether there are members, and every one has come this far.
 func everyMemberAt(s *cluster.Snapshot, at component.PeerTLS) bool {
-	for _, o := range s.Ordinals {
-		if o.Class != v1alpha1.ClassParticipating || o.Pod.PeerTLS != string(at) {
-			return false
-		}
-	}
-	for _, v := range s.Cluster.Voters {
-		if v.Ordinal < 0 {
-			return false
-		}
-	}
-	return s.Replicas() > 0 && len(s.Cluster.Voters) == s.Replicas()
+	return s.Replicas() > 0 && s.EveryMember(func(p *cluster.Pod) bool { return p.PeerTLS == string(at) })
 }
 
-// peerURLChanges are the peer URLs that members are to be listed with and are not, by member ID. Once every
-// member can call with TLS, each is listed both with and without: others try one after the other, so that it
-// does not matter when a member changes what it listens for. Once every member listens with TLS, the URLs
-// without are removed.
+// peerURLChanges returns the peer URLs that members are to be listed with and are not, by member ID. Once every member can connect
+// with TLS, each is listed both with and without: peers try one after the other, so it does not matter when a member changes what
+// it listens for. Once every member listens with TLS, the URLs without are removed.
 func peerURLChanges(at component.PeerTLS, s *cluster.Snapshot) map[uint64][]string {
 	if at == component.PeerTLSOff || !everyMemberAt(s, at) {
 		return nil
@@ -81,7 +68,7 @@ func wantedURLs(at component.PeerTLS, listed []string) []string {
 	for _, l := range listed {
 		u, err := url.Parse(l)
 		if err != nil {
-			// Not one of ours: etcd refuses such URLs.
+			// The operator writes no such URL, and etcd refuses it.
 			continue
 		}
 		u.Scheme = "https"
@@ -97,12 +84,12 @@ func wantedURLs(at component.PeerTLS, listed []string) []string {
 // memberUpdateTimeout bounds one change of the member list.
 const memberUpdateTimeout = 5 * time.Second
 
-// ListPeerURLs lists the members under the peer URLs that the plan asks for. Each change is a consensus of the cluster.
+// ListPeerURLs lists the members under the peer URLs that the plan asks for. Each change takes a quorum.
 func (m *Mover) ListPeerURLs(ctx context.Context, s *state.State, p Plan) error {
 	if p.Problem != nil || s.Snapshot == nil {
 		return nil
 	}
-	changes, leader := peerURLChanges(p.Station, s.Snapshot), s.Snapshot.Leader()
+	changes, leader := peerURLChanges(p.Stage, s.Snapshot), s.Snapshot.Leader()
 	if len(changes) == 0 || leader < 0 {
 		return nil
 	}
@@ -111,7 +98,7 @@ func (m *Mover) ListPeerURLs(ctx context.Context, s *state.State, p Plan) error 
 	if err != nil {
 		return coded.Error(v1alpha1.ErrPeerURLs, fmt.Errorf("connecting to the leader %s: %w", o.Name, err))
 	}
-	// A connection that nothing more is sent on.
+	// Nothing more is sent on this connection.
 	defer func() { _ = member.Close() }()
 	for _, id := range slices.Sorted(maps.Keys(changes)) {
 		ctx, cancel := context.WithTimeout(ctx, memberUpdateTimeout)

@@ -19,11 +19,11 @@ const (
 	off, prepared, on = component.PeerTLSOff, component.PeerTLSPrepared, component.PeerTLSOn
 )
 
-// peersAt returns a healthy cluster with every member at a station and listed with the URLs of these schemes.
-func peersAt(replicas int, station component.PeerTLS, schemes ...string) *cluster.Snapshot {
+// peersAt returns a healthy cluster with every member at a stage and listed with the URLs of these schemes.
+func peersAt(replicas int, stage component.PeerTLS, schemes ...string) *cluster.Snapshot {
 	s := clustertest.Healthy(replicas)
 	for i := range s.Ordinals {
-		s.Ordinals[i].Pod.PeerTLS = string(station)
+		s.Ordinals[i].Pod.PeerTLS = string(stage)
 		for _, scheme := range schemes {
 			s.Cluster.Voters[i].PeerURLs = append(s.Cluster.Voters[i].PeerURLs, fmt.Sprintf("%s://m-%d:2380", scheme, i))
 		}
@@ -60,7 +60,7 @@ func TestNextStation(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(nextStation(tc.at, tc.s)).To(Equal(tc.want))
+			g.Expect(nextStage(tc.at, tc.s)).To(Equal(tc.want))
 			if tc.s == nil {
 				return
 			}
@@ -106,7 +106,7 @@ func TestMembersCanAlwaysReachEachOther(t *testing.T) {
 			schemes = map[int][]string{1: {"https"}, 2: {"http", "https"}}[len(changes[1])]
 			continue
 		}
-		next := nextStation(at, s)
+		next := nextStage(at, s)
 		outdated := -1
 		for i, p := range pods {
 			if p != next {

@@ -26,11 +26,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How old the result of a check of the Secrets may be. The operator does not watch Secrets: the right to watch them is the right
+// How long the result of a check of the Secrets is valid. The operator does not watch Secrets: the right to watch them is the right
 // to read all of them.
 const (
 	recheckSecrets = 5 * time.Minute
-	// recheckBrokenSecrets is how often Secrets that cannot be used are read. They are checked when they have changed.
+	// recheckBrokenSecrets is how often Secrets that cannot be used are read. They are checked again once they have changed.
 	recheckBrokenSecrets = 5 * time.Second
 )
 
@@ -39,9 +39,9 @@ type Plan struct {
 	// Problem is what a person has to fix in a Secret; nil when there is none.
 	Problem error
 	Facts   certificates.Facts
-	// Station of the template on the way to TLS among members, as it is to be.
-	Station component.PeerTLS
-	// Due: the template has to be changed for TLS alone.
+	// Stage that the template is to have on the way to TLS among members.
+	Stage component.PeerTLS
+	// Due: the template has to change for TLS alone.
 	Due bool
 	// Managed is what is known of the Secrets of managed TLS.
 	Managed managedtls.Result
@@ -54,7 +54,7 @@ func Wanted(etcd *v1alpha1.Etcd) bool {
 
 // Arrived reports whether the template is as the spec asks for, and not only on the way to it.
 func (p Plan) Arrived(etcd *v1alpha1.Etcd) bool {
-	return p.Problem == nil && (etcd.PeerTLS() == nil || p.Station == component.PeerTLSOn)
+	return p.Problem == nil && (etcd.PeerTLS() == nil || p.Stage == component.PeerTLSOn)
 }
 
 // Mover moves members to TLS.
@@ -86,7 +86,7 @@ func (m *Mover) Forget(etcd types.NamespacedName) {
 	m.Managed.Forget(etcd)
 }
 
-// Plan keeps, reads and checks the Secrets of an Etcd, and decides how far its members go next. Frozen says that the spec is not
+// Plan reconciles, reads and checks the Secrets of an Etcd, and decides on the next stage of its members. Frozen: the spec is not
 // carried out.
 func (m *Mover) Plan(ctx context.Context, s *state.State, frozen bool) (Plan, error) {
 	if !Wanted(s.Etcd) {
@@ -106,29 +106,29 @@ func (m *Mover) Plan(ctx context.Context, s *state.State, frozen bool) (Plan, er
 		return Plan{Managed: managed}, err
 	}
 	if managed.Problem != nil && (err != nil || len(managed.Foreign) > 0) {
-		// It says more than that a Secret is missing.
+		// It says more than "a Secret is missing".
 		err = managed.Problem
 	}
 	plan := Plan{Facts: facts, Problem: err, Managed: managed}
-	at, err := m.station(ctx, s)
+	at, err := m.stage(ctx, s)
 	if err != nil {
 		return Plan{Managed: managed}, err
 	}
-	plan.Station = at
+	plan.Stage = at
 	if plan.Problem != nil {
 		return plan, nil
 	}
 	if s.Etcd.PeerTLS() != nil && at != component.PeerTLSOn {
-		plan.Station = nextStation(at, s.Snapshot)
+		plan.Stage = nextStage(at, s.Snapshot)
 	}
 	plan.Due = s.StatefulSet != nil &&
-		(plan.Station != at || s.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum] != facts.Authorities)
+		(plan.Stage != at || s.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum] != facts.Authorities)
 	return plan, nil
 }
 
-// station returns how far the template of the members is on the way to TLS among members. When the StatefulSet is gone, the
-// ConfigMap says so; a new cluster uses TLS from the start.
-func (m *Mover) station(ctx context.Context, s *state.State) (component.PeerTLS, error) {
+// stage returns the present stage of the template on the way to TLS among members. Without a StatefulSet, the ConfigMap says so; a
+// new cluster uses TLS from the start.
+func (m *Mover) stage(ctx context.Context, s *state.State) (component.PeerTLS, error) {
 	if s.Etcd.PeerTLS() == nil {
 		return component.PeerTLSOff, nil
 	}
@@ -156,7 +156,7 @@ func (m *Mover) checkSecrets(ctx context.Context, etcd *v1alpha1.Etcd) (certific
 		if now.Sub(last.at) < valid {
 			return last.facts, last.err
 		}
-		// What else changes is the time: a certificate becomes valid, or expires.
+		// Otherwise only time changes the result: a certificate becomes valid, or expires.
 		if last.err != nil && now.Sub(last.full) < recheckSecrets && certificates.Unchanged(ctx, m.API, etcd.Namespace, last.versions) {
 			last.at = now
 			m.checked.Set(etcd, last)

@@ -12,7 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 )
 
-// changed returns a cluster at the station prepared, with a change.
+// changed returns a cluster at the stage prepared, with a change.
 func changed(n int, change func(*cluster.Snapshot)) *cluster.Snapshot {
 	s := peersAt(n, prepared)
 	change(s)

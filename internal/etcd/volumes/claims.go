@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Ready returns the condition DataVolumesReady: whether a member is kept from starting by its volume, because of what it
-// found there, because there is none yet, or because there is none any more.
+// Ready returns the condition DataVolumesReady: whether its volume keeps a member from starting, because of its content, or because
+// it does not exist yet or any more.
 func (v *View) Ready(s *cluster.Snapshot) metav1.Condition {
 	status, reason := metav1.ConditionTrue, ""
 	var say []string

@@ -27,7 +27,7 @@ type claim struct {
 	foreign *ownership.Foreign
 	// bound: it has a volume; lost: it had one, which does not exist any more.
 	bound, lost bool
-	// warning is what the volume's provisioner says of a claim that waits for its volume; empty when it says nothing.
+	// warning is what the volume's provisioner says of a claim that waits for its volume; empty if it says nothing.
 	warning string
 	// asks for, and has.
 	asks, has resource.Quantity
@@ -38,24 +38,24 @@ type claim struct {
 	waitsForRestart bool
 }
 
-// volumes is what a decision on the growth of an Etcd's volumes rests on.
+// volumes is the input of a decision on the growth of volumes.
 type volumes struct {
 	wanted   resource.Quantity
 	template resource.Quantity
 	claims   []claim
 }
 
-// growth is what is to be done about volumes that are too small.
+// growth is what to do about volumes that are too small.
 type growth struct {
-	// grow are the names of the claims that are to ask for more.
+	// grow are the names of the claims that have to request more.
 	grow []string
-	// replaceSet: every claim asks for enough; now the StatefulSet's template has to follow, which cannot be changed.
+	// replaceSet: every claim requests enough; now the template of the StatefulSet has to follow, which cannot be changed.
 	replaceSet bool
 	condition  metav1.Condition
 }
 
-// decide decides what is to be done about volumes that are too small. The claims come first: they are what the
-// members use, and the API server refuses one that cannot grow.
+// decide decides what to do about volumes that are too small. Claims come first: the members use them, and the API server refuses
+// one that cannot grow.
 func decide(v volumes) growth {
 	var g growth
 	var foreign, refused, growing []string
@@ -76,7 +76,7 @@ func decide(v volumes) growth {
 			growing = append(growing, fmt.Sprintf("claim %s has %s of %s", c.name, c.has.String(), v.wanted.String()))
 		}
 	}
-	// All or none: volumes of different sizes gain the cluster nothing.
+	// All or none: volumes of different sizes do not help the cluster.
 	if len(foreign) > 0 {
 		g.grow = nil
 		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonClaimNotOwned,
@@ -90,7 +90,7 @@ func decide(v volumes) growth {
 		return g
 	}
 	if v.template.Cmp(v.wanted) < 0 {
-		g.replaceSet = len(g.grow) == 0 && allAsk(v)
+		g.replaceSet = len(g.grow) == 0 && !slices.ContainsFunc(v.claims, func(c claim) bool { return c.asks.Cmp(v.wanted) < 0 })
 		growing = append(growing, "the claim template of the StatefulSet follows while every member participates and no rollout runs")
 	}
 	g.condition = conditions.True(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesGrown, "Every volume has %s.", v.wanted.String())
@@ -98,15 +98,6 @@ func decide(v volumes) growth {
 		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesGrowing, "%s.", strings.Join(growing, "; "))
 	}
 	return g
-}
-
-func allAsk(v volumes) bool {
-	for _, c := range v.claims {
-		if c.asks.Cmp(v.wanted) < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // TemplateCapacity returns the capacity in the claim template of a StatefulSet.
@@ -126,8 +117,8 @@ func TemplateTooSmall(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return template.Cmp(wanted) < 0
 }
 
-// mayReplace returns why a StatefulSet must not be deleted without its pods now; empty when it may. Until its successor has
-// adopted them, nothing recreates a pod.
+// mayReplace returns why a StatefulSet must not be deleted without its pods now; empty if it may. Until its successor has adopted
+// them, nothing recreates a pod.
 func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etcd, claims []corev1.PersistentVolumeClaim, tasks []v1alpha1.EtcdOperatorTask) string {
 	p := set.Spec.PersistentVolumeClaimRetentionPolicy
 	switch {

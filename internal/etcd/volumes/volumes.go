@@ -8,7 +8,6 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -74,8 +73,8 @@ type Permission struct {
 	Replace bool
 }
 
-// Reconcile grows volumes, and then replaces the StatefulSet by one whose claim template has the new size. It returns state.ErrBehind when it has begun to replace it. The View is nil when there is no StatefulSet, or when
-// the claims could not be read.
+// Reconcile grows volumes, and then replaces the StatefulSet with one whose claim template has the new size. It returns
+// state.ErrBehind once it has begun to replace it. The View is nil without a StatefulSet, or if the claims could not be read.
 func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.Session, may Permission) (*View, error) {
 	if s.StatefulSet == nil {
 		return nil, nil
@@ -126,8 +125,8 @@ func (g *Grower) growClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
 	return nil
 }
 
-// replaceSet deletes the StatefulSet and leaves its pods and claims, for one with another claim template to adopt them. It
-// decides on live reads, while no task deletes a pod.
+// replaceSet deletes the StatefulSet without its pods and claims, which one with another claim template adopts. It decides on live
+// reads, while no task deletes a pod.
 func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	defer g.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	reads := g.Live()
@@ -146,7 +145,7 @@ func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	return state.ErrBehind
 }
 
-// replaceable returns the StatefulSet as the API server has it; nil when it must not be replaced now.
+// replaceable returns the StatefulSet as the API server has it; nil if it must not be replaced now.
 func (g *Grower) replaceable(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
 	set, err := state.StatefulSet(ctx, g.API, etcd)
 	if err != nil || set == nil || set.DeletionTimestamp != nil {
@@ -194,19 +193,19 @@ func (g *Grower) describe(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.Pe
 	return d, nil
 }
 
-// maxEvents bounds what is read of a claim's events. There are few: the API server deletes them after an hour.
+// maxEvents bounds the events of a claim that are read. There are few: the API server deletes them after an hour.
 const maxEvents = 100
 
-// recheckWarning is for how long a warning is believed. A claim may wait for days, and the API server is not asked each time.
+// recheckWarning is how long a warning is valid: a claim may wait for days, and the API server is not asked each time.
 const recheckWarning = 10 * time.Second
 
-// warning is what was last read of the events of a claim.
+// warning is the result of reading the events of a claim.
 type warning struct {
 	at   time.Time
 	text string
 }
 
-// warningOf returns the newest warning of a claim that waits for its volume; empty when there is none.
+// warningOf returns the newest warning of a claim that waits for its volume; empty if there is none.
 func (g *Grower) warningOf(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) (string, error) {
 	now, known := g.Clock.Now(), g.warnings.Of(etcd)
 	if w, ok := known[c.UID]; ok && now.Sub(w.at) < recheckWarning {
@@ -219,10 +218,6 @@ func (g *Grower) warningOf(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.P
 		return "", fmt.Errorf("listing the events of claim %s: %w", client.ObjectKeyFromObject(c), err)
 	}
 	w := warning{at: now, text: newestWarning(events.Items)}
-	if known = maps.Clone(known); known == nil {
-		known = map[types.UID]warning{}
-	}
-	known[c.UID] = w
-	g.warnings.Set(etcd, known)
+	g.warnings.Set(etcd, memory.With(known, c.UID, w))
 	return w.text, nil
 }

@@ -2,10 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package copyjob describes the Job in which the agent copies backups from one store to another, whatever asks for it. It is pure.
+// Package copyjob builds the Job in which the agent copies backups from one store to another, and limits how many run. It is pure.
 package copyjob
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -25,13 +26,13 @@ type Copy struct {
 	Source, Target v1alpha1.StoreSpec
 	// MaxBackupAge in days, and MaxBackups: nil for any.
 	MaxBackupAge, MaxBackups *uint32
-	// Schedule of full snapshots in the source, as far as it is known: requested ones do not count among MaxBackups then.
+	// Schedule of full snapshots in the source, if it is known: requested ones then do not count among MaxBackups.
 	Schedule string
-	// Wait is how long to wait for a final snapshot in the source; 0 for not at all.
+	// Wait is how long to wait for a final snapshot in the source; 0 for none.
 	Wait time.Duration
 }
 
-// Place returns a store of a copy as its objects are named: without the leading slash that etcd-druid admits in a prefix.
+// Place returns a store of a copy without the leading slash that etcd-druid admits in a prefix, as the objects in it are named.
 func Place(store v1alpha1.StoreSpec) v1alpha1.StoreSpec {
 	store.Prefix = strings.TrimPrefix(store.Prefix, "/")
 	return store
@@ -101,4 +102,41 @@ func (c Copy) Build(spec job.Spec) (*batchv1.Job, error) {
 	spec.Args = append(args, spec.Args...)
 	spec.Stores = append([]storeaccess.Access{target, source}, spec.Stores...)
 	return job.Build(spec)
+}
+
+// How many copies run at once in a namespace, and in all. Each is a Job that the operator follows.
+const (
+	MaxInNamespace = 5
+	maxInAll       = 100
+)
+
+// Request for a copy that has not ended.
+type Request struct {
+	Namespace, Name string
+	Created         time.Time
+}
+
+func (r Request) compare(other Request) int {
+	return cmp.Or(r.Created.Compare(other.Created), cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name))
+}
+
+// Wait returns why a copy does not run yet, given all that have not ended; empty if it may. The oldest run first. Copies that wait
+// for others of their namespace do not delay those of other namespaces. It is pure.
+func Wait(own Request, all []Request) string {
+	before, running := map[string]int{}, 0
+	for _, r := range all {
+		if r.compare(own) >= 0 {
+			continue
+		}
+		if before[r.Namespace]++; before[r.Namespace] <= MaxInNamespace {
+			running++
+		}
+	}
+	switch {
+	case before[own.Namespace] >= MaxInNamespace:
+		return fmt.Sprintf("waiting: at most %d copies of backups run at once in a namespace, and older ones have not ended", MaxInNamespace)
+	case running >= maxInAll:
+		return fmt.Sprintf("waiting: at most %d copies of backups run at once in all namespaces, and older ones have not ended", maxInAll)
+	}
+	return ""
 }

@@ -30,14 +30,14 @@ type Surveyor struct {
 	Clock  clock.PassiveClock
 }
 
-// Order is whose volumes to survey, and for whom.
+// Order is what to survey, and for whom.
 type Order struct {
 	Etcd *v1alpha1.Etcd
 	// Owner of the Jobs.
 	Owner job.Owner
 	// Members is the number of members that are known. Voters on their volumes may be more.
 	Members int32
-	// Beyond: the claims of the Etcd's own beyond those are surveyed too, although an earlier Etcd may have left them.
+	// Beyond: claims of the Etcd's own beyond those are surveyed too, although an earlier Etcd may have left them.
 	Beyond bool
 	// Round distinguishes successive surveys for one owner, whose results may differ. Empty if an owner has only one.
 	Round string
@@ -51,7 +51,7 @@ type Order struct {
 const MaxMembers = 5
 
 // Look returns the volume of each ordinal, with the result of the Job that surveys it. A member may have joined while no operator
-// watched: if the volumes know more voters than there are known members, it returns as many, and those beyond if they are ordered.
+// watched: if the volumes name more voters than there are known members, it returns as many, and those beyond if they are ordered.
 func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 	var volumes []Volume
 	known, beyond := o.Members, int32(0)
@@ -136,19 +136,19 @@ func seen(v Volume, job string, s job.State) Volume {
 		v.Survey = member.Survey{}
 		s.Message = fmt.Sprintf("Job %s left no readable result", job)
 	}
-	// It may hold the only copy of the data, so only a person can decide to go on without it.
+	// It may hold the only copy of the data, so only a person can decide to continue without it.
 	v.State, v.Message = Unread, fmt.Sprintf("the content of claim %s of %s is unknown: %s. Fix this, and delete Job %s to survey the claim again; "+
 		"if the volume is permanently lost, delete claim %s to go on without it", v.Claim, v.Member, s.Message, job, v.Claim)
 	return v
 }
 
-// isID reports whether a text is the ID of a cluster, in hex, or empty. Messages have commands with it.
+// isID reports whether a text is the ID of a cluster, in hex, or empty. Commands in messages contain it.
 func isID(text string) bool {
 	_, err := strconv.ParseUint(text, 16, 64)
 	return text == "" || err == nil
 }
 
-// abandoned returns a volume whose claim is being deleted: there is nothing on it to wait for.
+// abandoned returns a volume whose claim is being deleted: nothing on it is waited for.
 func abandoned(v Volume) Volume {
 	if v.State == Looking || v.State == Unread || v.State == Abandoned {
 		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted and is no longer surveyed", v.Claim, v.Member)
@@ -214,12 +214,7 @@ func (o Order) Jobs() []client.ObjectKey {
 
 // Remove removes the Jobs that survey volumes, so that their pods do not keep volumes attached.
 func (s Surveyor) Remove(ctx context.Context, o Order) error {
-	for _, key := range o.Jobs() {
-		if err := job.Remove(ctx, s.Client, s.Live, o.Owner.Object, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return job.Remove(ctx, s.Client, s.Live, o.Owner.Object, o.Jobs()...)
 }
 
 func (o Order) namespace() string { return o.Owner.Object.GetNamespace() }

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey finds out what is on the volumes of stopped members, by read-only Jobs of the agent, and compares it. It
-// does not know its purpose.
+// Package survey reads what is on the volumes of stopped members, by read-only Jobs of the agent, and compares it. It does not know
+// its purpose.
 package survey
 
 import (
@@ -21,11 +21,11 @@ type State int
 
 // The states.
 const (
-	// Gone: there is no claim, or it is being deleted. A new one is made when the member starts.
+	// Gone: there is no claim, or it is being deleted. The member gets a new one when it starts.
 	Gone State = iota
 	// Unseen: there is a claim, and no Job that surveys it.
 	Unseen
-	// Abandoned: its Job must be removed: the claim is being deleted, and the Job keeps it, or the Job surveyed something
+	// Abandoned: its Job must be removed, since the claim, which the Job keeps, is being deleted, or the Job surveyed something
 	// else.
 	Abandoned
 	// Looking: a Job surveys it.
@@ -34,7 +34,7 @@ const (
 	Unread
 	// Seen: the Survey has its content.
 	Seen
-	// Foreign: its claim, or the Job of that name, is not owned by the Etcd. It is not surveyed.
+	// Foreign: the Etcd does not own its claim, or the Job of that name. It is not surveyed.
 	Foreign
 )
 
@@ -53,9 +53,8 @@ type Volume struct {
 	Message string
 }
 
-// Pending returns what a survey waits for until every existing volume is seen, and reports whether Jobs must be created or
-// removed. It also waits for a foreign claim of a member's name: a person may have restored it, and the member would start
-// with it.
+// Pending returns what a survey waits for until every existing volume is seen, and reports whether Jobs must be created or removed.
+// It also waits for a foreign claim of a member's name: a person may have restored it, and the member would start with it.
 func Pending(volumes []Volume) (waits []string, act bool) {
 	for _, v := range volumes {
 		switch v.State {
@@ -100,7 +99,7 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 	return usable, others
 }
 
-// Voting returns the volumes of members that vote, as the first, most advanced, of the usable ones knows them, and the number of
+// Voting returns the volumes of members that vote, as the first and most advanced of the usable ones knows them, and the number of
 // voters; learners do not count. If it knows no voters, all members count as voters.
 func Voting(usable []Volume, members int) (voting []Volume, voters int) {
 	if len(usable) == 0 || len(usable[0].Survey.Voters) == 0 {

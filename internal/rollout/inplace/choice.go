@@ -98,7 +98,7 @@ func (s Updates) Of(o *cluster.Ordinal, now time.Time) Choice {
 	c := Choice{Begun: o.Pod.Updating, Disrupts: slices.ContainsFunc(p.Writes, func(w Write) bool { return w.Disrupts })}
 	participates := o.Class == v1alpha1.ClassParticipating
 	switch {
-	case p.GiveUp != nil && lasted(p.phase.Since(), now, p.GiveUpAfter):
+	case p.GiveUp != nil && lasting.Since(p.phase.Since(), now, p.GiveUpAfter):
 		c.Write, c.Disrupts = p.GiveUp, false
 	case p.Replace != "" && participates && len(p.Writes) > 0:
 		// What cannot be carried out is reverted, so that it is not carried out at some other time.
@@ -116,17 +116,12 @@ func (s Updates) Of(o *cluster.Ordinal, now time.Time) Choice {
 		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
 	case !participates:
 		c.Replace, c.Begun = "it does not participate", false
-	case p.Settle > 0 && !lasted(p.phase.Since(), now, p.Settle):
+	case p.Settle > 0 && !lasting.Since(p.phase.Since(), now, p.Settle):
 		c.Wait = fmt.Sprintf("%s was updated in place and must participate for %s without a container restart", o.Name, p.Settle)
 	default:
 		c.Write = &p.Writes[0]
 	}
 	return c
-}
-
-// lasted reports whether what has been the case since a time has lasted for a while; never if it is not the case.
-func lasted(since, now time.Time, while time.Duration) bool {
-	return !since.IsZero() && now.Sub(since) >= while
 }
 
 // AtRisk reports whether the member of an ordinal serves and may yet stop, because of what was written to its pod.
@@ -140,11 +135,11 @@ const riskWindow = 30 * time.Second
 // AtRiskLately is as AtRisk, but for half a minute only, whether or not the member participates: what waits for it may be what
 // the cluster needs.
 func (s Updates) AtRiskLately(o *cluster.Ordinal, now time.Time) bool {
-	return s.AtRisk(o) && !lasted(s.pods[o.Pod.UID].risk.Since(), now, riskWindow)
+	return s.AtRisk(o) && !lasting.Since(s.pods[o.Pod.UID].risk.Since(), now, riskWindow)
 }
 
 // Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
-// way, what disturbs nobody, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
+// way, what disturbs no member, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
 // any moment.
 func (s Updates) Stage(o *cluster.Ordinal, now time.Time) int {
 	switch c := s.Of(o, now); {

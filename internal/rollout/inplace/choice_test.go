@@ -199,7 +199,7 @@ func TestStage(t *testing.T) {
 	}{
 		"replaced, and does not participate": {false, Assessment{Replace: "why"}, down, 0},
 		"on its way":                         {true, Assessment{Writes: []Write{final}}, nil, 1},
-		"disturbs nobody":                    {false, Assessment{Writes: []Write{resize, final}}, nil, 2},
+		"disturbs no member":                 {false, Assessment{Writes: []Write{resize, final}}, nil, 2},
 		"disrupts":                           {false, Assessment{Writes: []Write{image, final}}, nil, 3},
 		"replaced":                           {false, Assessment{Replace: "why"}, nil, 3},
 		"waits, and has not begun":           {false, Assessment{Writes: []Write{resize}, Pending: "kubelet"}, nil, 3},
@@ -266,7 +266,7 @@ func TestAtRiskLately(t *testing.T) {
 	g.Expect(lately).To(BeFalse())
 	g.Expect(s.AtRisk(&cluster.Ordinal{Serving: true, Pod: &cluster.Pod{UID: "u"}})).To(BeTrue())
 	_, lately = at(s, 42*time.Second, participating, true)
-	g.Expect(lately).To(BeTrue(), "nobody has looked for 11 s")
+	g.Expect(lately).To(BeTrue(), "it was not observed for 11 s")
 }
 
 // After lowered resources, a member has to participate for a while without a restart.

@@ -452,8 +452,8 @@ func TestReasonsForANewPod(t *testing.T) {
 		"the same, of another field":          {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("700m", "1Gi") }},
 		"a LimitRange": {to: []change{func(t *corev1.PodTemplateSpec) { etcd(t).Resources.Limits = amounts("2", "") }},
 			live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = amounts("4", "") }, want: "something else has changed"},
-		"a webhook that mirrors images":  {to: []change{etcdImage}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mirror/etcd:1" }, want: "something else has changed"},
-		"an annotation of somebody else": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations["note"] = "c" }, want: "something else has changed"},
+		"a webhook that mirrors images":   {to: []change{etcdImage}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mirror/etcd:1" }, want: "something else has changed"},
+		"an annotation of another client": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations["note"] = "c" }, want: "something else has changed"},
 		"the mark of another revision": {to: []change{etcdImage}, live: func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = cluster.Mark{UID: p.UID, Source: "z", Target: "b"}.String()
 		}, want: "an update in place from revision z has begun"},
@@ -623,7 +623,7 @@ func TestAnImpossibleResizeIsReverted(t *testing.T) {
 	g.Expect(kinds(a.Writes)).To(Equal([]string{"PatchMetadata", "ResizePod!", "PatchMetadata."}))
 }
 
-// Somebody else has resized the pod since the update turned out to be impossible: that is not reverted, again and again.
+// Another client has resized the pod since the update turned out to be impossible: that is not reverted, again and again.
 func TestARevertIsNoFight(t *testing.T) {
 	g := NewWithT(t)
 	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("100", "2Gi"))}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -100,7 +101,7 @@ func (w *work) unresized() string {
 		return ""
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
-		if c := condition(w.Pod, t); c != nil {
+		if c := cluster.PodCondition(w.Pod, t); c != nil && c.Status == corev1.ConditionTrue {
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", t, c.Reason, c.Message), ": ")
 		}
 	}
@@ -108,7 +109,7 @@ func (w *work) unresized() string {
 		return s
 	}
 	for _, l := range resized {
-		status := containerStatus(w.Pod, l.container)
+		status := cluster.ContainerStatus(w.Pod, l.container)
 		if status == nil || status.Resources == nil {
 			return fmt.Sprintf("the kubelet does not report the resources of container %s yet", l.container)
 		}
@@ -142,7 +143,7 @@ func (w *work) unrestarted(next Write) string {
 		if !restarted || w.isLeft(c.Name) {
 			continue
 		}
-		s := containerStatus(w.Pod, c.Name)
+		s := cluster.ContainerStatus(w.Pod, c.Name)
 		switch {
 		case s == nil || s.State.Running == nil:
 			return fmt.Sprintf("container %s is not running after its update%s: if this persists, fix the cause, or change the template", c.Name, trouble(s))
@@ -189,28 +190,9 @@ func (w *work) runs() string {
 	return strings.Join(ids, ",")
 }
 
-func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == name {
-			return &pod.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
-}
-
 func containerID(pod *corev1.Pod, name string) string {
-	if s := containerStatus(pod, name); s != nil {
+	if s := cluster.ContainerStatus(pod, name); s != nil {
 		return s.ContainerID
 	}
 	return ""
-}
-
-// condition returns a condition of a pod that is true; nil if it is not.
-func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == t && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
 }

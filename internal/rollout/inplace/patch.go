@@ -44,12 +44,11 @@ func set(patch map[string]any, value any, path ...string) {
 func metadataPatch(leaves []leaf, goal values) map[string]any {
 	patch := map[string]any{}
 	for _, l := range leaves {
-		value, found := goal[l]
-		if found {
-			set(patch, value, "metadata", l.bound+"s", l.key)
-		} else {
-			set(patch, nil, "metadata", l.bound+"s", l.key)
+		var value any
+		if wanted, found := goal[l]; found {
+			value = wanted
 		}
+		set(patch, value, "metadata", l.bound+"s", l.key)
 	}
 	return patch
 }

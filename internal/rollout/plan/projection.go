@@ -119,13 +119,7 @@ func (p *projection) recoverVoters(except int, now time.Time) {
 		}
 	}
 	p.elect()
-	others := 0
-	for _, v := range p.Cluster.Voters {
-		if v.Serving && v.Ordinal != except {
-			others++
-		}
-	}
-	if quorum.Exists(others, len(p.Cluster.Voters)) {
+	if quorum.Exists(p.ServingVotersWithout(except), len(p.Cluster.Voters)) {
 		return
 	}
 	for i, o := range p.Ordinals {

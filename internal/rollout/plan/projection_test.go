@@ -383,8 +383,8 @@ func TestElections(t *testing.T) {
 		"foreign voters count":          {foreign(healthy(), true), func(p *projection) { p.remove([]int{0}) }, 2, true, 2},
 		"those that are down count too": {foreign(healthy(), false), func(p *projection) { p.remove([]int{0}) }, 0, false, 0},
 		"and recover":                   {foreign(down(healthy(), 0), false), func(p *projection) { p.recoverVoters(0, noon) }, 2, true, 2},
-		"nobody knows who leads":        {roleless(healthy()), func(p *projection) { p.remove([]int{0}) }, 0, false, 2},
-		"nobody knows who votes":        {func() *cluster.Snapshot { s := healthy(); s.Cluster.Voters = nil; return s }(), func(p *projection) { p.remove([]int{0}) }, 2, true, 2},
+		"the leader is unknown":         {roleless(healthy()), func(p *projection) { p.remove([]int{0}) }, 0, false, 2},
+		"the voters are unknown":        {func() *cluster.Snapshot { s := healthy(); s.Cluster.Voters = nil; return s }(), func(p *projection) { p.remove([]int{0}) }, 2, true, 2},
 		"a probe that fails stays so":   {unready(healthy(), 2), (*projection).elect, 1, false, 2},
 		"a frozen leader that recovers": {frozen(healthy(), 0), func(p *projection) { p.bringBack("m-0", noon) }, 1, false, 3},
 		"a frozen leader, by its lease": {func() *cluster.Snapshot { s := frozen(healthy(), 0); s.Cluster.Leader = 0; return s }(), (*projection).elect, 2, true, 2},
@@ -397,7 +397,7 @@ func TestElections(t *testing.T) {
 			c.do(p)
 			known := p.Cluster.LeaderKnown
 			g.Expect(p.Cluster.Leader).To(Equal(c.leader))
-			g.Expect(known).To(Equal(c.leader != 0 || name == "nobody knows who leads"))
+			g.Expect(known).To(Equal(c.leader != 0 || name == "the leader is unknown"))
 			g.Expect(p.Elected).To(Equal(c.elected))
 			g.Expect(p.Participating()).To(Equal(c.participating))
 			for i, o := range p.Ordinals {
@@ -416,7 +416,7 @@ func TestElections(t *testing.T) {
 	}
 }
 
-// A single member that leads again was not elected against anybody: its plan rests on no assumption.
+// A single member that leads again was not elected against another: its plan rests on no assumption.
 func TestASingleMemberNeedsNoElection(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
@@ -467,7 +467,7 @@ func TestRecoveredPods(t *testing.T) {
 	s.Ordinals[2].Pod.Trouble = "CrashLoopBackOff"
 	p := projectionOf(s)
 	p.bringBack("m-7", noon)
-	g.Expect(p.Ordinals[2].Class).To(Equal(v1alpha1.ClassDead), "a pod that nobody knows changes nothing")
+	g.Expect(p.Ordinals[2].Class).To(Equal(v1alpha1.ClassDead), "an unknown pod changes nothing")
 	p.bringBack("m-2", noon)
 	o := p.Ordinals[2]
 	g.Expect(o.Class).To(Equal(v1alpha1.ClassParticipating))
@@ -478,7 +478,7 @@ func TestRecoveredPods(t *testing.T) {
 	g.Expect(p.Cluster.Voters).To(HaveLen(3))
 }
 
-// Healthy nodes take nobody away. Members that answer catch up; the others cannot.
+// Healthy nodes take no member away. Members that answer catch up; the others cannot.
 func TestNodesAndLogs(t *testing.T) {
 	g := NewWithT(t)
 	s := down(healthy(), 2)

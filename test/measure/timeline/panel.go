@@ -149,7 +149,7 @@ func (r Run) writes(s scale, y float64) lane {
 		}
 		b = r.between(gap.From, gap.To, s, y)
 		b.Class, b.Title = "gap", fmt.Sprintf("no write for %.2f s", gap.Duration().Seconds())
-		if r.steady(gap.From.Add(-reaction), gap.To) {
+		if r.Quiet(gap) {
 			b.Class, b.Title = "quiet", b.Title+", while no pod changed and one member led"
 		}
 		if label := fmt.Sprintf("%.1f s", gap.Duration().Seconds()); textWidth(label)+6 < b.Width {
@@ -159,6 +159,9 @@ func (r Run) writes(s scale, y float64) lane {
 	}
 	return l
 }
+
+// Quiet reports whether a gap in the writes is not the rollout's: no pod changed, and one member led.
+func (r Run) Quiet(gap measure.Gap) bool { return r.steady(gap.From.Add(-reaction), gap.To) }
 
 // reaction is how long after a change of a pod or of the leader a gap may be its effect.
 const reaction = time.Second

@@ -27,8 +27,8 @@ const byVolumes = "lost volumes"
 
 func others() []Kind {
 	return []Kind{
-		{Name: "pod deleted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: deletePod},
-		{Name: "pod evicted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
+		{Name: "pod deleted by another client", Longest: 2 * time.Second, choose: anyMember, inject: deletePod},
+		{Name: "pod evicted by another client", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
 		{Name: "volume lost", Longest: 2 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolume},
 		{Name: "volume lost and no promotion", Longest: 60 * time.Second, by: byVolumes, also: bySignals, choose: anyMember, inject: loseVolumeAndStayLearner},
 		{Name: "finalizer on a pod", Longest: 25 * time.Second, SparesWrites: true, choose: anyMember, inject: finalizer},
@@ -139,7 +139,7 @@ func removed(pod *corev1.Pod, err error) (heal, error) {
 	}, nil
 }
 
-// hold is the finalizer of somebody else.
+// hold is the finalizer of another controller.
 const hold = "robustness.example.org/hold"
 
 // finalizer keeps a pod from being gone, once it is deleted.
@@ -172,7 +172,7 @@ func finalizer(ctx context.Context, m *Machine, t target) (heal, error) {
 	}, nil
 }
 
-// taint is the taint of somebody else.
+// taint is a taint of another controller.
 func taint(n *corev1.Node, on bool) {
 	isOurs := func(t corev1.Taint) bool { return t.Key == hold }
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isOurs)

@@ -18,7 +18,7 @@ const (
 	ByRequest Cause = "asked for"
 	ByFault   Cause = "the fault's"
 	ByUs      Cause = "ours"
-	ByNobody  Cause = "nobody's"
+	ByUnknown Cause = "unexplained"
 )
 
 // Gap is a time without an acknowledged write, and why.
@@ -84,5 +84,5 @@ func attribute(g Gap, judged []Judgement, faults []Fault, outages []Outage) (Cau
 	if ours != "" {
 		return ByUs, ours
 	}
-	return ByNobody, ""
+	return ByUnknown, ""
 }

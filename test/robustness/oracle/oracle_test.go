@@ -472,12 +472,12 @@ func TestGaps(t *testing.T) {
 		outages []Outage
 		want    Cause
 	}{
-		"nobody":                    {want: ByNobody},
+		"nothing":                   {want: ByUnknown},
 		"an act":                    {judged: []Judgement{ours}, want: ByUs},
-		"an act long before":        {judged: []Judgement{early}, want: ByNobody},
+		"an act long before":        {judged: []Judgement{early}, want: ByUnknown},
 		"a fault":                   {faults: []Fault{fault}, want: ByFault},
-		"a fault long before":       {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
-		"a fault of others":         {faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByNobody},
+		"a fault long before":       {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByUnknown},
+		"a fault of others":         {faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByUnknown},
 		"an act, a fault of others": {judged: []Judgement{ours}, faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByUs},
 		"an act during a fault":     {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
 		"an unsafe act in a fault":  {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},

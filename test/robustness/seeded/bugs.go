@@ -67,7 +67,7 @@ var bugs = []bug{
 	{
 		Name: "members that do not answer count as serving",
 		Edits: []edit{othersIgnored, unservingIgnored,
-			{"internal/cluster/snapshot.go", "		if v.Serving && v.Ordinal != ordinal {", "		if v.Ordinal != ordinal {"}},
+			{"internal/cluster/snapshot.go", "return v.Serving && v.Ordinal != ordinal", "return v.Ordinal != ordinal"}},
 		Operations: rollout, Length: short,
 	},
 	{
@@ -80,7 +80,7 @@ var bugs = []bug{
 	{
 		Name: "no patience without a leader",
 		Edits: []edit{
-			{"internal/rollout/quorum.go", "!lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
+			{"internal/rollout/quorum.go", "!lasting.Since(since, s.now, grace) {\n		return &Hold{Pod: name", "!lasting.Since(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
 			{"internal/rollout/quorum.go", "		case s.Timers.hasRun(&o, s.now, grace) ||", "		case !s.now.IsZero() || s.Timers.hasRun(&o, s.now, grace) ||"}},
 		Operations: rollout, Faults: apart, Length: 90 * time.Second,
 	},

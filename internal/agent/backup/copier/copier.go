@@ -22,8 +22,7 @@ import (
 type Config struct {
 	Source, Target *store.Store
 	Selection
-	// WaitForFinal is for how long the copy waits for a final snapshot in the source; 0: it does not. The copy begins without one
-	// when that is over.
+	// WaitForFinal is how long the copy waits for a final snapshot in the source before it starts without one; 0: it does not wait.
 	WaitForFinal time.Duration
 	// Now is when the copy begins; ages count from there.
 	Now time.Time
@@ -38,7 +37,7 @@ type Selection struct {
 	// MaxAge of a snapshot that is copied; 0 for any.
 	MaxAge time.Duration
 	// MaxBackups is the number of full snapshots that are copied, the newest ones, and as many of the schedule, with the deltas that
-	// were taken since the first of them; 0 for all. Those that were requested displace none of the schedule (ADR 47).
+	// were taken since the first of them; 0 for all. Requested snapshots do not displace scheduled ones (ADR 47).
 	MaxBackups int
 	// Due returns the first time of the schedule of full snapshots after a time. If it is nil, all full snapshots are of the schedule.
 	Due func(after time.Time) time.Time
@@ -126,15 +125,15 @@ func (c Config) usable(ctx context.Context) (snapshots []backup.Snapshot, unsign
 }
 
 const (
-	// finalInterval is how often the source is looked at for a final snapshot.
+	// finalInterval is how often the source is checked for a final snapshot.
 	finalInterval = 5 * time.Second
 	// finalAge is how long before the copy a final snapshot may have been taken if something was written since: keys expire with their
 	// leases although clients have stopped. An older one belongs to an earlier move, or to a hibernation.
 	finalAge = 24 * time.Hour
 )
 
-// awaitFinal waits for a final snapshot in the source, and reports whether there is one. A source that cannot be read is tried
-// again until the time is over.
+// awaitFinal waits for a final snapshot in the source, and reports whether there is one. It retries a
+// source that cannot be read until the time is over.
 func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitForFinal)
 	defer cancel()
@@ -156,8 +155,8 @@ func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 	}
 }
 
-// hasFinal reports whether the cluster has ended with a final snapshot: it was taken lately, or nothing was written since. However many
-// snapshots the agent has taken after it, by its schedule, on request, or when it stopped, they do not hide it.
+// hasFinal reports whether the cluster has ended with a final snapshot: it is recent, or nothing was written after it. Snapshots that
+// the agent took after it, by its schedule, on request, or when it stopped, do not hide it.
 func hasFinal(list []backup.Snapshot, now time.Time) bool {
 	sorted := backup.Sorted(list)
 	written := false
@@ -170,7 +169,7 @@ func hasFinal(list []backup.Snapshot, now time.Time) bool {
 	return false
 }
 
-// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would vouch for them.
+// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would sign them.
 func (c Config) check(snapshots []backup.Snapshot) error {
 	chain, err := backup.Newest(snapshots)
 	if err != nil {
@@ -218,8 +217,8 @@ func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapsh
 	return selected
 }
 
-// inTarget returns a snapshot as it is in the target, where none is final: that a cluster moved here says nothing of when it moves
-// on, and the next copy would not wait for that.
+// inTarget returns a snapshot as the target keeps it, without the mark of a final one: with it, a later copy out of the target would
+// not wait for the final snapshot of the cluster that runs there now.
 func inTarget(s backup.Snapshot) backup.Snapshot {
 	s.Final = false
 	return s

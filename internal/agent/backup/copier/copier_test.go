@@ -80,7 +80,7 @@ func TestHasFinal(t *testing.T) {
 	}
 }
 
-// A copy waits for a final snapshot, but not for ever.
+// A copy waits for a final snapshot, but not forever.
 func TestWaitingForTheFinalSnapshot(t *testing.T) {
 	for name, final := range map[string]bool{"there is one": true, "there is none": false} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// Snapshots that were requested, or taken when the agent started again, displace none of the schedule from a copy.
+// Snapshots that were requested, or taken when the agent started again, do not displace scheduled ones from a copy.
 func TestRequestedSnapshotsDisplaceNoneFromACopy(t *testing.T) {
 	g := NewWithT(t)
 	midnight := func(after time.Time) time.Time { return after.Truncate(24 * time.Hour).Add(24 * time.Hour) }
@@ -237,7 +237,7 @@ func TestSignedCopyOfAFinalSnapshot(t *testing.T) {
 	g.Expect(again.Skipped).To(Equal(2))
 }
 
-// A copy that is killed goes on where it was, and what it had begun is no snapshot.
+// A copy that is killed continues where it was, and what it had begun is no snapshot.
 func TestInterruptedCopy(t *testing.T) {
 	g := NewWithT(t)
 	source, from := filled(t)

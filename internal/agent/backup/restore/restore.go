@@ -38,7 +38,7 @@ type Config struct {
 	// Record is the newest snapshot that was recorded outside of the store. Where snapshots are signed, a store that ends before
 	// it is refused.
 	Record backup.Record
-	// Accept is what may be used nevertheless.
+	// Accept is what may be used although it is unsigned, or older than recorded.
 	Accept Acceptance
 	Log    logr.Logger
 }

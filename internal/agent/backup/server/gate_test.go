@@ -31,10 +31,10 @@ var (
 	key  = ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize)))
 )
 
-// trusting lets in whom the operator with that key has signed for, or anybody.
-func trusting(anybody bool) func() (auth.Trust, error) {
+// trusting admits requests that the operator with that key has signed, or all.
+func trusting(all bool) func() (auth.Trust, error) {
 	return func() (auth.Trust, error) {
-		return auth.Trust{Audience: "uid", PublicKey: key.Public().(ed25519.PublicKey), AllowUnauthenticated: anybody}, nil
+		return auth.Trust{Audience: "uid", PublicKey: key.Public().(ed25519.PublicKey), AllowUnauthenticated: all}, nil
 	}
 }
 
@@ -42,8 +42,8 @@ func sign(r *http.Request) error { return auth.Sign(key, "uid", r, noon) }
 
 func unsigned(*http.Request) error { return nil }
 
-// Who is not the operator takes no snapshot, and so has no old one removed; nor does a GET. How an agent is, and with the
-// setting for it everything, is answered to anybody.
+// Only the operator can request snapshots, which may remove old ones, and only by POST. Every client may ask for the health and,
+// where the setting allows it, for everything.
 func TestAccess(t *testing.T) {
 	unknown := func() (auth.Trust, error) { return auth.Trust{}, errors.New("agent-api.json is not there") }
 	for name, c := range map[string]struct {
@@ -63,11 +63,11 @@ func TestAccess(t *testing.T) {
 		"the operator's listing":                     {trusting(false), sign, http.MethodGet, api.PathLatest, 200},
 		"a signed GET of what changes something":     {trusting(false), sign, http.MethodGet, api.PathFull, 405},
 		"a signed HEAD":                              {trusting(false), sign, http.MethodHead, api.PathFull, 405},
-		"nobody is known yet":                        {unknown, sign, http.MethodPost, api.PathFull, 401},
-		"nobody is known yet, and health":            {unknown, unsigned, http.MethodGet, api.PathHealth, 200},
-		"anybody, as the setting has it":             {trusting(true), unsigned, http.MethodGet, api.PathFull + "?final=true", 200},
-		"anybody posts":                              {trusting(true), unsigned, http.MethodPost, api.PathDelta, 200},
-		"anybody, but by HEAD":                       {trusting(true), unsigned, http.MethodHead, api.PathFull, 405},
+		"no operator is known yet":                   {unknown, sign, http.MethodPost, api.PathFull, 401},
+		"no operator is known yet, and health":       {unknown, unsigned, http.MethodGet, api.PathHealth, 200},
+		"any client, as the setting has it":          {trusting(true), unsigned, http.MethodGet, api.PathFull + "?final=true", 200},
+		"any client posts":                           {trusting(true), unsigned, http.MethodPost, api.PathDelta, 200},
+		"any client, but by HEAD":                    {trusting(true), unsigned, http.MethodHead, api.PathFull, 405},
 		"an operator that signs, and need not":       {trusting(true), sign, http.MethodPost, api.PathFull, 200},
 		"an operator of before":                      {nil, unsigned, http.MethodPost, api.PathFull, 200},
 		"automation beside an operator of before":    {nil, unsigned, http.MethodGet, api.PathFull, 200},
@@ -108,7 +108,7 @@ func (c *counting) Delta(ctx context.Context) (*backup.Snapshot, error) {
 	return nil, nil
 }
 
-// What a follower passes on the leader verifies by itself.
+// The leader verifies a forwarded request itself.
 func TestForwardingKeepsTheSignature(t *testing.T) {
 	g := NewWithT(t)
 	config := Config{Snapshots: fake{full: full}, Trust: trusting(false), Clock: testingclock.NewFakePassiveClock(noon), Leader: self}
@@ -126,7 +126,7 @@ func TestForwardingKeepsTheSignature(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("not signed")))
 }
 
-// slow takes as long as it is told to.
+// slow takes a given time.
 type slow struct {
 	fake
 	proceed chan struct{}
@@ -161,7 +161,7 @@ func TestSnapshotsOutlastTheTimeouts(t *testing.T) {
 	g.Expect(got).To(Equal(full))
 }
 
-// So many wait for a snapshot, and no more.
+// The number of requests that wait for a snapshot is limited.
 func TestTooManyWait(t *testing.T) {
 	g := NewWithT(t)
 	taker := slow{proceed: make(chan struct{})}

@@ -59,20 +59,20 @@ func TestWhoReadsMetrics(t *testing.T) {
 		bearer string
 		want   int
 	}{
-		"anybody":                         {with(func(*auth.Trust) {}), "", 401},
-		"anybody, and any token":          {with(func(*auth.Trust) {}), "x", 401},
-		"an empty token":                  {with(func(*auth.Trust) {}), " ", 401},
-		"the token":                       {token, "scraper", 200},
-		"another token":                   {token, "scrapes", 401},
-		"the hash of the token":           {token, hex.EncodeToString(sum[:]), 401},
-		"no token":                        {token, "", 401},
-		"the token of this Etcd":          {own, auth.MetricsToken(key, "uid"), 200},
-		"the token of another Etcd":       {own, auth.MetricsToken(key, "other"), 401},
-		"the shared token, where none is": {own, "scraper", 401},
-		"anybody, where that is allowed":  {with(func(t *auth.Trust) { t.AllowUnauthenticatedMetrics = true }), "", 200},
-		"anybody, where snapshots may be": {with(func(t *auth.Trust) { t.AllowUnauthenticated = true }), "", 401},
-		"the operator has told nothing":   {func() (auth.Trust, error) { return auth.Trust{}, errors.New("not there") }, "scraper", 401},
-		"an operator that tells nothing":  {nil, "", 200},
+		"any client":                         {with(func(*auth.Trust) {}), "", 401},
+		"any client, and any token":          {with(func(*auth.Trust) {}), "x", 401},
+		"an empty token":                     {with(func(*auth.Trust) {}), " ", 401},
+		"the token":                          {token, "scraper", 200},
+		"another token":                      {token, "scrapes", 401},
+		"the hash of the token":              {token, hex.EncodeToString(sum[:]), 401},
+		"no token":                           {token, "", 401},
+		"the token of this Etcd":             {own, auth.MetricsToken(key, "uid"), 200},
+		"the token of another Etcd":          {own, auth.MetricsToken(key, "other"), 401},
+		"the shared token, where none is":    {own, "scraper", 401},
+		"any client, where that is allowed":  {with(func(t *auth.Trust) { t.AllowUnauthenticatedMetrics = true }), "", 200},
+		"any client, where snapshots may be": {with(func(t *auth.Trust) { t.AllowUnauthenticated = true }), "", 401},
+		"the operator has told nothing":      {func() (auth.Trust, error) { return auth.Trust{}, errors.New("not there") }, "scraper", 401},
+		"an operator that tells nothing":     {nil, "", 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

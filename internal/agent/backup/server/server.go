@@ -58,7 +58,7 @@ type Config struct {
 }
 
 // forwarded marks a request that another agent has forwarded. It is not forwarded again: during a change of leader, two
-// agents may each take the other for the leader.
+// agents may each consider the other the leader.
 const forwarded = "X-Etcd-Agent-Forwarded"
 
 // maxReason bounds what is logged of an error, in bytes.

@@ -97,7 +97,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A follower passes a request on to the leader. Two that each take the other for the leader do not do so for ever.
+// A follower forwards a request to the leader. Two agents that each consider the other the leader do not forward it forever.
 func TestForwarding(t *testing.T) {
 	g := NewWithT(t)
 	leader := serve(t, Config{Snapshots: fake{full: full}, Leader: self})

@@ -48,8 +48,7 @@ func clientOf(ca *certs.CA, url string) api.Client {
 	return api.Client{BaseURL: url, TLS: &tls.Config{RootCAs: roots}}
 }
 
-// Clients recognize the agents by their CA, and so do the agents each other. Certificates and CAs that change are used
-// without a new start.
+// Clients and other agents recognize an agent by its CA. Changed certificates and CAs are used without a restart.
 func TestTLS(t *testing.T) {
 	g := NewWithT(t)
 	ca, err := certs.NewCA("ca")
@@ -69,7 +68,7 @@ func TestTLS(t *testing.T) {
 
 	agent(g, leaders, other)
 	_, err = clientOf(ca, follower).Full(t.Context(), false)
-	g.Expect(err).To(MatchError(ContainSubstring("the agent of the leader is not answering")), "it is somebody else")
+	g.Expect(err).To(MatchError(ContainSubstring("the agent of the leader is not answering")), "it is another server")
 	agent(g, followers, other)
 	_, err = clientOf(other, follower).Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())

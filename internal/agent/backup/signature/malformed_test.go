@@ -21,7 +21,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What a trusted key has signed, and is no statement, is not accepted either; and nothing of it is passed on.
+// A text that a trusted key has signed but that is no statement is not accepted either, and no error quotes it.
 func TestSignedButMalformed(t *testing.T) {
 	g := NewWithT(t)
 	k := keys(t, map[string][]byte{SigningKey: private(t)})
@@ -80,7 +80,7 @@ func TestProof(t *testing.T) {
 	g.Expect(*s.Proof()).To(Equal(backup.Proof{SHA256: digest, History: s.History}))
 }
 
-// Files that cannot be read, or have another key, are no keys.
+// Files that cannot be read, or have a key of another kind, are refused.
 func TestKeyFiles(t *testing.T) {
 	g := NewWithT(t)
 	_, err := ReadKeys(filepath.Join(t.TempDir(), "none"))
@@ -107,7 +107,7 @@ func TestKeyFiles(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("not one key in PEM")))
 }
 
-// A name that is none gives no part of itself.
+// Nothing of a malformed name is returned.
 func TestNamesThatAreNone(t *testing.T) {
 	g := NewWithT(t)
 	for _, name := range []string{"x", "sig.x." + digest, "sig..a"} {

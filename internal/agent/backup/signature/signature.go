@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package signature signs snapshots, and verifies their signatures. A signature is a DSSE envelope (github.com/secure-systems-lab/dsse)
-// with one Ed25519 signature over a Statement. It is pure but for reading keys from a folder.
+// with one Ed25519 signature over a Statement. It is pure, except that it reads keys from a folder.
 package signature
 
 import (
@@ -162,18 +162,17 @@ func (s Statement) check() error {
 	return backup.CheckDigest(s.Predecessor.SHA256)
 }
 
-// Folder of the signatures beneath the prefix of a store. Its name, and those in it, are none that a reader of etcd-backup-restore
-// takes for a snapshot.
+// Folder of the signatures beneath the prefix of a store. etcd-backup-restore takes neither its name nor those in
+// it for snapshots.
 const Folder = "signatures"
 
 // namePrefix begins the names of signatures: a name that began with "Full" or "Incr" could be taken for a snapshot.
 const namePrefix = "sig."
 
-// Name returns the name of the object with the signature of another object with a content. Two contents of one name have two
-// signatures, so that writing one never replaces the other.
+// Name returns the name of the signature of an object with a given content. Two contents of one name have two signatures, so that writing one never replaces the other.
 func Name(r backup.Reference) string { return namePrefix + r.Name + "." + r.SHA256 }
 
-// NamesOf is how the names of all signatures of an object begin.
+// NamesOf returns how the names of all signatures of an object begin.
 func NamesOf(object string) string { return namePrefix + object + "." }
 
 // ParseName parses the name of a signature.

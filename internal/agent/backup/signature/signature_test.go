@@ -106,7 +106,7 @@ func TestRotation(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("can be verified but not written")))
 }
 
-// No error has a part of a key.
+// No error contains a part of a key.
 func TestInvalidKeys(t *testing.T) {
 	g := NewWithT(t)
 	weak, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -63,7 +63,7 @@ const failureSession = "ERR_SNAPSHOT"
 
 func (m *Metrics) failed() { m.failures.WithLabelValues(failureSession).Inc() }
 
-// require says whether a snapshot of a kind is required.
+// require publishes whether a snapshot of a kind is required.
 func (m *Metrics) require(kind backup.Kind, required bool) {
 	value := 0.0
 	if required {

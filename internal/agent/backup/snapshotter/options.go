@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Options are when snapshots are taken, and how long they are kept.
+// Options configure when snapshots are taken, and how long they are kept.
 type Options struct {
 	// Schedule of full snapshots, in the five fields of cron, in UTC.
 	Schedule string

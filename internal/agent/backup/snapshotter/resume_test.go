@@ -76,7 +76,7 @@ func TestWhatANewLeaderFinds(t *testing.T) {
 	g.Expect(lead(11).Current().IsZero()).To(BeTrue(), "the store lacks a revision")
 }
 
-// A garbage collection goes by the schedule: seven snapshots that were requested displace none of the seven daily ones.
+// Garbage collection respects the schedule: seven requested snapshots displace none of the seven daily ones.
 func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
 	g := NewWithT(t)
 	start := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
@@ -118,7 +118,7 @@ func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
 	g.Expect(left).To(HaveLen(13), "it is also one of the newest seven")
 }
 
-// A member that was restored, or whose cluster was recovered, takes a full snapshot although the store seems to have all that it has.
+// A member that was restored, or whose cluster was recovered, takes a full snapshot although the store seems to be complete.
 // Once it has taken one, a failure of the store does not make it take another, whatever the note says.
 func TestFullFirst(t *testing.T) {
 	g := NewWithT(t)

@@ -107,7 +107,7 @@ func (n *session) resume(ctx context.Context) error {
 	return nil
 }
 
-// whyFullFirst is why the chain in the store cannot be continued at a revision of etcd; empty if it can.
+// whyFullFirst returns why the chain in the store cannot be continued at a revision of etcd; empty if it can.
 func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) string {
 	switch {
 	case err != nil:
@@ -159,14 +159,14 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 	}
 }
 
-// leap is how far a clock is set at once that was set, rather than adjusted.
+// leap is how far a clock must jump to count as set rather than adjusted.
 const leap = time.Minute
 
-// look requests the snapshots that are due, and reports whether a garbage collection is. Elapsed is how long the last look was
-// ago by the monotonic clock. Everything else goes by the wall clock: now loses its monotonic reading, by which Go would compare.
+// look requests the snapshots that are due, and reports whether a garbage collection is. elapsed is the time since the last
+// call by the monotonic clock. Everything else goes by the wall clock: now loses its monotonic reading, which Go would compare by.
 //
-// Retention goes by age: after the clock was set, it waits until the clock has run undisturbed for a whole period. A clock that is wrong
-// for a moment then removes nothing.
+// Retention goes by age: after the clock was set, it waits until the clock has run undisturbed for a whole period. A clock that is
+// briefly wrong removes nothing.
 func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
 	last := n.checked
 	n.checked = now
@@ -184,7 +184,7 @@ func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
 	}
 	if n.config.DeltaPeriod > 0 && !now.Before(n.deltaDue) {
 		n.deltaDue = now.Add(n.config.DeltaPeriod)
-		// Without changes nothing is written, but etcd is asked whether there are none.
+		// Without changes nothing is written, but etcd is asked for them.
 		n.schedules(want{kind: backup.Delta})
 	}
 	if n.config.CollectionPeriod > 0 && !now.Before(n.collectionDue) {

@@ -66,7 +66,7 @@ func TestLook(t *testing.T) {
 		}
 		return kinds
 	}
-	// asked is what is due at a time, on a clock that nobody has set since the last.
+	// asked is what is due at a time, on a clock that was not set since the last.
 	asked := func(now time.Time) (kinds []string) { return after(now, now.Sub(n.checked)) }
 	required := func(kind backup.Kind) float64 {
 		return testutil.ToFloat64(s.metrics.required.WithLabelValues(string(kind)))
@@ -91,7 +91,7 @@ func TestLook(t *testing.T) {
 	g.Expect(after(start.Add(51*time.Minute), 20*time.Minute+30*time.Second)).To(Equal([]string{"collection", "Incr"}), "a clock that is adjusted is not one that was set")
 }
 
-// The times of Go have two clocks, and are compared by the one that nobody can set. Here the other one counts.
+// Go's times have two clocks, and are compared by the monotonic one. Here the wall clock counts.
 func TestLookGoesByTheTimeOfDay(t *testing.T) {
 	g := NewWithT(t)
 	hourly, err := parseSchedule("0 * * * *")
@@ -100,7 +100,7 @@ func TestLookGoesByTheTimeOfDay(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	s.start()
 	now := time.Now()
-	// The last look was a day later, by a clock that was set back since.
+	// The last check was a day later, by a clock that was set back since.
 	n := &session{Snapshotter: s, checked: now.Round(0).Add(24 * time.Hour), fullDue: hourly.after(now.Add(24*time.Hour), now.Add(24*time.Hour))}
 	n.look(now, time.Second)
 	for what, due := range map[string]time.Time{"full": n.fullDue, "delta": n.deltaDue, "collection": n.collectionDue} {
@@ -109,8 +109,7 @@ func TestLookGoesByTheTimeOfDay(t *testing.T) {
 	}
 }
 
-// Who asks again and again waits, and has no snapshot taken for each time. Others ask for the same meanwhile; what is due
-// by the schedule waits for nobody.
+// Repeated requests wait and share a snapshot; there is none for each. What is due by the schedule is not delayed by them.
 func TestTheIntervalOfRequests(t *testing.T) {
 	g := NewWithT(t)
 	start := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)

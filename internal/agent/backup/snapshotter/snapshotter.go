@@ -103,7 +103,7 @@ func New(config Config) (*Snapshotter, error) {
 	}, nil
 }
 
-// Full takes a full snapshot, or joins one that is in progress or queued, so that impatient callers do not pile up work.
+// Full takes a full snapshot, or joins one that is in progress or queued, so that repeated requests do not pile up work.
 // Canceling the context ends the wait, not the snapshot. Within MinInterval of the last requested snapshot, the next one
 // waits, and all callers until then share it.
 func (s *Snapshotter) Full(ctx context.Context, final bool) (backup.Snapshot, error) {

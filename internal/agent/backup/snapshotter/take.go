@@ -117,7 +117,7 @@ func (n *session) collected() int64 {
 	return max(n.stored, last)
 }
 
-// watch watches what follows that. It returns nil if deltas cannot continue.
+// watch watches the changes that follow. It returns nil if deltas cannot continue.
 func (n *session) watch(ctx context.Context) clientv3.WatchChan {
 	if n.stored == 0 {
 		return nil

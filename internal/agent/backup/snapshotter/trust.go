@@ -15,8 +15,8 @@ import (
 )
 
 // usable returns the snapshots of a list that a restore may use. Where snapshots must be signed, it returns an error if a restore
-// would be refused because of one that is not. While there is a signed full snapshot, the error is reported until the next look;
-// before, nothing was signed yet.
+// would be refused because of one that is not. While there is a signed full snapshot, the error is reported until the next
+// check; before, nothing was signed yet.
 func (n *session) usable(list []backup.Snapshot) ([]backup.Snapshot, error) {
 	if !n.config.Store.Signed() {
 		return list, nil
@@ -50,8 +50,8 @@ func (n *session) checkRecord(ctx context.Context, chain backup.Chain) error {
 	return err
 }
 
-// supersede has a full snapshot taken after an unsigned one, so that no restore is refused because of it. One that is dated too far
-// ahead stays a reason to refuse until a person removes it.
+// supersede requests a full snapshot after an unsigned one, so that no restore is refused because of it. An unsigned one that is dated
+// too far ahead has restores refused until a person removes it.
 func (n *session) supersede(list []backup.Snapshot, now time.Time) {
 	_, err := n.usable(list)
 	if err == nil {
@@ -81,7 +81,7 @@ func (n *session) proof(kind backup.Kind) *backup.Proof {
 	return p
 }
 
-// continueWith makes a snapshot the one that the next delta continues.
+// continueWith has the next delta continue a snapshot.
 func (n *session) continueWith(s backup.Snapshot) {
 	n.newest, n.stored, n.last = s.Created, s.LastRevision, s.Reference()
 	if s.Proof != nil {

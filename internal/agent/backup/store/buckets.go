@@ -124,19 +124,17 @@ func s3Identity(ctx context.Context, options *s3.Options, folder string, keys cr
 			return errors.New("there is neither a Secret nor AWS_REGION")
 		}
 	case keys["roleARN"] != "":
-		values, err := keys.need("roleARN", "token", "region")
-		if err != nil {
+		if err := keys.need("roleARN", "token", "region"); err != nil {
 			return err
 		}
-		client := sts.New(sts.Options{Region: values["region"], HTTPClient: options.HTTPClient})
+		client := sts.New(sts.Options{Region: keys["region"], HTTPClient: options.HTTPClient})
 		token := stscreds.IdentityTokenFile(filepath.Join(folder, "token"))
-		options.Credentials = aws.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(client, values["roleARN"], token))
+		options.Credentials = aws.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(client, keys["roleARN"], token))
 	default:
-		values, err := keys.need("accessKeyID", "secretAccessKey", "region")
-		if err != nil {
+		if err := keys.need("accessKeyID", "secretAccessKey", "region"); err != nil {
 			return err
 		}
-		options.Credentials = awscredentials.NewStaticCredentialsProvider(values["accessKeyID"], values["secretAccessKey"], "")
+		options.Credentials = awscredentials.NewStaticCredentialsProvider(keys["accessKeyID"], keys["secretAccessKey"], "")
 	}
 	return nil
 }
@@ -189,17 +187,16 @@ func gcsIdentity(ctx context.Context, folder string, keys credentials) (*google.
 		}
 		return account, nil
 	}
-	values, err := keys.need("serviceaccount.json")
-	if err != nil {
+	if err := keys.need("serviceaccount.json"); err != nil {
 		return nil, err
 	}
-	data, kind := []byte(values["serviceaccount.json"]), google.ServiceAccount
+	data, kind := []byte(keys["serviceaccount.json"]), google.ServiceAccount
 	external, err := externalAccount(data, filepath.Join(folder, "token"))
 	if err != nil {
 		return nil, err
 	}
 	if external != nil {
-		if _, err := keys.need("token"); err != nil {
+		if err := keys.need("token"); err != nil {
 			return nil, err
 		}
 		data, kind = external, google.ExternalAccount
@@ -215,7 +212,7 @@ func gcsIdentity(ctx context.Context, folder string, keys credentials) (*google.
 var impersonation = regexp.MustCompile(`^https://iamcredentials\.googleapis\.com/v1/projects/-/serviceAccounts/[^/?#]+:generateAccessToken$`)
 
 // externalAccount returns the configuration of a workload identity that reads its token from a file; nil if data is none. It
-// takes over no other file, URL or program of the Secret: the author of a Secret must not make the agent read files or send
+// uses no other file, URL or program that the Secret names: the author of a Secret must not make the agent read files or send
 // requests of their choice.
 func externalAccount(data []byte, token string) ([]byte, error) {
 	var from struct {
@@ -250,22 +247,22 @@ func externalAccount(data []byte, token string) ([]byte, error) {
 }
 
 func openABS(ctx context.Context, name string, keys credentials) (*blob.Bucket, error) {
-	values, err := keys.need("storageAccount", "storageKey")
-	if err != nil {
+	if err := keys.need("storageAccount", "storageKey"); err != nil {
 		return nil, err
 	}
+	account := keys["storageAccount"]
 	// The SDK's error would quote the key.
-	shared, err := container.NewSharedKeyCredential(values["storageAccount"], values["storageKey"])
+	shared, err := container.NewSharedKeyCredential(account, keys["storageKey"])
 	if err != nil {
 		return nil, errors.New("storageKey of the credentials is not a key of Azure")
 	}
-	at := url.URL{Scheme: "https", Host: values["storageAccount"] + "." + keys.or("domain", "blob.core.windows.net"), Path: name}
+	at := url.URL{Scheme: "https", Host: account + "." + cmp.Or(keys["domain"], "blob.core.windows.net"), Path: name}
 	if override, err := url.Parse(keys["domain"]); err == nil && override.Host != "" && !keys.is("emulatorEnabled") {
 		// An endpoint that overrides the domain is a whole URL.
 		at = *override.JoinPath(name)
 	}
 	if keys.is("emulatorEnabled") {
-		at = url.URL{Scheme: "http", Host: keys["domain"], Path: values["storageAccount"] + "/" + name}
+		at = url.URL{Scheme: "http", Host: keys["domain"], Path: account + "/" + name}
 	}
 	client, err := container.NewClientWithSharedKeyCredential(at.String(), shared, nil)
 	if err != nil {

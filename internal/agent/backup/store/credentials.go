@@ -46,8 +46,8 @@ func readCredentials(folder string) (credentials, error) {
 	return keys, nil
 }
 
-// need returns required values.
-func (c credentials) need(names ...string) (map[string]string, error) {
+// need returns an error if values are missing.
+func (c credentials) need(names ...string) error {
 	var missing []string
 	for _, name := range names {
 		if c[name] == "" {
@@ -55,9 +55,9 @@ func (c credentials) need(names ...string) (map[string]string, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the credentials lack %s", strings.Join(missing, ", "))
+		return fmt.Errorf("the credentials lack %s", strings.Join(missing, ", "))
 	}
-	return c, nil
+	return nil
 }
 
 // fromAlibaba translates the keys of Alibaba Cloud into those of S3. Its service does not know the checksums that the SDK adds.
@@ -66,20 +66,17 @@ func (c credentials) fromAlibaba() error {
 		return nil
 	}
 	if c["endpoint"] == "" {
-		values, err := c.need("storageEndpoint")
-		if err != nil {
+		if err := c.need("storageEndpoint"); err != nil {
 			return err
 		}
-		c["endpoint"] = values["storageEndpoint"]
+		c["endpoint"] = c["storageEndpoint"]
 	}
 	c["secretAccessKey"] = c["accessKeySecret"]
 	for _, name := range []string{"requestChecksumCalculation", "responseChecksumValidation"} {
-		c[name] = c.or(name, "when_required")
+		c[name] = cmp.Or(c[name], "when_required")
 	}
 	return nil
 }
-
-func (c credentials) or(name, otherwise string) string { return cmp.Or(c[name], otherwise) }
 
 func (c credentials) is(name string) bool {
 	value, err := strconv.ParseBool(c[name])

@@ -11,8 +11,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 )
@@ -20,7 +22,7 @@ import (
 // maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
 const maxObjects = 1_000_000
 
-// objects are those of a bucket or a folder, whatever they hold. It is safe for concurrent use.
+// objects reads and writes the objects of a bucket or a folder, whatever they hold. It is safe for concurrent use.
 type objects struct {
 	config Config
 	// max bounds a listing.
@@ -69,6 +71,11 @@ func (o *objects) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bucket.Close()
+}
+
+// in visits the objects in a folder, by their names.
+func (o *objects) in(ctx context.Context, folder string, visit func(name string, object *blob.ListObject)) error {
+	return o.each(ctx, folder+"/", func(object *blob.ListObject) { visit(strings.TrimPrefix(object.Key, folder+"/"), object) })
 }
 
 // each visits the objects whose keys begin with a prefix.
@@ -146,5 +153,5 @@ func (o *objects) writeSmall(ctx context.Context, key, contentType string, data 
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return errors.Join(syncDir(folder), syncDir(filepath.Dir(folder)))
+	return errors.Join(crashsafe.Sync(folder), crashsafe.Sync(filepath.Dir(folder)))
 }

@@ -14,14 +14,14 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// RefusedError is the answer of a store that refuses a request, because the container or the credentials are wrong. Its text is the
-// same each time, so that a status in which it is shown does not change; that of the cause has the ID of the request.
+// RefusedError reports that a store refused a request, because the container or the credentials are wrong. Its text is always the
+// same, so that a status that shows it does not change; the cause's text has the ID of the request.
 type RefusedError struct {
 	// Store is its description, without secrets.
 	Store string
-	// Status is that of HTTP: 401, 403 or 404.
+	// Status is the HTTP status: 401, 403 or 404.
 	Status int
-	// Code is the store's own word for it; it may be empty.
+	// Code is the store's own error code; it may be empty.
 	Code  string
 	cause error
 }
@@ -42,10 +42,10 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the error of the library.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// codes are the words that a store may use: what it says is shown in a status.
+// codes matches the error codes of a store that may be shown in a status.
 var codes = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
 
-// refused returns a *RefusedError if a store has refused to list or to write objects, and other errors, and nil, as they are.
+// refused returns a *RefusedError if a store has refused to list or write objects, and any other error as it is.
 func (o *objects) refused(err error) error {
 	status := statusOf(err)
 	if status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusNotFound || o.isLocal() {
@@ -58,7 +58,7 @@ func (o *objects) refused(err error) error {
 	return e
 }
 
-// codeOf returns what a store calls an error; empty if that is not known.
+// codeOf returns a store's own code of an error; empty if it is unknown.
 func codeOf(err error) string {
 	var s3 interface{ ErrorCode() string }
 	if errors.As(err, &s3) {
@@ -70,7 +70,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// statusOf returns the status of HTTP that an error stands for; 0 for none that is known.
+// statusOf returns the HTTP status of an error; 0 if it is unknown.
 func statusOf(err error) int {
 	var s3 interface{ HTTPStatusCode() int }
 	if errors.As(err, &s3) {

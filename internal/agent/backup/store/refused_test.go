@@ -17,7 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A store that refuses says which store it is, what it answered and what to do, in the same words each time.
+// The error of a store that refuses a request names the store, its answer and what to do, always in the same words.
 func TestAStoreThatRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int

@@ -32,8 +32,8 @@ const (
 // unsigned is why an object has no proof if it has no signature at all.
 const unsigned = "it is not signed"
 
-// signatures are those of the objects of a store. It verifies each once: the name of a signature has the digest of the content, so
-// one that was valid stays valid until the keys change. It is safe for concurrent use.
+// signatures verifies the signatures of the objects of a store, each once: the name of a signature has the digest of the content, so a
+// valid one stays valid until the keys change. It is safe for concurrent use.
 type signatures struct {
 	objects *objects
 
@@ -48,9 +48,6 @@ type proven struct {
 	proof *backup.Proof
 	size  int64
 }
-
-// required reports whether objects must be signed.
-func (s *signatures) required() bool { return s.objects.config.SigningKeys != "" }
 
 // trustedKeys returns the keys, and reads them again after a change.
 func (s *signatures) trustedKeys() (*signature.Keys, error) {
@@ -78,8 +75,7 @@ func (s *signatures) prove(ctx context.Context, snapshots []backup.Snapshot) (re
 		return nil, err
 	}
 	candidates := map[string][]string{}
-	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
-		name := strings.TrimPrefix(o.Key, s.folder()+"/")
+	err = s.objects.in(ctx, s.folder(), func(name string, _ *blob.ListObject) {
 		if r, err := signature.ParseName(name); err == nil {
 			candidates[r.Name] = append(candidates[r.Name], name)
 		}
@@ -133,7 +129,7 @@ func (s *signatures) verify(ctx context.Context, keys *signature.Keys, name stri
 	if known {
 		return p, "", nil
 	}
-	// One byte more tells that it is too large.
+	// One byte more shows that it is too large.
 	data, err := s.objects.readSmall(ctx, s.key(name), signature.MaxSize+1)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return proven{}, unsigned, nil
@@ -161,7 +157,7 @@ func (s *signatures) verify(ctx context.Context, keys *signature.Keys, name stri
 }
 
 // sign writes the signature of an object whose content is complete, before the object gets its name. So an agent's object is never
-// unsigned, however the agent ends, and nothing has to be signed later: what is unsigned has another author. A signature
+// unsigned, even after a crash, and nothing has to be signed later: an unsigned object has another author. A signature
 // without an object is swept.
 func (s *signatures) sign(ctx context.Context, snapshot backup.Snapshot, size int64, digest hash.Hash) (*backup.Proof, error) {
 	keys, err := s.trustedKeys()
@@ -201,8 +197,7 @@ func (s *signatures) of(ctx context.Context, snapshot backup.Snapshot) (keys []s
 // those of interrupted uploads, and of objects that were removed without them.
 func (s *signatures) sweep(ctx context.Context, present map[string]bool, before time.Time) error {
 	var keys []string
-	err := s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
-		name := strings.TrimPrefix(o.Key, s.folder()+"/")
+	err := s.objects.in(ctx, s.folder(), func(name string, o *blob.ListObject) {
 		r, err := signature.ParseName(name)
 		if (err == nil && !present[r.Name] || strings.HasPrefix(name, unfinished)) && o.ModTime.Before(before) {
 			keys = append(keys, o.Key)

@@ -133,7 +133,7 @@ func (a attacker) keys(text string) (keys []string) {
 	}
 }
 
-// remove removes an object with its signature, as one who leaves no trace does.
+// remove removes an object with its signature, as an attacker who leaves no trace does.
 func (a attacker) remove(s backup.Snapshot) {
 	for _, key := range a.keys(s.Name()) {
 		a.g.Expect(a.bucket.Delete(a.ctx, key)).To(Succeed())
@@ -303,7 +303,7 @@ func TestSwitchingOn(t *testing.T) {
 	g.Expect(restorable(ctx, s, backup.Record{})).To(Equal(int64(40)))
 }
 
-// A crash between a signature and its object leaves nothing that is refused, and nothing for ever. One in the middle of a removal
+// A crash between a signature and its object leaves nothing that is refused, and nothing forever. One in the middle of a removal
 // leaves no unsigned object.
 func TestInterruptedSignatures(t *testing.T) {
 	g := NewWithT(t)

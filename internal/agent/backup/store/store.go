@@ -48,7 +48,7 @@ func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	flags.StringVar(&c.SigningKeys, name("signing-keys"), "", "folder with the keys that sign snapshots; empty: snapshots are not signed")
 }
 
-// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and some.
+// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and a margin.
 const maxSnapshots = 250_000
 
 // Store holds snapshots. It is safe for concurrent use.
@@ -89,7 +89,7 @@ func (s *Store) String() string { return s.objects.String() }
 func (s *Store) Close() error { return s.objects.close() }
 
 // Signed reports whether snapshots must be signed.
-func (s *Store) Signed() bool { return s.signatures.required() }
+func (s *Store) Signed() bool { return s.objects.config.SigningKeys != "" }
 
 // folder of the snapshots.
 func (s *Store) folder() string { return path.Join(s.objects.config.Prefix, backup.LayoutVersion) }
@@ -102,8 +102,8 @@ func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
 
 // list returns also why snapshots have no proof, by name.
 func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons map[string]string, err error) {
-	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
-		snapshot, err := backup.ParseName(strings.TrimPrefix(o.Key, s.folder()+"/"))
+	err = s.objects.in(ctx, s.folder(), func(name string, o *blob.ListObject) {
+		snapshot, err := backup.ParseName(name)
 		if err != nil {
 			return
 		}
@@ -125,7 +125,7 @@ func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons 
 }
 
 // Trusted returns the snapshots that may be used, in the order in which they were taken: without signing keys, all. With keys, it
-// returns those with a valid signature, and unsigned ones until a time, which is zero for none; a *backup.UnsignedError comes with
+// returns those with a valid signature, and unsigned ones that were taken until a time (a zero time accepts none); a *backup.UnsignedError comes with
 // them if an unsigned one would otherwise be restored. A signature is of a name and a size: the content is verified when it is
 // read to its end.
 func (s *Store) Trusted(ctx context.Context, until time.Time) ([]backup.Snapshot, error) {
@@ -180,24 +180,18 @@ func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 // hide unfinished uploads, and remove them by their own rules.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	present := map[string]bool{}
-	err := s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) { present[strings.TrimPrefix(o.Key, s.folder()+"/")] = true })
+	var leftovers []string
+	err := s.objects.in(ctx, s.folder(), func(name string, o *blob.ListObject) {
+		present[name] = true
+		if s.objects.isLocal() && strings.HasPrefix(path.Base(name), unfinished) && o.ModTime.Before(before) {
+			leftovers = append(leftovers, o.Key)
+		}
+	})
 	if err != nil {
 		return err
 	}
 	if err := s.signatures.sweep(ctx, present, before); err != nil {
 		return err
 	}
-	if !s.objects.isLocal() {
-		return nil
-	}
-	var keys []string
-	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
-		if strings.HasPrefix(path.Base(o.Key), unfinished) && o.ModTime.Before(before) {
-			keys = append(keys, o.Key)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return s.objects.remove(ctx, keys)
+	return s.objects.remove(ctx, leftovers)
 }

@@ -154,8 +154,8 @@ func TestInterruptedWrites(t *testing.T) {
 	}
 }
 
-// While an object is written it is not listed, and a process that is killed then leaves a file that nobody takes
-// for a snapshot, and that is removed some time.
+// While an object is written it is not listed, and a process that is killed then leaves a file that no reader takes
+// for a snapshot, and that is swept later.
 func TestUnfinishedObjects(t *testing.T) {
 	g := NewWithT(t)
 	s, dir := local(t)
@@ -190,7 +190,7 @@ func credentialsDir(t *testing.T, keys map[string]string) string {
 	return dir
 }
 
-// No error tells a secret.
+// No error contains a secret.
 func TestCredentials(t *testing.T) {
 	const secret = "hush-hush"
 	for _, tc := range []struct {

@@ -5,9 +5,11 @@
 package store
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 
@@ -38,4 +40,22 @@ func (v *verified) Read(p []byte) (int, error) {
 		return n, &backup.CorruptError{Name: v.name, Reason: "its content is not what was signed"}
 	}
 	return n, err
+}
+
+// Verify reads a snapshot that Write returned back from the store, and returns an error unless it is complete.
+func (s *Store) Verify(ctx context.Context, snapshot backup.Snapshot) error {
+	object, err := s.Reader(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	// It was only read.
+	defer func() { _ = object.Close() }()
+	read := &counter{w: io.Discard}
+	if err := backup.Verify(snapshot, io.TeeReader(object, read)); err != nil {
+		return err
+	}
+	if read.n != snapshot.Size {
+		return fmt.Errorf("snapshot %s has %d bytes, and %d were written", snapshot.Name(), read.n, snapshot.Size)
+	}
+	return nil
 }

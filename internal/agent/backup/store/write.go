@@ -5,6 +5,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"gocloud.dev/blob"
 )
 
@@ -106,19 +108,7 @@ func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot
 		return err
 	}
 	folder := s.objects.file(s.folder())
-	if err := os.Rename(filepath.Join(folder, unfinished+snapshot.Name()), filepath.Join(folder, snapshot.Name())); err != nil {
-		return err
-	}
-	return syncDir(folder)
-}
-
-// syncDir syncs a folder.
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return crashsafe.Rename(filepath.Join(folder, unfinished+snapshot.Name()), filepath.Join(folder, snapshot.Name()))
 }
 
 // counter counts what is written, and hashes it where snapshots are signed.
@@ -135,4 +125,29 @@ func (c *counter) Write(p []byte) (int, error) {
 		c.hash.Write(p[:n])
 	}
 	return n, err
+}
+
+// WriteDatabase writes a full snapshot from a database in a file, as etcd would send it: with its checksum.
+func (s *Store) WriteDatabase(ctx context.Context, path string, snapshot backup.Snapshot) (backup.Snapshot, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return backup.Snapshot{}, fmt.Errorf("opening the database: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	hash := sha256.New()
+	stream := io.MultiReader(io.TeeReader(file, hash), &checksum{hash: hash})
+	return s.Write(ctx, snapshot, func(w io.Writer) error { return backup.WriteFull(w, snapshot, stream) })
+}
+
+// checksum reads the sum of what was hashed before the first read.
+type checksum struct {
+	hash hash.Hash
+	sum  *bytes.Reader
+}
+
+func (c *checksum) Read(p []byte) (int, error) {
+	if c.sum == nil {
+		c.sum = bytes.NewReader(c.hash.Sum(nil))
+	}
+	return c.sum.Read(p)
 }

@@ -128,7 +128,7 @@ func TestARevisionIsReadOnce(t *testing.T) {
 	g.Expect(writer.Create(t.Context(), revision(t, "old", "set", template("etcd:new")))).To(Succeed())
 	assessed, err = assess(t, r, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(assessed["a"].Writes).NotTo(HaveLen(1), "somebody has created it again with the target's data, and the pod is not at the target")
+	g.Expect(assessed["a"].Writes).NotTo(HaveLen(1), "it was recreated with the target's data, and the pod is not at the target")
 	g.Expect(asked).To(Equal(map[string]int{"old": 1, "new": 3}))
 
 	g.Expect(r.Known.get("another set", "old")).To(BeNil())
@@ -161,7 +161,7 @@ func TestPodWithoutARevision(t *testing.T) {
 	g.Expect(asked).To(Equal(map[string]int{"new": 1}))
 }
 
-// A revision that is missing, somebody else's, or cannot be read as one: the pod is replaced. An API server that does not answer is an error.
+// A revision that is missing, another owner's, or cannot be read as one: the pod is replaced. An API server that does not answer is an error.
 func TestRevisionsThatAreNone(t *testing.T) {
 	broken := revision(t, "old", "set", template("etcd:old"))
 	broken.Data.Raw = []byte(`{"spec":{"template":7}}`)
