@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap})
 	if accept != "" {
 		object.WithData(map[string]string{member.KeyAccept: accept})
+	}
+	if urls := clientURLs(in.Etcd); urls != "" {
+		object.WithData(map[string]string{member.KeyClientURLs: urls})
 	}
 	if in.PeerTLS != PeerTLSOff {
 		object.WithAnnotations(map[string]string{v1alpha1.AnnotationPeerTLS: string(in.PeerTLS)})
@@ -105,10 +109,14 @@ func BootstrappedID(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) string 
 func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any {
 	var entries []string
 	for i := range members {
-		pod := etcd.PodName(i)
-		entries = append(entries, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(peerTLS), etcd.MemberHost(pod), peerPort(etcd)))
+		entries = append(entries, etcd.MemberName(etcd.PodName(i))+"="+PeerURL(etcd, i, peerTLS))
 	}
 	return map[string]any{"initial-cluster": strings.Join(entries, ","), "initial-cluster-token": string(etcd.UID)}
+}
+
+// PeerURL returns the URL under which the member of an ordinal listens to its peers.
+func PeerURL(etcd *v1alpha1.Etcd, ordinal int32, peerTLS bool) string {
+	return fmt.Sprintf("%s://%s:%d", scheme(peerTLS), etcd.MemberHost(etcd.PodName(ordinal)), peerPort(etcd))
 }
 
 // Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it
@@ -132,6 +140,24 @@ func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
 		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
 		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
 	}
+}
+
+// clientURLs renders the client URLs of the members that advertise further ones; empty if none does.
+func clientURLs(etcd *v1alpha1.Etcd) string {
+	further := etcd.AdvertisedClientURLs()
+	var lines strings.Builder
+	for i := range max(etcd.Status.ClusterSize, etcd.Spec.Replicas) {
+		pod := etcd.PodName(i)
+		name := etcd.MemberName(pod)
+		urls := further.Of(name)
+		if len(urls) > 0 && !further.Overrides(name) {
+			urls = slices.Insert(urls, 0, fmt.Sprintf("%s://%s:%d", clientScheme(etcd), etcd.MemberHost(pod), clientPort(etcd)))
+		}
+		if len(urls) > 0 {
+			fmt.Fprintf(&lines, "%s: %q\n", name, strings.Join(urls, ","))
+		}
+	}
+	return lines.String()
 }
 
 // checksum of a configuration, short enough to compare by eye.
