@@ -24,7 +24,7 @@ type MemberPeerURLs struct {
 	// +kubebuilder:validation:MaxItems=5
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +kubebuilder:validation:items:XValidation:rule="(self.startsWith('http://') || self.startsWith('https://')) && isURL(self)",message="must be a valid http:// or https:// URL (e.g., https://10.0.0.1:2380)"
-	// +kubebuilder:validation:items:XValidation:rule="!isURL(self) || size(url(self).getHostname()) > 0 && size(url(self).getEscapedPath()) < 2 && size(url(self).getQuery()) == 0",message="must have a host, and neither path nor query: etcd fails over such a URL"
+	// +kubebuilder:validation:items:XValidation:rule="!isURL(self) || size(url(self).getHostname()) > 0 && size(url(self).getEscapedPath()) < 2 && size(url(self).getQuery()) == 0",message="must have a host, and neither path nor query: etcd takes no such URL"
 	// +listType=set
 	URLs []string `json:"urls"`
 }
@@ -40,7 +40,7 @@ type MemberURLs struct {
 	// +kubebuilder:validation:MaxItems=5
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +kubebuilder:validation:items:XValidation:rule="(self.startsWith('http://') || self.startsWith('https://')) && isURL(self)",message="must be a valid http:// or https:// URL (e.g., https://10.0.0.1:2380)"
-	// +kubebuilder:validation:items:XValidation:rule="!isURL(self) || size(url(self).getHostname()) > 0 && size(url(self).getEscapedPath()) < 2 && size(url(self).getQuery()) == 0",message="must have a host, and neither path nor query: etcd fails over such a URL"
+	// +kubebuilder:validation:items:XValidation:rule="!isURL(self) || size(url(self).getHostname()) > 0 && size(url(self).getEscapedPath()) < 2 && size(url(self).getQuery()) == 0",message="must have a host, and neither path nor query: etcd takes no such URL"
 	// +listType=set
 	URLs []string `json:"urls"`
 }
@@ -77,8 +77,8 @@ type AdditionalAdvertisedURLs struct {
 	ClientURLs *AdvertisedURLs `json:"clientURLs,omitempty"`
 }
 
-// Of returns the further URLs of a member, each with its port and without a path: etcd refuses others when it starts, and members that
-// are told of such a peer URL panic. A URL that cannot be written so is left out; the schema admits none.
+// Of returns the further URLs of a member, each with its port and without a path: etcd takes no others. A URL that cannot be written so
+// is left out; the schema admits none.
 func (u AdvertisedURLs) Of(member string) []string {
 	var urls []string
 	for _, m := range u.Members {

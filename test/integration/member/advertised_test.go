@@ -143,7 +143,7 @@ func (c *cluster) indexOf(members *clientv3.MemberListResponse, name string) int
 	return -1
 }
 
-// etcd does not check what it is told of a peer, and the peers panic. So the operator does not ask for it.
+// A server does not check the URLs of a peer that it is told of, and its peers panic. The client that the operator uses refuses to send them.
 func TestURLsThatPeersPanicOver(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
