@@ -5,8 +5,6 @@
 package operator
 
 import (
-	"maps"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
@@ -90,11 +88,14 @@ func selected(all map[string]string, keys ...string) map[string]string {
 
 // boundedAnnotations returns the annotations of a pod without large ones. No decision rests on these.
 func boundedAnnotations(all map[string]string) map[string]string {
-	large := func(_, value string) bool { return len(value) > maxPodAnnotation }
-	for key, value := range all {
-		if large(key, value) {
-			kept := maps.Clone(all)
-			maps.DeleteFunc(kept, large)
+	for _, value := range all {
+		if len(value) > maxPodAnnotation {
+			kept := map[string]string{}
+			for key, value := range all {
+				if len(value) <= maxPodAnnotation {
+					kept[key] = value
+				}
+			}
 			return kept
 		}
 	}

@@ -185,28 +185,6 @@ func (f Input) isCurrent(clusterID string) bool {
 	return clusterID == f.ClusterID || f.Single && slices.Contains(f.Successors, clusterID)
 }
 
-// decideByOthers: a quorum serves without the member, whose data is gone or damaged. The quorum has all of it.
-func decideByOthers(f Input) Decision {
-	switch {
-	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster %s, but this is cluster %s: start them with the volumes of this cluster", f.OthersClusterID, f.ClusterID)
-	case f.Data.State == DataDamaged && (f.Others != AnswerNeverStarted || f.Data.MemberID != "" && f.Data.MemberID != f.Listed):
-		return Decision{Action: SetAside, Suffix: ReplacedSuffix, Why: loss(f) + ", and a quorum of the cluster has all of it"}
-	case f.Others == AnswerNeverStarted && f.Data.State == DataNone:
-		return Decision{Action: Join, Why: "the cluster serves, lists the member and has never seen it run"}
-	case f.Others == AnswerNotListed:
-		return notListed(f)
-	case f.Others == AnswerNeverStarted && f.Data.MemberID == "":
-		return free("", wait(reasonOf(f), "%s and does not say of which member it is; the cluster serves, and lists member %s, which has not reported that it runs. Remove that one with etcdctl: the operator then adds another", loss(f), f.Listed))
-	}
-	return free(f.Listed, wait(reasonOf(f), "%s, and the cluster serves and lists it as %s: it rejoins as a learner once the operator has replaced it in the member list", loss(f), f.Listed))
-}
-
-// notListed decides that a member waits until it is added.
-func notListed(f Input) Decision {
-	return free("", wait(v1alpha1.ReasonNotListed, "member %s has no data, and cluster %s serves without listing it: it joins once the operator has added it to the member list", f.Member, f.OthersClusterID))
-}
-
 // decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data:
 // an Etcd that is created again beside them knows nothing of it. Only the operator can look at all of them.
 func decideFirstStart(f Input) Decision {

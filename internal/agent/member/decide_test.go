@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 		{"removed, and the others answer", Input{Data: gone, Others: AnswerNotListed, OthersClusterID: ours}, SetAside, "", "has removed member a1"},
 		{"removed, and another was added in its place", Input{Data: gone, ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "b2"}, SetAside, "", "has removed member a1"},
 		{"removed while it was down, and another was added in its place", Input{Data: good, ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours, Listed: "b2"}, SetAside, "", "has removed member a1"},
-		{"removed, and listed all the same", Input{Data: gone, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours, Listed: "a1", DataListed: true}, Wait, v1alpha1.ReasonMemberRemoved, "and the cluster lists it"},
+		{"removed, and listed again", Input{Data: gone, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours, Listed: "a1", DataListed: true}, Wait, v1alpha1.ReasonMemberRemoved, "and the cluster lists it"},
 		{"removed, and others of another cluster", Input{Data: gone, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Wait, v1alpha1.ReasonMemberRemoved, "no quorum of that cluster answers"},
 		{"removed from another cluster", Input{Data: Data{State: DataPresent, ClusterID: another, MemberID: "a1", Removed: true}, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 

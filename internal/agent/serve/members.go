@@ -68,3 +68,18 @@ func (s *Server) checkRemoved(ctx context.Context) {
 		s.Log.Info("The member was removed from the cluster, and its etcd does not run any more: delete the pod, and its data is moved aside", "memberID", strconv.FormatUint(memberID, 16))
 	}
 }
+
+// promote has a learner promoted, which only a recovery permits: otherwise the operator decides who votes.
+func (s *Server) promote(ctx context.Context, status Status) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	began := s.Clock.Now()
+	err := s.Member.Promote(ctx, status.MemberID)
+	s.Metrics.promoted(s.Clock.Now().Sub(began), err)
+	if err != nil {
+		s.say(ctx, err, "The learner is not promoted yet")
+		return
+	}
+	s.failing = ""
+	s.Log.Info("Promoted the learner to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
+}

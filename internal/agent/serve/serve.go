@@ -218,21 +218,6 @@ func (s *Server) renew(ctx context.Context, status Status) {
 	s.holder, s.renewed, s.failing = holder, now, ""
 }
 
-// promote has a learner promoted, which only a recovery permits: otherwise the operator decides who votes.
-func (s *Server) promote(ctx context.Context, status Status) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	began := s.Clock.Now()
-	err := s.Member.Promote(ctx, status.MemberID)
-	s.Metrics.promoted(s.Clock.Now().Sub(began), err)
-	if err != nil {
-		s.say(ctx, err, "The learner is not promoted yet")
-		return
-	}
-	s.failing = ""
-	s.Log.Info("Promoted the learner to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
-}
-
 // lead starts and stops the work of the leader.
 func (s *Server) lead(ctx context.Context, leads bool) {
 	switch {

@@ -87,13 +87,3 @@ func isEtcd(o metav1.OwnerReference) bool {
 }
 
 func timestamp(o metav1.Object) string { return o.GetCreationTimestamp().UTC().Format(time.RFC3339) }
-
-// List returns the tasks of an Etcd, of every type and state, without those that are for an earlier Etcd of the same name. The
-// reader is a cache with the Index, or the API server.
-func List(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([]v1alpha1.EtcdOperatorTask, error) {
-	key, all := client.ObjectKeyFromObject(etcd), &v1alpha1.EtcdOperatorTaskList{}
-	if err := reader.List(ctx, all, Of(key)); err != nil {
-		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
-	}
-	return slices.DeleteFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return Foreign(&t, etcd) != "" }), nil
-}

@@ -60,7 +60,7 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 		}
 		attempt = n + 1
 		wait = 0
-		if t.Status.CompletedAt != nil && t.Status.State != v1alpha1.TaskStateSucceeded && !superseded(t) {
+		if t.Status.CompletedAt != nil && !endedWell(t) {
 			wait = max(t.Status.CompletedAt.Add(backoff(n)).Sub(now), 0)
 		}
 	}
@@ -100,6 +100,10 @@ func (p pending) inheritsSuspend() bool {
 		}
 	}
 	return newest != nil && newest.Spec.Suspend && (!newest.Status.State.IsFinal() || superseded(newest))
+}
+
+func endedWell(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Status.State == v1alpha1.TaskStateSucceeded || superseded(t)
 }
 
 func superseded(t *v1alpha1.EtcdOperatorTask) bool {

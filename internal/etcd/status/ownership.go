@@ -37,39 +37,3 @@ func sentences(all []ownership.Foreign) string {
 	}
 	return strings.Join(said, " ")
 }
-
-// ownConditions are written by no other operator, so none would correct them.
-var ownConditions = []string{
-	v1alpha1.ConditionReconciled, v1alpha1.ConditionUpToDate, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTLSReady,
-	v1alpha1.ConditionScaled, v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionHibernated,
-}
-
-// managedElsewhere returns the StatefulSet of the Etcd if another operator, such as etcd-druid, manages it; empty otherwise.
-func managedElsewhere(o Input) []ownership.Foreign {
-	at := slices.IndexFunc(o.Foreign, func(f ownership.Foreign) bool {
-		return f.Kind == "StatefulSet" && f.Reason == v1alpha1.ReasonManagedByAnother
-	})
-	if o.StatefulSet != nil || at < 0 {
-		return nil
-	}
-	return o.Foreign[at : at+1]
-}
-
-// elsewhere returns the status of an Etcd whose StatefulSet another operator manages. What that one says of the members stays; of
-// this operator's conditions, there is only what is in its way: the StatefulSet, with which all other objects are adopted.
-func elsewhere(o Input, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
-	o.Foreign = foreign
-	next := *o.Etcd.Status.DeepCopy()
-	report(o.Etcd, &next, findings(o), o.Now)
-	set(&next, objectsOwned(o.Foreign, nil), o.Now)
-	if c := o.Adoption.Condition; c != nil {
-		set(&next, *c, o.Now)
-	} else {
-		next.Conditions.Remove(v1alpha1.ConditionAdopted)
-	}
-	for _, c := range ownConditions {
-		next.Conditions.Remove(c)
-	}
-	next.Conditions.Complete()
-	return next
-}

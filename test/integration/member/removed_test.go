@@ -31,7 +31,7 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	cluster := c.startThree(g)
-	removed := c.memberID(g, 2)
+	removed := c.thirdID(g)
 	g.Expect(c.listed(g, 2, cluster, removed)).To(BeTrue())
 	c.remove(g, removed)
 	g.Expect(c.awaitEnd(g, 2)).To(BeZero(), "the exit code of a removed member")
@@ -50,7 +50,7 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	c.start(g, 2, "existing")
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
-	g.Expect(c.memberID(g, 2)).NotTo(Equal(removed))
+	g.Expect(c.thirdID(g)).NotTo(Equal(removed))
 	g.Eventually(func() string { return c.get(g, 2) }).WithTimeout(machine.Patience()).Should(Equal("after the removal"))
 	g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(2)))).To(BeTrue())
 	g.Expect(c.aside(g, 2, member.RemovedSuffix)).To(BeEmpty())
@@ -111,7 +111,7 @@ func TestMemberThatWasRemovedWhileItWasDown(t *testing.T) {
 			if tc.told {
 				c.write(g, 2, member.KeyMembers, map[string]any{"etcd": c.etcdUID, "clusterID": id, "generation": 1, "leaving": []string{"m2"}})
 			}
-			c.remove(g, c.memberID(g, 2))
+			c.remove(g, c.thirdID(g))
 			if tc.added {
 				c.add(g, 2)
 			} else {
@@ -148,7 +148,7 @@ func TestRemovedMemberWaitsForTheOthers(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	id := c.startThree(g)
-	c.remove(g, c.memberID(g, 2))
+	c.remove(g, c.thirdID(g))
 	c.awaitEnd(g, 2)
 	c.stop(1)
 	g.Expect(c.refusal(g, 2)).To(Equal(words.Refusal{Reason: v1alpha1.ReasonMemberRemoved, Volume: words.Volume{Store: words.StoreLeft, ClusterID: id}}))

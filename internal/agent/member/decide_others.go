@@ -9,6 +9,28 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
+// decideByOthers: a quorum serves without the member, whose data is gone or damaged. The quorum has all of it.
+func decideByOthers(f Input) Decision {
+	switch {
+	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster %s, but this is cluster %s: start them with the volumes of this cluster", f.OthersClusterID, f.ClusterID)
+	case f.Data.State == DataDamaged && (f.Others != AnswerNeverStarted || f.Data.MemberID != "" && f.Data.MemberID != f.Listed):
+		return Decision{Action: SetAside, Suffix: ReplacedSuffix, Why: loss(f) + ", and a quorum of the cluster has all of it"}
+	case f.Others == AnswerNeverStarted && f.Data.State == DataNone:
+		return Decision{Action: Join, Why: "the cluster serves, lists the member and has never seen it run"}
+	case f.Others == AnswerNotListed:
+		return notListed(f)
+	case f.Others == AnswerNeverStarted && f.Data.MemberID == "":
+		return free("", wait(reasonOf(f), "%s and does not say of which member it is; the cluster serves, and lists member %s, which has not reported that it runs. Remove that one with etcdctl: the operator then adds another", loss(f), f.Listed))
+	}
+	return free(f.Listed, wait(reasonOf(f), "%s, and the cluster serves and lists it as %s: it rejoins as a learner once the operator has replaced it in the member list", loss(f), f.Listed))
+}
+
+// notListed decides that a member waits until it is added.
+func notListed(f Input) Decision {
+	return free("", wait(v1alpha1.ReasonNotListed, "member %s has no data, and cluster %s serves without listing it: it joins once the operator has added it to the member list", f.Member, f.OthersClusterID))
+}
+
 // wasRemoved reports whether there is the data of a member that is no longer one of the cluster: it says so itself, or a quorum of the
 // cluster does not list it. What a recovery leaves behind, or chooses, is not judged.
 func (f Input) wasRemoved() bool {

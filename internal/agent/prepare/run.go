@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/go-logr/logr"
+)
+
+// Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again, by the
+// configuration as it is then, until Patience has passed. For a member that does not start, it returns a *cluster.Refusal.
+func Run(ctx context.Context, log logr.Logger, o Options) error {
+	p := &preparation{Options: o, log: log, said: said(o.ConfigFile + ".said")}
+	defer func() { p.others.close() }()
+	began, logged := o.Clock.Now(), ""
+	for {
+		if err := p.read(); err != nil {
+			return err
+		}
+		waits, err := p.once(ctx)
+		if err != nil || waits == nil {
+			return err
+		}
+		if waits.Message != logged {
+			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
+			logged = waits.Message
+		}
+		ends, err := p.ends(waits, o.Clock.Since(began))
+		if err != nil {
+			return err
+		}
+		if ends {
+			return waits
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), waits)
+		case <-o.Clock.After(retry):
+		}
+	}
+}
+
+// read reads the shared configuration. If it has changed, the others are dialed again.
+func (p *preparation) read() error {
+	shared, err := member.ReadShared(p.SharedDir)
+	if err != nil {
+		return err
+	}
+	shared = shared.Settled()
+	if p.id.Name != "" && reflect.DeepEqual(shared, p.shared) {
+		return nil
+	}
+	id, err := shared.Identify(p.Name)
+	if err != nil {
+		return err
+	}
+	if err := checkRecovery(shared); err != nil {
+		return err
+	}
+	others, err := dialOthers(shared, id)
+	if err != nil {
+		return err
+	}
+	p.others.close()
+	p.shared, p.id, p.others = shared, id, others
+	return nil
+}
+
+// longPatience is how many times as long a run waits that has said that its volume is free. The kubelet restarts a container late that
+// has often ended soon, and the member could join any moment.
+const longPatience = 11
+
+// ends reports whether a run ends that has waited for some time, so that the kubelet passes on why it waits.
+func (p *preparation) ends(waits *cluster.Refusal, waited time.Duration) (bool, error) {
+	patience := p.Patience
+	if waits.Volume.Store == cluster.StoreFree {
+		patience *= longPatience
+	}
+	fresh, err := p.said.tell(waits)
+	return fresh || waited >= patience, err
+}
