@@ -100,8 +100,9 @@ matrix: assets ## Run integration tests of the controllers, of executor mode and
 	done
 
 .PHONY: explore
-explore: ## Check the rollout decision, its plan, and the planner of members, in every state. Takes minutes; the unit tests check a subset in a second.
+explore: ## Check the rollout decision, its plan, the planner of members, and who may start in a fleet, in every state. Takes minutes; the unit tests check a subset in a second.
 	go test ./internal/membership -run 'TestInvariants$$' -explore-all -timeout 3h -v
+	go test ./internal/fleet -run 'TestExploration$$|TestAYearOfWindows$$' -explore-all -timeout 3h -v
 	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 3h -v
 
 FUZZTIME ?= 1m
@@ -164,6 +165,10 @@ robustness-core: up ## Run the robustness test for two minutes: rollouts, restar
 robustness-seeded: up ## Check that "make robustness" fails with each of a list of bugs in the operator. As root. Half an hour.
 	@go run ./test/robustness/seeded $(SEEDED)
 
+.PHONY: simulation
+simulation: ## Run the whole system in one process and in virtual time, seed after seed. SEEDS=1000, FIRST=2000.
+	SIM_SEEDS=$(or $(SEEDS),50) SIM_FIRST=$(or $(FIRST),1) go test ./test/simulation -run TestSimulation -count=1 -v -timeout 0
+
 .PHONY: smoke
 smoke: ## Test the local Kubernetes itself. As root; removes a running one.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m
@@ -187,6 +192,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, docs/api.md, docs/metrics
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	mv config/crd/etcd/druid.gardener.cloud_etcdcopybackupstasks.yaml config/crd/copybackupstask/
 	mv config/crd/etcd/druid.gardener.cloud_etcdopstasks.yaml config/crd/opstask/
+	mv config/crd/etcd/druid.gardener.cloud_etcdfleetpolicies.yaml config/crd/fleet/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/... paths=./tasks/... output:rbac:dir=config/rbac
 	go run ./hack/monitoring
 	@hack/chart-files

@@ -53,6 +53,13 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonAdmitted means that the preconditions were met.
 	ReasonAdmitted = "Admitted"
+	// ReasonWaitingForSlot, ReasonWaitingForWindow, ReasonWaitingForCanary and ReasonFleetPaused mean that the task could start, but an
+	// EtcdFleetPolicy does not let it start yet: as many clusters as may are being changed; no window is open; the change is being
+	// tried in other clusters first; or the policy or the change is paused. The message says which, and what has to happen.
+	ReasonWaitingForSlot   = "WaitingForSlot"
+	ReasonWaitingForWindow = "WaitingForWindow"
+	ReasonWaitingForCanary = "WaitingForCanary"
+	ReasonFleetPaused      = "FleetPaused"
 	// ReasonRunning means that a step is recorded as an intent or was carried out.
 	ReasonRunning = "Running"
 	// ReasonHeld means that a guard blocks the next step; status.rollout.heldBy names it.
@@ -255,6 +262,9 @@ const (
 	ReasonCertificateIssued = "CertificateIssued"
 )
 
+// ReasonRecoveryWithdrawn is the reason of the event that a recovery was withdrawn: the cluster that it replaces serves.
+const ReasonRecoveryWithdrawn = "RecoveryWithdrawn"
+
 // Reasons of the condition Adopted.
 const (
 	// ReasonAdoptionRefused and ReasonReturnRefused mean that a precondition of adopting the objects, or of handing them back, is not
@@ -322,6 +332,9 @@ const (
 	ReasonSurveyingVolumes = "SurveyingVolumes"
 	// ReasonFirstStartBlocked means that the cluster is not begun, because volumes hold data, or may hold data, that it would hide.
 	ReasonFirstStartBlocked = "FirstStartBlocked"
+	// ReasonPreviousClusterServes means that a member that a cluster is recovered from waits with its data, because a quorum of the
+	// cluster before answers. It has not begun the new cluster.
+	ReasonPreviousClusterServes = "PreviousClusterServes"
 	// ReasonRebuildFailed means that the data from which the cluster is recovered could not be used.
 	ReasonRebuildFailed = "RebuildFailed"
 )
@@ -330,8 +343,8 @@ const (
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
-		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed, ReasonFirstStartBlocked,
-		ReasonNotListed, ReasonMemberRemoved:
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonPreviousClusterServes, ReasonRebuildFailed,
+		ReasonFirstStartBlocked, ReasonNotListed, ReasonMemberRemoved:
 		return true
 	}
 	return false
@@ -373,4 +386,17 @@ const (
 	ReasonScaleInRefused = "ScaleInRefused"
 	// ReasonTooManyReplicas means that the StatefulSet was scaled to more replicas than the operator observes.
 	ReasonTooManyReplicas = "TooManyReplicas"
+)
+
+// ConditionPaused of an EtcdFleetPolicy is True while it lets nothing start, or not all changes. Absent otherwise.
+const ConditionPaused = "Paused"
+
+// Reasons of the condition Paused.
+const (
+	// ReasonPausedBySpec: spec.paused is set, or spec.maxConcurrent is 0.
+	ReasonPausedBySpec = "PausedBySpec"
+	// ReasonInvalidPolicy: the policy cannot be read.
+	ReasonInvalidPolicy = "InvalidPolicy"
+	// ReasonChangeFailed: a change failed in more clusters than spec.maxFailures. The message says where, why, and how it is resumed.
+	ReasonChangeFailed = "ChangeFailed"
 )

@@ -67,6 +67,8 @@ const (
 	AnnotationRollout = "druid.gardener.cloud/rollout"
 	// RolloutManual is the value of AnnotationRollout.
 	RolloutManual = "manual"
+	// AnnotationResumeChange on an EtcdFleetPolicy resumes a change that is paused: the value is its resumeToken in the status.
+	AnnotationResumeChange = "druid.gardener.cloud/resume-change"
 	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
 	// LabelRolloutBy on a namespace, with the value ManagedBy, lets admission change the StatefulSets of etcd-druid in it to
@@ -75,6 +77,9 @@ const (
 	// RolloutsConfigMap is the name of the ConfigMap in the namespace of an operator in executor mode without which admission
 	// changes no StatefulSet: the off switch.
 	RolloutsConfigMap = "etcd-foreman-rollouts"
+	// FleetConfigMap is the name of the ConfigMap in the operator's namespace that has the ledger of the fleet. Only the operator
+	// writes it.
+	FleetConfigMap = "etcd-foreman-fleet"
 	// AnnotationAdoptedBy on an object holds the UID of the Etcd that has adopted it. The operator then treats the object as
 	// the Etcd's own. Users set it on a claim that they restored by hand; the operator sets it when it adopts the objects of
 	// etcd-druid.

@@ -19,12 +19,13 @@ const (
 	KindEtcdOperatorTask    = "EtcdOperatorTask"
 	KindEtcdCopyBackupsTask = "EtcdCopyBackupsTask"
 	KindEtcdOpsTask         = "EtcdOpsTask"
+	KindEtcdFleetPolicy     = "EtcdFleetPolicy"
 )
 
 // AddToScheme registers the types of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Etcd{}, &EtcdList{}, &EtcdOperatorTask{}, &EtcdOperatorTaskList{},
-		&EtcdCopyBackupsTask{}, &EtcdCopyBackupsTaskList{}, &EtcdOpsTask{}, &EtcdOpsTaskList{})
+		&EtcdCopyBackupsTask{}, &EtcdCopyBackupsTaskList{}, &EtcdOpsTask{}, &EtcdOpsTaskList{}, &EtcdFleetPolicy{}, &EtcdFleetPolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

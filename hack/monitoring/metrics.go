@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet/control"
 	"github.com/etcd-foreman/etcd-foreman/internal/operator/metrics"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -39,6 +40,7 @@ var sections = []section{
 			r.MustRegister(&metrics.Collector{}, buildinfo.New())
 			engine.NewMetrics(r)
 			rollouts.NewMetrics(r)
+			control.NewMetrics(r)
 			compactionmetrics.New(r)
 			compactionmetrics.NewEvents(r)
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/describe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/list"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
@@ -77,7 +78,7 @@ func newRoot(k *kube.Kube) *cobra.Command {
 		}
 	}
 	add(groupRun, submit.Commands(k)...)
-	add(groupSee, status.Command(k), plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
+	add(groupSee, status.Command(k), plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k), fleet.Command(k))
 	add(groupSee, submit.ChangeCommands(k)...)
 	add(groupSee, report.Commands(k, name)...)
 	root.Args = usage(root.Args)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/client-go/rest"
 )
 
@@ -31,9 +32,10 @@ type guard struct {
 var written = map[string][]string{
 	"druid.gardener.cloud/etcdoperatortasks":        {http.MethodPost, http.MethodPatch, http.MethodDelete},
 	"druid.gardener.cloud/etcdoperatortasks/status": {http.MethodPut},
-	"/pods":                                     {http.MethodPatch, http.MethodDelete},
-	"/pods/eviction":                            {http.MethodPost},
-	"apps/statefulsets/status":                  {http.MethodPatch},
+	"/pods":                    {http.MethodPatch, http.MethodDelete},
+	"/pods/eviction":           {http.MethodPost},
+	"apps/statefulsets/status": {http.MethodPatch},
+	"druid.gardener.cloud/etcdfleetpolicies/status": {http.MethodPatch},
 	"batch/jobs":                                {http.MethodPost, http.MethodDelete},
 	"events.k8s.io/events":                      {http.MethodPost, http.MethodPatch},
 	"authentication.k8s.io/tokenreviews":        {http.MethodPost},
@@ -43,7 +45,7 @@ var written = map[string][]string{
 // updates reports whether an object, by group, resource and name, is the operator's own, which it updates.
 func (g guard) updates(object string) bool {
 	switch object {
-	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret:
+	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret, "/configmaps/" + v1alpha1.FleetConfigMap:
 		return true
 	}
 	return false
@@ -65,9 +67,9 @@ func (g guard) allows(r *http.Request) bool {
 	if o.namespace != "" && o.namespace != g.namespace {
 		return false
 	}
-	// A Lease is created under a name that the path does not have.
+	// A Lease, and the ledger of the fleet, are created under a name that the path does not have.
 	return r.Method == http.MethodPut && g.updates(o.resource+"/"+o.name) ||
-		r.Method == http.MethodPost && o.namespace == g.namespace && (o.resource == "coordination.k8s.io/leases" || o.resource == "/events")
+		r.Method == http.MethodPost && o.namespace == g.namespace && slices.Contains([]string{"coordination.k8s.io/leases", "/configmaps", "/events"}, o.resource)
 }
 
 // object is what a request to the API server is for.

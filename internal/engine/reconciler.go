@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -44,6 +45,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
+	// Gate decides whether tasks start beside those of other Etcds; nil: they do.
+	Gate Gate
 
 	books bookkeeping
 }
@@ -155,6 +158,10 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	}
 	if line.HasTurn(cached) {
 		return r.run(ctx, cached, task)
+	}
+	if t.Status.State == v1alpha1.TaskStatePending {
+		// It does not wait for other Etcds: its turn has not come.
+		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
 	}
 	reason, message := waiting(line.Queue, cached)
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())

@@ -45,6 +45,12 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, left), err
 	}
+	if r.Gate != nil {
+		if wait := r.Gate.Pause(task.Object); wait != nil {
+			again, err := r.waits(ctx, cached, task.Object, wait)
+			return sooner(again, left), err
+		}
+	}
 	verdict, err := handler.Execute(ctx, task)
 	return r.conclude(ctx, cached, task, verdict, err)
 }
@@ -71,6 +77,9 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 	}
 	verdict, err := handler.Admit(ctx, task)
 	if err == nil && verdict.Outcome == tasks.Continue {
+		if err := r.ask(ctx, task); err != nil {
+			return tasks.Verdict{}, err
+		}
 		config, encodeErr := json.Marshal(task.Config)
 		if encodeErr != nil {
 			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
@@ -83,6 +92,9 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 // company says which tasks one that is admitted preempts, or runs beside; empty when it is alone.
 func company(q queue.Queue, uid types.UID) string {
 	if t := q.Find(uid); t == q.Beside() {
+		if head := q.Head(); head.Status.State != v1alpha1.TaskStateInProgress {
+			return fmt.Sprintf("; it goes ahead of %s, which waits for other Etcds", head.Name)
+		}
 		return fmt.Sprintf("; it runs beside %s, which is stalled", q.Head().Name)
 	}
 	said := ""
@@ -97,9 +109,12 @@ var errCacheBehind = errors.New("the cache is behind the API server")
 
 // conclude writes what a handler said, and then carries its step out.
 func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict, err error) (time.Duration, error) {
+	var wait *Wait
 	switch {
 	case errors.Is(err, errCacheBehind):
 		return retryInterval, nil
+	case errors.As(err, &wait):
+		return r.waits(ctx, cached, task.Object, wait)
 	case err != nil:
 		return 0, r.failed(ctx, cached, task.Object, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;patch;delete
@@ -33,16 +34,18 @@ import (
 
 // Setup registers the engine with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("task").
 		WithOptions(controller.Options(concurrency)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		Watches(&v1alpha1.Etcd{}, controller.Enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, controller.Enqueue(controller.PartOf)).
-		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf)).
-		Complete(r)
-	if err != nil {
+		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf))
+	if r.Gate != nil {
+		b = b.WatchesRawSource(source.Channel(r.Gate.Wakes(), controller.Enqueue(client.ObjectKeyFromObject)))
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("setting up the task engine: %w", err)
 	}
 	return nil

@@ -36,7 +36,9 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 		return 0, nil
 	}
 	elapsed, seen := r.books.elapsed(cached, cached.Status.CompletedAt.Time, r.Clock)
-	if elapsed >= ttl && seen < ttl {
+	// By a time in the future, each new process would keep the task for the whole TTL.
+	future := elapsed == seen && cached.Status.CompletedAt.After(r.Clock.Now())
+	if future || elapsed >= ttl && seen < ttl {
 		var err error
 		if elapsed, err = r.endedFor(ctx, cached, seen); err != nil {
 			return 0, err

@@ -59,3 +59,29 @@ func TestNote(t *testing.T) {
 	g.Expect(long).To(HaveSuffix("ä … The condition ObjectsOwned has the rest."))
 	g.Expect(strings.ToValidUTF8(long, "?")).To(Equal(long))
 }
+
+// One event reports that a recovery was withdrawn, and none that it has ended, or is recorded.
+func TestEventOfAWithdrawnRecovery(t *testing.T) {
+	recorded := &v1alpha1.ClusterRecovery{Task: "recover", TaskUID: "uid", PreviousClusterID: "cafe"}
+	for name, c := range map[string]struct {
+		before, after *v1alpha1.ClusterRecovery
+		id            string
+		want          bool
+	}{
+		"withdrawn":    {recorded, nil, "cafe", true},
+		"it has ended": {recorded, nil, "beef", false},
+		"it stays":     {recorded, recorded, "cafe", false},
+		"none":         {nil, nil, "cafe", false},
+		"a wake-up":    {&v1alpha1.ClusterRecovery{TaskUID: "uid", PreviousClusterID: "cafe"}, nil, "cafe", false},
+	} {
+		recorder := events.NewFakeRecorder(1)
+		etcd := &v1alpha1.Etcd{Status: v1alpha1.EtcdStatus{ClusterID: c.id, Recovery: c.after}}
+		(&statusWriter{recorder: recorder}).report(etcd, &v1alpha1.EtcdStatus{Recovery: c.before})
+		g := NewWithT(t)
+		if c.want {
+			g.Expect(recorder.Events).To(Receive(Equal("Normal RecoveryWithdrawn Withdrew the recovery of task recover, which is deleted: cluster cafe serves, and the new cluster has not begun.")), name)
+		} else {
+			g.Expect(recorder.Events).To(BeEmpty(), name)
+		}
+	}
+}

@@ -35,8 +35,8 @@ type pass struct {
 	refused bool
 	// specFailed: the spec could not be carried out, or not entirely.
 	specFailed bool
-	// recoveryUnknown: it could not be read whether a task still keeps the recovery in the status.
-	recoveryUnknown bool
+	// recoveryOver are the live reads by which the recovery in the status is over; nil while it is not.
+	recoveryOver *state.Live
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
 	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.
@@ -203,7 +203,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		p.found.Foreign = slices.Concat(p.found.Foreign, p.found.TLS.Managed.Foreign)
 	}
 	next := status.Next(p.found)
-	if p.recoveryUnknown {
+	if next.Recovery == nil && (p.recoveryOver == nil || p.recoveryOver.Fresh(ctx) != nil) {
 		next.Recovery = p.etcd.Status.Recovery
 	}
 	after := max(pollAfter(&next), p.hanging.Of(p.etcd).wait())

@@ -214,18 +214,22 @@ func (p *pass) listAdvertised(ctx context.Context) error {
 	return p.tls.ListAdvertised(ctx, p.found.State, *p.found.TLS)
 }
 
-// confirmRecovery reads the tasks from the API server before the status loses a recovery: the members then remove the data that
-// they had before, and the cache may not show yet the task that keeps it.
+// confirmRecovery reads the tasks and the members from the API server before the status loses a recovery: the members then remove the
+// data that they had before, or continue as the cluster before, and the cache may not show yet the task that keeps it.
 func (p *pass) confirmRecovery(ctx context.Context) error {
 	if p.etcd.Status.Recovery == nil || status.Next(p.found).Recovery != nil {
 		return nil
 	}
-	tasks, err := etcdtasks.List(ctx, p.API, p.etcd)
+	reads := p.Live()
+	tasks, err := etcdtasks.List(ctx, reads, p.etcd)
 	if err != nil {
-		p.recoveryUnknown = true
 		return fmt.Errorf("reading whether a task keeps the recovery: %w", err)
 	}
-	p.found.Tasks = tasks
+	snapshot, err := p.Observe(ctx, reads, p.etcd)
+	if err != nil {
+		return fmt.Errorf("observing whether the recovery is over: %w", err)
+	}
+	p.found.Tasks, p.found.Snapshot, p.recoveryOver = tasks, snapshot, &reads
 	return nil
 }
 

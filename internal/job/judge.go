@@ -127,8 +127,21 @@ func lastResult(pods []corev1.Pod) json.RawMessage {
 	return nil
 }
 
-// lastWords returns the error of the newest pod that failed: that of the agent, or else its termination message.
+// unknownFlag is what an agent says to a flag of a later version.
+const unknownFlag = "unknown flag: "
+
+// lastWords returns the error of the newest pod that failed: that of the agent, or else its termination message. One about a flag says
+// which image is too old.
 func lastWords(pods []corev1.Pod) string {
+	words, image := lastError(pods)
+	if strings.Contains(words, unknownFlag) {
+		return fmt.Sprintf("the agent of image %s is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: %s", image, words)
+	}
+	return words
+}
+
+// lastError returns the error of the newest pod that failed, and the image of its agent.
+func lastError(pods []corev1.Pod) (words, image string) {
 	for _, p := range slices.Backward(pods) {
 		t := terminated(p)
 		if t == nil || t.ExitCode == 0 {
@@ -138,9 +151,19 @@ func lastWords(pods []corev1.Pod) string {
 			Error string `json:"error"`
 		}
 		if err := json.Unmarshal(object(t.Message), &told); err == nil && told.Error != "" {
-			return told.Error
+			return told.Error, imageOf(p)
 		}
-		return fmt.Sprintf("pod %s exited with code %d: %s", p.Name, t.ExitCode, cmp.Or(strings.TrimSpace(t.Message), t.Reason))
+		return fmt.Sprintf("pod %s exited with code %d: %s", p.Name, t.ExitCode, cmp.Or(strings.TrimSpace(t.Message), t.Reason)), imageOf(p)
+	}
+	return "", ""
+}
+
+// imageOf returns the image of the agent in a pod.
+func imageOf(p corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == containerName {
+			return c.Image
+		}
 	}
 	return ""
 }

@@ -74,6 +74,7 @@ func TestJudge(t *testing.T) {
 		"failed":                      {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
 		"failed, silent":              {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
 		"crashed":                     {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},
+		"an earlier agent":            {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"msg":"Failed","error":"unknown flag: --full-snapshot-schedule"}`))}, code: v1alpha1.ErrJobFailed, says: "the agent of image x/agent is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: unknown flag: --full-snapshot-schedule"},
 		"took too long":               {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
 		"complete":                    {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
 		"complete, its pods are gone": {job: jobWith(complete)},

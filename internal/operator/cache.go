@@ -44,9 +44,10 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		&rbacv1.Role{}:                  ours(bounded[rbacv1.Role]("Role", maxObject)),
 		&rbacv1.RoleBinding{}:           ours(bounded[rbacv1.RoleBinding]("RoleBinding", maxObject)),
 		&policyv1.PodDisruptionBudget{}: ours(bounded[policyv1.PodDisruptionBudget]("PodDisruptionBudget", maxObject)),
-		&coordinationv1.Lease{}:         ours(bounded[coordinationv1.Lease]("Lease", maxLease)),
+		&coordinationv1.Lease{}:         ours(keep(keptLease)),
 		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
+		&corev1.Namespace{}:             {Transform: keep(trimmedNamespace)},
 		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
 		&corev1.PersistentVolumeClaim{}: {Transform: keep(trimmedClaim)},
 	}}
@@ -128,6 +129,11 @@ func trimmedNode(n *corev1.Node) *corev1.Node {
 		}
 	}
 	return kept
+}
+
+// trimmedNamespace keeps the labels, by which a policy of the fleet selects.
+func trimmedNamespace(n *corev1.Namespace) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: trimmedMeta(n.ObjectMeta)}
 }
 
 func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {

@@ -5,9 +5,12 @@
 package operator
 
 import (
+	"strings"
+
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -44,6 +47,26 @@ func bounded[T any, P sized[T]](kind string, most int) toolscache.TransformFunc 
 		copyIdentity(identity, o)
 		return identity
 	})
+}
+
+// keptLease keeps the Lease of an Etcd: of one that others have annotated at length, only what the operator reads of it. A text is cut,
+// not left out, so that an error of a snapshot stays an error.
+func keptLease(l *coordinationv1.Lease) *coordinationv1.Lease {
+	if l.SetManagedFields(nil); l.Size() <= maxLease && needed("Lease", l) {
+		return l
+	}
+	identity := &coordinationv1.Lease{}
+	copyIdentity(identity, l)
+	if !needed("Lease", l) || l.Spec.Size() > maxValue {
+		return identity
+	}
+	l.Spec.DeepCopyInto(&identity.Spec)
+	for _, key := range []string{v1alpha1.AnnotationBackupError, v1alpha1.AnnotationBackupsCurrent, v1alpha1.AnnotationBackupOfRecovered} {
+		if value, ok := l.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&identity.ObjectMeta, key, strings.ToValidUTF8(value[:min(len(value), maxValue)], ""))
+		}
+	}
+	return identity
 }
 
 // needed reports whether an Etcd controls an object and needs one of its kind and name.

@@ -76,6 +76,17 @@ func TestTheCacheKeepsWhatAnEtcdNeeds(t *testing.T) {
 	lease.Spec.HolderIdentity = ptr.To(strings.Repeat("x", maxLease))
 	g.Expect(transformed(t, lease.DeepCopy()).Spec).To(BeZero())
 
+	// What others have annotated at length is cut, and neither the Lease nor the error of a snapshot is lost.
+	lease.Spec.HolderIdentity = ptr.To("x")
+	lease.Annotations = map[string]string{v1alpha1.AnnotationBackupError: strings.Repeat("ä", 20<<10), "long": strings.Repeat("x", 20<<10), "short": "x"}
+	kept := transformed(t, lease.DeepCopy())
+	g.Expect(kept.Spec).To(Equal(lease.Spec))
+	g.Expect(kept.Annotations).To(HaveLen(1))
+	g.Expect(kept.Annotations[v1alpha1.AnnotationBackupError]).To(And(HavePrefix("ää"), HaveLen(maxValue)))
+	g.Expect(kept.Size()).To(BeNumerically("<", maxLease))
+	lease.OwnerReferences = nil
+	g.Expect(transformed(t, lease.DeepCopy()).Annotations).To(BeEmpty(), "no Etcd needs it")
+
 	pod := &corev1.Pod{ObjectMeta: metaOf("m-0", "")}
 	pod.Annotations = map[string]string{"long": strings.Repeat("x", maxPodAnnotation+1), "short": "x"}
 	g.Expect(transformed(t, pod).Annotations).To(Equal(map[string]string{"short": "x"}))

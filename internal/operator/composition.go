@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet/control"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ type composition struct {
 	observer    *observe.Observer
 	locker      *lock.Locks
 	agents      agents
+	// fleet is nil without the feature gate FleetPolicies.
+	fleet *control.Controller
 }
 
 // beside is what etcd-druid changes.
@@ -69,6 +72,9 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 		c.Agent = c.agents.client
 	}
 	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock, Limits: config.TLS.Apply}
+	if c.gates.Enabled(configv1alpha1.FleetPolicies) {
+		c.fleet = control.New(c.Client, c.Live, d.Namespace, d.Clock, d.Recorder, control.NewMetrics(d.Registerer))
+	}
 	c.observer = observe.New(d.Dialer, d.Clock, observe.WithCredentials(c.credentials), observe.WithSurroundings(d.Surroundings), observe.WithRule(c.beside.rule))
 	return c, nil
 }
@@ -95,8 +101,12 @@ func (c *composition) rollouts() *rollouts.Reconciler {
 }
 
 func (c *composition) tasks() *engine.Reconciler {
-	return &engine.Reconciler{
+	r := &engine.Reconciler{
 		Client: c.Client, Live: c.Live, Registry: c.registry(), Locker: c.locker, Recorder: c.Recorder, Clock: c.Clock,
 		Metrics: engine.NewMetrics(c.Registerer, c.beside.tasks...),
 	}
+	if c.fleet != nil {
+		r.Gate = c.fleet
+	}
+	return r
 }

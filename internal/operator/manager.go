@@ -71,7 +71,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	d := Dependencies{}
+	d := Dependencies{Namespace: namespace}
 	if config.Mode != configv1alpha1.ModeExecutor {
 		if err := checkEtcds(ctx, kubeconfig); err != nil {
 			return nil, err

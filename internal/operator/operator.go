@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet/control"
 	"github.com/etcd-foreman/etcd-foreman/internal/operator/metrics"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
@@ -42,6 +43,8 @@ type Dependencies struct {
 	Clock      clock.PassiveClock
 	Recorder   events.EventRecorder
 	Registerer prometheus.Registerer
+	// Namespace of the operator, for the ledger of the fleet.
+	Namespace string
 	// SigningKey signs requests to agents. Without one, agents are told of no key.
 	SigningKey ed25519.PrivateKey
 	// Agent makes a client of the agents of an Etcd; nil: one that reaches them through the client Service.
@@ -63,6 +66,7 @@ const (
 	Upkeep   Controller = "upkeep"
 	Rollouts Controller = "rollout"
 	Tasks    Controller = "task"
+	Fleet    Controller = "fleet"
 	// Metrics are those of the cache, which are no controller.
 	Metrics Controller = "metrics"
 )
@@ -73,6 +77,8 @@ type Operator struct {
 	Upkeep   *upkeep.Reconciler
 	Rollouts *rollouts.Reconciler
 	Tasks    *engine.Reconciler
+	// Fleet is nil without the feature gate FleetPolicies.
+	Fleet *control.Controller
 
 	parts []part
 }
@@ -105,6 +111,9 @@ func New(config *configv1alpha1.OperatorConfiguration, d Dependencies) (*Operato
 	o.Rollouts, o.Tasks = c.rollouts(), c.tasks()
 	add(Rollouts, o.Rollouts.Setup, n.Rollout.ConcurrentSyncs)
 	add(Tasks, o.Tasks.Setup, n.Task.ConcurrentSyncs)
+	if o.Fleet = c.fleet; o.Fleet != nil {
+		add(Fleet, o.Fleet.Setup, 1)
+	}
 	o.parts = append(o.parts, c.beside.parts(c)...)
 	return o, nil
 }

@@ -103,6 +103,26 @@ func TestDataOfTheClusterThatTheRecoveryMadeCounts(t *testing.T) {
 	r.Expect(v.Recovery.EarlierClusterIDs).To(ContainElement("cafe"), "main-0 may put its data aside")
 }
 
+// A recovery was recorded and its task deleted before any member acted on it, and all volumes are there again. A second one replaces it:
+// members that are started as they were would wait for the first.
+func TestASecondRecoveryReplacesOneThatNoMemberHasActedOn(t *testing.T) {
+	r := newTrial(t)
+	r.live(func(e *v1alpha1.Etcd) {
+		e.Status.ClusterID, e.Status.ClusterSize = "cafe", 3
+		e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "first", TaskUID: "first", Member: "main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
+	})
+	r.configMap(3)
+	for i := range int32(3) {
+		r.claim(i, member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2"}, LastTerm: 9, LastIndex: 900 - uint64(i)})
+	}
+	r.surveying()
+	v := r.execute()
+	r.Expect(v.Recovery.Phase).To(Equal(v1alpha1.RecoveryStarting), v.Message)
+	r.Expect(v.Recovery.Source).To(Equal(v1alpha1.RecoverFromData), v.Message)
+	r.Expect(v.Recovery.Member).To(Equal("main-0"))
+	r.Expect(v.Recovery.PreviousClusterID).To(Equal("cafe"))
+}
+
 // A voter that joined while no operator watched is in no status. The volumes of others know it, and it has a claim.
 func TestVoterThatNoStatusKnowsIsSurveyed(t *testing.T) {
 	for _, others := range [][]int32{{0}, nil} {

@@ -176,14 +176,22 @@ func (h *Handler) revoke(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
 	err = h.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// The pod is gone, or is another one: so is the deletion.
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) && h.isAnother(ctx, client.ObjectKeyFromObject(pod), uid) {
+		// The pod is gone, has changed, or is another one: so is the deletion.
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("revoking the deletion of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// isAnother reports whether there is certainly no pod of this name with this UID any more. The API server calls a patch of another one invalid: a
+// UID is immutable.
+func (h *Handler) isAnother(ctx context.Context, key types.NamespacedName, uid types.UID) bool {
+	pod := &corev1.Pod{}
+	err := h.Live.Get(ctx, key, pod)
+	return apierrors.IsNotFound(err) || err == nil && pod.UID != uid
 }
 
 // Cleanup implements tasks.Methods: a removal that was recorded and did not happen must not happen later.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,13 +104,17 @@ var errNoAnswer = errors.New("no answer")
 // A task that ends, or is deleted, between its record of a removal and the removal itself leaves a request that may still
 // come. Cleanup makes it impossible.
 func TestCleanupRevokes(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "m-2", errors.New("the UID does not match"))
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "m-2", errors.New("it has changed"))
+	// What an API server says of a patch with another UID (test/integration/model).
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "m-2", field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "uid", "field is immutable")})
 	for name, c := range map[string]struct {
 		pod     func(*corev1.Pod) // nil when it is gone
 		record  func(*v1alpha1.RolloutPod)
 		answer  error
 		revoked bool
 		failed  bool
+		// replaced: the pod is another one when the patch arrives.
+		replaced bool
 	}{
 		"the pod is as it was":   {pod: func(*corev1.Pod) {}, revoked: true},
 		"the pod has changed":    {pod: func(p *corev1.Pod) { p.ResourceVersion = "8" }},
@@ -120,7 +125,9 @@ func TestCleanupRevokes(t *testing.T) {
 		}},
 		"it was replaced":           {pod: func(*corev1.Pod) {}, record: func(p *v1alpha1.RolloutPod) { p.LastOperation.State = v1alpha1.OperationStateCompleted }},
 		"no answer":                 {pod: func(*corev1.Pod) {}, answer: errNoAnswer, revoked: true, failed: true},
-		"it is another one by then": {pod: func(*corev1.Pod) {}, answer: conflict, revoked: true},
+		"it has changed by then":    {pod: func(*corev1.Pod) {}, answer: conflict, revoked: true},
+		"it is another one by then": {pod: func(*corev1.Pod) {}, answer: invalid, revoked: true, replaced: true},
+		"the patch is refused":      {pod: func(*corev1.Pod) {}, answer: invalid, revoked: true, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon), observed(noon))
@@ -141,12 +148,17 @@ func TestCleanupRevokes(t *testing.T) {
 				server.WithObjects(pod)
 			}
 			var patches []string
-			r.handler.Live = server.Build()
+			live := server.Build()
+			r.handler.Live = live
 			r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(_ context.Context, _ client.WithWatch, pod client.Object, patch client.Patch, _ ...client.PatchOption) error {
 					data, err := patch.Data(pod)
 					r.Expect(err).NotTo(HaveOccurred())
 					patches = append(patches, pod.GetNamespace()+"/"+pod.GetName()+" "+string(data))
+					if c.replaced {
+						another := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-2", UID: "other"}}
+						r.Expect(errors.Join(live.Delete(t.Context(), pod), live.Create(t.Context(), another))).To(Succeed())
+					}
 					return c.answer
 				},
 			}).Build()
@@ -164,7 +176,7 @@ func TestCleanupRevokes(t *testing.T) {
 				return
 			}
 			r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrRevokeDeletion))
-			r.Expect(err).To(MatchError(errNoAnswer))
+			r.Expect(err).To(MatchError(c.answer))
 			r.Expect(r.handler.tracker.tasks).NotTo(BeEmpty(), "it is called again")
 		})
 	}

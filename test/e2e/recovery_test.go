@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // loseVolumes deletes the claims and pods of members and waits until each has a new, empty volume.
@@ -33,7 +34,8 @@ func (c *cluster) loseVolumes(ordinals ...int) {
 		c.Expect(kube.Delete(c.t.Context(), claim)).To(Succeed())
 	}
 	for _, i := range ordinals {
-		c.Expect(kube.Delete(c.t.Context(), c.pod(c, i))).To(Succeed())
+		// What ends with its volume need not end well, and a frozen process does not hear of it before its grace period is over.
+		c.Expect(kube.Delete(c.t.Context(), c.pod(c, i), client.GracePeriodSeconds(1))).To(Succeed())
 	}
 	c.Eventually(func(g Gomega) {
 		for _, i := range ordinals {

@@ -94,6 +94,7 @@ func podIP(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
 // Step has the controllers and the kubelet do the next thing, and reports whether there was something to do.
 func (w *World) Step(ctx context.Context) (changed bool, err error) {
 	before := w.writes
+	w.Server.Collect()
 	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet} {
 		if err := part(ctx); err != nil {
 			return false, err
@@ -105,7 +106,7 @@ func (w *World) Step(ctx context.Context) (changed bool, err error) {
 // StatefulSet returns that of the Etcd; nil if there is none.
 func (w *World) StatefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
-	err := w.storage.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, set)
+	err := w.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, set)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (w *World) StatefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
 // Pods are those of the StatefulSet, by name.
 func (w *World) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	if err := w.storage.List(ctx, pods, client.InNamespace(Namespace)); err != nil {
+	if err := w.List(ctx, pods, client.InNamespace(Namespace)); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels[appsv1.ControllerRevisionHashLabelKey] == "" }), nil
@@ -257,7 +258,7 @@ func (w *World) start(p *corev1.Pod, ordinal int, ready bool) bool {
 // jobs has the agent do the work of each Job at once.
 func (w *World) jobs(ctx context.Context) error {
 	all := &batchv1.JobList{}
-	if err := w.storage.List(ctx, all, client.InNamespace(Namespace)); err != nil {
+	if err := w.List(ctx, all, client.InNamespace(Namespace)); err != nil {
 		return err
 	}
 	for i := range all.Items {

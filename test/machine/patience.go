@@ -6,10 +6,12 @@
 package machine
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +21,67 @@ import (
 // Patience is for how long a test waits for what has to come about: two minutes, and longer on a machine that is busy.
 func Patience() time.Duration { return Scaled(2 * time.Minute) }
 
+// sayAfter is after how long a test that waits says what for.
+const sayAfter = 30 * time.Second
+
+// WithT are assertions that wait with Patience, and say in the log of the test what they wait for if that takes long: what has been lost
+// would seem to hang until then.
+type WithT struct {
+	*gomega.WithT
+	t testing.TB
+}
+
 // Gomega returns assertions that wait with Patience.
-func Gomega(t testing.TB) *gomega.WithT {
+func Gomega(t testing.TB) *WithT {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(Patience())
 	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	return g
+	g.EnforceDefaultTimeoutsWhenUsingContexts()
+	return &WithT{g, t}
+}
+
+// Eventually is gomega's.
+func (w *WithT) Eventually(actual any, extra ...any) gomega.AsyncAssertion {
+	a := w.WithT.Eventually(actual, extra...)
+	if _, ok := actual.(context.Context); ok {
+		return a
+	}
+	return a.WithContext(waiting{context.Background(), w.t, sayAfter})
+}
+
+// waiting is a context by which gomega says what an assertion waits for, as it does for Ginkgo.
+type waiting struct {
+	context.Context
+	t     testing.TB
+	after time.Duration
+}
+
+// Value implements context.Context.
+func (w waiting) Value(key any) any {
+	if key == "GINKGO_SPEC_CONTEXT" {
+		return w
+	}
+	return w.Context.Value(key)
+}
+
+// AttachProgressReporter is called by gomega before it waits; the function that it returns, afterwards.
+func (w waiting) AttachProgressReporter(state func() string) (detach func()) {
+	began, over := time.Now(), make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for pause := w.after; ; pause *= 2 {
+			select {
+			case <-over:
+				return
+			case <-time.After(pause):
+				w.t.Logf("still waiting, after %s:\n%s", time.Since(began).Round(time.Second), state())
+			}
+		}
+	})
+	return func() {
+		close(over)
+		ended.Wait()
+	}
 }
 
 // Scaled returns a time that suits an idle machine, or as many times that as the machine has work for each of its processors, up to eight

@@ -23,12 +23,19 @@ const QuorumAwareUpdatesWithOnDelete featuregate.Feature = "QuorumAwareUpdatesWi
 // Beta, on by default: nothing is adopted unless the annotation asks for it.
 const AdoptFromDruid featuregate.Feature = "AdoptFromDruid"
 
+// FleetPolicies has tasks wait for the EtcdFleetPolicies that select their namespace. While there is none, nothing waits. The operator
+// needs the definition of the type, and rights to namespaces and to its ledger.
+//
+// Alpha, off by default.
+const FleetPolicies featuregate.Feature = "FleetPolicies"
+
 // NewFeatureGate returns the operator's feature gates with the given settings. An unknown name is an error.
 func NewFeatureGate(settings map[string]bool) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		QuorumAwareUpdatesWithOnDelete: {Default: false, PreRelease: featuregate.Alpha},
 		AdoptFromDruid:                 {Default: true, PreRelease: featuregate.Beta},
+		FleetPolicies:                  {Default: false, PreRelease: featuregate.Alpha},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("registering the feature gates: %w", err)

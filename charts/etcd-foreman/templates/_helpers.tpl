@@ -45,7 +45,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* The rules of a ClusterRole about what is in namespaces (list rules true) or in none (list rules false). */}}
 {{- define "etcd-foreman.rules" -}}
 {{- $namespaced := index . 1 -}}
-{{- $clusterScoped := list "nodes" "persistentvolumes" "storageclasses" "tokenreviews" "subjectaccessreviews" -}}
+{{- $clusterScoped := list "nodes" "namespaces" "etcdfleetpolicies" "etcdfleetpolicies/status" "persistentvolumes" "storageclasses" "tokenreviews" "subjectaccessreviews" -}}
 {{- $kept := list -}}
 {{- range $rule := index . 0 -}}
 {{- $resources := list -}}

@@ -27,7 +27,7 @@ func decideRecovery(f Input) Decision {
 	case f.Others != AnswerNone && f.OthersClusterID == f.NewClusterID:
 		return joinRecovered(f)
 	case f.Others != AnswerNone:
-		return wait(f.Recovery.reason(), "cluster %s answers with a quorum, and %s", f.OthersClusterID, f.Recovery.beside())
+		return wait(reasonBeside(f), "cluster %s answers with a quorum, and %s", f.OthersClusterID, f.Recovery.beside())
 	case served:
 		return wait(reasonOfStanding(f), "%s, and no quorum of the recovered cluster %s answers; only a quorum can add the member. Restore the other members", standing(f), f.NewClusterID)
 	case f.Member != f.Recovery.Member:
@@ -70,7 +70,7 @@ func recoverFromBackup(f Input) Decision {
 	case f.Recovery.wakes():
 		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, which is missing: restore the snapshot, or the store that holds it", f.Recovery.what(), f.Recovery.Revision)
 	}
-	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: delete task %s", f.Recovery.TaskName)
+	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: restore the backup, or the volume of a member under the name of its claim, delete task %s, and create another recovery", f.Recovery.TaskName)
 }
 
 // what describes what happens to the cluster.
@@ -86,7 +86,17 @@ func (r Recovery) beside() string {
 	if r.wakes() {
 		return fmt.Sprintf("cluster %s was hibernated and is waking up: stop the members that run with its data", r.PreviousClusterID)
 	}
-	return fmt.Sprintf("cluster %s is being recovered from quorum loss: if it has come back, delete task %s", r.PreviousClusterID, r.TaskName)
+	return fmt.Sprintf("cluster %s is being recovered from quorum loss: if it has come back, delete task %s, and the operator withdraws the recovery unless %s may have begun the new cluster", r.PreviousClusterID, r.TaskName, r.Member)
+}
+
+// reasonBeside returns the reason of a member that waits because another cluster answers. The operator withdraws a recovery by what the
+// chosen member says: while it has the data of the cluster before, no member has that of the new one.
+func reasonBeside(f Input) string {
+	previous := f.Recovery.PreviousClusterID
+	if !f.Recovery.wakes() && f.Member == f.Recovery.Member && f.Data.State == DataPresent && f.Data.ClusterID == previous && f.OthersClusterID == previous {
+		return v1alpha1.ReasonPreviousClusterServes
+	}
+	return f.Recovery.reason()
 }
 
 // reason returns the reason of a member that waits for others.

@@ -44,7 +44,12 @@ func TestDecideRecovery(t *testing.T) {
 		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Input{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
 		{"the chosen one has lost the rebuilt data, and no other answers", chosen, RecoverFromData, Input{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "member main-2 has no data in /data, and no quorum of the recovered cluster"},
 		{"rebuilt data is damaged", chosen, RecoverFromData, Input{Data: damagedNew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
-		{"the previous cluster answers", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
+		{"the previous cluster answers", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonPreviousClusterServes, "cluster cafe answers with a quorum, and cluster cafe is being recovered from quorum loss: if it has come back, delete task t, and the operator withdraws the recovery unless main-2"},
+		{"the previous cluster answers, and the backup is restored otherwise", chosen, RecoverFromBackup, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonPreviousClusterServes, "delete task t"},
+		{"the previous cluster answers, and the data is lost", chosen, RecoverFromData, Input{ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
+		{"the previous cluster answers, and the new data is damaged", chosen, RecoverFromData, Input{Data: damagedNew, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
+		{"the previous cluster answers, and the data is damaged", chosen, RecoverFromData, Input{Data: damaged, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
+		{"an earlier cluster answers", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: "ace"}, Wait, v1alpha1.ReasonRecovering, "cluster ace answers with a quorum"},
 
 		{"backup, no data", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, good data", chosen, RecoverFromBackup, Input{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},

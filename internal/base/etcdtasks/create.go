@@ -7,6 +7,8 @@ package etcdtasks
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,42 +31,81 @@ type Creator struct {
 	Recorder events.EventRecorder
 }
 
-// suffixLength is the length of a suffix that cannot be predicted.
-const suffixLength = 10
+const (
+	// suffixLength is the length of a suffix.
+	suffixLength = 10
+	// maxTaken is how many tasks in a row may have the names that follow from each other.
+	maxTaken = 5
+)
 
 // Create creates a task whose name follows from its cause, so that the same cause has no second one; it reports whether it has created
 // it, and not found it. Anyone may have created another task of that name before, for something else. An event says so, and the task gets
-// a suffix that cannot be predicted.
+// a suffix that follows from that other task, so that two operators take the same one.
 func (c Creator) Create(ctx context.Context, etcd *v1alpha1.Etcd, t *v1alpha1.EtcdOperatorTask) (created bool, err error) {
 	name := t.Name
-	if err := c.Client.Create(ctx, t); err == nil {
-		return true, nil
-	} else if !apierrors.IsAlreadyExists(err) {
-		return false, fmt.Errorf("creating task %s: %w", klog.KObj(t), err)
+	var first *foreignTask
+	for n := 0; ; n++ {
+		if err := c.Client.Create(ctx, t); err == nil {
+			c.report(ctx, etcd, name, first, t)
+			return true, nil
+		} else if !apierrors.IsAlreadyExists(err) {
+			return false, fmt.Errorf("creating task %s: %w", klog.KObj(t), err)
+		}
+		other, err := c.inPlaceOf(ctx, etcd, t)
+		if err != nil || other == nil {
+			return false, err
+		}
+		if first == nil {
+			first = other
+			if exists, err := c.named(ctx, etcd, name, t.Spec.Type); err != nil || exists {
+				return false, err
+			}
+		}
+		t.Name = name + "-" + suffix(other.task.UID, n)
 	}
+}
+
+// foreignTask is a task that has the name of one to create.
+type foreignTask struct {
+	task *v1alpha1.EtcdOperatorTask
+	why  string
+}
+
+// inPlaceOf returns the task that has the name of one to create; nil if it may be that one.
+func (c Creator) inPlaceOf(ctx context.Context, etcd *v1alpha1.Etcd, t *v1alpha1.EtcdOperatorTask) (*foreignTask, error) {
 	other := &v1alpha1.EtcdOperatorTask{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(t), other); err != nil {
-		return false, fmt.Errorf("reading task %s, which exists already: %w", klog.KObj(t), err)
+		return nil, fmt.Errorf("reading task %s, which exists already: %w", klog.KObj(t), err)
 	}
-	taken := unlike(other, t, etcd)
-	if taken == "" {
-		return false, nil
+	if why := unlike(other, t, etcd); why != "" {
+		return &foreignTask{other, why}, nil
 	}
+	return nil, nil
+}
+
+// named reports whether a task was created under a name with a suffix before.
+func (c Creator) named(ctx context.Context, etcd *v1alpha1.Etcd, name string, is v1alpha1.TaskType) (bool, error) {
 	all, err := List(ctx, c.Live, etcd)
-	if err != nil {
-		return false, err
-	}
-	if slices.ContainsFunc(all, func(o v1alpha1.EtcdOperatorTask) bool { return IsNamed(&o, name) && o.Spec.Type == t.Spec.Type }) {
-		return false, nil
-	}
-	t.Name = name + "-" + strings.ToLower(rand.Text()[:suffixLength])
-	if err := c.Client.Create(ctx, t); err != nil {
-		return false, fmt.Errorf("creating task %s: %w", klog.KObj(t), err)
+	return slices.ContainsFunc(all, func(o v1alpha1.EtcdOperatorTask) bool { return IsNamed(&o, name) && o.Spec.Type == is }), err
+}
+
+func (c Creator) report(ctx context.Context, etcd *v1alpha1.Etcd, name string, other *foreignTask, t *v1alpha1.EtcdOperatorTask) {
+	if other == nil {
+		return
 	}
 	const note = "Task %s has the name of one that the operator creates for this Etcd, but %s: task %s was created instead. Delete the other one if it is not needed"
-	ctrl.LoggerFrom(ctx).Info("Found a foreign task in the place of one to create", "found", name, "because", taken, "created", t.Name)
-	c.Recorder.Eventf(etcd, other, corev1.EventTypeWarning, v1alpha1.ReasonTaskNameTaken, "CreateTask", note, name, taken, t.Name)
-	return true, nil
+	ctrl.LoggerFrom(ctx).Info("Found a foreign task in the place of one to create", "found", name, "because", other.why, "created", t.Name)
+	c.Recorder.Eventf(etcd, other.task, corev1.EventTypeWarning, v1alpha1.ReasonTaskNameTaken, "CreateTask", note, name, other.why, t.Name)
+}
+
+// suffix returns what follows from the UID of the task that has the name, which the API server chose when it was created. After several in
+// a row, which are there to stop the operator, it cannot be predicted.
+func suffix(uid types.UID, before int) string {
+	if before+1 >= maxTaken {
+		return strings.ToLower(rand.Text()[:suffixLength])
+	}
+	sum := sha256.Sum256([]byte(uid))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:suffixLength]
 }
 
 // IsNamed reports whether a task has the name that Create was given, or one that it has made of that.

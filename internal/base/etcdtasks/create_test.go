@@ -7,12 +7,14 @@ package etcdtasks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -114,14 +116,56 @@ func TestNameThatIsTaken(t *testing.T) {
 			_, _, err = again.create()
 			again.Expect(err).To(MatchError(ContainSubstring("the answer was lost")))
 			again.lost = false
-			created, differs, err := again.create()
+			created, _, err = again.create()
 			again.Expect(err).NotTo(HaveOccurred())
 			again.Expect(created).To(BeFalse())
 			again.Expect(again.tasks()).To(Equal(2))
-			again.Expect(differs).NotTo(Equal(instead), "it cannot be predicted")
 		})
 	}
 }
+
+// taken is a task of another type that has a name.
+func taken(name, uid string) *v1alpha1.EtcdOperatorTask {
+	return rollout(func(t *v1alpha1.EtcdOperatorTask) {
+		t.Name, t.UID, t.Spec.Type = name, types.UID(uid), v1alpha1.OnDemandSnapshot
+	})
+}
+
+// Two operators find the name taken at the same time, before either has created a task: they create one.
+func TestTwoOperatorsTakeTheSameName(t *testing.T) {
+	c := newCreation(t, taken("main-rollout-1", "other"))
+	c.Live = unseen{c.Client}
+	for _, first := range []bool{true, false} {
+		created, _, err := c.create()
+		c.Expect(err).NotTo(HaveOccurred())
+		c.Expect(created).To(Equal(first))
+	}
+	c.Expect(c.tasks()).To(Equal(2))
+	c.Expect(c.says).To(HaveLen(1))
+}
+
+// The name that follows is taken too, by one who reads the UID of his own task: the next ones follow from that, and the last cannot be
+// predicted.
+func TestNamesThatAreTakenInARow(t *testing.T) {
+	names := []string{"main-rollout-1"}
+	c := newCreation(t, taken(names[0], "0"))
+	for i := range maxTaken - 1 {
+		names = append(names, "main-rollout-1-"+suffix(types.UID(fmt.Sprint(i)), i))
+		c.Expect(c.Client.Create(t.Context(), taken(names[i+1], fmt.Sprint(i+1)))).To(Succeed())
+	}
+	created, name, err := c.create()
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(created).To(BeTrue())
+	c.Expect(name).To(MatchRegexp("^main-rollout-1-[a-z2-7]{10}$"))
+	c.Expect(names).NotTo(ContainElement(name))
+	c.Expect(c.says).To(Receive(ContainSubstring("Task main-rollout-1 has the name")))
+	c.Expect(suffix("uid", maxTaken-1)).NotTo(Equal(suffix("uid", maxTaken-1)))
+}
+
+// unseen is a reader whose lists are empty.
+type unseen struct{ client.Reader }
+
+func (unseen) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func TestIsNamed(t *testing.T) {
 	for name, want := range map[string]bool{"a-1": true, "a-1-x": true, "a-10": false, "a": false} {

@@ -18,9 +18,10 @@ type Locks struct {
 	locks map[types.NamespacedName]*lock
 }
 
-// lock is the lock of one Etcd, with the number of those who hold it or wait for it.
+// lock is the lock of one Etcd, with the number of those who hold it or wait for it. It is a channel with room for one who holds it: a
+// bubble of testing/synctest takes a goroutine that waits for a channel for idle, and one that waits for a mutex for busy.
 type lock struct {
-	mu    sync.Mutex
+	held  chan struct{}
 	users int
 }
 
@@ -32,15 +33,15 @@ func (l *Locks) Lock(etcd types.NamespacedName) (unlock func()) {
 		if l.locks == nil {
 			l.locks = map[types.NamespacedName]*lock{}
 		}
-		k = &lock{}
+		k = &lock{held: make(chan struct{}, 1)}
 		l.locks[etcd] = k
 	}
 	k.users++
 	l.mu.Unlock()
 
-	k.mu.Lock()
+	k.held <- struct{}{}
 	return func() {
-		k.mu.Unlock()
+		<-k.held
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if k.users--; k.users == 0 {

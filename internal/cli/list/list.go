@@ -17,6 +17,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -176,6 +178,8 @@ func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperator
 		heldBy := ""
 		if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
 			heldBy = string(r.HeldBy.Guard)
+		} else if a := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted); a != nil && a.Status == metav1.ConditionFalse && !task.Status.State.IsFinal() {
+			heldBy = a.Reason
 		}
 		t.Add([]string{
 			task.Namespace, task.Name, string(task.Spec.Type), task.Spec.OwnerEtcdReference.Name,

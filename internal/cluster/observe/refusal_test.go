@@ -34,7 +34,7 @@ func TestRefusal(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
-				{Name: "prepare", State: tc.state, LastTerminationState: tc.last},
+				{Name: "another", State: said("DataLost: of another container", 1)}, {Name: "prepare", State: tc.state, LastTerminationState: tc.last},
 			}}}
 			NewWithT(t).Expect(Refusal(pod)).To(Equal(tc.want))
 		})

@@ -15,6 +15,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
 )
 
@@ -50,7 +51,7 @@ func (a *authority) isDue(now time.Time) bool {
 
 // readAuthority reads a CA from the data of a Secret. It returns an error for one that is not valid now.
 func readAuthority(data map[string][]byte, now time.Time) (*authority, error) {
-	pair, err := tls.X509KeyPair(data[keyCA], data[keyCAKey])
+	pair, err := boundedpem.Pair(data[keyCA], data[keyCAKey])
 	if err != nil {
 		return nil, fmt.Errorf("reading the CA of the webhook: %w", err)
 	}

@@ -67,17 +67,17 @@ func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// Beside is the task that runs beside the head, if any: while a rollout is stalled, the others need not wait that
-// do not touch members, or only have the leader take a snapshot. Once it has begun it continues whatever becomes of
-// the rollout.
+// Beside is the task that runs beside the head, if any: while a rollout is stalled, or the head waits for other Etcds, those need not
+// wait that do not touch members, or only have the leader take a snapshot. Once it has begun it continues whatever becomes of the
+// head.
 func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	head := q.Head()
-	if head == nil || !head.Spec.Type.IsRollout() || !runs(head) {
+	if head == nil || !waits(head) && (!head.Spec.Type.IsRollout() || !runs(head)) {
 		return nil
 	}
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
 		runs,
-		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend && stalled(head) },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend && (stalled(head) || waits(head)) },
 	} {
 		if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t != head && sideways(t) && has(t) }); i >= 0 {
 			return q[i]
@@ -116,6 +116,11 @@ func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1
 func stalled(t *v1alpha1.EtcdOperatorTask) bool {
 	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
 	return c != nil && c.Reason == v1alpha1.ReasonStalled
+}
+
+// waits reports whether a task whose turn it is waits for other Etcds.
+func waits(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Status.State == v1alpha1.TaskStatePending && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted)
 }
 
 // sideways reports whether a task may run beside a stalled rollout.

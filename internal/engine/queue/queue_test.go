@@ -147,23 +147,36 @@ func TestPreemption(t *testing.T) {
 	snapshot, copying := newTask("snapshot", 5, "1"), ofType(newTask("copy", 6, "1"), v1alpha1.CopyBackups)
 	maintenance := ofType(newTask("maintenance", 4, "1"), v1alpha1.OnDemandMaintenance)
 	pending := inState(rollout(0, v1alpha1.ReasonStalled), v1alpha1.TaskStatePending)
+	// admission waits or has been waited for, in a state.
+	admission := func(status metav1.ConditionStatus, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+		t := inState(rollout(0, ""), state)
+		t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: status}}
+		return t
+	}
+	waits := admission(metav1.ConditionFalse, v1alpha1.TaskStatePending)
 	for name, c := range map[string]struct {
 		tasks                   []*v1alpha1.EtcdOperatorTask
 		head, beside, preempted string
 	}{
-		"a recovery preempts a rollout":            {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
-		"a suspended recovery does not":            {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
-		"a running recovery stays":                 {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
-		"the second recovery waits":                {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
-		"a progressing rollout runs alone":         {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
-		"a snapshot runs beside a stalled rollout": {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
-		"but no task that stops members":           {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
-		"nor a suspended task":                     {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
-		"a task beside a rollout continues":        {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
-		"even if it is older than the rollout":     {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
-		"nothing runs beside maintenance":          {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(newTask("s", 1, "1"))}, "m", "", "s"},
-		"nor beside a rollout that has not begun":  {[]*v1alpha1.EtcdOperatorTask{pending, newTask("s", 1, "1")}, "r", "", ""},
-		"a recovery preempts both":                 {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
+		"a recovery preempts a rollout":             {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
+		"a suspended recovery does not":             {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
+		"a running recovery stays":                  {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
+		"the second recovery waits":                 {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
+		"a progressing rollout runs alone":          {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
+		"a snapshot runs beside a stalled rollout":  {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
+		"but no task that stops members":            {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
+		"nor a suspended task":                      {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
+		"a task beside a rollout continues":         {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
+		"even if it is older than the rollout":      {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
+		"nothing runs beside maintenance":           {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(newTask("s", 1, "1"))}, "m", "", "s"},
+		"nor beside a rollout that has not begun":   {[]*v1alpha1.EtcdOperatorTask{pending, newTask("s", 1, "1")}, "r", "", ""},
+		"but beside one that waits for other Etcds": {[]*v1alpha1.EtcdOperatorTask{waits, maintenance, newTask("s", 1, "1")}, "r", "s", ""},
+		"where no suspended task does":              {[]*v1alpha1.EtcdOperatorTask{waits, suspended(newTask("s", 1, "1"))}, "r", "", ""},
+		"beside defragmentations that wait, too":    {[]*v1alpha1.EtcdOperatorTask{ofType(admission(metav1.ConditionFalse, v1alpha1.TaskStatePending), v1alpha1.OnDemandMaintenance), newTask("s", 1, "1")}, "r", "s", ""},
+		"one that has waited runs alone":            {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionFalse, v1alpha1.TaskStateInProgress), newTask("s", 1, "1")}, "r", "", ""},
+		"one that may start does, too":              {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionTrue, v1alpha1.TaskStatePending), newTask("s", 1, "1")}, "r", "", ""},
+		"and what runs beside it is waited for":     {[]*v1alpha1.EtcdOperatorTask{waits, running(newTask("s", 1, "1"))}, "s", "", ""},
+		"a recovery preempts both":                  {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New(c.tasks)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -122,13 +123,31 @@ func PeerURL(etcd *v1alpha1.Etcd, ordinal int32, peerTLS bool) string {
 // Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it
 // rests on, only the scheme of the peer URLs can change, and IDs are computed for both.
 func Lineage(etcd *v1alpha1.Etcd) member.Shared {
-	members := max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1)
+	members := Reaching(etcd, max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1))
 	return member.Shared{Bootstrap: bootstrap(etcd, members, false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
+}
+
+// Reaching returns a number of members, or more if the recorded recovery starts from one beyond them: it may have joined while no
+// operator watched.
+func Reaching(etcd *v1alpha1.Etcd, members int32) int32 {
+	if r := etcd.Status.Recovery; r != nil {
+		for i := members; i < survey.MaxMembers; i++ {
+			if etcd.MemberName(etcd.PodName(i)) == r.Member {
+				return i + 1
+			}
+		}
+	}
+	return members
 }
 
 // RecordClusterID returns the command with which a person records the ID, in hex, of the cluster whose data an Etcd has.
 func RecordClusterID(etcd types.NamespacedName, id string) string {
 	return fmt.Sprintf(`kubectl patch etcd %s -n %s --subresource=status --type=merge -p '{"status":{"clusterID":"%s"}}'`, etcd.Name, etcd.Namespace, id)
+}
+
+// WithdrawRecovery returns the command with which a person withdraws the recovery that the status of an Etcd records.
+func WithdrawRecovery(etcd types.NamespacedName) string {
+	return fmt.Sprintf(`kubectl patch etcd %s -n %s --subresource=status --type=merge -p '{"status":{"recovery":null}}'`, etcd.Name, etcd.Namespace)
 }
 
 // Recovery returns what the members read of a recovery; nil when there is none.

@@ -122,7 +122,7 @@ func last(image string) string { return image[strings.LastIndexByte(image, '/')+
 // the namespace's, if that is enforced.
 func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) error {
 	if store.Provider.Canonical() == v1alpha1.ProviderLocal && !r.allowsClaim(namespace, store.Container) {
-		return fmt.Errorf("%s mounts claim %s, which the operator's configuration (backup.localClaims) does not have: ask the administrator of the operator to add %q", field, store.Container, namespace+"/"+store.Container)
+		return fmt.Errorf("%s mounts claim %s, which the operator's configuration (backup.localClaims) does not have: if the namespace may use it as a store, have the administrator of the operator set backup: {localClaims: [%q]}, beside what is listed there, and restart the operator", field, store.Container, namespace+"/"+store.Container)
 	}
 	if store.SecretRef == nil && store.Provider.Canonical() != v1alpha1.ProviderLocal && !r.CloudIdentity {
 		return fmt.Errorf("%s has no secretRef, and the operator's configuration (backup.allowCloudIdentity) does not allow the identity of the pods or their nodes: name a Secret with credentials", field)

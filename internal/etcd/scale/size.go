@@ -14,9 +14,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
-	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -128,15 +128,10 @@ func Seen(before int32, s *cluster.Snapshot) int32 {
 // sizeOf returns how many members a cluster has to be started with: as many as it has been seen to have, or more if it is recovered from
 // the data of one that joined while no operator watched; 0 if it has not been seen.
 func sizeOf(etcd *v1alpha1.Etcd) int32 {
-	size := etcd.Status.ClusterSize
-	if r := etcd.Status.Recovery; r != nil && size > 0 {
-		for i := size; i < survey.MaxMembers; i++ {
-			if etcd.MemberName(etcd.PodName(i)) == r.Member {
-				return i + 1
-			}
-		}
+	if etcd.Status.ClusterSize == 0 {
+		return 0
 	}
-	return size
+	return component.Reaching(etcd, etcd.Status.ClusterSize)
 }
 
 // released returns how many replicas the StatefulSet has when it is not held at zero. A cluster that hibernated without its

@@ -33,7 +33,7 @@ func managedElsewhere(o Input) []ownership.Foreign {
 func elsewhere(o Input, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
 	o.Foreign = foreign
 	next := *o.Etcd.Status.DeepCopy()
-	report(o.Etcd, &next, findings(o), o.Now)
+	report(o.Etcd, &next, findings(o.Etcd.Status.Recovery, o), o.Now)
 	set(&next, objectsOwned(o.Foreign, nil), o.Now)
 	if c := o.Adoption.Condition; c != nil {
 		set(&next, *c, o.Now)

@@ -38,7 +38,7 @@ func (f Failure) In(reported []v1alpha1.LastError) bool {
 
 // findings returns all that keeps the spec from being carried out. What lasts keeps the time at which it was first seen, so
 // that a status that says the same is not written again.
-func findings(o Input) []v1alpha1.LastError {
+func findings(recovery *v1alpha1.ClusterRecovery, o Input) []v1alpha1.LastError {
 	var found []v1alpha1.LastError
 	add := func(code v1alpha1.ErrorCode, description string) {
 		found = append(found, v1alpha1.LastError{Code: code, Description: description, ObservedAt: o.Now})
@@ -46,7 +46,7 @@ func findings(o Input) []v1alpha1.LastError {
 	if len(o.Foreign) > 0 {
 		add(v1alpha1.ErrForeignObject, strings.TrimSuffix(sentences(o.Foreign), "."))
 	}
-	if err := Unexplained(o.Etcd, o.Snapshot); err != nil {
+	if err := unexplained(o.Etcd, recovery, o.Snapshot); err != nil {
 		found = append(found, Failure{Err: err}.lastError(o.Now))
 	}
 	if o.Refused != nil {

@@ -36,8 +36,16 @@ func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained e
 
 // Unexplained returns what is wrong with the ID under which the members serve; nil if nothing is.
 func Unexplained(etcd *v1alpha1.Etcd, s *cluster.Snapshot) error {
-	_, err := lineage(etcd, s)
-	return err
+	return unexplained(etcd, etcd.Status.Recovery, s)
+}
+
+// unexplained is about a recovery that may differ from the one in the status.
+func unexplained(etcd *v1alpha1.Etcd, r *v1alpha1.ClusterRecovery, s *cluster.Snapshot) error {
+	id, err := lineage(etcd, s)
+	if err != nil {
+		return err
+	}
+	return replaced(etcd, r, id, s)
 }
 
 // servingID returns the ID of the cluster, in hex, under which a quorum serves; empty while none does.

@@ -73,6 +73,7 @@ func TestLineage(t *testing.T) {
 		{"the second recovery, of which the first was not recorded", a, 3, second, serving(3, recovered("http", "second")), recovered("http", "second"), false},
 		{"the second recovery, of which the first was recorded", b, 3, second, serving(3, recovered("http", "second")), recovered("http", "second"), false},
 		{"recovered with TLS between peers", b, 3, second, serving(3, recovered("https", "second")), recovered("https", "second"), false},
+		{"recovered from a member beyond its size", a, 1, second, serving(3, recovered("http", "second")), recovered("http", "second"), false},
 		{"another cluster while it is recovered", b, 3, second, serving(3, foreign), b, true},
 		{"an earlier cluster while it is recovered", b, 3, second, serving(3, a), b, true},
 		{"the cluster of the recovery before", b, 3, second, serving(3, recovered("http", "first")), b, true},

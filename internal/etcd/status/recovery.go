@@ -16,7 +16,7 @@ import (
 
 // recovery returns how the members recover their cluster: what a task has chosen, now or before, or how the cluster wakes up
 // without volumes. It is removed once that task is gone, the recovered cluster serves, and every member votes: then no member
-// needs any more what it had before.
+// needs any more what it had before. It is withdrawn if the cluster before serves, and the new one has not begun.
 func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
 	if t := scale.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
@@ -32,11 +32,15 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 	if servingID(o.Snapshot) == clusterID && succeeded(o.Etcd, recorded, clusterID) {
 		return nil
 	}
-	if recorded == nil || recorded.LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
-		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
+	if recorded == nil || slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
 		return recorded
 	}
-	return nil
+	withdrawn := outlived(recorded, clusterID, o.Snapshot) && mayHaveBegun(recorded, o.Snapshot) == ""
+	over := !recorded.LeavesBehind(clusterID) && servingID(o.Snapshot) == clusterID && allVote(o.Snapshot, o.Etcd.Spec.Replicas)
+	if withdrawn || over {
+		return nil
+	}
+	return recorded
 }
 
 // succeeded reports whether the only member of a cluster, which a recovery has made, was restored since, and has made its successor: no

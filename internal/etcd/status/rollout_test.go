@@ -39,6 +39,7 @@ func TestRolloutTask(t *testing.T) {
 		{"shows the revision", []v1alpha1.EtcdOperatorTask{task("a", running, "new", 2), task("b", pending, "", 1)}, "a"},
 		{"new, while the old one ends", []v1alpha1.EtcdOperatorTask{task("a", running, "old", 2), task("b", "", "", 1)}, "b"},
 		{"none shows a revision", []v1alpha1.EtcdOperatorTask{task("a", pending, "", 1), task("b", pending, "", 2)}, "a"},
+		{"none shows a revision, in another order", []v1alpha1.EtcdOperatorTask{task("a", pending, "", 2), task("b", pending, "", 1)}, "b"},
 		{"of the other type", []v1alpha1.EtcdOperatorTask{task("a", running, "new", 1, recreate)}, "a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -97,7 +97,7 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		next.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated)
 	next.Ready = &ready
 	next.Rollout = currentRollout(&next, o)
-	report(etcd, &next, findings(o), o.Now)
+	report(etcd, &next, findings(next.Recovery, o), o.Now)
 	setProgress(etcd, &next, o.Tasks, o.Now)
 	return next
 }

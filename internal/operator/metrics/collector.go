@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +39,7 @@ var (
 
 	held       = gauge("rollout_held", "1 while a guard blocks a rollout.", "etcd", "etcd_namespace", "guard")
 	taskCount  = gauge("tasks", "Tasks that exist, by their state.", "etcd", "etcd_namespace", "type", "state")
-	oldestTask = gauge("task_oldest_waiting_timestamp_seconds", "Unix time at which the task was created that has waited longest to start. Suspended tasks do not count.",
+	oldestTask = gauge("task_oldest_waiting_timestamp_seconds", "Unix time at which the task was created that has waited longest to start. Suspended tasks do not count, nor those that wait for an EtcdFleetPolicy.",
 		"etcd", "etcd_namespace")
 )
 
@@ -148,7 +149,7 @@ func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
 		if r := t.Status.Rollout; r != nil && r.HeldBy != nil && !state.IsFinal() {
 			guards[[3]string{key.Name, key.Namespace, string(r.HeldBy.Guard)}] = true
 		}
-		if created := t.CreationTimestamp.Time; state == v1alpha1.TaskStatePending && !t.Spec.Suspend && (oldest[key].IsZero() || created.Before(oldest[key])) {
+		if created := t.CreationTimestamp.Time; state == v1alpha1.TaskStatePending && !t.Spec.Suspend && !meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted) && (oldest[key].IsZero() || created.Before(oldest[key])) {
 			oldest[key] = created
 		}
 	}

@@ -58,11 +58,13 @@ func TestCollector(t *testing.T) {
 	running.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardQuorumKept}}
 	suspended := task("suspended", v1alpha1.TaskStatePending, 15)
 	suspended.Spec.Suspend = true
+	waiting := task("waiting", v1alpha1.TaskStatePending, 12)
+	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForSlot}}
 	ended := task("ended", v1alpha1.TaskStateFailed, 5)
 	ended.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardNodesStable}}
 	noon := time.Unix(86400/2, 0)
 	elected := make(chan struct{})
-	c := &Collector{Active: elected, Cache: reader(t, etcd, running, suspended, ended, task("unseen", "", 30), task("queued", v1alpha1.TaskStatePending, 20),
+	c := &Collector{Active: elected, Cache: reader(t, etcd, running, suspended, waiting, ended, task("unseen", "", 30), task("queued", v1alpha1.TaskStatePending, 20),
 		lease("main-full-snap", noon), lease("main-delta-snap", noon.Add(time.Hour)))}
 
 	g.Expect(testutil.CollectAndCompare(c, strings.NewReader(`
@@ -79,7 +81,7 @@ etcd_foreman_active 0
 		"etcd_foreman_backup_snapshot_timestamp_seconds":          `{etcd="main",etcd_namespace="a",kind="delta"} 46800|{etcd="main",etcd_namespace="a",kind="full"} 43200`,
 		"etcd_foreman_backup_full_snapshot_due_timestamp_seconds": `{etcd="main",etcd_namespace="a"} 86400`,
 		"etcd_foreman_rollout_held":                               `{etcd="main",etcd_namespace="a",guard="QuorumKept"} 1`,
-		"etcd_foreman_tasks":                                      `{etcd="main",etcd_namespace="a",state="Failed",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="InProgress",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="Pending",type="QuorumAwareRollout"} 3`,
+		"etcd_foreman_tasks":                                      `{etcd="main",etcd_namespace="a",state="Failed",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="InProgress",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="Pending",type="QuorumAwareRollout"} 4`,
 		"etcd_foreman_task_oldest_waiting_timestamp_seconds":      `{etcd="main",etcd_namespace="a"} 20`,
 	} {
 		out, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)

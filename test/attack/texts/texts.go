@@ -125,7 +125,7 @@ func longAnnotation(ctx context.Context, t *scene.Tenant) (engine.Finding, error
 			return false, err
 		}
 		_, reason, message := scene.Condition(etcd, "BackupReady")
-		return observed["observedGeneration"] == etcd.GetGeneration() && reason != "" && len(message) < 2<<10, err
+		return observed["observedGeneration"] == etcd.GetGeneration() && reason == "BackupFailed" && len(message) < 2<<10, err
 	})
 	return engine.Found(fmt.Sprintf("the status follows: %t", follows), follows), err
 }

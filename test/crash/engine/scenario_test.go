@@ -223,7 +223,7 @@ func (r *run) settle(ctx context.Context) {
 // round has the operator look once, and the cluster do one thing. An operator that was killed is followed by another one.
 func (r *run) round(ctx context.Context) error {
 	r.release()
-	must(r.t, r.operator.Deliver(ctx))
+	r.operator.Deliver()
 	failed := r.operator.look(ctx)
 	synctest.Wait()
 	if r.operator.Killed() {

@@ -118,7 +118,7 @@ func TestInstallUpgradeRollbackUninstall(t *testing.T) {
 }
 
 // tenant creates what belongs to an Etcd, and returns it and the CRDs.
-func tenant(t *testing.T, g *WithT) []client.Object {
+func tenant(t *testing.T, g Gomega) []client.Object {
 	t.Helper()
 	g.Expect(testEnv.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}})).To(Succeed())
 	at := metav1.ObjectMeta{Namespace: "tenant", Name: "etcd-main"}
@@ -146,7 +146,7 @@ func tenant(t *testing.T, g *WithT) []client.Object {
 }
 
 // uids returns the UIDs of objects, none of which is being deleted.
-func uids(t *testing.T, g *WithT, objects []client.Object) []types.UID {
+func uids(t *testing.T, g Gomega, objects []client.Object) []types.UID {
 	t.Helper()
 	var all []types.UID
 	for _, o := range objects {

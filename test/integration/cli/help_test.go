@@ -56,7 +56,7 @@ func TestEveryVerbHasAnExample(t *testing.T) {
 	p := newPerson(t)
 	for _, verb := range []string{
 		"rollout", "restart", "snapshot", "compact", "defrag", "copy-backups", "recover", "recreate",
-		"status", "plan", "list", "describe", "watch", "suspend", "resume", "abort", "override", "report", "version",
+		"status", "plan", "list", "describe", "watch", "fleet", "suspend", "resume", "abort", "override", "report", "version",
 	} {
 		got := p.run(verb, "--help")
 		p.Expect(got.code).To(BeZero())

@@ -24,7 +24,7 @@ import (
 
 // Cluster is an Etcd in a namespace of its own, and what tests ask of it. Each package of tests embeds it in a type with what only they need.
 type Cluster struct {
-	*gomega.WithT
+	*machine.WithT
 	T         *testing.T
 	Env       *Env
 	Namespace string

@@ -154,7 +154,7 @@ func Start(options ...Option) (*Env, error) {
 // crdPaths returns the folders of the components of config/crd.
 func crdPaths(folder string) []string {
 	var paths []string
-	for _, component := range []string{"etcd", "task", "copybackupstask", "opstask"} {
+	for _, component := range []string{"etcd", "task", "copybackupstask", "opstask", "fleet"} {
 		paths = append(paths, filepath.Join(folder, component))
 	}
 	return paths

@@ -54,6 +54,9 @@ type Kubelet struct {
 	address func(ordinal int) string
 	node    string
 
+	// judge decides on the state of a pod whose name has none; nil: it is Ready.
+	judge func(*corev1.Pod) PodState
+
 	mu     sync.Mutex
 	states map[string]PodState
 	// ready are the names of the ready pods that are not being deleted.
@@ -111,6 +114,9 @@ func EnsureNode(ctx context.Context, c client.Client, name string) error {
 	return nil
 }
 
+// Judge has a function decide on the state of pods that Set has not. It is called before there are any.
+func (k *Kubelet) Judge(judge func(*corev1.Pod) PodState) { k.judge = judge }
+
 // Set sets the state of the pods of a name: the present one and its replacements.
 func (k *Kubelet) Set(pod string, state PodState) {
 	k.mu.Lock()
@@ -122,10 +128,13 @@ func (k *Kubelet) Set(pod string, state PodState) {
 	}
 }
 
-func (k *Kubelet) state(pod string) PodState {
+func (k *Kubelet) state(pod *corev1.Pod) PodState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.states[pod]
+	if state, set := k.states[pod.Name]; set || k.judge == nil {
+		return state
+	}
+	return k.judge(pod)
 }
 
 // Ready reports whether a pod is ready and not being deleted: whether its etcd would answer.
@@ -198,7 +207,7 @@ func (k *Kubelet) syncAll(ctx context.Context) error {
 // sync takes a pod one step further; the event of that step triggers the next. If the pod has changed or is gone, another
 // event follows.
 func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
-	state := k.state(pod.Name)
+	state := k.state(pod)
 	var err error
 	switch {
 	case state == Lost:

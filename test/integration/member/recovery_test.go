@@ -85,6 +85,43 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 	c.awaitVoters(g, 3)
 }
 
+// A recovery is recorded, but the cluster before serves: the chosen member waits, and says that the recovery can be withdrawn. Once it is,
+// the member continues with its data. A second recovery replaces one whose chosen member has lost its volume.
+func TestRecoveryThatNoMemberHasActedOn(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	id := c.startThree(g)
+	c.put(g, "before")
+	c.stop(1)
+	first := &member.Recovery{Task: "5b1c", TaskName: "recover-1", Member: "m1", Source: member.RecoverFromData, PreviousClusterID: id}
+	c.recover(g, first)
+	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonPreviousClusterServes+": "), ContainSubstring("delete task recover-1"))))
+	c.recover(g, nil)
+	c.start(g, 1, "existing")
+	c.awaitVoters(g, 3)
+	g.Expect(c.idOf(g, 1)).To(Equal(id))
+
+	c.put(g, "again")
+	for i := range 3 {
+		c.stop(i)
+	}
+	g.Expect(os.RemoveAll(c.dataDir(1))).To(Succeed())
+	c.recover(g, first)
+	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataLost+": "), ContainSubstring("delete task recover-1, and create another recovery"))))
+	c.recover(g, &member.Recovery{Task: "77aa", TaskName: "recover-2", Member: "m0", Source: member.RecoverFromData, PreviousClusterID: id})
+	c.start(g, 0, "existing")
+	c.recordID(c.idOf(g, 0))
+	for _, i := range []int{1, 2} {
+		c.start(g, i, "existing")
+		c.promote(g, i)
+	}
+	c.awaitVoters(g, 3)
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("again"))
+	}
+}
+
 // A member of the previous cluster that is started with its old data beside the recovered cluster finds no quorum and does
 // not join it.
 func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {

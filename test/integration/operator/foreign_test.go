@@ -31,7 +31,7 @@ func kindOf(object client.Object) string {
 }
 
 // bind gives the operator its rights in a namespace.
-func bind(t *testing.T, g *WithT, namespace string) {
+func bind(t *testing.T, g Gomega, namespace string) {
 	t.Helper()
 	g.Expect(testEnv.Client.Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: operator},

@@ -22,7 +22,7 @@ import (
 )
 
 // token makes a ServiceAccount, with a ClusterRole where one is given, and a token of it.
-func token(t *testing.T, g *WithT, namespace, name, role string) string {
+func token(t *testing.T, g Gomega, namespace, name, role string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	g.Expect(testEnv.Client.Create(t.Context(), account)).To(Succeed())

@@ -46,9 +46,9 @@ const (
 func TestNamespaces(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		rights func(t *testing.T, g *WithT, watched []string)
+		rights func(t *testing.T, g Gomega, watched []string)
 	}{
-		{"with rights everywhere", func(*testing.T, *WithT, []string) {}},
+		{"with rights everywhere", func(*testing.T, Gomega, []string) {}},
 		{"with rights in these namespaces alone", bindIn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -112,7 +112,7 @@ type found struct {
 }
 
 // create makes an Etcd, and a task that does nothing, in a namespace.
-func create(t *testing.T, g *WithT, namespace string) found {
+func create(t *testing.T, g Gomega, namespace string) found {
 	t.Helper()
 	at := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	g.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{ObjectMeta: at, Spec: v1alpha1.EtcdSpec{Replicas: 1}})).To(Succeed())
@@ -135,7 +135,7 @@ func look(t *testing.T, g Gomega, namespace string) found {
 }
 
 // bindIn takes the operator's rights away everywhere but in some namespaces. What is in none, it may still read.
-func bindIn(t *testing.T, g *WithT, namespaces []string) {
+func bindIn(t *testing.T, g Gomega, namespaces []string) {
 	t.Helper()
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "etcd-foreman-system", Name: operator}}
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: operator}}

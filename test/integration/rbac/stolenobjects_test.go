@@ -104,6 +104,10 @@ func TestAStolenTokenWritesNoObjectOfAnother(t *testing.T) {
 
 	election := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "etcd-foreman-system", Name: "etcd-foreman"}}
 	h.Expect(h.client.Create(t.Context(), election, client.DryRunAll)).To(Succeed())
+	ledger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "etcd-foreman-system", Name: v1alpha1.FleetConfigMap}}
+	h.Expect(h.client.Create(t.Context(), ledger.DeepCopy(), client.DryRunAll)).To(Succeed())
+	ledger.Namespace = h.namespace
+	h.refused(h.client.Create(t.Context(), ledger, client.DryRunAll), "only configmaps that an Etcd controls", "a ledger in another namespace")
 	election.Name = "another"
 	h.refused(h.client.Create(t.Context(), election, client.DryRunAll), "only leases that an Etcd controls", "another Lease of its namespace")
 }

@@ -196,7 +196,10 @@ func TestMembersAreInstructedFromTheLiveEtcd(t *testing.T) {
 	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdList{})
 	e := &v1alpha1.Etcd{}
 	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
-	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	// It is not withdrawn, although the recorded cluster serves: a newer one may have.
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{
+		Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: "beef", EarlierClusterIDs: []string{e.Status.ClusterID},
+	}
 	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
 	c.Eventually(func() string { c.reconcile(c.successor(testEnv.Client)); return c.instructions() }).Should(ContainSubstring("task: uid"))
 	c.reconcile(c.successor(behind))
@@ -224,6 +227,31 @@ func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 	c.Expect(recorded()).To(BeNil())
 }
 
+// The cluster that a recovery replaces serves, and its members vote: the recovery is withdrawn once its task is gone, by what the API
+// server says of the tasks and the pods. While it is not, pods are not replaced: they would wait for the new cluster.
+func TestRecoveryIsWithdrawnIfTheClusterBeforeServes(t *testing.T) {
+	c := stopped(t)
+	behind := testEnv.Lag(t, c.Namespace, &v1alpha1.EtcdOperatorTaskList{})
+	recovery := c.runs(v1alpha1.QuorumLossRecovery, v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateFailed})
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: recovery.Name, TaskUID: recovery.UID, Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		c.reconcile(c.successor(behind))
+		g.Expect(c.instructions()).To(ContainSubstring(string(recovery.UID)))
+		g.Expect(c.Status(g).LastErrors).To(ContainElement(And(HaveField("Code", v1alpha1.ErrClusterID), HaveField("Description", ContainSubstring("delete task "+recovery.Name)))))
+	}).Should(Succeed())
+	c.Expect(c.Status(c).Recovery).NotTo(BeNil(), "the task exists")
+
+	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		c.reconcile(c.successor(behind))
+		g.Expect(c.instructions()).To(BeEmpty())
+		g.Expect(c.Status(g)).To(And(HaveField("Recovery", BeNil()), HaveField("LastErrors", BeEmpty())))
+	}).Should(Succeed())
+}
+
 // While an operator is paused between a read and a write, another operator may finish what the first was about to do.
 func TestPausedOperatorStopsNoMember(t *testing.T) {
 	c := stopped(t)
@@ -239,6 +267,36 @@ func TestPausedOperatorHibernatesNoCluster(t *testing.T) {
 	c.reconcile(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
+}
+
+// While an operator is paused after it has seen that a recovery may be withdrawn, the cluster before may lose its quorum, and the new one
+// may begin.
+func TestPausedOperatorWithdrawsNoRecovery(t *testing.T) {
+	c := stopped(t)
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.Key(name), e)).To(Succeed())
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "gone", TaskUID: "gone", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
+	withdrawn := func(pause time.Duration) bool {
+		now := clocktesting.NewFakePassiveClock(time.Now())
+		c.reconcile(c.successor(testEnv.Client, composition.Depending(func(d *composed.Dependencies) {
+			d.Clock, d.Live = now, pausingLists{pausing{testEnv.Client, now, pause}}
+		})))
+		return c.Status(c).Recovery == nil
+	}
+	c.Expect(withdrawn(5 * time.Second)).To(BeFalse())
+	c.Eventually(func() bool { return withdrawn(time.Second) }).Should(BeTrue())
+}
+
+// pausingLists pauses the operator after each list of tasks.
+type pausingLists struct{ pausing }
+
+func (p pausingLists) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	err := p.Reader.List(ctx, into, options...)
+	if _, ok := into.(*v1alpha1.EtcdOperatorTaskList); ok {
+		p.clock.SetTime(p.clock.Now().Add(p.pause))
+	}
+	return err
 }
 
 // paused is an operator that pauses after each answer of the API server.

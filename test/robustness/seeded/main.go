@@ -31,9 +31,10 @@ func main() {
 	length := flag.Duration("length", 0, "of the run with each bug; its own if 0")
 	keep := flag.String("keep", "", "a folder in which the variants of the operator are kept; those that are there are not built again")
 	buildOnly := flag.Bool("build", false, "build the variants, and do not run them")
+	simulate := flag.Int("simulate", 0, "look for the bugs with so many seeds of the simulation, and not on the local Kubernetes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*only, length.String(), *keep, *buildOnly})
+	err := run(ctx, options{*only, length.String(), *keep, *buildOnly, *simulate})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -44,6 +45,8 @@ func main() {
 type options struct {
 	only, length, keep string
 	buildOnly          bool
+	// simulate is the number of seeds; 0 for the local Kubernetes.
+	simulate int
 }
 
 func run(ctx context.Context, o options) error {
@@ -63,15 +66,8 @@ func run(ctx context.Context, o options) error {
 	if err := copySource(ctx, root, copied); err != nil {
 		return err
 	}
-	programs, err := buildPrograms(ctx, root, o.keep)
+	missed, err := tryThem(ctx, o, root, copied)
 	if err != nil {
-		return err
-	}
-	missed, err := tryAll(ctx, o, root, copied, programs)
-	if err != nil || o.buildOnly {
-		return err
-	}
-	if err := deploy(ctx, root, programs, root); err != nil {
 		return err
 	}
 	if len(missed) > 0 {
@@ -80,21 +76,37 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// tryAll builds and tries the bugs that are asked for, and returns the names of those that the test has not caught.
-func tryAll(ctx context.Context, o options, root, copied, programs string) ([]string, error) {
+// tryThem tries the bugs with the simulation or on the local Kubernetes, and returns the names of those that were not caught.
+func tryThem(ctx context.Context, o options, root, copied string) ([]string, error) {
+	if o.simulate > 0 {
+		s := simulation{copied, filepath.Join(filepath.Dir(copied), "simulation"), o.simulate}
+		return tryAll(ctx, o, func(b bug) (string, error) { return b.simulate(ctx, s) })
+	}
+	programs, err := buildPrograms(ctx, root, o.keep)
+	if err != nil {
+		return nil, err
+	}
+	missed, err := tryAll(ctx, o, func(b bug) (string, error) {
+		built := filepath.Join(o.keep, strings.ReplaceAll(b.Name, " ", "-"))
+		if err := b.build(ctx, copied, built); err != nil || o.buildOnly {
+			return "built only", err
+		}
+		return b.try(ctx, root, programs, built, o.length)
+	})
+	if err != nil || o.buildOnly {
+		return missed, err
+	}
+	return missed, deploy(ctx, root, programs, root)
+}
+
+// tryAll tries the bugs that are asked for, and returns the names of those that were not caught.
+func tryAll(ctx context.Context, o options, try func(bug) (found string, err error)) ([]string, error) {
 	var missed []string
 	for _, b := range bugs {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
 			continue
 		}
-		built := filepath.Join(o.keep, strings.ReplaceAll(b.Name, " ", "-"))
-		if err := b.build(ctx, copied, built); err != nil {
-			return nil, err
-		}
-		if o.buildOnly {
-			continue
-		}
-		found, err := b.try(ctx, root, programs, built, o.length)
+		found, err := try(b)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

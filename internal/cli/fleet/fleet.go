@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet is the verb fleet: the policies of the fleet, their changes, and who holds slots; and fleet resume.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+type command struct {
+	*kube.Kube
+	format string
+	policy string
+}
+
+// Command is the verb.
+func Command(k *kube.Kube) *cobra.Command {
+	c := &command{Kube: k}
+	cmd := &cobra.Command{
+		Use: "fleet [POLICY]", Short: "Show how changes go through all Etcds, by EtcdFleetPolicies",
+		Long: "Shows each EtcdFleetPolicy with its slots, a line for each change with the clusters in which it waits, runs, is watched, is done or " +
+			"failed, and the clusters that hold slots. It takes the right to list EtcdFleetPolicies.",
+		Example: "  # Show what changes in the fleet\n  kubectl etcdtask fleet\n\n  # Let a change continue that has failed\n  kubectl etcdtask fleet resume v1-0123456789abcdef",
+		Args:    cobra.MaximumNArgs(1),
+		PreRunE: func(*cobra.Command, []string) error { return kube.CheckDocumentFormat(c.format) },
+		RunE:    k.Run(c.run),
+	}
+	kube.AddDocumentFormat(cmd, &c.format)
+	cmd.AddCommand(c.resume())
+	return cmd
+}
+
+func (c *command) resume() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "resume CHANGE", Short: "Let a change continue that is paused because it failed",
+		Long: "Resumes a change as you see it: if it fails again, or has been resumed by somebody else since, it stays paused. It begins with a canary " +
+			"unless it has passed one. It takes the right to patch the EtcdFleetPolicy.",
+		Example: "  # Let a change continue that has failed\n  kubectl etcdtask fleet resume v1-0123456789abcdef",
+		Args:    cobra.ExactArgs(1),
+		RunE:    c.Run(c.runResume),
+	}
+	cmd.Flags().StringVar(&c.policy, "policy", "", "The EtcdFleetPolicy, if several have paused the change.")
+	return cmd
+}
+
+// policies lists the policies by name; one alone if it is named.
+func (c *command) policies(ctx context.Context, cluster *kube.Cluster, name string) ([]v1alpha1.EtcdFleetPolicy, error) {
+	list := &v1alpha1.EtcdFleetPolicyList{}
+	if err := cluster.List(ctx, list); meta.IsNoMatchError(err) {
+		return nil, kube.Failure("the API server has no EtcdFleetPolicies: install config/crd/fleet")
+	} else if err != nil {
+		return nil, kube.Failure("%w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.EtcdFleetPolicy) int { return strings.Compare(a.Name, b.Name) })
+	if name == "" {
+		return list.Items, nil
+	}
+	i := slices.IndexFunc(list.Items, func(p v1alpha1.EtcdFleetPolicy) bool { return p.Name == name })
+	if i < 0 {
+		return nil, kube.Failure("there is no EtcdFleetPolicy %s", name)
+	}
+	return list.Items[i : i+1], nil
+}
+
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
+	all, err := c.policies(ctx, cluster, name)
+	switch {
+	case err != nil:
+		return err
+	case c.format != "":
+		return c.PrintDocument(all, c.format)
+	case len(all) == 0:
+		text.Print(c.ErrOut, "There is no EtcdFleetPolicy: tasks wait for no other Etcd.")
+		return nil
+	}
+	for i := range all {
+		if i > 0 {
+			c.Print("")
+		}
+		c.Print(lines(&all[i], c.Clock.Now(), c.Width())...)
+	}
+	return nil
+}
+
+// lines show a policy.
+func lines(p *v1alpha1.EtcdFleetPolicy, now time.Time, width int) []string {
+	s := &p.Status
+	if s.ObservedGeneration < p.Generation {
+		return []string{fmt.Sprintf("%s: no operator has seen its newest spec yet. If that lasts, the feature gate FleetPolicies of the operator is off.", p.Name)}
+	}
+	all := []string{fmt.Sprintf("%s: %d of %d slots are in use, %d tasks wait, %d Etcds", p.Name, s.Used, s.Limit, s.Waiting, s.Clusters)}
+	if s.NextWindow != nil {
+		all = append(all, "No window is open; the next one opens "+s.NextWindow.UTC().Format(time.RFC3339)+".")
+	}
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused); c != nil {
+		all = append(all, "Paused: "+c.Message)
+	}
+	if len(s.Changes) > 0 {
+		t := &text.Table{Columns: []text.Column{{Name: "CHANGE"}, {Name: "STATE"}, {Name: "WAITING"}, {Name: "RUNNING"}, {Name: "WATCHED"}, {Name: "DONE"}, {Name: "FAILED"}, {Name: "AGE", Rank: 1}}}
+		for i := range s.Changes {
+			change := &s.Changes[i]
+			number := func(n int32) string { return strconv.Itoa(int(n)) }
+			t.Add(change.Change, stateOf(s, change), number(change.Waiting), number(change.Running), number(change.Watched), number(change.Done), number(change.Failed), text.Since(change.Since.Time, now))
+		}
+		all = append(append(all, ""), t.Lines(width)...)
+	}
+	if len(s.Holders) > 0 {
+		t := &text.Table{Columns: []text.Column{{Name: "NAMESPACE"}, {Name: "ETCD"}, {Name: "TASK", Rank: 2}, {Name: "CHANGE", Rank: 1}, {Name: "STATE"}, {Name: "SINCE"}}}
+		for _, h := range s.Holders {
+			state, since := "running", h.Since
+			if h.WatchedSince != nil {
+				state, since = "watched", *h.WatchedSince
+			}
+			if h.Canary {
+				state = "canary, " + state
+			}
+			t.Add(h.Namespace, h.Etcd, h.Task, text.OrDash(h.Change), state, text.Since(since.Time, now))
+		}
+		all = append(append(all, ""), t.Lines(width)...)
+	}
+	return all
+}
+
+// stateOf says how a change goes.
+func stateOf(s *v1alpha1.EtcdFleetPolicyStatus, c *v1alpha1.FleetChange) string {
+	switch {
+	case c.Paused != "":
+		return "paused"
+	case slices.ContainsFunc(s.Holders, func(h v1alpha1.FleetHolder) bool { return h.Canary && h.Change == c.Change }):
+		return "canary"
+	case c.Waiting+c.Running+c.Watched > 0:
+		return "going on"
+	}
+	return "done"
+}
+
+func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change string) error {
+	all, err := c.policies(ctx, cluster, c.policy)
+	if err != nil {
+		return err
+	}
+	var policy *v1alpha1.EtcdFleetPolicy
+	token := ""
+	for i := range all {
+		for _, found := range all[i].Status.Changes {
+			if found.Change != change || found.ResumeToken == "" {
+				continue
+			}
+			if policy != nil {
+				return kube.Usage("EtcdFleetPolicies %s and %s have paused change %s: name one with --policy", policy.Name, all[i].Name, change)
+			}
+			policy, token = &all[i], found.ResumeToken
+		}
+	}
+	if policy == nil {
+		return kube.Failure("no EtcdFleetPolicy has paused change %s", change)
+	}
+	before := client.MergeFrom(policy.DeepCopy())
+	metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.AnnotationResumeChange, token)
+	if err := cluster.Patch(ctx, policy, before); err != nil {
+		return kube.Failure("%w", err)
+	}
+	text.Print(c.Out, fmt.Sprintf("change %s of etcdfleetpolicy/%s resumed", change, policy.Name))
+	return nil
+}

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var now = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.Time{Time: now.Add(-d)} }
+
+func policy() *v1alpha1.EtcdFleetPolicy {
+	watched, next := ago(time.Minute), ago(-10*time.Hour)
+	p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "production", Generation: 2}}
+	p.Status = v1alpha1.EtcdFleetPolicyStatus{
+		ObservedGeneration: 2, Clusters: 120, Limit: 12, Used: 3, Waiting: 117, NextWindow: &next,
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonChangeFailed, Message: "change v1-bad is paused"}},
+		Holders: []v1alpha1.FleetHolder{
+			{Namespace: "a", Etcd: "main", Task: "main-rollout-1", Change: "v1-new", Canary: true, Since: ago(time.Hour), WatchedSince: &watched},
+			{Namespace: "b", Etcd: "main", Task: "defragmentation", Since: ago(time.Second)},
+		},
+		Changes: []v1alpha1.FleetChange{
+			{Change: "v1-bad", Since: ago(2 * time.Hour), Waiting: 17, Failed: 1, Paused: "change v1-bad is paused", ResumeToken: "v1-bad.0"},
+			{Change: "v1-new", Since: ago(time.Hour), Waiting: 100, Watched: 1},
+			{Change: "v1-other", Since: ago(3 * time.Hour), Running: 1, Done: 4},
+			{Change: "restart", Since: ago(48 * time.Hour), Done: 120},
+		},
+	}
+	return p
+}
+
+func TestLines(t *testing.T) {
+	for name, width := range map[string]int{"piped": 0, "80": 80} {
+		golden.Check(t, "fleet-"+name+".txt", []byte(strings.Join(lines(policy(), now, width), "\n")+"\n"))
+	}
+	unseen := policy()
+	unseen.Generation++
+	if got := lines(unseen, now, 0); len(got) != 1 || !strings.Contains(got[0], "FleetPolicies") {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// Gate decides what the tasks of one Etcd cannot: whether a task may start beside those of other Etcds.
+type Gate interface {
+	// Ask is asked about a task whose first step all else allows. It returns nil if the task may start: then the start is written on
+	// the resourceVersion that the object has, or not at all.
+	Ask(ctx context.Context, task tasks.Task) (*Wait, error)
+	// Pause is asked before each further step; nil: the task goes on.
+	Pause(t *v1alpha1.EtcdOperatorTask) *Wait
+	// Wakes are the Etcds whose tasks are to ask again.
+	Wakes() <-chan event.GenericEvent
+}
+
+// Wait is why a Gate does not let a task start or go on.
+type Wait struct {
+	// Reason and Message of the conditions of the task.
+	Reason, Message string
+	// RequeueAfter is when to ask again if nothing wakes it.
+	RequeueAfter time.Duration
+}
+
+// Error implements error: for the engine, it is why the task was not admitted.
+func (w *Wait) Error() string { return w.Message }
+
+// ask returns a Wait if the task has to wait for others.
+func (r *Reconciler) ask(ctx context.Context, task tasks.Task) error {
+	if r.Gate == nil {
+		return nil
+	}
+	wait, err := r.Gate.Ask(ctx, task)
+	if err == nil && wait != nil {
+		return wait
+	}
+	return err
+}
+
+// waits says on a task what it waits for, and returns when to ask again.
+func (r *Reconciler) waits(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, wait *Wait) (time.Duration, error) {
+	now := r.Clock.Now()
+	if t.Status.State == v1alpha1.TaskStatePending {
+		status.SetCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionFalse, wait.Reason, wait.Message, now)
+	}
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, wait.Reason, wait.Message, now)
+	again, err := r.write(ctx, cached, t)
+	return sooner(again, wait.RequeueAfter), err
+}

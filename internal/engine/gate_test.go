@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// gate answers as it is told, and remembers what it was asked about.
+type gate struct {
+	wait, pause *Wait
+	err         error
+	asked       []string
+}
+
+func (g *gate) Ask(_ context.Context, task tasks.Task) (*Wait, error) {
+	g.asked = append(g.asked, task.Object.Name+" "+task.Object.ResourceVersion)
+	return g.wait, g.err
+}
+func (g *gate) Pause(*v1alpha1.EtcdOperatorTask) *Wait { return g.pause }
+func (g *gate) Wakes() <-chan event.GenericEvent       { return nil }
+func admittedOf(t *v1alpha1.EtcdOperatorTask) string {
+	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionAdmitted)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason + ": " + c.Message
+}
+
+// A task whose preconditions are met waits for other Etcds, and says so; then it starts. While it waits it has not begun.
+func TestATaskWaitsForOtherEtcds(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	g := &gate{wait: &Wait{Reason: v1alpha1.ReasonWaitingForSlot, Message: "b has the slot", RequeueAfter: 7 * time.Second}}
+	e.Gate = g
+	e.Expect(e.look()).To(Equal(7 * time.Second))
+	e.Expect(e.state("a")).To(Equal(pending))
+	e.Expect(e.progress("a")).To(Equal("WaitingForSlot: b has the slot"))
+	e.Expect(admittedOf(s.get(t, "a"))).To(Equal("False WaitingForSlot: b has the slot"))
+	e.Expect(e.admitted).To(Equal([]string{"a"}), "its preconditions come first")
+	e.Expect(e.told()).To(BeEmpty())
+	e.Expect(s.get(t, "a").Status.InitiatedAt).To(BeNil())
+
+	version := s.get(t, "a").ResourceVersion
+	g.wait = nil
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.Expect(g.asked[len(g.asked)-1]).To(Equal("a "+version), "its start is written on what was asked about")
+	e.Expect(admittedOf(s.get(t, "a"))).To(HavePrefix("True Admitted"))
+
+	asked := len(g.asked)
+	e.look()
+	e.Expect(g.asked).To(HaveLen(asked), "a task that runs is not asked about")
+}
+
+// A task that is suspended while it waits, or whose turn it is no longer, does not say that it waits for others.
+func TestASuspendedTaskWaitsForNobody(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	g := &gate{wait: &Wait{Reason: v1alpha1.ReasonWaitingForSlot, Message: "b has the slot"}}
+	e.Gate = g
+	e.look()
+	s.change(t, "a", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
+	asked := len(g.asked)
+	e.pass(time.Minute)
+	e.look()
+	e.Expect(g.asked).To(HaveLen(asked))
+	e.Expect(admittedOf(s.get(t, "a"))).To(BeEmpty())
+	e.Expect(e.progress("a")).To(HavePrefix("Suspended: "))
+}
+
+// A task does not start while it is not known whether it may, nor if its preconditions are not met.
+func TestTheGateComesLast(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	g := &gate{err: errors.New("the ledger cannot be read")}
+	e.Gate = g
+	e.look()
+	e.Expect(e.state("a")).To(Equal(pending))
+	e.Expect(e.progress("a")).To(Equal("Retrying: the ledger cannot be read"))
+
+	g.err, g.asked = nil, nil
+	e.onAdmit = func() (tasks.Verdict, error) { return tasks.Rejected(v1alpha1.ErrNoQuorum, "no"), nil }
+	e.pass(time.Minute)
+	e.look()
+	e.Expect(e.state("a")).To(Equal(rejected))
+	e.Expect(g.asked).To(BeEmpty())
+}
+
+// A task that runs takes no step while it pauses, and goes on afterwards.
+func TestATaskPausesBetweenTwoSteps(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	steps := 0
+	e.execute = func() tasks.Verdict {
+		steps++
+		return tasks.Verdict{Outcome: tasks.Continue, Message: "it waits"}
+	}
+	g := &gate{pause: &Wait{Reason: v1alpha1.ReasonWaitingForWindow, Message: "the window has closed", RequeueAfter: time.Minute}}
+	e.Gate = g
+	e.Expect(e.look()).To(Equal(time.Minute))
+	e.Expect(steps).To(BeZero())
+	e.Expect(e.state("a")).To(Equal(running))
+	e.Expect(e.progress("a")).To(Equal("WaitingForWindow: the window has closed"))
+	g.pause = nil
+	e.look()
+	e.Expect(steps).To(Equal(1))
+}

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// maxGap is how long may pass between two looks for what lasts to last: several intervals.
+	maxGap = time.Minute
+	// settle is how long a cluster may take to be well after its task has succeeded: its status follows.
+	settle = time.Minute
+)
+
+// follow finds out what has become of the holders.
+func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all []finding, err error) {
+	well, unwell := map[types.UID]bool{}, map[types.UID]bool{}
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		if h.Ended.IsZero() {
+			f, err := c.taskOf(ctx, v, h)
+			if err != nil {
+				return nil, err
+			}
+			if f != nil {
+				all = append(all, *f)
+			}
+			continue
+		}
+		state := c.stateOf(ctx, v, h)
+		well[h.Task], unwell[h.Task] = state.broken == "" && !state.unknown, state.broken != ""
+	}
+	now := c.Clock.Now()
+	c.well, c.unwell = c.well.Next(well, now, maxGap), c.unwell.Next(unwell, now, maxGap)
+	for i := range l.Holders {
+		if h := &l.Holders[i]; !h.Ended.IsZero() {
+			if f := c.watched(ctx, v, h); f != nil {
+				all = append(all, *f)
+			}
+		}
+	}
+	return all, nil
+}
+
+// watched says what has become of a cluster that is watched; nil if there is nothing new.
+func (c *Controller) watched(ctx context.Context, v *view, h *fleet.Holder) *finding {
+	state := c.stateOf(ctx, v, h)
+	soak := c.soak(v, h)
+	switch {
+	case state.gone:
+		return &finding{task: h.Task, kind: released}
+	case state.broken != "" && (h.Baseline != "" || c.unwell[h.Task].Lasted(settle)):
+		return &finding{task: h.Task, kind: broke, reason: "while it was watched: " + state.broken}
+	case state.broken != "" || state.unknown:
+		return nil
+	case h.Baseline == "":
+		return &finding{task: h.Task, kind: baseline, reason: state.baseline}
+	case c.well[h.Task].Lasted(soak):
+		return &finding{task: h.Task, kind: soaked}
+	}
+	return nil
+}
+
+// soak is how long a cluster is watched: as long as the most patient of its policies wants.
+func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
+	for _, name := range h.Policies {
+		if p := v.policies[name]; p != nil {
+			longest = max(longest, p.Soak)
+			if h.Canary {
+				longest = max(longest, p.Canary.Soak)
+			}
+		}
+	}
+	return longest
+}
+
+// state is how a cluster is that is watched.
+type state struct {
+	// gone: there is no such Etcd any more, or it is hibernated.
+	gone bool
+	// unknown: members are unreachable. That is neither success nor failure.
+	unknown bool
+	// broken says what is not as it has to be; empty if all is well.
+	broken string
+	// baseline is what must not change.
+	baseline string
+}
+
+// stateOf looks at a cluster that is watched.
+func (c *Controller) stateOf(ctx context.Context, v *view, h *fleet.Holder) state {
+	etcd := v.etcds[h.Etcd]
+	if etcd == nil || etcd.Spec.Replicas == 0 {
+		return state{gone: true}
+	}
+	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
+		condition := etcd.Status.Conditions.Find(name)
+		switch {
+		case condition == nil || condition.Status == metav1.ConditionUnknown:
+			return state{unknown: true}
+		case condition.Status == metav1.ConditionFalse:
+			return state{broken: fmt.Sprintf("%s is False: %s", name, condition.Message)}
+		}
+	}
+	for _, e := range etcd.Status.LastErrors {
+		if e.Code == v1alpha1.ErrAlarm {
+			return state{broken: e.Description}
+		}
+	}
+	s := state{}
+	pods, err := c.pods(ctx, etcd)
+	if err != nil {
+		return state{unknown: true}
+	}
+	backup := "ok"
+	if etcd.Status.Conditions.IsFalse(v1alpha1.ConditionBackupReady) {
+		backup = "failing"
+	}
+	s.baseline = pods + " backup=" + backup
+	was, wasBackup, _ := strings.Cut(h.Baseline, " backup=")
+	switch {
+	case h.Baseline == "":
+	case was != pods:
+		s.broken = "a member restarted, or its pod was replaced"
+	case wasBackup == "ok" && backup != "ok":
+		s.broken = "BackupReady is False: " + etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady).Message
+	}
+	return s
+}
+
+// pods returns which pods and containers of a cluster run: it changes when one restarts.
+func (c *Controller) pods(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+	list := &corev1.PodList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the pods of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	var all []string
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if of := metav1.GetControllerOf(pod); of == nil || of.Kind != "StatefulSet" {
+			continue
+		}
+		text := string(pod.UID)
+		for _, container := range pod.Status.ContainerStatuses {
+			if container.Name == v1alpha1.ContainerEtcd && container.State.Running != nil {
+				text += container.State.Running.StartedAt.UTC().Format("@150405")
+			}
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ","), nil
+}
+
+// taskOf says what has become of the task of a holder; nil if it runs. Only a live read ends what holds a slot.
+func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*finding, error) {
+	if t := v.tasks[h.Task]; t != nil && t.Status.State == v1alpha1.TaskStateInProgress {
+		return c.running(v, h, t), nil
+	}
+	t := &v1alpha1.EtcdOperatorTask{}
+	err := c.Live.Get(ctx, types.NamespacedName{Namespace: h.Namespace, Name: h.TaskName}, t)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && t.UID != h.Task:
+		return c.deleted(ctx, h)
+	case err != nil:
+		return nil, fmt.Errorf("reading task %s/%s, which holds a slot: %w", h.Namespace, h.TaskName, err)
+	}
+	switch t.Status.State {
+	case v1alpha1.TaskStateSucceeded:
+		return &finding{task: h.Task, kind: succeeded}, nil
+	case v1alpha1.TaskStateFailed:
+		return &finding{task: h.Task, kind: failed, reason: "task " + h.TaskName + " failed: " + progressing(t).Message}, nil
+	case v1alpha1.TaskStateRejected:
+		return &finding{task: h.Task, kind: released}, nil
+	case v1alpha1.TaskStateInProgress:
+		return nil, nil
+	}
+	// It has not started. Its start can only be written on the resourceVersion that the grant was for.
+	if t.ResourceVersion != h.ResourceVersion {
+		return &finding{task: h.Task, kind: released, version: h.ResourceVersion}, nil
+	}
+	return nil, nil
+}
+
+// running says whether a change has failed in a cluster whose task runs; nil if it has not.
+func (c *Controller) running(v *view, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) *finding {
+	if p := progressing(t); p.Reason == v1alpha1.ReasonStalled {
+		return &finding{task: h.Task, kind: failing, reason: "task " + t.Name + " is stalled: " + p.Message}
+	}
+	etcd := v.etcds[h.Etcd]
+	if etcd == nil {
+		return nil
+	}
+	if ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonQuorumLost && ready.Status == metav1.ConditionFalse && etcd.Spec.Replicas > 1 {
+		return &finding{task: h.Task, kind: failing, reason: "the quorum was lost: " + ready.Message}
+	}
+	return nil
+}
+
+// deleted says whether the slot of a task that is gone is released: once its cluster lacks no member, since a step may have been
+// underway. A deletion aborts the task: the change has neither succeeded nor failed.
+func (c *Controller) deleted(ctx context.Context, h *fleet.Holder) (*finding, error) {
+	etcd := &v1alpha1.Etcd{}
+	err := c.Live.Get(ctx, types.NamespacedName{Namespace: h.Namespace, Name: h.EtcdName}, etcd)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading Etcd %s/%s, which holds a slot: %w", h.Namespace, h.EtcdName, err)
+	}
+	if err != nil || etcd.UID != h.Etcd || etcd.Spec.Replicas == 0 || etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) {
+		return &finding{task: h.Task, kind: released}, nil
+	}
+	return nil, nil
+}
+
+// progressing returns the condition of a task; an empty one if there is none.
+func progressing(t *v1alpha1.EtcdOperatorTask) metav1.Condition {
+	return *cmp.Or(meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing), &metav1.Condition{})
+}

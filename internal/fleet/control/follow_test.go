@@ -1,0 +1,358 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pod creates a pod of a cluster, which has run since a time.
+func (w *world) pod(i int, since time.Time) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespaceOf(i), Name: "main-0", UID: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: "main"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: "set", Controller: ptr.To(true)}},
+	}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: since}}}}}
+	if err := w.api.Create(w.t.Context(), pod); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+// etcd changes an Etcd.
+func (w *world) etcd(i int, change func(*v1alpha1.Etcd)) {
+	w.t.Helper()
+	etcd := &v1alpha1.Etcd{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: "main"}, etcd); err != nil {
+		w.t.Fatal(err)
+	}
+	change(etcd)
+	if err := w.api.Status().Update(w.t.Context(), etcd.DeepCopy()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func set(condition string, status metav1.ConditionStatus) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Status.Conditions.Set(metav1.Condition{Type: condition, Status: status, Reason: "R", Message: "because"})
+	}
+}
+
+// watching returns an operator that watches a canary for ten minutes, whose task has just succeeded.
+func watching(t *testing.T) (*world, *operator) {
+	t.Helper()
+	w := newWorld(t, 1, 1)
+	policy := &v1alpha1.EtcdFleetPolicy{}
+	if err := w.api.Get(t.Context(), types.NamespacedName{Name: "all"}, policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Spec.Soak = &metav1.Duration{Duration: 10 * time.Minute}
+	policy.Spec.Canary.Count = ptr.To(int32(1))
+	if err := w.api.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	w.pod(0, w.clock.Now())
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", Canary: true, Granted: w.clock.Now()})
+		l.Succeeded("task0", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return w, o
+}
+
+// pass looks at the fleet for a while.
+func (o *operator) pass(d time.Duration) {
+	o.world.t.Helper()
+	for range int(d / interval) {
+		o.world.clock.Step(interval)
+		if _, err := o.Reconcile(o.world.t.Context(), ctrl.Request{}); err != nil {
+			o.world.t.Fatal(err)
+		}
+	}
+}
+
+// outcome is what has become of the change.
+func (o *operator) outcome() string {
+	o.world.t.Helper()
+	l, err := o.Store.Read(o.world.t.Context())
+	if err != nil {
+		o.world.t.Fatal(err)
+	}
+	c := l.Change("all", "A")
+	switch {
+	case c.Done == 1:
+		return "done"
+	case len(c.Failures) == 1:
+		return c.Failures[0].Reason
+	case len(l.Holders) == 1:
+		return "watched"
+	}
+	return "neither"
+}
+
+// A canary is watched for as long as it is well, without a gap, and what breaks in that time is a failure of the change. Members that are
+// unreachable are neither.
+func TestSoak(t *testing.T) {
+	restart := func(w *world) {
+		pod := &corev1.Pod{}
+		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "ns0", Name: "main-0"}, pod); err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	etcd := func(change func(*v1alpha1.Etcd)) func(*world) { return func(w *world) { w.etcd(0, change) } }
+	for name, c := range map[string]struct {
+		before  func(*world)
+		happens func(*world)
+		after   func(*world)
+		want    string
+	}{
+		"all is well":         {nil, nil, nil, "done"},
+		"it loses its quorum": {nil, etcd(set(v1alpha1.ConditionReady, metav1.ConditionFalse)), nil, "while it was watched: Ready is False: because"},
+		"it loses a member":   {nil, etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)), nil, "while it was watched: AllMembersReady is False: because"},
+		"for a moment":        {nil, etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)), etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue)), "while it was watched: AllMembersReady is False: because"},
+		"its backups fail":    {nil, etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)), nil, "while it was watched: BackupReady is False: because"},
+		"they did before":     {etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)), nil, nil, "done"},
+		"a member restarts":   {nil, restart, nil, "while it was watched: a member restarted, or its pod was replaced"},
+		"an alarm": {nil, etcd(func(e *v1alpha1.Etcd) {
+			e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrAlarm, Description: "NOSPACE"}}
+		}), nil, "while it was watched: NOSPACE"},
+		"it is unreachable":        {nil, etcd(set(v1alpha1.ConditionReady, metav1.ConditionUnknown)), nil, "watched"},
+		"and reachable again":      {nil, etcd(set(v1alpha1.ConditionReady, metav1.ConditionUnknown)), etcd(set(v1alpha1.ConditionReady, metav1.ConditionTrue)), "done"},
+		"its status follows later": {etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)), etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue)), nil, "done"},
+		"it is deleted": {nil, func(w *world) {
+			if err := w.api.Delete(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "main"}}); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, "neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			if c.before != nil {
+				c.before(w)
+			}
+			o.pass(30 * time.Second)
+			if c.happens != nil {
+				c.happens(w)
+			}
+			o.pass(30 * time.Second)
+			if c.after != nil {
+				c.after(w)
+			}
+			o.pass(9*time.Minute - 10*time.Second)
+			if got := o.outcome(); c.want == "done" && got != "watched" {
+				t.Errorf("%q before its time", got)
+			}
+			o.pass(2 * time.Minute)
+			if got := o.outcome(); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A cluster that does not become well after its task has failed; and a gap, such as a restart of the operator, begins the soak again.
+func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
+	w, o := watching(t)
+	w.etcd(0, set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+	o.pass(settle)
+	if got := o.outcome(); got != "watched" {
+		t.Errorf("%q", got)
+	}
+	o.pass(2 * interval)
+	if got := o.outcome(); !strings.Contains(got, "AllMembersReady is False") {
+		t.Errorf("%q", got)
+	}
+	w, o = watching(t)
+	o.pass(9 * time.Minute)
+	o = w.operator()
+	o.pass(9 * time.Minute)
+	if got := o.outcome(); got != "watched" {
+		t.Errorf("another operator: %q", got)
+	}
+	w.clock.Step(time.Hour)
+	o.pass(time.Minute)
+	if got := o.outcome(); got != "watched" {
+		t.Errorf("a gap: %q", got)
+	}
+	o.pass(10 * time.Minute)
+	if got := o.outcome(); got != "done" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What has become of the task of a holder is read from the API server.
+func TestHoldersAreReleased(t *testing.T) {
+	state := func(s v1alpha1.TaskState) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.State = s
+			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "R", Message: "no"}}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*world, *v1alpha1.EtcdOperatorTask)
+		remove bool
+		want   string
+	}{
+		"it runs":           {state(v1alpha1.TaskStateInProgress), false, "watched"},
+		"it succeeded":      {state(v1alpha1.TaskStateSucceeded), false, "watched"},
+		"it failed":         {state(v1alpha1.TaskStateFailed), false, "task task failed: no"},
+		"it was superseded": {state(v1alpha1.TaskStateRejected), false, "neither"},
+		"it is stalled": {func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.State = v1alpha1.TaskStateInProgress
+			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStalled, Message: "m-0 crashes"}}
+		}, false, "task task is stalled: m-0 crashes"},
+		"the quorum is lost": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.State = v1alpha1.TaskStateInProgress
+			w.etcd(0, func(e *v1alpha1.Etcd) {
+				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "1 of 3"})
+			})
+		}, false, "the quorum was lost: 1 of 3"},
+		"it has not started, as it was": {nil, false, "watched"},
+		"it has changed, and not begun": {state(v1alpha1.TaskStatePending), false, "neither"},
+		"it was deleted":                {nil, true, "neither"},
+		"while its cluster lacks a member": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			w.etcd(0, set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+		}, true, "watched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 1)
+			o := w.operator()
+			task := &v1alpha1.EtcdOperatorTask{}
+			if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "ns0", Name: "task"}, task); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+				l.Grant(fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", ResourceVersion: task.ResourceVersion})
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+			// The ledger was made when the task was there: it was fenced.
+			if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "ns0", Name: "task"}, task); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders[0].ResourceVersion = task.ResourceVersion; return true }); err != nil {
+				t.Fatal(err)
+			}
+			if c.change != nil {
+				before := task.DeepCopy()
+				if c.change(w, task); task.Status.State != before.Status.State || len(task.Status.Conditions) > 0 {
+					if err := w.api.Status().Update(t.Context(), task); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if c.remove {
+				if err := w.api.Delete(t.Context(), task); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o.pass(interval)
+			if got := o.outcome(); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A finding about a task that had not started does not release one that has been granted again since.
+func TestAFindingThatIsOutOfDate(t *testing.T) {
+	l := &fleet.Ledger{}
+	l.Grant(fleet.Holder{Task: "t", ResourceVersion: "2"})
+	now := time.Now()
+	if (finding{task: "t", kind: released, version: "1"}).apply(l, now) || len(l.Holders) != 1 {
+		t.Error("it was granted again")
+	}
+	if !(finding{task: "t", kind: released, version: "2"}).apply(l, now) || len(l.Holders) != 0 {
+		t.Error("it is as it was found")
+	}
+	if (finding{task: "t", kind: released}).apply(l, now) {
+		t.Error("it is gone")
+	}
+}
+
+// The same change of two clusters has the same fingerprint, and pods of an older revision count as where it begins.
+func TestChangesOfTasks(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	create := func(o client.Object) {
+		t.Helper()
+		if err := w.api.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 {
+		owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: types.UID("set" + namespaceOf(i)), Controller: ptr.To(true)}}
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "main", UID: owner[0].UID}}
+		s.Status.UpdateRevision = "r3"
+		create(s)
+		for n, image := range []string{"etcd:1", "etcd:bad", "etcd:2"} {
+			create(&appsv1.ControllerRevision{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "r" + string(rune('1'+n)), OwnerReferences: owner}, Revision: int64(n + 1),
+				Data: runtime.RawExtension{Raw: []byte(`{"image":"` + image + `","args":["` + namespaceOf(i) + `"]}`)},
+			})
+		}
+		// The second has a pod of a change that failed.
+		for n, revision := range [][]string{{"r1", "r1"}, {"r2", "r1"}}[i] {
+			create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespaceOf(i), Name: "main-" + string(rune('0'+n)), OwnerReferences: owner,
+				Labels: map[string]string{v1alpha1.LabelPartOf: "main", appsv1.StatefulSetRevisionLabel: revision},
+			}})
+		}
+	}
+	o := w.operator()
+	of := func(i int, taskType v1alpha1.TaskType, config string) string {
+		t.Helper()
+		_, etcd, task := w.objects(i)
+		task.Spec.Type, task.Spec.Config = taskType, config
+		change, err := o.change(t.Context(), tasks.Task{Object: task, Etcd: etcd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return change
+	}
+	first, second := of(0, v1alpha1.QuorumAwareRollout, ""), of(1, v1alpha1.QuorumAwareRollout, "")
+	if first != second || !strings.HasPrefix(first, "v1-") {
+		t.Errorf("%s, %s", first, second)
+	}
+	if again := of(0, v1alpha1.QuorumAwareRollout, "targetRevision: r3"); again != first {
+		t.Errorf("%s, want %s", again, first)
+	}
+	if other := of(0, v1alpha1.QuorumAwareRollout, "targetRevision: r2"); other == first {
+		t.Error("another target")
+	}
+	if none := of(0, v1alpha1.OnDemandMaintenance, ""); none != "" {
+		t.Error(none)
+	}
+	if gone := of(0, v1alpha1.QuorumAwareRollout, "targetRevision: r9"); gone != "v1-unknown-r9" {
+		t.Error(gone)
+	}
+	_, etcd, task := w.objects(2)
+	task.Spec.Type = v1alpha1.QuorumAwareRollout
+	if _, err := o.change(t.Context(), tasks.Task{Object: task, Etcd: etcd}); err == nil {
+		t.Error("there is no StatefulSet")
+	}
+}

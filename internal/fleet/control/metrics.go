@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// Metrics are those of the fleet, by policy.
+type Metrics struct {
+	slots, used, waiting, paused *prometheus.GaugeVec
+	wait                         prometheus.Histogram
+	rebuilt                      prometheus.Gauge
+}
+
+const labelPolicy = "policy"
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{labelPolicy})
+	}
+	m := &Metrics{
+		slots:   gauge("etcd_foreman_fleet_slots", "Slots of an EtcdFleetPolicy."),
+		used:    gauge("etcd_foreman_fleet_slots_used", "Slots of an EtcdFleetPolicy that are in use, including those of clusters that lack a member."),
+		waiting: gauge("etcd_foreman_fleet_waiting", "Tasks that wait for an EtcdFleetPolicy."),
+		paused:  gauge("etcd_foreman_fleet_paused", "1 while a change is paused because it failed, or an EtcdFleetPolicy is invalid."),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "etcd_foreman_fleet_slot_wait_seconds", Help: "Time from when a task could start until it got a slot.", Buckets: prometheus.ExponentialBuckets(0.5, 2, 18),
+		}),
+	}
+	m.rebuilt = prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcd_foreman_fleet_ledger_rebuilt_timestamp_seconds", Help: "Unix time at which the ledger of the fleet was last made again because it was lost; 0 if it never was."})
+	registerer.MustRegister(m.slots, m.used, m.waiting, m.paused, m.wait, m.rebuilt)
+	return m
+}
+
+func (m *Metrics) waited(d time.Duration) { m.wait.Observe(d.Seconds()) }
+
+// show publishes the status of a policy.
+func (m *Metrics) show(policy string, s *v1alpha1.EtcdFleetPolicyStatus) {
+	m.slots.WithLabelValues(policy).Set(float64(s.Limit))
+	m.used.WithLabelValues(policy).Set(float64(s.Used))
+	m.waiting.WithLabelValues(policy).Set(float64(s.Waiting))
+	paused := 0.0
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused); c != nil && c.Reason != v1alpha1.ReasonPausedBySpec {
+		paused = 1
+	}
+	m.paused.WithLabelValues(policy).Set(paused)
+}
+
+// ledger publishes when the ledger was lost.
+func (m *Metrics) ledger(l *fleet.Ledger) {
+	if !l.Rebuilt.IsZero() {
+		m.rebuilt.Set(float64(l.Rebuilt.Unix()))
+	}
+}
+
+// reset removes what there is of policies.
+func (m *Metrics) reset() {
+	for _, v := range []*prometheus.GaugeVec{m.slots, m.used, m.waiting, m.paused} {
+		v.Reset()
+	}
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// interval is how often the fleet is looked at while there is a policy, besides when something happens to it.
+const interval = 5 * time.Second
+
+// Reconcile looks at the whole fleet: it releases slots, follows changes, publishes the status of policies, and wakes the tasks whose
+// turn it is. Without a policy it sends no request.
+func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	c.refresh()
+	v, err := c.look(ctx)
+	if err != nil || v == nil {
+		c.Metrics.reset()
+		return ctrl.Result{}, err
+	}
+	c.forget(v)
+	known, err := c.Store.Read(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	found, err := c.follow(ctx, v, known)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var after *fleet.Ledger
+	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
+		changed := c.adopt(l, v)
+		for i := range v.objects {
+			o := &v.objects[i]
+			changed = l.Record(v.policies[o.Name]) || changed
+			if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {
+				changed = l.ResumeBy(o.Name, token) || changed
+			}
+		}
+		for _, f := range found {
+			changed = f.apply(l, c.Clock.Now()) || changed
+		}
+		after = l
+		return changed
+	})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	c.Metrics.ledger(after)
+	in := c.input(v, after)
+	c.wake(append(fleet.Next(in), c.report(v, in)...))
+	return ctrl.Result{RequeueAfter: interval}, c.publish(ctx, v, in)
+}
+
+// refresh has the next look be a new one.
+func (c *Controller) refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seenAt = time.Time{}
+}
+
+// wake has tasks ask again.
+func (c *Controller) wake(tasks []types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, uid := range tasks {
+		w := c.waiting[uid]
+		if w == nil || !w.woken.IsZero() {
+			continue
+		}
+		etcd := &v1alpha1.Etcd{}
+		etcd.Namespace, etcd.Name = w.Namespace, w.EtcdName
+		select {
+		case c.wakes <- event.GenericEvent{Object: etcd}:
+			w.woken = c.Clock.Now()
+		default:
+			// The engine is busy: it is woken in the next pass, or asks by itself.
+		}
+	}
+}
+
+// finding is what has become of a holder.
+type finding struct {
+	task   types.UID
+	kind   kind
+	reason string
+	// version: the holder is as it was found, if it has not started; empty where that does not matter.
+	version string
+}
+
+// kind of a finding.
+type kind int
+
+const (
+	succeeded kind = iota // its task has succeeded, and was cleaned up after
+	released              // its task is over, and the change neither succeeded nor failed
+	failed                // its task has failed, and was cleaned up after
+	failing               // the change failed, and its task runs
+	baseline              // it is watched from this state on
+	soaked                // it was watched for long enough
+	broke                 // something broke while it was watched
+)
+
+// apply records a finding, and reports whether it is new.
+func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
+	h := l.Holder(f.task)
+	if h == nil || f.version != "" && f.version != h.ResourceVersion {
+		return false
+	}
+	switch f.kind {
+	case succeeded:
+		if !h.Ended.IsZero() {
+			return false
+		}
+		l.Succeeded(f.task, now)
+	case released:
+		l.Release(f.task, now)
+	case failed, broke:
+		l.Failed(f.task, f.reason, now)
+		l.Release(f.task, now)
+	case failing:
+		if h.Counted || h.Change == "" {
+			return false
+		}
+		l.Failed(f.task, f.reason, now)
+	case baseline:
+		h.Baseline = f.reason
+	case soaked:
+		l.Soaked(f.task, now)
+	}
+	return true
+}
+
+// report has an event say which changes are paused, and returns the tasks whose status is to say so.
+func (c *Controller) report(v *view, in fleet.Input) (told []types.UID) {
+	paused := map[string]bool{}
+	for i := range in.Ledger.Changes {
+		change := &in.Ledger.Changes[i]
+		p := v.policies[change.Policy]
+		if p == nil || !change.Paused(p) {
+			continue
+		}
+		key := fmt.Sprint(change.Policy, "/", change.Name, "/", change.Resumed)
+		if paused[key] = true; !c.paused[key] {
+			c.warn(v, change.Policy, v1alpha1.ReasonChangeFailed, change.PausedMessage())
+			for _, w := range in.Waiting {
+				if w.Change == change.Name {
+					told = append(told, w.Task)
+				}
+			}
+		}
+	}
+	c.paused = paused
+	return told
+}

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// The defaults of a policy, for one that was written past the API server's.
+const (
+	defaultConcurrent = "10%"
+	defaultSoak       = 5 * time.Minute
+)
+
+// read reads a policy. One that cannot be read grants nothing, and says why.
+func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
+	soak := ptr.Deref(o.Spec.Soak, metav1.Duration{Duration: defaultSoak}).Duration
+	p := &fleet.Policy{
+		Name: o.Name, UID: o.UID, Generation: o.Generation, Paused: o.Spec.Paused, MaxFailures: int(o.Spec.MaxFailures), Soak: soak,
+		Canary: fleet.Canary{
+			Count: int(ptr.Deref(o.Spec.Canary.Count, 1)), Soak: ptr.Deref(o.Spec.Canary.Soak, metav1.Duration{Duration: soak}).Duration,
+			Chosen: map[types.UID]bool{},
+		},
+		PauseAtEnd: o.Spec.AtEnd == v1alpha1.FleetPause,
+	}
+	var err error
+	if p.MaxConcurrent, p.Percent, err = concurrent(ptr.Deref(o.Spec.MaxConcurrent, intstr.FromString(defaultConcurrent))); err != nil {
+		p.Invalid = "spec.maxConcurrent: " + err.Error()
+	}
+	for _, list := range []struct {
+		field string
+		spec  []v1alpha1.FleetWindow
+		into  *[]fleet.Window
+	}{{"windows", o.Spec.Windows, &p.Windows}, {"except", o.Spec.Except, &p.Except}} {
+		for i, w := range list.spec {
+			window, err := fleet.NewWindow(w.Schedule, w.Duration.Duration, cmp.Or(w.TimeZone, "UTC"))
+			if err != nil {
+				p.Invalid = fmt.Sprintf("spec.%s[%d]: %v", list.field, i, err)
+				continue
+			}
+			*list.into = append(*list.into, window)
+		}
+	}
+	return p
+}
+
+// concurrent reads spec.maxConcurrent.
+func concurrent(v intstr.IntOrString) (n int, percent bool, err error) {
+	if v.Type == intstr.Int {
+		n = v.IntValue()
+	} else {
+		text, found := strings.CutSuffix(v.StrVal, "%")
+		if percent = true; !found {
+			return 0, false, fmt.Errorf("%q is neither a number nor a percentage", v.StrVal)
+		}
+		if n, err = strconv.Atoi(text); err != nil || n > 100 {
+			return 0, false, fmt.Errorf("%q is not a percentage from 0%% to 100%%", v.StrVal)
+		}
+	}
+	if n < 0 {
+		return 0, false, fmt.Errorf("%s is less than 0", v.String())
+	}
+	return n, percent, nil
+}

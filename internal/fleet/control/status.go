@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// What the status of a policy shows at most.
+	maxHolders, maxChanges, maxFailures = 100, 20, 10
+	// maxMessage bounds a message, in bytes.
+	maxMessage = 4096
+)
+
+// publish writes the status of each policy that has changed.
+func (c *Controller) publish(ctx context.Context, v *view, in fleet.Input) error {
+	for i := range v.objects {
+		o := &v.objects[i]
+		next := o.DeepCopy()
+		status := c.status(v, in, o)
+		c.Metrics.show(o.Name, &status)
+		if equality.Semantic.DeepEqual(o.Status, status) {
+			continue
+		}
+		next.Status = status
+		if err := c.Client.Status().Patch(ctx, next, client.MergeFrom(o)); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("writing the status of EtcdFleetPolicy %s: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+// status is what there is to say of a policy.
+func (c *Controller) status(v *view, in fleet.Input, o *v1alpha1.EtcdFleetPolicy) v1alpha1.EtcdFleetPolicyStatus {
+	p := v.policies[o.Name]
+	s := v1alpha1.EtcdFleetPolicyStatus{
+		ObservedGeneration: o.Generation, Clusters: int32(p.Clusters), Limit: int32(p.Limit()), Used: int32(fleet.Used(in, o.Name)),
+		Conditions: slices.Clone(o.Status.Conditions),
+	}
+	waiting := map[string]int32{}
+	for _, w := range in.Waiting {
+		if slices.Contains(in.Covering[w.Namespace], o.Name) {
+			waiting[w.Change]++
+			s.Waiting++
+		}
+	}
+	if p.Invalid == "" {
+		if open, _, next := p.Opens(in.Now); !open && !next.IsZero() {
+			s.NextWindow = &metav1.Time{Time: next}
+		}
+	}
+	for i := range in.Ledger.Holders {
+		if h := &in.Ledger.Holders[i]; slices.Contains(h.Policies, o.Name) && len(s.Holders) < maxHolders {
+			s.Holders = append(s.Holders, holderOf(h))
+		}
+	}
+	s.Changes = changesOf(in, p, waiting)
+	setPaused(&s, p, in)
+	return s
+}
+
+func holderOf(h *fleet.Holder) v1alpha1.FleetHolder {
+	shown := v1alpha1.FleetHolder{Namespace: h.Namespace, Etcd: h.EtcdName, Task: h.TaskName, Change: h.Change, Canary: h.Canary, Since: seconds(h.Granted)}
+	if !h.Ended.IsZero() {
+		ended := seconds(h.Ended)
+		shown.WatchedSince = &ended
+	}
+	return shown
+}
+
+// changesOf are the changes of a policy: those that are paused first, then the newest.
+func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all []v1alpha1.FleetChange) {
+	known := map[string]bool{"": true}
+	for i := len(in.Ledger.Changes) - 1; i >= 0; i-- {
+		c := &in.Ledger.Changes[i]
+		if c.Policy != p.Name {
+			continue
+		}
+		known[c.Name] = true
+		shown := v1alpha1.FleetChange{Change: c.Name, Since: seconds(c.Since), Waiting: waiting[c.Name], Done: int32(c.Done), Failed: int32(len(c.Failures))}
+		for j := range in.Ledger.Holders {
+			switch h := &in.Ledger.Holders[j]; {
+			case h.Change != c.Name || !slices.Contains(h.Policies, p.Name):
+			case h.Ended.IsZero():
+				shown.Running++
+			default:
+				shown.Watched++
+			}
+		}
+		for _, f := range c.Failures[:min(len(c.Failures), maxFailures)] {
+			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
+		}
+		if c.Paused(p) {
+			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(), maxMessage), c.ResumeToken()
+		}
+		all = append(all, shown)
+	}
+	slices.SortFunc(in.Waiting, func(a, b fleet.Candidate) int { return a.Since.Compare(b.Since) })
+	for _, w := range in.Waiting {
+		// It has no slot yet.
+		if !known[w.Change] && slices.Contains(in.Covering[w.Namespace], p.Name) {
+			known[w.Change] = true
+			all = append(all, v1alpha1.FleetChange{Change: w.Change, Since: seconds(w.Since), Waiting: waiting[w.Change]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b v1alpha1.FleetChange) int {
+		if (a.Paused == "") != (b.Paused == "") {
+			return strings.Compare(b.Paused, a.Paused)
+		}
+		return cmp.Or(b.Since.Compare(a.Since.Time), strings.Compare(a.Change, b.Change))
+	})
+	return all[:min(len(all), maxChanges)]
+}
+
+// setPaused sets the condition Paused, which is absent while nothing is paused.
+func setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, in fleet.Input) {
+	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: seconds(in.Now)}
+	switch {
+	case p.Invalid != "":
+		paused.Reason, paused.Message = v1alpha1.ReasonInvalidPolicy, p.Invalid
+	case p.Paused || p.MaxConcurrent == 0:
+		paused.Reason, paused.Message = v1alpha1.ReasonPausedBySpec, "spec.paused is set, or spec.maxConcurrent is 0: no task starts. Those that run finish."
+	case len(s.Changes) > 0 && s.Changes[0].Paused != "":
+		paused.Reason, paused.Message = v1alpha1.ReasonChangeFailed, s.Changes[0].Paused
+	default:
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionPaused)
+		if len(s.Conditions) == 0 {
+			s.Conditions = nil
+		}
+		return
+	}
+	meta.SetStatusCondition(&s.Conditions, paused)
+}
+
+// warn emits an event of a policy.
+func (c *Controller) warn(v *view, policy, reason, message string) {
+	for i := range v.objects {
+		if v.objects[i].Name == policy {
+			c.Recorder.Eventf(&v.objects[i], nil, corev1.EventTypeWarning, reason, reason, "%s", sanitize.Text(message, 1024))
+		}
+	}
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// view is what the cache shows of the fleet.
+type view struct {
+	at       time.Time
+	policies map[string]*fleet.Policy
+	objects  []v1alpha1.EtcdFleetPolicy
+	covering map[string][]string
+	impaired []fleet.Impaired
+	waves    map[types.UID]string
+	// etcds are those that a policy selects.
+	etcds map[types.UID]*v1alpha1.Etcd
+	// tasks are those of these Etcds that need a slot, and have not ended.
+	tasks map[types.UID]*v1alpha1.EtcdOperatorTask
+}
+
+// maxAge is for how long a view is used again. The ledger is never that old: what is granted is decided on the newest one.
+const maxAge = time.Second
+
+// needsSlot reports whether tasks of a type need a slot. One that is not known does.
+func needsSlot(t v1alpha1.TaskType) bool {
+	switch t {
+	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery:
+		return false
+	}
+	return true
+}
+
+// look returns what the cache shows; nil if there is no policy.
+func (c *Controller) look(ctx context.Context) (*view, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	if age := now.Sub(c.seenAt); c.seen != nil && age >= 0 && age < maxAge {
+		return c.seen, nil
+	}
+	v := &view{
+		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[types.UID]string{},
+		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{},
+	}
+	list := &v1alpha1.EtcdFleetPolicyList{}
+	if err := c.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
+	}
+	if len(list.Items) == 0 {
+		c.seen = nil
+		return nil, nil
+	}
+	v.objects = list.Items
+	slices.SortFunc(v.objects, func(a, b v1alpha1.EtcdFleetPolicy) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	if err := c.lookAtNamespaces(ctx, v); err != nil {
+		return nil, err
+	}
+	if err := c.lookAtEtcds(ctx, v); err != nil {
+		return nil, err
+	}
+	if err := c.lookAtTasks(ctx, v); err != nil {
+		return nil, err
+	}
+	c.seen, c.seenAt = v, now
+	return v, nil
+}
+
+// lookAtNamespaces finds out which policies select which namespaces.
+func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
+	namespaces := &corev1.NamespaceList{}
+	if err := c.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the namespaces: %w", err)
+	}
+	for i := range v.objects {
+		p := read(&v.objects[i])
+		v.policies[p.Name] = p
+		selector, err := metav1.LabelSelectorAsSelector(&v.objects[i].Spec.NamespaceSelector)
+		if err != nil {
+			// Whom it was to be for is not known.
+			p.Invalid, selector = "spec.namespaceSelector: "+err.Error(), labels.Everything()
+		}
+		for j := range namespaces.Items {
+			if n := &namespaces.Items[j]; selector.Matches(labels.Set(n.Labels)) {
+				v.covering[n.Name] = append(v.covering[n.Name], p.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// lookAtEtcds finds out what there is of the Etcds that a policy selects.
+func (c *Controller) lookAtEtcds(ctx context.Context, v *view) error {
+	etcds := &v1alpha1.EtcdList{}
+	if err := c.Client.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the Etcds: %w", err)
+	}
+	chosen := map[string]labels.Selector{}
+	for i := range v.objects {
+		o := &v.objects[i]
+		if o.Spec.Canary.Selector == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(o.Spec.Canary.Selector)
+		if err != nil {
+			v.policies[o.Name].Invalid = "spec.canary.selector: " + err.Error()
+			continue
+		}
+		chosen[o.Name] = selector
+	}
+	for i := range etcds.Items {
+		e := &etcds.Items[i]
+		names := v.covering[e.Namespace]
+		if len(names) == 0 {
+			continue
+		}
+		v.etcds[e.UID] = e
+		if impaired := lacksMember(e); impaired != nil {
+			v.impaired = append(v.impaired, *impaired)
+		}
+		for _, name := range names {
+			p := v.policies[name]
+			p.Clusters++
+			if s := chosen[name]; s != nil && s.Matches(labels.Set(e.Labels)) {
+				p.Canary.Chosen[e.UID] = true
+			}
+		}
+		v.waves[e.UID] = v.wave(e)
+	}
+	return nil
+}
+
+// wave is the value of the label that the first policy orders by that orders.
+func (v *view) wave(e *v1alpha1.Etcd) string {
+	for i := range v.objects {
+		if key := v.objects[i].Spec.OrderBy; key != "" && slices.Contains(v.covering[e.Namespace], v.objects[i].Name) {
+			return e.Labels[key]
+		}
+	}
+	return ""
+}
+
+// lacksMember says that a cluster lacks a member; nil if it does not. What is not known counts as the worst. One that has never been
+// seen whole, and has no members in its status, is new.
+func lacksMember(e *v1alpha1.Etcd) *fleet.Impaired {
+	all := e.Status.Conditions.Find(v1alpha1.ConditionAllMembersReady)
+	if e.Spec.Replicas == 0 || all == nil || all.Status == metav1.ConditionTrue || e.Status.ClusterID == "" && len(e.Status.Members) == 0 {
+		return nil
+	}
+	return &fleet.Impaired{Etcd: e.UID, Namespace: e.Namespace, Name: e.Name, Since: all.LastTransitionTime.Time}
+}
+
+// lookAtTasks finds out which tasks run, and which clusters are being recovered.
+func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	if err := c.Client.List(ctx, tasks, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the tasks: %w", err)
+	}
+	for i := range tasks.Items {
+		t := &tasks.Items[i]
+		if len(v.covering[t.Namespace]) == 0 || t.Status.State.IsFinal() || t.DeletionTimestamp != nil {
+			continue
+		}
+		etcd := etcdOf(t)
+		if t.Spec.Type == v1alpha1.QuorumLossRecovery && t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" {
+			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
+			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name, Since: t.Status.InitiatedAt.Time, Recovering: true})
+		}
+		if needsSlot(t.Spec.Type) {
+			v.tasks[t.UID] = t
+		}
+	}
+	return nil
+}
+
+// etcdOf returns the UID of the Etcd that owns a task; empty if none does yet.
+func etcdOf(t *v1alpha1.EtcdOperatorTask) types.UID {
+	for _, o := range t.OwnerReferences {
+		if o.Kind == v1alpha1.KindEtcd && o.Name == t.Spec.OwnerEtcdReference.Name {
+			return o.UID
+		}
+	}
+	return ""
+}

@@ -1,0 +1,290 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// waiting returns a task of an Etcd that waits with change A, in a namespace that is named as its first letter.
+func waiting(name string, changes ...func(*Candidate)) Candidate {
+	c := Candidate{
+		Task: types.UID(name), TaskName: "task-" + name, Namespace: name[:1], Etcd: types.UID("etcd-" + name), EtcdName: "etcd-" + name, Change: "A",
+		Class: Automatic, Since: noon.Add(-10 * time.Minute), ChangeSince: noon.Add(-10 * time.Minute),
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
+// holding returns a holder of the policy p.
+func holding(name string, changes ...func(*Holder)) Holder {
+	h := Holder{Task: types.UID(name), TaskName: "task-" + name, Namespace: name[:1], Etcd: types.UID("etcd-" + name), EtcdName: "etcd-" + name, Policies: []string{"p"}, Change: "A", Granted: noon.Add(-time.Minute)}
+	for _, change := range changes {
+		change(&h)
+	}
+	return h
+}
+
+// situation returns an Input in which w1 waits for a policy p with two slots and one canary, which change A has passed.
+func situation(changes ...func(*Input)) Input {
+	in := Input{
+		Now: noon, Covering: map[string][]string{}, Served: map[string]float64{},
+		Policies: map[string]*Policy{"p": {Name: "p", MaxConcurrent: 2, Canary: Canary{Count: 1, Chosen: map[types.UID]bool{}}, Clusters: 10}},
+		Ledger:   &Ledger{Changes: []Change{{Policy: "p", Name: "A", Since: noon.Add(-time.Hour), Passed: 1}}},
+		Waiting:  []Candidate{waiting("w1")},
+	}
+	for c := 'a'; c <= 'z'; c++ {
+		in.Covering[string(c)] = []string{"p"}
+	}
+	for _, change := range changes {
+		change(&in)
+	}
+	return in
+}
+
+func policy(change func(*Policy)) func(*Input) { return func(in *Input) { change(in.Policies["p"]) } }
+func holders(all ...Holder) func(*Input)       { return func(in *Input) { in.Ledger.Holders = all } }
+func others(all ...Candidate) func(*Input) {
+	return func(in *Input) { in.Waiting = append(in.Waiting, all...) }
+}
+func candidate(change func(*Candidate)) func(*Input) {
+	return func(in *Input) { change(&in.Waiting[0]) }
+}
+func history(changes ...Change) func(*Input) { return func(in *Input) { in.Ledger.Changes = changes } }
+
+func impaired(name string, since time.Time, recovering bool) func(*Input) {
+	return func(in *Input) {
+		in.Impaired = append(in.Impaired, Impaired{Etcd: types.UID("etcd-" + name), Namespace: name[:1], Name: name, Since: since, Recovering: recovering})
+	}
+}
+
+func soaking(h *Holder) { h.Ended = noon.Add(-time.Second) }
+func canary(h *Holder)  { h.Canary = true; soaking(h) }
+func repair(c *Candidate) {
+	c.Class = Repair
+}
+
+// What stands in the way of w1, and how that is said.
+func TestDecide(t *testing.T) {
+	failed := Change{Policy: "p", Name: "A", Since: noon, Failures: []Failure{{Etcd: "x", Namespace: "x", EtcdName: "etcd-x", Reason: "it crashes"}}}
+	night := func(p *Policy) {
+		w, err := NewWindow("0 22 * * *", 6*time.Hour, "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Windows = []Window{w}
+	}
+	lateIn := func(d time.Duration, seconds ...int) func(*Input) {
+		return func(in *Input) {
+			night(in.Policies["p"])
+			in.Now = time.Date(2026, 6, 2, 4, 0, 0, 0, time.UTC).Add(-d)
+			in.Ledger.Policies = []Recorded{{Name: "p", Seconds: seconds}}
+		}
+	}
+	newChange := history()
+	for name, c := range map[string]struct {
+		in     Input
+		reason Reason
+		says   string
+	}{
+		"nothing":                            {situation(), "", ""},
+		"a slot is free":                     {situation(holders(holding("a"))), "", ""},
+		"none is free":                       {situation(holders(holding("a"), holding("b"))), WaitingForSlot, "no slot of EtcdFleetPolicy p is free, which has 2: a/etcd-a runs task task-a, b/etcd-b runs task task-b"},
+		"watched clusters use none":          {situation(holders(holding("a"), holding("b", soaking))), "", ""},
+		"watched canaries do":                {situation(holders(holding("a"), holding("b", canary))), WaitingForSlot, "b/etcd-b is watched after task task-b"},
+		"but not for the next task of it":    {situation(holders(holding("a"), holding("w1", canary))), "", ""},
+		"one that grew into the policy":      {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Policies = nil }))), WaitingForSlot, "etcd-b"},
+		"one of a policy that was":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Policies = []string{"gone"}; h.Namespace = "elsewhere" }))), "", ""},
+		"one of a namespace that has left":   {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForSlot, "elsewhere/etcd-b"},
+		"a cluster that lacks a member":      {situation(holders(holding("a")), impaired("b", noon, false)), WaitingForSlot, "clusters that lack a member or are being recovered: 1"},
+		"that is the holder":                 {situation(holders(holding("a")), impaired("a", noon, false)), "", ""},
+		"that is itself":                     {situation(holders(holding("a")), impaired("w1", noon, false)), "", ""},
+		"one that lacked it for long before": {situation(holders(holding("a")), impaired("b", noon.Add(-2*time.Hour), false)), "", ""},
+		"not for quite as long":              {situation(holders(holding("a")), impaired("b", noon.Add(-2*time.Hour+time.Second), false)), WaitingForSlot, ": 1"},
+		"a recovery of any age":              {situation(holders(holding("a")), impaired("b", noon.Add(-9*time.Hour), true)), WaitingForSlot, ": 1"},
+		"repairs do not wait for the broken": {situation(holders(holding("a")), impaired("b", noon, false), candidate(repair)), "", ""},
+		"half of the slots are for repairs":  {situation(holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "clusters that lack a member get half of the 2 slots of EtcdFleetPolicy p at most: a/etcd-a"},
+		"of one slot, it":                    {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair)), "", ""},
+		"not of other tasks":                 {situation(holders(holding("a", func(h *Holder) { h.Impaired = true }))), "", ""},
+		"a percentage":                       {situation(policy(func(p *Policy) { p.Percent, p.MaxConcurrent, p.Clusters = true, 10, 19 }), holders(holding("a"))), WaitingForSlot, "which has 1: "},
+		"a small percentage":                 {situation(policy(func(p *Policy) { p.Percent, p.MaxConcurrent, p.Clusters = true, 10, 3 })), "", ""},
+		"no percent":                         {situation(policy(func(p *Policy) { p.Percent, p.MaxConcurrent = true, 0 })), FleetPaused, "spec.maxConcurrent of EtcdFleetPolicy p is 0"},
+		"no slots":                           {situation(policy(func(p *Policy) { p.MaxConcurrent = 0 })), FleetPaused, "spec.maxConcurrent of EtcdFleetPolicy p is 0"},
+		"paused":                             {situation(policy(func(p *Policy) { p.Paused = true })), FleetPaused, "spec.paused of EtcdFleetPolicy p is set"},
+		"invalid":                            {situation(policy(func(p *Policy) { p.Invalid, p.Paused = "spec.windows", true })), FleetPaused, "EtcdFleetPolicy p is invalid, so nothing starts: spec.windows; fix it"},
+		"the change failed":                  {situation(history(failed)), FleetPaused, "change A is paused by EtcdFleetPolicy p: it failed in x/etcd-x (it crashes). Fix the template, which makes another change, or resume this one: kubectl annotate --overwrite etcdfleetpolicy p druid.gardener.cloud/resume-change=A.0"},
+		"it may fail once":                   {situation(history(failed), policy(func(p *Policy) { p.MaxFailures, p.Canary.Count = 1, 0 })), "", ""},
+		"that of another policy failed": {situation(func(in *Input) {
+			in.Ledger.Changes = append(in.Ledger.Changes, Change{Policy: "q", Name: "A", Failures: failed.Failures})
+		}), "", ""},
+		"another change failed": {situation(func(in *Input) {
+			in.Ledger.Changes = append(in.Ledger.Changes, Change{Policy: "p", Name: "B", Failures: failed.Failures})
+		}), "", ""},
+		"a window is closed":                 {situation(policy(night)), WaitingForWindow, "no window of EtcdFleetPolicy p is open: the next one opens at 2026-06-01T22:00:00Z"},
+		"it is open for long enough":         {situation(lateIn(30*time.Minute, 60, 60, 60, 60, 1800)), "", ""},
+		"it is not":                          {situation(lateIn(30*time.Minute-time.Second, 60, 60, 60, 60, 1800)), WaitingForWindow, "the window of EtcdFleetPolicy p closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 30m0s"},
+		"too little is known":                {situation(lateIn(time.Second, 60, 60, 60, 1800)), "", ""},
+		"what changes nothing may be late":   {situation(lateIn(time.Minute, 60, 60, 60, 60, 1800), candidate(func(c *Candidate) { c.Change = "" })), "", ""},
+		"in its first half it may be late":   {situation(lateIn(3*time.Hour, 90000, 90000, 90000, 90000, 90000)), "", ""},
+		"the first is a canary":              {situation(newChange), "", ""},
+		"one is tried":                       {situation(newChange, holders(holding("a", func(h *Holder) { h.Canary = true }))), WaitingForCanary, "EtcdFleetPolicy p tries change A in 1 of 10 clusters first: a/etcd-a runs task task-a"},
+		"two canaries":                       {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 2 }), holders(holding("a", func(h *Holder) { h.Canary = true }))), "", ""},
+		"one has passed, one is tried":       {situation(history(Change{Policy: "p", Name: "A", Passed: 1}), policy(func(p *Policy) { p.Canary.Count, p.MaxConcurrent = 2, 3 }), holders(holding("a", canary))), WaitingForCanary, "in 2 of 10"},
+		"no canaries":                        {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 0 }), holders(holding("a"))), "", ""},
+		"what changes nothing needs none":    {situation(newChange, candidate(func(c *Candidate) { c.Change = "" }), holders(holding("a"))), "", ""},
+		"another is tried":                   {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" }))), "", ""},
+		"a canary that failed is none":       {situation(newChange, holders(holding("a", func(h *Holder) { h.Counted = true }))), "", ""},
+		"someone else was chosen":            {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-59 * time.Second) })), WaitingForCanary, "others begin at 2026-06-01T12:00:01Z"},
+		"they do not ask":                    {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-time.Minute) })), "", ""},
+		"it was chosen":                      {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
+		"another has failed before":          {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "in which the last change failed"},
+		"it has failed before":               {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-w1"} }), "", ""},
+		"after the canaries nobody is first": {situation(policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
+		"half of four slots are two":         {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), "", ""},
+		"no more than two":                   {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true }), holding("b", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 4 slots"},
+		"half of one slot":                   {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 1 slot of"},
+		"a wreck before a new change":        {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" })), impaired("b", noon.Add(-time.Hour), false)), "", ""},
+		"two broken ones of one namespace":   {situation(impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, true)), "", ""},
+		"of four slots, two":                 {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a"), holding("c")), impaired("b1", noon, false), impaired("b2", noon, false)), WaitingForSlot, "being recovered: 2"},
+		"not three":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a")), impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, false)), "", ""},
+		"none holds a slot":                  {situation(impaired("a", noon, false), impaired("b", noon, false)), WaitingForSlot, ": none holds a slot; clusters that lack a member or are being recovered: 2"},
+		"two tasks of one cluster":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), WaitingForSlot, ": a/etcd-a runs task task-a"},
+		"of a cluster that is impaired":      {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd = "etcd-a"; soaking(h) })), impaired("a", noon, false)), "", ""},
+		"a failure and nobody chosen":        {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "begins change A"},
+		"one is tried by another policy":     {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies, h.Namespace = []string{"q"}, "elsewhere" }))), "", ""},
+		"one that left is tried":             {situation(newChange, holders(holding("a", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForCanary, "elsewhere/etcd-a"},
+		"one that came is tried":             {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies = nil }))), WaitingForCanary, "a/etcd-a"},
+		"a policy that is gone":              {situation(func(in *Input) { in.Policies = nil }), "", ""},
+		"two policies": {situation(func(in *Input) {
+			in.Covering["w"] = []string{"p", "q"}
+			in.Policies["q"] = &Policy{Name: "q", MaxConcurrent: 1, Paused: true}
+		}), FleetPaused, "EtcdFleetPolicy q"},
+		"one ahead takes the last slot": {situation(holders(holding("a")), others(waiting("b", func(c *Candidate) { c.Class = Person }))), WaitingForSlot, "b/etcd-b runs task"},
+		"one ahead is the canary":       {situation(newChange, others(waiting("b", func(c *Candidate) { c.Since = noon.Add(-time.Hour) }))), WaitingForCanary, "b/etcd-b"},
+		"one ahead that may not start":  {situation(holders(holding("a")), others(waiting("b", func(c *Candidate) { c.Class, c.Change = Person, "B" })), history(Change{Policy: "p", Name: "A", Passed: 1}, Change{Policy: "p", Name: "B", Failures: failed.Failures})), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(c.in, "w1")
+			got, says := Reason(""), ""
+			if d.Hold != nil {
+				got, says = d.Hold.Reason, d.Hold.Message
+				if d.Hold.Policy == "" {
+					t.Error("it names no policy")
+				}
+			}
+			if got != c.reason || !strings.Contains(says, c.says) {
+				t.Errorf("%q: %s", got, says)
+			}
+		})
+	}
+}
+
+// What is in line, in the order in which it starts.
+func TestOrder(t *testing.T) {
+	wave := func(w string) func(*Candidate) { return func(c *Candidate) { c.Wave = w } }
+	class := func(n Class) func(*Candidate) { return func(c *Candidate) { c.Class = n } }
+	ago := func(d time.Duration) func(*Candidate) { return func(c *Candidate) { c.Since = noon.Add(-d) } }
+	for name, c := range map[string]struct {
+		waiting []Candidate
+		change  func(*Input)
+		want    string
+	}{
+		"by class":                   {[]Candidate{waiting("d", class(Upkeep)), waiting("c", class(Automatic)), waiting("b", class(Person)), waiting("a", class(Repair))}, nil, "a b c d"},
+		"first in, first out":        {[]Candidate{waiting("a1"), waiting("a2", ago(20*time.Minute)), waiting("a3", ago(15*time.Minute))}, nil, "a2 a3 a1"},
+		"at the same time, by UID":   {[]Candidate{waiting("a2"), waiting("a1")}, nil, "a1 a2"},
+		"one class up after an hour": {[]Candidate{waiting("b", class(Person)), waiting("a", class(Automatic), ago(time.Hour)), waiting("c", class(Automatic), ago(time.Hour-1)), waiting("d", class(Upkeep), ago(time.Hour))}, nil, "a b d c"},
+		"a person stays one":         {[]Candidate{waiting("b", class(Person), ago(9*time.Hour)), waiting("a", class(Repair))}, nil, "a b"},
+		"by wave":                    {[]Candidate{waiting("e"), waiting("c", wave("late")), waiting("d", wave("early")), waiting("b", wave("10")), waiting("a", wave("9")), waiting("f", wave("-1"))}, nil, "f a b d c e"},
+		"fair":                       {[]Candidate{waiting("a1"), waiting("a2"), waiting("a3"), waiting("b1", ago(time.Minute)), waiting("c1", ago(time.Second))}, nil, "a1 b1 c1 a2 a3"},
+		"who has been served waits":  {[]Candidate{waiting("a1"), waiting("b1", ago(time.Second))}, func(in *Input) { in.Served["a"] = 1 }, "b1 a1"},
+		"what failed goes first": {[]Candidate{waiting("a", wave("1")), waiting("b"), waiting("c")}, func(in *Input) {
+			in.Ledger.Failing = []types.UID{"etcd-c"}
+			in.Policies["p"].Canary.Chosen["etcd-b"] = true
+		}, "c b a"},
+		"not what changes nothing": {[]Candidate{waiting("a"), waiting("c", func(c *Candidate) { c.Change = "" })}, func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-c"} }, "a c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := situation(policy(func(p *Policy) { p.MaxConcurrent = 100 }))
+			in.Waiting = c.waiting
+			if c.change != nil {
+				c.change(&in)
+			}
+			if got := strings.Trim(fmt.Sprint(Line(in)), "[]"); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			for i, uid := range Line(in) {
+				if got := Decide(in, uid).Before; len(in.Served) == 0 && name != "fair" && got != i {
+					t.Errorf("%d are before %s, want %d", got, uid, i)
+				}
+			}
+		})
+	}
+}
+
+// As many are woken as there are slots, and each of them gets one.
+func TestNext(t *testing.T) {
+	in := situation(others(waiting("a"), waiting("b"), waiting("c")), policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("x")))
+	next := Next(in)
+	if fmt.Sprint(next) != "[a b]" {
+		t.Errorf("%v", next)
+	}
+	for _, uid := range next {
+		if d := Decide(in, uid); d.Hold != nil || d.Canary {
+			t.Errorf("%s: %+v", uid, d)
+		}
+	}
+	if got := Used(in, "p"); got != 1 {
+		t.Errorf("%d are used", got)
+	}
+	if got := Used(situation(holders(holding("x")), impaired("y", noon, false), impaired("z", noon.Add(-9*time.Hour), false)), "p"); got != 3 {
+		t.Errorf("%d are used", got)
+	}
+	if Used(in, "q") != 0 || Decide(in, "gone").Hold == nil {
+		t.Error("what is not there")
+	}
+	first := situation(history())
+	d := Decide(first, "w1")
+	if h := Grant(first, "w1", d); !d.Canary || !h.Canary || h.Change != "A" || h.Etcd != "etcd-w1" || fmt.Sprint(h.Policies) != "[p]" || !h.Granted.Equal(noon) || h.Impaired {
+		t.Errorf("%+v %+v", d, h)
+	}
+}
+
+// A message names five clusters, and counts the others.
+func TestLongMessages(t *testing.T) {
+	change := Change{Policy: "p", Name: "A", Resumed: 2}
+	var all []Holder
+	for i := range 7 {
+		name := string(rune('a' + i))
+		change.Failures = append(change.Failures, Failure{Etcd: types.UID("etcd-" + name), Namespace: name, EtcdName: "main", Reason: "no"})
+		all = append(all, holding(name))
+	}
+	if m := change.PausedMessage(); !strings.Contains(m, "e/main (no); 2 more. ") || !strings.HasSuffix(m, "=A.2") {
+		t.Error(m)
+	}
+	d := Decide(situation(holders(all...)), "w1")
+	if !strings.HasSuffix(d.Hold.Message, "e/etcd-e runs task task-e, 2 more") {
+		t.Error(d.Hold.Message)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, c := range []struct{ clusters, percent, want int }{{7, 50, 3}, {7, 100, 7}, {1000, 10, 100}, {9, 10, 1}, {0, 10, 1}, {7, 0, 0}, {199, 1, 1}, {200, 1, 2}} {
+		if got := (&Policy{MaxConcurrent: c.percent, Percent: true, Clusters: c.clusters}).Limit(); got != c.want {
+			t.Errorf("%d %% of %d are %d, want %d", c.percent, c.clusters, got, c.want)
+		}
+	}
+	if (&Policy{MaxConcurrent: -1}).Limit() != 0 || (&Policy{MaxConcurrent: 4, Clusters: 1}).Limit() != 4 {
+		t.Error("a number")
+	}
+}

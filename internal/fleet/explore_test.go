@@ -1,0 +1,376 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// exploreAll explores further than is done in seconds.
+var exploreAll = flag.Bool("explore-all", false, "explore eight events instead of five")
+
+// settings of the policies of a world. All clusters are in namespace a, but the last, which is in b.
+type settings struct {
+	clusters int
+	limit    [2]int // of the policy for all, and of the one for b; 0 for the second: there is none
+	failures int
+	canaries int
+}
+
+// seen is what the judge knows of a world: what was done to each cluster, from the actions alone.
+type seen struct {
+	// Running and Watched are the changes that clusters have at the moment; Canary are those that keep their slot.
+	Running, Watched map[int]string
+	Canary           map[int]bool
+	// Good is how often a change succeeded, and Bad the clusters in which it failed since it was resumed, by policy and change.
+	Good map[string]int
+	Bad  map[string]map[int]bool
+}
+
+// world is a state of the exploration.
+type world struct {
+	Ledger Ledger
+	// Wants is the change that each cluster has yet to get.
+	Wants map[int]string
+	Seen  seen
+	// Paused is the policy for all.
+	Paused bool
+	// Sick are clusters that lack a member and hold no slot.
+	Sick map[int]bool
+	// Tries counts tasks, so that each has a UID of its own.
+	Tries map[int]int
+}
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (w world) clone() world {
+	data, err := json.Marshal(w)
+	if err != nil {
+		panic(err)
+	}
+	var c world
+	if err := json.Unmarshal(data, &c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func namespaceOf(s settings, i int) string {
+	if i == s.clusters-1 {
+		return "b"
+	}
+	return "a"
+}
+
+func (w *world) task(i int) types.UID { return types.UID(fmt.Sprintf("t%d-%d", i, w.Tries[i])) }
+
+func etcdUID(i int) types.UID { return types.UID(fmt.Sprintf("e%d", i)) }
+
+func (w *world) input(s settings) Input {
+	in := Input{Now: began.Add(10 * time.Minute), Ledger: &w.Ledger, Policies: map[string]*Policy{}, Covering: map[string][]string{"a": {"all"}, "b": {"all"}}}
+	for n, limit := range s.limit {
+		name := []string{"all", "b"}[n]
+		if n == 1 && limit == 0 {
+			continue
+		}
+		in.Policies[name] = &Policy{Name: name, Generation: 1, MaxConcurrent: limit, MaxFailures: s.failures, Canary: Canary{Count: s.canaries}, Paused: w.Paused && n == 0, Clusters: s.clusters}
+		if n == 1 {
+			in.Covering["b"] = []string{"all", "b"}
+		}
+	}
+	for i, change := range w.Wants {
+		class := Automatic
+		if w.Sick[i] {
+			class = Repair
+		}
+		in.Waiting = append(in.Waiting, Candidate{Task: w.task(i), TaskName: "t", Namespace: namespaceOf(s, i), Etcd: etcdUID(i), EtcdName: string(etcdUID(i)), Change: change, Class: class, Since: began})
+	}
+	for i := range w.Sick {
+		in.Impaired = append(in.Impaired, Impaired{Etcd: etcdUID(i), Namespace: namespaceOf(s, i), Name: string(etcdUID(i)), Since: began})
+	}
+	return in
+}
+
+// action is something that may happen in a world, and what the judge makes of it.
+type action struct {
+	name string
+	do   func(*world) error
+}
+
+func (w world) actions(s settings) (all []action) {
+	for i := range s.clusters {
+		if _, waits := w.Wants[i]; waits {
+			all = append(all, action{fmt.Sprintf("ask %d", i), func(w *world) error { return w.ask(s, i) }})
+		}
+		if change, runs := w.Seen.Running[i]; runs {
+			all = append(all,
+				action{fmt.Sprintf("succeed %d", i), func(w *world) error { w.end(s, i, change, "succeed"); return nil }},
+				action{fmt.Sprintf("fail %d", i), func(w *world) error { w.end(s, i, change, "fail"); return nil }},
+				action{fmt.Sprintf("abort %d", i), func(w *world) error { w.end(s, i, change, "abort"); return nil }},
+				action{fmt.Sprintf("fix %d", i), func(w *world) error { w.end(s, i, change, "abort"); w.want(i, "B"); return nil }},
+			)
+		}
+		if change, watched := w.Seen.Watched[i]; watched {
+			all = append(all,
+				action{fmt.Sprintf("soaked %d", i), func(w *world) error { w.watched(s, i, change, true); return nil }},
+				action{fmt.Sprintf("broke %d", i), func(w *world) error { w.watched(s, i, change, false); return nil }})
+		}
+	}
+	all = append(all, action{"pause", func(w *world) error { w.Paused = !w.Paused; return nil }})
+	for _, c := range w.Ledger.Changes {
+		if len(c.Failures) > s.failures {
+			all = append(all, action{"resume " + c.Policy + " " + c.Name, func(w *world) error {
+				w.Ledger.ResumeBy(c.Policy, c.ResumeToken())
+				delete(w.Seen.Bad, c.Policy+c.Name)
+				return nil
+			}})
+		}
+	}
+	return all
+}
+
+// want has a cluster wait for a change with another task.
+func (w *world) want(i int, change string) {
+	w.Tries[i]++
+	w.Wants[i] = change
+}
+
+// ask asks for a slot, and takes it.
+func (w *world) ask(s settings, i int) error {
+	in := w.input(s)
+	d := Decide(in, w.task(i))
+	if d.Hold != nil {
+		return nil
+	}
+	change := w.Wants[i]
+	if err := w.judge(s, i, change); err != nil {
+		return err
+	}
+	w.Ledger.Grant(Grant(in, w.task(i), d))
+	delete(w.Wants, i)
+	delete(w.Sick, i)
+	delete(w.Seen.Watched, i)
+	delete(w.Seen.Canary, i)
+	w.Seen.Running[i] = change
+	if d.Canary {
+		w.Seen.Canary[i] = true
+	}
+	return nil
+}
+
+func (w *world) end(s settings, i int, change, how string) {
+	task := w.task(i)
+	delete(w.Seen.Running, i)
+	now := began.Add(20 * time.Minute)
+	switch how {
+	case "succeed":
+		w.Ledger.Succeeded(task, now)
+		w.Seen.Watched[i] = change
+		return
+	case "fail":
+		w.Ledger.Failed(task, "it failed", now)
+		w.bad(s, i, change)
+		w.Sick[i] = true
+	}
+	w.Ledger.Release(task, now)
+	delete(w.Seen.Canary, i)
+	// The operator tries again.
+	w.want(i, change)
+}
+
+func (w *world) bad(s settings, i int, change string) {
+	for _, key := range []string{"all" + change, "b" + change} {
+		if key[0] == 'b' && (s.limit[1] == 0 || namespaceOf(s, i) != "b") {
+			continue
+		}
+		if w.Seen.Bad[key] == nil {
+			w.Seen.Bad[key] = map[int]bool{}
+		}
+		w.Seen.Bad[key][i] = true
+	}
+}
+
+func (w *world) watched(s settings, i int, change string, good bool) {
+	task := w.task(i)
+	delete(w.Seen.Watched, i)
+	delete(w.Seen.Canary, i)
+	if good {
+		w.Ledger.Soaked(task, began)
+		w.Seen.Good[change]++
+		return
+	}
+	w.Ledger.Failed(task, "it broke", began)
+	w.Ledger.Release(task, began)
+	w.bad(s, i, change)
+	w.want(i, change)
+}
+
+// judge says what is wrong with the start of a change in a cluster, by what was seen alone.
+func (w *world) judge(s settings, i int, change string) error {
+	if w.Paused {
+		return fmt.Errorf("it started while the policy is paused")
+	}
+	busy, inB := 0, 0
+	for j := range s.clusters {
+		_, runs := w.Seen.Running[j]
+		_, watched := w.Seen.Watched[j]
+		if j != i && (runs || watched && w.Seen.Canary[j]) {
+			busy++
+			if namespaceOf(s, j) == "b" {
+				inB++
+			}
+		}
+	}
+	if busy >= s.limit[0] || namespaceOf(s, i) == "b" && s.limit[1] > 0 && inB >= s.limit[1] {
+		return fmt.Errorf("%d clusters are busy already", busy)
+	}
+	if bad := w.Seen.Bad["all"+change]; len(bad) > s.failures {
+		return fmt.Errorf("the change failed in %d clusters already", len(bad))
+	}
+	if w.Seen.Good[change] >= s.canaries {
+		return nil
+	}
+	trying := 0
+	for j := range s.clusters {
+		if j != i && (w.Seen.Running[j] == change || w.Seen.Watched[j] == change) {
+			trying++
+		}
+	}
+	if trying+w.Seen.Good[change] >= s.canaries {
+		return fmt.Errorf("the change is being tried in %d clusters already, and has succeeded in %d", trying, w.Seen.Good[change])
+	}
+	return nil
+}
+
+// stuck says why a world in which nothing is underway, and nothing is to be decided by a person, does not go on.
+func (w *world) stuck(s settings) error {
+	if w.Paused || len(w.Wants) == 0 || len(w.Seen.Running) > 0 || len(w.Seen.Watched) > 0 || len(w.Sick) > 0 {
+		return nil
+	}
+	var holds []string
+	for i, change := range w.Wants {
+		paused := slices.ContainsFunc(w.Ledger.Changes, func(c Change) bool { return c.Name == change && len(c.Failures) > s.failures })
+		d := Decide(w.input(s), w.task(i))
+		if d.Hold == nil || paused {
+			return nil
+		}
+		holds = append(holds, d.Hold.Message)
+	}
+	return fmt.Errorf("nothing starts: %v", holds)
+}
+
+func start(s settings) world {
+	w := world{Wants: map[int]string{}, Paused: false, Sick: map[int]bool{}, Tries: map[int]int{}, Seen: seen{
+		Running: map[int]string{}, Watched: map[int]string{}, Canary: map[int]bool{}, Good: map[string]int{}, Bad: map[string]map[int]bool{},
+	}}
+	for i := range s.clusters {
+		w.Wants[i] = "A"
+	}
+	return w
+}
+
+// explore visits all worlds within some actions, and returns how many there are.
+func explore(t *testing.T, s settings, depth int) int {
+	t.Helper()
+	visited := map[string]int{}
+	var visit func(w world, left int, path []string)
+	visit = func(w world, left int, path []string) {
+		key := w.key()
+		if seenWith, ok := visited[key]; ok && seenWith >= left || t.Failed() {
+			return
+		}
+		visited[key] = left
+		if err := w.stuck(s); err != nil {
+			t.Errorf("%+v after %v: %v", s, path, err)
+			return
+		}
+		if left == 0 {
+			return
+		}
+		for _, a := range w.actions(s) {
+			next := w.clone()
+			if err := a.do(&next); err != nil {
+				t.Errorf("%+v after %v, %s: %v", s, path, a.name, err)
+				return
+			}
+			visit(next, left-1, append(slices.Clone(path), a.name))
+		}
+	}
+	visit(start(s), depth, nil)
+	return len(visited)
+}
+
+// key is the same for worlds that cannot be told apart by what happens next.
+func (w world) key() string {
+	c := w.clone()
+	c.Tries = nil
+	for i := range c.Ledger.Holders {
+		c.Ledger.Holders[i].Task = ""
+	}
+	for i := range c.Ledger.Policies {
+		c.Ledger.Policies[i].Seconds = nil
+	}
+	for i := range c.Ledger.Changes {
+		c.Ledger.Changes[i].Resumed = min(c.Ledger.Changes[i].Resumed, 1)
+	}
+	for k, n := range c.Seen.Good {
+		c.Seen.Good[k] = min(n, 3)
+	}
+	slices.SortFunc(c.Ledger.Holders, func(a, b Holder) int { return slices.Compare([]byte(a.Etcd), []byte(b.Etcd)) })
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// Whatever happens to the clusters: no more than the limit are busy, a change starts in more clusters than canaries only once it has
+// succeeded in these, one that failed too often starts nowhere, and what is not paused goes on. The judge sees what happens to
+// clusters, and knows neither the ledger nor the rules.
+func TestExploration(t *testing.T) {
+	total, depth := 0, 5
+	if *exploreAll {
+		depth = 8
+	}
+	for _, clusters := range []int{2, 3} {
+		for _, limit := range [][2]int{{1, 0}, {2, 0}, {2, 1}} {
+			for failures := range 2 {
+				for canaries := range 3 {
+					total += explore(t, settings{clusters, limit, failures, canaries}, depth)
+				}
+			}
+		}
+	}
+	t.Logf("%d worlds", total)
+}
+
+// A cluster that hit a bad template is the only one, in every order of events.
+func TestOneBadTemplateReachesOneCluster(t *testing.T) {
+	s := settings{clusters: 4, limit: [2]int{3, 0}, failures: 0, canaries: 1}
+	w := start(s)
+	touched := map[int]bool{}
+	for range 20 {
+		for _, i := range slices.Sorted(maps.Keys(w.Wants)) {
+			if err := w.ask(s, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, change := range maps.Clone(w.Seen.Running) {
+			touched[i] = true
+			w.end(s, i, change, "fail")
+		}
+	}
+	if len(touched) != 1 {
+		t.Errorf("it reached clusters %v", touched)
+	}
+}

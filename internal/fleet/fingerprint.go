@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Restart is the fingerprint of a change that only replaces pods.
+const Restart = "restart"
+
+// Names are what differs between clusters although the change is the same.
+type Names struct{ Etcd, Namespace, UID string }
+
+// Fingerprint returns what a change from one pod template to another is known by: it is the same in clusters that differ only in their
+// names. Both are in JSON.
+func Fingerprint(current, target []byte, names Names) (string, error) {
+	before, err := flatten(current)
+	if err != nil {
+		return "", err
+	}
+	after, err := flatten(target)
+	if err != nil {
+		return "", err
+	}
+	place := names.placeholders()
+	var differences []string
+	paths := maps.Clone(before)
+	maps.Copy(paths, after)
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		was, is := before[path], after[path]
+		if was == is {
+			continue
+		}
+		line := path
+		switch {
+		case strings.HasSuffix(path, "/image"):
+			line += "\x00" + was + "\x00" + is
+		case byValue(path):
+			line += "\x00" + place(was) + "\x00" + place(is)
+		}
+		differences = append(differences, line)
+	}
+	if len(differences) == 0 {
+		return Restart, nil
+	}
+	sum := sha256.Sum256([]byte(strings.Join(differences, "\n")))
+	return "v1-" + hex.EncodeToString(sum[:])[:16], nil
+}
+
+// onlyPath matches what differs between clusters that have the same change, such as their size, or says nothing of what runs: the names
+// of objects, resources, labels and annotations.
+var onlyPath = regexp.MustCompile(`/(secretName|claimName|configMap/name|secretRef/name|secretKeyRef/name)$|/resources/|/metadata/labels/|/metadata/annotations/`)
+
+// checksum is the annotation with the checksum of etcd's configuration, in which there is no name of a cluster.
+const checksum = "/metadata/annotations/checksum/etcd-config"
+
+// byValue reports whether it matters for a change what a path was, and what it becomes, and not only that it changes.
+func byValue(path string) bool {
+	return strings.HasSuffix(path, checksum) || !onlyPath.MatchString(path)
+}
+
+// placeholders returns a function that replaces the names of a cluster.
+func (n Names) placeholders() func(string) string {
+	type name struct{ text, as string }
+	all := slices.DeleteFunc([]name{{n.UID, "<uid>"}, {n.Etcd, "<etcd>"}, {n.Namespace, "<namespace>"}}, func(n name) bool { return n.text == "" })
+	// The longest first: one may be a part of another.
+	slices.SortStableFunc(all, func(a, b name) int { return cmp.Compare(len(b.text), len(a.text)) })
+	var patterns []*regexp.Regexp
+	for _, n := range all {
+		// Only whole words: a name may be as short as one letter.
+		patterns = append(patterns, regexp.MustCompile(`(^|[^A-Za-z0-9])`+regexp.QuoteMeta(n.text)+`($|[^A-Za-z0-9])`))
+	}
+	return func(text string) string {
+		for i, p := range patterns {
+			text = p.ReplaceAllString(text, "${1}"+all[i].as+"${2}")
+		}
+		return text
+	}
+}
+
+// flatten returns the values of a JSON document by their paths. What a list has is known by its name, if it has one.
+func flatten(document []byte) (map[string]string, error) {
+	var value any
+	if err := json.Unmarshal(document, &value); err != nil {
+		return nil, fmt.Errorf("decoding a pod template: %w", err)
+	}
+	all := map[string]string{}
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for key, inner := range v {
+				walk(path+"/"+key, inner)
+			}
+		case []any:
+			for i, inner := range v {
+				key := fmt.Sprint(i)
+				if o, ok := inner.(map[string]any); ok {
+					if name, ok := o["name"].(string); ok {
+						key = name
+					}
+				}
+				walk(path+"/"+key, inner)
+			}
+		default:
+			all[path] = fmt.Sprint(v)
+		}
+	}
+	walk("", value)
+	return all, nil
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Input is all that a decision rests on.
+type Input struct {
+	Now time.Time
+	// Policies by name.
+	Policies map[string]*Policy
+	// Covering are the names of the policies that select a namespace.
+	Covering map[string][]string
+	Ledger   *Ledger
+	// Waiting are the tasks that could start but for the fleet.
+	Waiting []Candidate
+	// Impaired are the clusters that lack a member or are being recovered.
+	Impaired []Impaired
+	// Served is how many slots a namespace has had, so that none gets all.
+	Served map[string]float64
+}
+
+// Candidate is a task that could start but for the fleet.
+type Candidate struct {
+	Task      types.UID
+	TaskName  string
+	Namespace string
+	Etcd      types.UID
+	EtcdName  string
+	// Change is the fingerprint of what it changes; empty for one that changes nothing.
+	Change string
+	Class  Class
+	// Since is how long the Etcd has waited: a task that replaces another one keeps its place.
+	Since time.Time
+	// ChangeSince is since when it waits with this change.
+	ChangeSince time.Time
+	// Wave is the value of the label that a policy orders by.
+	Wave string
+}
+
+// Class of a task: those of a lower one go first.
+type Class int
+
+// The classes.
+const (
+	// Repair changes a cluster that lacks a member.
+	Repair Class = iota + 1
+	// Person was created by a person or their automation.
+	Person
+	// Automatic was created by the operator because a template changed.
+	Automatic
+	// Upkeep was created by the operator because of a schedule or a threshold.
+	Upkeep
+)
+
+// Impaired is a cluster that lacks a member, or that is being recovered.
+type Impaired struct {
+	Etcd            types.UID
+	Namespace, Name string
+	// Since is when it began.
+	Since      time.Time
+	Recovering bool
+}
+
+// Reason why a task does not start.
+type Reason string
+
+// The reasons. They are those of the condition Admitted.
+const (
+	WaitingForSlot   Reason = "WaitingForSlot"
+	WaitingForWindow Reason = "WaitingForWindow"
+	WaitingForCanary Reason = "WaitingForCanary"
+	FleetPaused      Reason = "FleetPaused"
+)
+
+// Hold says why a task does not start.
+type Hold struct {
+	Reason  Reason
+	Policy  string
+	Message string
+	// Next is when that may change by time alone; zero if it does not.
+	Next time.Time
+}
+
+// Decision is whether a task may take a slot now, and if not, why.
+type Decision struct {
+	// Hold is nil if it may.
+	Hold *Hold
+	// Canary: it is one, by at least one policy.
+	Canary bool
+	// Before is how many tasks are ahead of it in line.
+	Before int
+}

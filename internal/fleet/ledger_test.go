@@ -1,0 +1,318 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A cluster gets a change, succeeds, is watched, and the change is done in it.
+func TestLedgerOfAChange(t *testing.T) {
+	l := &Ledger{Failing: []types.UID{"etcd-a", "etcd-b"}, Policies: []Recorded{{Name: "p"}}}
+	l.Grant(holding("a", func(h *Holder) { h.Canary = true }))
+	if c := l.Change("p", "A"); c == nil || !c.Since.Equal(noon.Add(-time.Minute)) {
+		t.Fatalf("%+v", l)
+	}
+	l.Succeeded("a", noon)
+	h := l.Holder("a")
+	if !h.Ended.Equal(noon) || !h.UsesSlot() || fmt.Sprint(l.Policies[0].Seconds) != "[60]" {
+		t.Fatalf("%+v", l)
+	}
+	l.Succeeded("a", noon.Add(time.Hour))
+	if !l.Holder("a").Ended.Equal(noon) || len(l.Policies[0].Seconds) != 1 {
+		t.Error("it ends once")
+	}
+	l.Soaked("a", noon)
+	if c := l.Change("p", "A"); c.Done != 1 || c.Passed != 1 || len(l.Holders) != 0 || fmt.Sprint(l.Failing) != "[etcd-b]" {
+		t.Errorf("%+v", l)
+	}
+	l.Grant(holding("c"))
+	l.Succeeded("c", noon)
+	if l.Holder("c").UsesSlot() {
+		t.Error("it is no canary")
+	}
+	l.Soaked("c", noon)
+	if c := l.Change("p", "A"); c.Done != 2 || c.Passed != 1 {
+		t.Errorf("%+v", c)
+	}
+	// What is not there.
+	l.Succeeded("x", noon)
+	l.Soaked("x", noon)
+	l.Failed("x", "", noon)
+	l.Release("x", noon)
+}
+
+// A failure counts once for each cluster, the clusters are remembered, and a person resumes what they have seen.
+func TestLedgerOfFailures(t *testing.T) {
+	l := &Ledger{}
+	l.Grant(holding("a"))
+	long := strings.Repeat("x", 2*maxReason)
+	l.Failed("a", long, noon)
+	l.Failed("a", "again", noon)
+	c := l.Change("p", "A")
+	if len(c.Failures) != 1 || c.Failures[0].Reason != long[:maxReason] || c.Failures[0].Namespace != "a" || !c.Failures[0].At.Equal(noon) || !l.Holder("a").Counted {
+		t.Fatalf("%+v", c)
+	}
+	if !c.Paused(&Policy{}) || c.Paused(&Policy{MaxFailures: 1}) {
+		t.Error("one is more than none")
+	}
+	// It succeeds after all: that is no success of the change.
+	l.Succeeded("a", noon)
+	if len(l.Holders) != 0 || l.Change("p", "A").Done != 0 {
+		t.Errorf("%+v", l)
+	}
+	// The same cluster fails again.
+	l.Grant(holding("a"))
+	l.Failed("a", "again", noon)
+	if len(l.Change("p", "A").Failures) != 1 || fmt.Sprint(l.Failing) != "[etcd-a]" {
+		t.Errorf("%+v", l)
+	}
+	for _, token := range []string{"", "A", "A.1", "A.x", "B.0", "A.0.0"} {
+		if l.ResumeBy("p", token) {
+			t.Errorf("%q resumes it", token)
+		}
+	}
+	if (&Ledger{Changes: []Change{{Policy: "p", Failures: []Failure{{}}}}}).ResumeBy("p", ".0") != true {
+		t.Error("the name is what is before the last dot")
+	}
+	if l.ResumeBy("q", "A.0") || !l.ResumeBy("p", "A.0") || l.ResumeBy("p", "A.0") || l.ResumeBy("p", "A.1") {
+		t.Error("it is resumed once")
+	}
+	if c := l.Change("p", "A"); c.Paused(&Policy{}) || c.ResumeToken() != "A.1" {
+		t.Errorf("%+v", c)
+	}
+	// What changes nothing fails nothing.
+	l.Grant(holding("d", func(h *Holder) { h.Change = "" }))
+	l.Failed("d", "no", noon)
+	if len(l.Changes) != 1 || slices.Contains(l.Failing, "etcd-d") {
+		t.Errorf("%+v", l)
+	}
+	l.Succeeded("d", noon)
+	if l.Holder("d") != nil {
+		t.Error("it is not watched")
+	}
+	for i := range 2 * maxFailing {
+		name := fmt.Sprintf("a%d", i)
+		l.Grant(holding(name))
+		l.Failed(types.UID(name), "no", noon)
+	}
+	if len(l.Failing) != maxFailing || l.Failing[maxFailing-1] != types.UID(fmt.Sprintf("etcd-a%d", 2*maxFailing-1)) {
+		t.Errorf("%d are remembered", len(l.Failing))
+	}
+}
+
+// The next task of a cluster that is watched ends that.
+func TestNextTaskOfAWatchedCluster(t *testing.T) {
+	l := &Ledger{}
+	l.Grant(holding("a"))
+	l.Grant(holding("b"))
+	l.Succeeded("a", noon)
+	l.Succeeded("b", noon)
+	next := holding("c", func(h *Holder) { h.Etcd = "etcd-a" })
+	l.Grant(next)
+	if len(l.Holders) != 2 || l.Holder("a") != nil || l.Holder("b") == nil {
+		t.Errorf("%+v", l.Holders)
+	}
+}
+
+// A generation is recorded once, and never an older one; another policy of that name begins again.
+func TestRecord(t *testing.T) {
+	l := &Ledger{}
+	p := &Policy{Name: "p", UID: "1", Generation: 2, MaxConcurrent: 3}
+	if !l.Record(p) || l.Record(p) || l.Recorded("p").Limit != 3 || l.Recorded("q") != nil {
+		t.Errorf("%+v", l)
+	}
+	p.Generation, p.MaxConcurrent = 1, 3
+	if l.Record(p) || l.Recorded("p").Generation != 2 {
+		t.Errorf("%+v", l)
+	}
+	p.MaxConcurrent = 4
+	if !l.Record(p) {
+		t.Error("the limit of a percentage changes without a generation")
+	}
+	l.Recorded("p").Seconds = []int{1}
+	p.UID = "2"
+	if !l.Record(p) || l.Recorded("p").Generation != 1 || len(l.Recorded("p").Seconds) != 0 {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestUsual(t *testing.T) {
+	var none *Recorded
+	if none.Usual() != 0 || (&Recorded{Seconds: []int{1, 2, 3, 4}}).Usual() != 0 {
+		t.Error("too few are known")
+	}
+	r := &Recorded{}
+	for i := range 20 {
+		r.Seconds = append(r.Seconds, 20-i)
+	}
+	if r.Usual() != 18*time.Second || r.Seconds[0] != 20 {
+		t.Errorf("%s", r.Usual())
+	}
+	l := &Ledger{Policies: []Recorded{{Name: "p"}}}
+	for i := range maxSeconds + 10 {
+		l.Grant(holding("a", func(h *Holder) { h.Granted = noon.Add(-time.Duration(i) * time.Second) }))
+		l.Release("a", noon)
+	}
+	if s := l.Policies[0].Seconds; len(s) != maxSeconds || s[maxSeconds-1] != maxSeconds+9 {
+		t.Errorf("%v", s)
+	}
+	l.Grant(holding("a", func(h *Holder) { h.Unasked = true }))
+	l.Grant(holding("b", func(h *Holder) { h.Granted = noon.Add(time.Hour) }))
+	l.Release("a", noon)
+	l.Release("b", noon)
+	if s := l.Policies[0].Seconds; s[maxSeconds-1] != 0 || s[maxSeconds-2] != maxSeconds+9 {
+		t.Errorf("%v", s)
+	}
+}
+
+// A tenant who makes many changes fail pushes out only their own; changes that a holder has stay.
+func TestChangesAreBounded(t *testing.T) {
+	l := &Ledger{}
+	fail := func(namespace, change string) {
+		l.Grant(holding(namespace, func(h *Holder) { h.Change = change }))
+		l.Failed(types.UID(namespace), "no", noon)
+		l.Release(types.UID(namespace), noon)
+	}
+	fail("v", "victim")
+	fail("w", "other")
+	l.Grant(holding("h", func(h *Holder) { h.Change = "held" }))
+	for i := range 3 * maxChanges {
+		fail("t", fmt.Sprintf("c%d", i))
+	}
+	count := 0
+	for _, c := range l.Changes {
+		if c.Policy == "p" {
+			count++
+		}
+	}
+	if count != maxChanges || l.Change("p", "victim") == nil || l.Change("p", "other") == nil || l.Change("p", "held") == nil || l.Change("p", "c0") != nil {
+		t.Errorf("%d changes", count)
+	}
+	l = &Ledger{}
+	fail("v", "victim")
+	for i := range 3 * maxChanges {
+		l.Grant(holding("t", func(h *Holder) { h.Change = fmt.Sprintf("c%d", i) }))
+		l.Release("t", noon)
+	}
+	if l.Change("p", "victim") == nil || len(l.Changes) != maxChanges || l.Change("p", "c0") != nil {
+		t.Error("what has not failed goes first")
+	}
+}
+
+// Of two namespaces in which as many changes failed, it is the same one that loses the oldest.
+func TestWhoseChangesGo(t *testing.T) {
+	for range 20 {
+		l := &Ledger{}
+		for i := range maxChanges {
+			namespace := []string{"a", "b"}[i%2]
+			l.Changes = append(l.Changes, Change{Policy: "p", Name: fmt.Sprint(namespace, i), Failures: []Failure{{Namespace: namespace}}})
+		}
+		l.Changes = append(l.Changes, Change{Policy: "q", Name: "a0"})
+		l.Grant(holding("z", func(h *Holder) { h.Change = "new" }))
+		if l.Change("p", "a0") != nil || l.Change("p", "b1") == nil || l.Change("q", "a0") == nil || len(l.Changes) != maxChanges+1 {
+			t.Fatalf("%+v", l.Changes[:3])
+		}
+		l.Changes = append(l.Changes, Change{Policy: "p", Name: "more", Failures: []Failure{{Namespace: "b"}}}, Change{Policy: "p", Name: "most", Failures: []Failure{{Namespace: "b"}}})
+		l.Grant(holding("y", func(h *Holder) { h.Change = "newer" }))
+		if l.Change("p", "b1") != nil || l.Change("p", "a2") == nil || l.Change("p", "new") == nil {
+			t.Fatal("now b has more, and what a holder has stays")
+		}
+	}
+}
+
+const template = `{"spec":{"template":{"metadata":{"annotations":{"checksum/etcd-config":"%s","other":"%s"},"labels":{"l":"%s"}},"spec":{
+"containers":[{"name":"agent","image":"agent:1"},{"name":"etcd","image":"%s","args":["--name=%s-0","--token=%s"],"resources":{"limits":{"cpu":"%s"}}}],
+"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"%s"}}]}}}}`
+
+func TestFingerprint(t *testing.T) {
+	render := func(config, annotation, label, image, name, uid, cpu, claim string) []byte {
+		return fmt.Appendf(nil, template, config, annotation, label, image, name, uid, cpu, claim)
+	}
+	names := Names{Etcd: "main", Namespace: "a", UID: "u1"}
+	base := render("1", "1", "1", "etcd:1", "main", "u1", "1", "main")
+	of := func(target []byte, current ...[]byte) string {
+		t.Helper()
+		f, err := Fingerprint(append(current, base)[0], target, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	image := of(render("1", "1", "1", "etcd:2", "main", "u1", "1", "main"))
+	if of(base) != Restart || !strings.HasPrefix(image, "v1-") || len(image) != 19 {
+		t.Errorf("%s, %s", of(base), image)
+	}
+	other := Names{Etcd: "b", Namespace: "x", UID: "u2"}
+	same, err := Fingerprint(render("9", "7", "5", "etcd:1", "b", "u2", "1", "b"), render("9", "7", "5", "etcd:2", "b", "u2", "1", "b"), other)
+	if err != nil || same != image {
+		t.Errorf("the same change in another cluster: %s, want %s (%v)", same, image, err)
+	}
+	seen := map[string]string{"image": image}
+	for name, target := range map[string][]byte{
+		"another image": render("1", "1", "1", "etcd:3", "main", "u1", "1", "main"),
+		"a config":      render("2", "1", "1", "etcd:1", "main", "u1", "1", "main"),
+		"other config":  render("3", "1", "1", "etcd:1", "main", "u1", "1", "main"),
+		"an annotation": render("1", "2", "1", "etcd:1", "main", "u1", "1", "main"),
+		"a label":       render("1", "1", "2", "etcd:1", "main", "u1", "1", "main"),
+		"an argument":   render("1", "1", "1", "etcd:1", "other", "u1", "1", "main"),
+		"resources":     render("1", "1", "1", "etcd:1", "main", "u1", "2", "main"),
+		"a claim":       render("1", "1", "1", "etcd:1", "main", "u1", "1", "main2"),
+	} {
+		f := of(target)
+		for before, s := range seen {
+			if s == f {
+				t.Errorf("%s and %s are the same", before, name)
+			}
+		}
+		seen[name] = f
+	}
+	if of(render("1", "1", "1", "etcd:1", "main", "u1", "3", "main")) != seen["resources"] || of(render("1", "3", "1", "etcd:1", "main", "u1", "1", "main")) != seen["an annotation"] {
+		t.Error("how large a cluster is does not matter")
+	}
+	if of(render("1", "1", "1", "etcd:2", "main", "u1", "1", "main"), render("1", "1", "1", "etcd:0", "main", "u1", "1", "main")) == image {
+		t.Error("from where matters")
+	}
+	// An argument with the cluster's names is added, and a container before the others.
+	added := func(name, namespace, uid string) string {
+		t.Helper()
+		was := `{"containers":[{"name":"etcd","args":["x"],"image":"i"}]}`
+		is := fmt.Sprintf(`{"containers":[{"name":"first","args":["--of=%s.%s.%s-x"],"image":"i"},{"name":"etcd","args":["x"],"image":"i"}]}`, name, namespace, uid)
+		f, err := Fingerprint([]byte(was), []byte(is), Names{Etcd: name, Namespace: namespace, UID: uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	want := added("main", "a", "u1")
+	for _, n := range [][3]string{{"b", "a", "u2"}, {"a-b", "a", "u3"}, {"a", "a-b", "u"}, {"of", "etcd", "x"}} {
+		if n[0] != "of" && added(n[0], n[1], n[2]) != want {
+			t.Errorf("%v: another change", n)
+		}
+	}
+	if without, err := Fingerprint([]byte(`{"a":"main"}`), []byte(`{"a":"b"}`), Names{}); err != nil || without == want {
+		t.Error(err)
+	}
+	moved, err := Fingerprint([]byte(`{"c":[{"name":"a","v":"1"},{"name":"b","v":"2"}]}`), []byte(`{"c":[{"name":"b","v":"2"},{"name":"a","v":"1"}]}`), Names{})
+	if err != nil || moved != Restart {
+		t.Errorf("the order of what has names does not matter: %s", moved)
+	}
+	for _, broken := range [][2]string{{"{", "{}"}, {"{}", "{"}} {
+		if _, err := Fingerprint([]byte(broken[0]), []byte(broken[1]), names); err == nil {
+			t.Error("it is no JSON")
+		}
+	}
+	// A cluster whose name is a part of an image.
+	named, err := Fingerprint(render("1", "1", "1", "etcd:1", "etcd", "u1", "1", "etcd"), render("1", "1", "1", "etcd:2", "etcd", "u1", "1", "etcd"), Names{Etcd: "etcd", Namespace: "etcd-a", UID: "u1"})
+	if err != nil || named != image {
+		t.Errorf("%s, want %s (%v)", named, image, err)
+	}
+}

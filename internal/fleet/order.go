@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+)
+
+// maxWait is after how long a task goes up by one class, so that none waits for ever.
+const maxWait = time.Hour
+
+// compare orders two tasks that wait: the one that goes first is less.
+func (s *state) compare(a, b *Candidate) int {
+	return s.compareAt(place{a, s.served[a.Namespace]}, place{b, s.served[b.Namespace]})
+}
+
+// compareAt is compare by what the namespaces had been served when the tasks were put in line.
+func (s *state) compareAt(a, b place) int {
+	return cmp.Or(
+		cmp.Compare(s.class(a.Candidate), s.class(b.Candidate)),
+		cmp.Compare(s.preference(a.Candidate), s.preference(b.Candidate)),
+		compareWaves(a.Wave, b.Wave),
+		cmp.Compare(a.served, b.served),
+		a.Since.Compare(b.Since),
+		cmp.Compare(a.Task, b.Task),
+	)
+}
+
+// class of a task, by age.
+func (s *state) class(c *Candidate) Class {
+	if c.Class > Person && s.Now.Sub(c.Since) >= maxWait {
+		return c.Class - 1
+	}
+	return c.Class
+}
+
+// preference is lower for a cluster that a change begins with: one in which the last change failed, then one that was chosen as a canary.
+func (s *state) preference(c *Candidate) int {
+	switch {
+	case c.Change == "":
+		return 2
+	case s.failing[c.Etcd]:
+		return 0
+	}
+	for _, p := range s.Covering[c.Namespace] {
+		if policy := s.Policies[p]; policy != nil && policy.Canary.Chosen[c.Etcd] {
+			return 1
+		}
+	}
+	return 2
+}
+
+// compareWaves orders the values of a label: numbers first, by their value, then names, and last those without one.
+func compareWaves(a, b string) int {
+	rank := func(s string) (int, int) {
+		n, err := strconv.Atoi(s)
+		switch {
+		case s == "":
+			return 2, 0
+		case err != nil:
+			return 1, 0
+		}
+		return 0, n
+	}
+	rankA, numberA := rank(a)
+	rankB, numberB := rank(b)
+	return cmp.Or(cmp.Compare(rankA, rankB), cmp.Compare(numberA, numberB), cmp.Compare(a, b))
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Policy is an EtcdFleetPolicy as it is decided by.
+type Policy struct {
+	Name       string
+	UID        types.UID
+	Generation int64
+	// Invalid says what cannot be read of it; then it grants nothing.
+	Invalid string
+	// Paused: nothing starts.
+	Paused bool
+	// MaxConcurrent is a number of clusters, or a percentage of those that the policy selects. 0 pauses.
+	MaxConcurrent int
+	Percent       bool
+	// MaxFailures is in how many clusters a change may fail before it is paused.
+	MaxFailures int
+	// Soak is how long a cluster is watched after its task has succeeded.
+	Soak    time.Duration
+	Canary  Canary
+	Windows []Window
+	Except  []Window
+	// PauseAtEnd: tasks that run when the last window closes pause between two steps.
+	PauseAtEnd bool
+	// Clusters is how many Etcds it selects.
+	Clusters int
+}
+
+// Canary is how a change begins.
+type Canary struct {
+	// Count is how many clusters get a change before all others; 0: there are no canaries.
+	Count int
+	// Soak is how long each is watched, and keeps its slot.
+	Soak time.Duration
+	// Chosen are the Etcds that are to be canaries, by label; empty: any.
+	Chosen map[types.UID]bool
+}
+
+// Limit is how many slots the policy has.
+func (p *Policy) Limit() int {
+	switch {
+	case p.MaxConcurrent <= 0:
+		return 0
+	case p.Percent:
+		return max(1, p.Clusters*p.MaxConcurrent/100)
+	}
+	return p.MaxConcurrent
+}
+
+// Opens says whether tasks may start at a time: until when, zero for ever; or if not, when they may next, zero if that is not known.
+func (p *Policy) Opens(now time.Time) (open bool, closes, next time.Time) {
+	for _, w := range p.Except {
+		if end, _ := w.At(now); !end.IsZero() {
+			next = later(next, end)
+		}
+	}
+	if !next.IsZero() {
+		return false, time.Time{}, next
+	}
+	for _, w := range p.Windows {
+		end, begin := w.At(now)
+		closes = later(closes, end)
+		if !begin.IsZero() && (next.IsZero() || begin.Before(next)) {
+			next = begin
+		}
+	}
+	if len(p.Windows) > 0 && closes.IsZero() {
+		return false, time.Time{}, next
+	}
+	for _, w := range p.Except {
+		if _, begin := w.At(now); !begin.IsZero() && (closes.IsZero() || begin.Before(closes)) {
+			closes = begin
+		}
+	}
+	return true, closes, time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

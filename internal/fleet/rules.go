@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// rule is asked by each policy that selects the namespace of a task. It returns why the task does not start; nil if it may.
+type rule func(s *state, p *Policy, c *Candidate) *Hold
+
+// rules in their order. The first that objects is shown.
+var rules = []rule{
+	// The policy can be read.
+	valid,
+	// It is not paused, and has slots.
+	notPaused,
+	// The change has not failed in more clusters than it may.
+	changeNotPaused,
+	// A window is open, and usually for long enough.
+	inWindow,
+	// A cluster that the change is to begin with has had the time to ask first.
+	chosenFirst,
+	// The change has passed its canaries, or this cluster is one.
+	canaryFirst,
+	// A slot is free.
+	slotFree,
+}
+
+func valid(_ *state, p *Policy, _ *Candidate) *Hold {
+	if p.Invalid == "" {
+		return nil
+	}
+	return &Hold{Reason: FleetPaused, Message: fmt.Sprintf("EtcdFleetPolicy %s is invalid, so nothing starts: %s; fix it", p.Name, p.Invalid)}
+}
+
+func notPaused(_ *state, p *Policy, _ *Candidate) *Hold {
+	switch {
+	case p.Paused:
+		return &Hold{Reason: FleetPaused, Message: fmt.Sprintf("spec.paused of EtcdFleetPolicy %s is set: tasks start when it is removed", p.Name)}
+	case p.Limit() == 0:
+		return &Hold{Reason: FleetPaused, Message: fmt.Sprintf("spec.maxConcurrent of EtcdFleetPolicy %s is 0: tasks start when it is raised", p.Name)}
+	}
+	return nil
+}
+
+func changeNotPaused(s *state, p *Policy, c *Candidate) *Hold {
+	if change := s.Ledger.Change(p.Name, c.Change); change != nil && change.Paused(p) {
+		return &Hold{Reason: FleetPaused, Message: change.PausedMessage()}
+	}
+	return nil
+}
+
+// Paused reports whether a change has failed in more clusters than its policy allows.
+func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures }
+
+// PausedMessage says in which clusters a change failed, why, and how it is resumed.
+func (c *Change) PausedMessage() string {
+	var failed []string
+	for _, f := range c.Failures[:min(len(c.Failures), maxNamed)] {
+		failed = append(failed, fmt.Sprintf("%s/%s (%s)", f.Namespace, f.EtcdName, f.Reason))
+	}
+	if more := len(c.Failures) - len(failed); more > 0 {
+		failed = append(failed, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("change %s is paused by EtcdFleetPolicy %s: it failed in %s. Fix the template, which makes another change, or resume this one: kubectl annotate --overwrite etcdfleetpolicy %s %s=%s",
+		c.Name, c.Policy, strings.Join(failed, "; "), c.Policy, v1alpha1.AnnotationResumeChange, c.ResumeToken())
+}
+
+// maxNamed is how many clusters a message names.
+const maxNamed = 5
+
+func inWindow(s *state, p *Policy, c *Candidate) *Hold {
+	open, closes, next := p.Opens(s.Now)
+	if !open {
+		return &Hold{Reason: WaitingForWindow, Next: next, Message: fmt.Sprintf("no window of EtcdFleetPolicy %s is open%s", p.Name, opening(next))}
+	}
+	usual := p.usual(s.Ledger.Recorded(p.Name))
+	if closes.IsZero() || c.Change == "" || closes.Sub(s.Now) >= usual {
+		return nil
+	}
+	return &Hold{Reason: WaitingForWindow, Next: closes, Message: fmt.Sprintf(
+		"the window of EtcdFleetPolicy %s closes at %s, and nine of ten of its newest tasks took up to %s", p.Name, timestamp(closes), usual)}
+}
+
+// usual is how long a task has to be expected to take: as nine of ten of the newest did, but at most half of the longest window,
+// so that tasks start in the first half of it whatever is expected.
+func (p *Policy) usual(r *Recorded) time.Duration {
+	longest := 2 * maxWindow
+	if len(p.Windows) > 0 {
+		longest = 0
+		for _, w := range p.Windows {
+			longest = max(longest, w.duration)
+		}
+	}
+	return min(r.Usual(), longest/2)
+}
+
+func opening(next time.Time) string {
+	if next.IsZero() {
+		return ""
+	}
+	return ": the next one opens at " + timestamp(next)
+}
+
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// grace is how long others wait for the clusters that a change is to begin with: their tasks are created at about the same time.
+const grace = time.Minute
+
+func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
+	until := c.ChangeSince.Add(grace)
+	if !s.inCanaryStage(p, c.Change) || !until.After(s.Now) {
+		return nil
+	}
+	own := s.preference(c)
+	if own == 0 || own == 1 && len(s.failing) == 0 || len(s.failing) == 0 && len(p.Canary.Chosen) == 0 {
+		return nil
+	}
+	return &Hold{Reason: WaitingForCanary, Next: until, Message: fmt.Sprintf(
+		"EtcdFleetPolicy %s begins change %s with clusters that were chosen as canaries, or in which the last change failed: others begin at %s at the earliest", p.Name, c.Change, timestamp(until))}
+}
+
+func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
+	if !s.inCanaryStage(p, c.Change) {
+		return nil
+	}
+	passed := 0
+	if known := s.Ledger.Change(p.Name, c.Change); known != nil {
+		passed = known.Passed
+	}
+	underway := without(s.underway(p, c.Change), c.Etcd)
+	if passed+len(underway) < p.Canary.Count {
+		return nil
+	}
+	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries change %s in %d of %s first: %s",
+		p.Name, c.Change, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
+}
+
+func slotFree(s *state, p *Policy, c *Candidate) *Hold {
+	u, limit := s.usage[p.Name], p.Limit()
+	others := s.impairedBeside(p, c)
+	if c.Class == Repair && u.repairs >= max(1, limit/2) {
+		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of EtcdFleetPolicy %s at most: %s", plural(limit, "slot"), p.Name, named(u.holders))}
+	}
+	holders := without(u.holders, c.Etcd)
+	if len(holders)+others < limit {
+		return nil
+	}
+	message := fmt.Sprintf("no slot of EtcdFleetPolicy %s is free, which has %d: %s", p.Name, limit, named(holders))
+	if others > 0 {
+		message += fmt.Sprintf("; clusters that lack a member or are being recovered: %d", others)
+	}
+	return &Hold{Reason: WaitingForSlot, Message: message}
+}
+
+// impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself may be repaired beside
+// them, and one that had lacked it for long before the change only shows. Those of one namespace use half of the slots at most: who may
+// break clusters in one namespace does not stop the others.
+func (s *state) impairedBeside(p *Policy, c *Candidate) int {
+	if c.Class == Repair {
+		return 0
+	}
+	n, of := 0, map[string]int{}
+	for _, i := range s.usage[p.Name].impaired {
+		counts := i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))
+		if i.Etcd != c.Etcd && counts && of[i.Namespace] < max(1, p.Limit()/2) {
+			of[i.Namespace]++
+			n++
+		}
+	}
+	return n
+}
+
+// without leaves out the cluster itself, as far as it is watched: its next task ends that.
+func without(holders []*Holder, etcd types.UID) []*Holder {
+	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && !h.Ended.IsZero() })
+}
+
+// wreck is for how long a cluster has lacked a member before a change for it not to count.
+const wreck = time.Hour
+
+// began is when the change of a task began.
+func (s *state) began(p *Policy, c *Candidate) time.Time {
+	if change := s.Ledger.Change(p.Name, c.Change); change != nil {
+		return change.Since
+	}
+	return s.Now
+}
+
+func named(holders []*Holder) string {
+	if len(holders) == 0 {
+		return "none holds a slot"
+	}
+	var all []string
+	etcds := map[types.UID]bool{}
+	for _, h := range holders {
+		if etcds[h.Etcd] {
+			continue
+		}
+		etcds[h.Etcd] = true
+		if len(all) == maxNamed {
+			all = append(all, fmt.Sprintf("%d more", len(holders)-maxNamed))
+			break
+		}
+		doing := "runs task " + h.TaskName
+		if !h.Ended.IsZero() {
+			doing = "is watched after task " + h.TaskName
+		}
+		all = append(all, fmt.Sprintf("%s/%s %s", h.Namespace, h.EtcdName, doing))
+	}
+	return strings.Join(all, ", ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// state is an Input with what is derived from it, and with the slots that tasks ahead in line will take.
+type state struct {
+	Input
+	served  map[string]float64
+	failing map[types.UID]bool
+	taken   []Holder
+	// covered caches of which policies the slots of a holder are.
+	usage map[string]*usage
+}
+
+// usage is who uses the slots of a policy.
+type usage struct {
+	// holders use slots of the ledger; impaired clusters hold none, and count as if they did.
+	holders  []*Holder
+	impaired []Impaired
+	// repairs are the holders that got a slot because they lacked a member.
+	repairs int
+}
+
+func newState(in Input) *state {
+	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, usage: map[string]*usage{}}
+	for namespace, n := range in.Served {
+		s.served[namespace] = n
+	}
+	for _, e := range in.Ledger.Failing {
+		s.failing[e] = true
+	}
+	for name := range in.Policies {
+		s.usage[name] = &usage{}
+	}
+	holding := map[types.UID]bool{}
+	for i := range in.Ledger.Holders {
+		h := &in.Ledger.Holders[i]
+		holding[h.Etcd] = holding[h.Etcd] || h.UsesSlot()
+		s.use(h)
+	}
+	for _, impaired := range in.Impaired {
+		if !holding[impaired.Etcd] {
+			for _, p := range in.Covering[impaired.Namespace] {
+				if u := s.usage[p]; u != nil {
+					u.impaired = append(u.impaired, impaired)
+				}
+			}
+		}
+	}
+	return s
+}
+
+// use counts a holder in each policy that granted its slot, or that selects its namespace by now.
+func (s *state) use(h *Holder) {
+	if !h.UsesSlot() {
+		return
+	}
+	for name, u := range s.usage {
+		if slices.Contains(h.Policies, name) || slices.Contains(s.Covering[h.Namespace], name) {
+			u.holders = append(u.holders, h)
+			if h.Impaired {
+				u.repairs++
+			}
+		}
+	}
+}
+
+// take gives a task ahead in line its slot.
+func (s *state) take(c *Candidate, canary bool) {
+	h := s.holder(c, canary)
+	s.use(&h)
+	s.taken = append(s.taken, h)
+	s.served[c.Namespace]++
+}
+
+func (s *state) holder(c *Candidate, canary bool) Holder {
+	return Holder{
+		Task: c.Task, TaskName: c.TaskName, Namespace: c.Namespace, Etcd: c.Etcd, EtcdName: c.EtcdName, Change: c.Change,
+		Policies: s.Covering[c.Namespace], Canary: canary, Impaired: c.Class == Repair, Granted: s.Now,
+	}
+}
+
+// underway are the clusters that have a change by a policy and are neither done nor failed: their task runs, or they are watched.
+func (s *state) underway(p *Policy, change string) (all []*Holder) {
+	for _, holders := range [][]Holder{s.Ledger.Holders, s.taken} {
+		for i := range holders {
+			h := &holders[i]
+			if h.Change == change && !h.Counted && (slices.Contains(h.Policies, p.Name) || slices.Contains(s.Covering[h.Namespace], p.Name)) {
+				all = append(all, h)
+			}
+		}
+	}
+	return all
+}
+
+// inCanaryStage reports whether a change has yet to pass canaries of a policy.
+func (s *state) inCanaryStage(p *Policy, change string) bool {
+	if change == "" || p.Canary.Count == 0 {
+		return false
+	}
+	c := s.Ledger.Change(p.Name, change)
+	return c == nil || c.Passed < p.Canary.Count
+}

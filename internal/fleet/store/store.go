@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps the Ledger of the fleet in a ConfigMap of the operator's namespace. Each write is conditional on the
+// resourceVersion of what it was decided on, so of two operators only one grants. The newest Ledger is kept in memory: one that is out
+// of date cannot be written.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Name of the ConfigMap, and the key in it that has the ledger.
+const (
+	Name = v1alpha1.FleetConfigMap
+	Key  = "ledger"
+)
+
+const (
+	// maxSize bounds the ledger, in bytes: the API server refuses an object of more than 1 MiB or so.
+	maxSize = 900 << 10
+	// tries is how often a change is decided again on what another operator has written.
+	tries = 5
+)
+
+// errTooLarge: nothing more is granted until something is released.
+var errTooLarge = errors.New("the ledger of the fleet has reached its size: nothing more starts until tasks have ended")
+
+// Store is the ledger of the fleet.
+type Store struct {
+	// Client writes, and Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Namespace of the operator.
+	Namespace string
+	// Rebuild makes the ledger of what runs, when there is none. It also has to see to it that no operator starts what the lost one
+	// had granted.
+	Rebuild func(ctx context.Context) (*fleet.Ledger, error)
+
+	mu     sync.Mutex
+	ledger *fleet.Ledger
+	// object is the ConfigMap that has the ledger; without resourceVersion if it is to be created.
+	object *corev1.ConfigMap
+}
+
+// Read returns the ledger as it is known. It is not to be changed.
+func (s *Store) Read(ctx context.Context) (*fleet.Ledger, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	return s.ledger, nil
+}
+
+// Change has a function change the ledger, and writes it. The function says whether it has, and is called again if the ledger was out
+// of date. After an error nothing has been granted, as far as is known: the ledger is read again before the next change.
+func (s *Store) Change(ctx context.Context, change func(*fleet.Ledger) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	for range tries {
+		if err = s.load(ctx); err != nil {
+			return err
+		}
+		next := clone(s.ledger)
+		if !change(next) {
+			return nil
+		}
+		if err = s.write(ctx, next); err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// load reads the ledger if it is not known, and rebuilds it if it is lost.
+func (s *Store) load(ctx context.Context) error {
+	if s.ledger != nil {
+		return nil
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: Name}}
+	err := s.Live.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the ledger of the fleet in ConfigMap %s/%s: %w", s.Namespace, Name, err)
+	}
+	if err == nil {
+		ledger := &fleet.Ledger{}
+		decodeErr := json.Unmarshal([]byte(object.Data[Key]), ledger)
+		if decodeErr == nil {
+			s.ledger, s.object = ledger, object
+			return nil
+		}
+		log.FromContext(ctx).Error(decodeErr, "The ledger of the fleet cannot be read, and is made again of the tasks that run", "configMap", types.NamespacedName{Namespace: s.Namespace, Name: Name})
+	}
+	ledger, err := s.Rebuild(ctx)
+	if err != nil {
+		return fmt.Errorf("rebuilding the ledger of the fleet: %w", err)
+	}
+	s.object = object
+	return s.write(ctx, ledger)
+}
+
+// write writes a ledger over the one that it was made of.
+func (s *Store) write(ctx context.Context, ledger *fleet.Ledger) error {
+	data, err := json.Marshal(ledger)
+	if err != nil {
+		return fmt.Errorf("encoding the ledger of the fleet: %w", err)
+	}
+	if len(data) > maxSize && len(ledger.Holders) > len(s.holders()) {
+		return errTooLarge
+	}
+	object := s.object.DeepCopy()
+	object.Data = map[string]string{Key: string(data)}
+	if object.Labels == nil {
+		object.Labels = map[string]string{}
+	}
+	object.Labels[v1alpha1.LabelName] = v1alpha1.ManagedBy
+	// Whatever the answer, what was known is out of date.
+	s.ledger, s.object = nil, nil
+	if object.ResourceVersion == "" {
+		err = s.Client.Create(ctx, object)
+	} else {
+		err = s.Client.Update(ctx, object)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the ledger of the fleet to ConfigMap %s/%s: %w", s.Namespace, Name, err)
+	}
+	s.ledger, s.object = ledger, object
+	return nil
+}
+
+func (s *Store) holders() []fleet.Holder {
+	if s.ledger == nil {
+		return nil
+	}
+	return s.ledger.Holders
+}
+
+func clone(l *fleet.Ledger) *fleet.Ledger {
+	c := *l
+	c.Holders = append([]fleet.Holder(nil), l.Holders...)
+	c.Changes = append([]fleet.Change(nil), l.Changes...)
+	for i := range c.Changes {
+		c.Changes[i].Failures = append([]fleet.Failure(nil), c.Changes[i].Failures...)
+	}
+	c.Failing = append([]types.UID(nil), l.Failing...)
+	c.Policies = append([]fleet.Recorded(nil), l.Policies...)
+	for i := range c.Policies {
+		c.Policies[i].Seconds = append([]int(nil), c.Policies[i].Seconds...)
+	}
+	return &c
+}

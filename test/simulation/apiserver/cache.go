@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"slices"
+)
+
+// Cache follows a Server, kind by kind: what it has of one kind may be older than what it has of another.
+type Cache struct {
+	Table
+	server *Server
+	// at is how many changes of each kind were delivered.
+	at map[string]int
+}
+
+// NewCache makes a cache that begins with what a server had of each kind some changes ago, as one does that lists from an API server that
+// lags behind.
+func (s *Server) NewCache(ago func(kind string) int) *Cache {
+	c := &Cache{Table: Table{objects: map[string]objects{}}, server: s, at: map[string]int{}}
+	for _, kind := range s.Kinds() {
+		c.Relist(kind, ago(kind))
+	}
+	return c
+}
+
+// Kinds returns the kinds that there have been objects of, by name.
+func (s *Server) Kinds() (kinds []string) {
+	for kind := range s.logs {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// Relist begins again with what the server had of a kind some changes ago.
+func (c *Cache) Relist(kind string, ago int) {
+	all := c.server.logs[kind]
+	c.objects[kind], c.at[kind] = objects{}, 0
+	for range max(len(all)-ago, 0) {
+		c.Deliver(kind)
+	}
+}
+
+// Behind returns how many changes of a kind were not delivered.
+func (c *Cache) Behind(kind string) int { return len(c.server.logs[kind]) - c.at[kind] }
+
+// Deliver delivers the next change of a kind, and returns it. There has to be one.
+func (c *Cache) Deliver(kind string) Change {
+	change := c.server.logs[kind][c.at[kind]]
+	c.at[kind]++
+	c.take(change)
+	return change
+}

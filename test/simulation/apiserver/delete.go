@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// remove deletes an object. A pod on a node keeps existing until its kubelet confirms its end, an object with finalizers until they are gone.
+func (s *Server) remove(kind string, key types.NamespacedName, o client.DeleteOptions) error {
+	live := s.table.find(kind, key)
+	if live == nil {
+		return apierrors.NewNotFound(resource(kind), key.Name)
+	}
+	if p := o.Preconditions; p != nil && (p.UID != nil && *p.UID != live.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != live.GetResourceVersion()) {
+		return apierrors.NewConflict(resource(kind), key.Name, errors.New("the preconditions do not hold"))
+	}
+	grace := graceOf(live, o.GracePeriodSeconds)
+	policy := ptr.Deref(o.PropagationPolicy, metav1.DeletePropagationBackground)
+	switch {
+	case len(o.DryRun) > 0:
+		return nil
+	case policy == metav1.DeletePropagationOrphan:
+		s.orphan(live.GetUID())
+	case policy == metav1.DeletePropagationForeground && len(s.dependents(live.GetUID())) > 0:
+		live = s.annotated(kind, live, metav1.FinalizerDeleteDependents)
+	}
+	if grace == 0 && len(live.GetFinalizers()) == 0 {
+		s.commit(kind, live, nil)
+		return nil
+	}
+	if live.GetDeletionTimestamp() != nil && (live.GetDeletionGracePeriodSeconds() == nil || *live.GetDeletionGracePeriodSeconds() <= grace) {
+		return nil
+	}
+	next := live.DeepCopyObject().(client.Object)
+	next.SetDeletionTimestamp(&metav1.Time{Time: s.now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)})
+	next.SetDeletionGracePeriodSeconds(&grace)
+	s.commit(kind, live, next)
+	return nil
+}
+
+// annotated returns an object with a finalizer more.
+func (s *Server) annotated(kind string, live client.Object, finalizer string) client.Object {
+	if slices.Contains(live.GetFinalizers(), finalizer) {
+		return live
+	}
+	next := live.DeepCopyObject().(client.Object)
+	next.SetFinalizers(append(next.GetFinalizers(), finalizer))
+	return s.commit(kind, live, next)
+}
+
+// graceOf is how long an object has, in seconds: only a pod that runs on a node has any.
+func graceOf(o client.Object, asked *int64) int64 {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return 0
+	}
+	return ptr.Deref(asked, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+}
+
+// Collect does what the garbage collector does: what an owner has that is gone is deleted, and one that is deleted in the foreground goes once it
+// owns nothing any more.
+func (s *Server) Collect() {
+	for _, c := range s.everything() {
+		owners := c.After.GetOwnerReferences()
+		if len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return s.exists(r.UID) }) && c.After.GetDeletionTimestamp() == nil {
+			_ = s.remove(c.Kind, c.Key, client.DeleteOptions{}) // it is there
+		}
+		if c.After.GetDeletionTimestamp() != nil && slices.Contains(c.After.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			s.collectDependents(c)
+		}
+	}
+}
+
+// collectDependents deletes what an object owns that is deleted in the foreground, and the object itself when that is gone.
+func (s *Server) collectDependents(c Change) {
+	dependents := s.dependents(c.After.GetUID())
+	for _, d := range dependents {
+		if d.After.GetDeletionTimestamp() == nil {
+			_ = s.remove(d.Kind, d.Key, client.DeleteOptions{}) // it is there
+		}
+	}
+	if len(dependents) == 0 && len(c.After.GetFinalizers()) == 1 {
+		s.commit(c.Kind, c.After, nil)
+	}
+}
+
+func (s *Server) exists(uid types.UID) bool {
+	return slices.ContainsFunc(s.everything(), func(c Change) bool { return c.After.GetUID() == uid })
+}
+
+// everything returns all objects, as the changes that made them, by kind and name.
+func (s *Server) everything() (all []Change) {
+	for _, kind := range s.Kinds() {
+		for _, o := range s.table.All(kind) {
+			all = append(all, Change{Kind: kind, Key: client.ObjectKeyFromObject(o), After: o})
+		}
+	}
+	return all
+}
+
+// dependents returns what an object owns.
+func (s *Server) dependents(owner types.UID) []Change {
+	return slices.DeleteFunc(s.everything(), func(c Change) bool {
+		return !slices.ContainsFunc(c.After.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner })
+	})
+}
+
+func (s *Server) orphan(owner types.UID) {
+	for _, d := range s.dependents(owner) {
+		next := d.After.DeepCopyObject().(client.Object)
+		next.SetOwnerReferences(slices.DeleteFunc(next.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner }))
+		s.commit(d.Kind, d.After, next)
+	}
+}
+
+// evict deletes a pod if its PodDisruptionBudgets allow it.
+func (s *Server) evict(key types.NamespacedName, e *policyv1.Eviction) error {
+	pod := Find[*corev1.Pod](&s.table, key.Namespace, key.Name)
+	if pod == nil {
+		return apierrors.NewNotFound(resource("Pod"), key.Name)
+	}
+	for _, b := range Of[*policyv1.PodDisruptionBudget](&s.table) {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && b.Spec.MinAvailable != nil && b.Namespace == key.Namespace && selector.Matches(labels.Set(pod.Labels)) && s.healthy(b.Namespace, selector)-1 < b.Spec.MinAvailable.IntValue() {
+			refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "the budget " + b.Name + " needs more healthy pods"}}
+			return refused
+		}
+	}
+	o := client.DeleteOptions{}
+	if d := e.DeleteOptions; d != nil {
+		o.Preconditions, o.GracePeriodSeconds, o.DryRun = d.Preconditions, d.GracePeriodSeconds, d.DryRun
+	}
+	return s.remove("Pod", key, o)
+}
+
+func (s *Server) healthy(namespace string, selector labels.Selector) (n int) {
+	for _, p := range Of[*corev1.Pod](&s.table) {
+		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		if ready && p.Namespace == namespace && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
+			n++
+		}
+	}
+	return n
+}

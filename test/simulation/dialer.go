@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+)
+
+// dialer is how an operator reaches members.
+type dialer struct{ operator *operator }
+
+// Dial implements etcdclient.Dialer.
+func (d dialer) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+	return &asked{d.operator, strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), ":2379")}, nil
+}
+
+// asked is what answers at an address.
+type asked struct {
+	operator *operator
+	ip       string
+}
+
+var errRefused = errors.New("connection refused")
+
+// ask asks the member that is at the address when it is the request's turn.
+func (a *asked) ask(ctx context.Context, what string, do func(w *World, m *members.Member) error) (err error) {
+	o := a.operator
+	who, _ := ctx.Value(whoKey{}).(string)
+	carried := o.world.Call(o.actor, who, what+" "+a.ip, func(release func()) {
+		o.world.faults.ask(ctx, o, who, a.ip, do, func(answer error) {
+			err = answer
+			release()
+		})
+	})
+	if !carried {
+		return disturb.ErrKilled
+	}
+	return err
+}
+
+func (a *asked) Status(ctx context.Context) (s etcdclient.Status, err error) {
+	err = a.ask(ctx, "status of", func(_ *World, m *members.Member) error {
+		d := m.Disk
+		cluster, err := strconv.ParseUint(d.Cluster, 16, 64)
+		s = etcdclient.Status{
+			ClusterID: cluster, MemberID: d.Member, Leader: m.Leader, Term: d.Term, Version: "3.6.8", StorageVersion: "3.6.0",
+			CommittedIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Learner: m.IsLearner(),
+		}
+		return err
+	})
+	return s, err
+}
+
+func (a *asked) Members(ctx context.Context) (list []etcdclient.Member, err error) {
+	err = a.ask(ctx, "member list of", func(_ *World, m *members.Member) error {
+		if m.IsLearner() {
+			return errors.New("etcdserver: rpc not supported for learner")
+		}
+		list = nil
+		for _, p := range m.List() {
+			of := etcdclient.Member{ID: p.ID, Name: p.Name, Learner: p.Learner, PeerURLs: []string{p.PeerURL}}
+			if p.Started {
+				of.ClientURLs = []string{strings.Replace(p.PeerURL, ":2380", ":2379", 1)}
+			}
+			list = append(list, of)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (a *asked) MoveLeader(ctx context.Context, to uint64) error {
+	return a.ask(ctx, fmt.Sprintf("move leader to %x at", to), func(w *World, m *members.Member) error { return w.Etcd.MoveLeader(m, to) })
+}
+
+func (a *asked) Database(ctx context.Context) (d etcdclient.Database, err error) {
+	err = a.ask(ctx, "database of", func(_ *World, m *members.Member) error {
+		d = etcdclient.Database{Size: 1 << 20, InUse: 1 << 20, Revision: int64(1 + len(m.Disk.All()))}
+		return nil
+	})
+	return d, err
+}
+
+func (a *asked) Compact(ctx context.Context, _ int64) error {
+	return a.ask(ctx, "compact", func(w *World, m *members.Member) error { return w.served(m) })
+}
+
+func (a *asked) Defragment(ctx context.Context) error {
+	return a.ask(ctx, "defragment", func(*World, *members.Member) error { return nil })
+}
+
+func (a *asked) Alarms(ctx context.Context) ([]etcdclient.Alarm, error) {
+	return nil, a.ask(ctx, "alarms of", func(w *World, m *members.Member) error { return w.served(m) })
+}
+
+func (a *asked) Disarm(ctx context.Context, _ etcdclient.Alarm) error {
+	return a.ask(ctx, "disarm", func(w *World, m *members.Member) error { return w.served(m) })
+}
+
+func (a *asked) SetPeerURLs(context.Context, uint64, []string) error {
+	return errors.New("changing peer URLs is not modelled")
+}
+
+func (a *asked) Close() error { return nil }
+
+func (w *World) served(m *members.Member) error {
+	if !w.Etcd.Serves(m) {
+		return members.ErrNoQuorum
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+// faults decides what becomes of requests and watches.
+type faults struct {
+	random *rand.Rand
+	// rate is how many of a thousand requests fail in one of the ways of fates, and slow how many of a hundred watches are late.
+	rate, slow int
+	// held are the kinds that no cache is shown for now.
+	held map[string]bool
+	// sight is the only node whose members the operator reaches; nil for all.
+	sight *node
+	// injected counts, by name.
+	injected map[string]int
+}
+
+func newFaults(l *loop.Loop) *faults {
+	return &faults{random: l.Random("faults"), held: map[string]bool{}, injected: map[string]int{}}
+}
+
+// clock returns the clock of an operator, which may be off.
+func (f *faults) clock() clock.PassiveClock {
+	return shifted{time.Duration(f.random.IntN(7)-3) * 700 * time.Millisecond}
+}
+
+// lag returns how long a change takes to a cache.
+func (f *faults) lag(kind string) time.Duration {
+	if f.held[kind] || f.random.IntN(100) < f.slow {
+		f.injected["watch is late"]++
+		return time.Duration(500+f.random.IntN(10_000)) * time.Millisecond
+	}
+	return time.Duration(1+f.random.IntN(30)) * time.Millisecond
+}
+
+// fate is what becomes of a request to the API server.
+type fate struct {
+	name string
+	// writes: only of one that writes.
+	writes bool
+	do     func(c carried)
+}
+
+// carried is a request that is being carried out.
+type carried struct {
+	*faults
+	ctx    context.Context
+	world  *World
+	who    string
+	effect func() error
+	answer func(error)
+}
+
+var anyResource = schema.GroupResource{Resource: "objects"}
+
+var fates = []fate{
+	{"conflict", true, func(c carried) { c.answer(apierrors.NewConflict(anyResource, "any", errors.New("it has changed"))) }},
+	{"too many requests", false, func(c carried) { c.answer(apierrors.NewTooManyRequests("slow down", 1)) }},
+	{"internal error", false, func(c carried) { c.answer(apierrors.NewInternalError(errors.New("etcdserver: request timed out"))) }},
+	{"answer lost", true, func(c carried) {
+		_ = c.effect() // nobody hears of it
+		c.answer(apierrors.NewTimeoutError("the answer was lost", 1))
+	}},
+	{"request late", false, func(c carried) { c.later(c.effect) }},
+	{"answer late", false, func(c carried) {
+		err := c.effect()
+		c.later(func() error { return err })
+	}},
+}
+
+// mostLate is how late a request or an answer may be, in milliseconds.
+const mostLate = 3000
+
+// later answers after a while what do says then. Who asks gives up at its deadline.
+func (c carried) later(do func() error) {
+	after, answered := time.Duration(1+c.random.IntN(mostLate))*time.Millisecond, false
+	once := func(err error) {
+		if !answered {
+			answered = true
+			c.answer(err)
+		}
+	}
+	if deadline, ok := c.ctx.Deadline(); ok && time.Until(deadline) < after {
+		c.world.After(time.Until(deadline), c.who, "gives up", func() { once(context.DeadlineExceeded) })
+	}
+	c.world.After(after, c.who, "what was late comes", func() { once(do()) })
+}
+
+// carry carries a request to the API server, or to the cache, out.
+func (f *faults) carry(ctx context.Context, o *operator, who string, r apiserver.Request, do func() error, answer func(error)) {
+	w := o.world
+	effect := func() error {
+		if !r.Writes {
+			return do()
+		}
+		breaks := w.judge.before(o, r)
+		err := do()
+		switch {
+		case err != nil:
+			w.Log(who, fmt.Sprintf("  refused: %v", err))
+		case breaks != "":
+			w.broke("%s", breaks)
+		}
+		return err
+	}
+	switch {
+	case o.dead:
+		answer(disturb.ErrKilled)
+	case ctx.Err() != nil:
+		answer(ctx.Err())
+	case r.Cached || f.random.IntN(1000) >= f.rate:
+		answer(effect())
+	default:
+		fate := fates[f.random.IntN(len(fates))]
+		if fate.writes && !r.Writes {
+			answer(effect())
+			return
+		}
+		f.injected[fate.name]++
+		w.Log(who, "  fault: "+fate.name)
+		fate.do(carried{faults: f, ctx: ctx, world: w, who: who, effect: effect, answer: answer})
+	}
+}
+
+// ask carries a request to a member out. One that cannot be reached, or is frozen, does not answer before the deadline.
+func (f *faults) ask(ctx context.Context, o *operator, who, ip string, do func(*World, *members.Member) error, answer func(error)) {
+	w := o.world
+	var at *pod
+	for _, p := range w.pods {
+		if p.ip == ip {
+			at = p
+		}
+	}
+	switch {
+	case o.dead:
+		answer(disturb.ErrKilled)
+	case ctx.Err() != nil:
+		answer(ctx.Err())
+	case at != nil && (at.node.silent() || f.sight != nil && f.sight != at.node || at.member != nil && at.member.Frozen):
+		patience := 10 * time.Second
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = time.Until(deadline)
+		}
+		w.After(patience, who, "gives up on "+ip, func() { answer(context.DeadlineExceeded) })
+	case at == nil || at.member == nil:
+		answer(errRefused)
+	default:
+		answer(do(w, at.member))
+	}
+}

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// jobs is the controller of Jobs: each gets a pod. The agent in it surveys a volume.
+func (w *World) jobs() {
+	for _, j := range apiserver.Of[*batchv1.Job](w.API.Live()) {
+		name := j.Name + "-pod"
+		if len(j.Status.Conditions) > 0 || j.DeletionTimestamp != nil || apiserver.Find[*corev1.Pod](w.API.Live(), j.Namespace, name) != nil {
+			continue
+		}
+		w.must(w.writer.Create(context.Background(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: j.Namespace, Name: name, Labels: map[string]string{batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
+			},
+			Spec: j.Spec.Template.Spec,
+		}))
+		w.After(w.between(1000, 10_000), "Job controller", "", func() { w.finish(j.Name) })
+	}
+}
+
+// finish has the agent in a Job report, once the node of the volume is there.
+func (w *World) finish(name string) {
+	j, p := apiserver.Find[*batchv1.Job](w.API.Live(), Namespace, name), apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, name+"-pod")
+	if j == nil || p == nil || len(j.Status.Conditions) > 0 {
+		return
+	}
+	var disk *members.Disk
+	if claim := w.claimOf(p); claim != nil && claim.Spec.VolumeName != "" {
+		volume := apiserver.Find[*corev1.PersistentVolume](w.API.Live(), "", claim.Spec.VolumeName)
+		if n := w.node(volume.Labels[corev1.LabelHostname]); n.silent() {
+			w.After(w.between(1000, 5000), "Job controller", "", func() { w.finish(name) })
+			return
+		}
+		disk = w.disks[claim.Spec.VolumeName]
+	}
+	report, err := json.Marshal(survey(disk))
+	w.must(err)
+	w.Log("Job "+name, string(report))
+	edit(w, p.Namespace, p.Name, "status", func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(report)}},
+		}}}
+	})
+	edit(w, j.Namespace, j.Name, "status", func(j *batchv1.Job) {
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	})
+}
+
+// survey is what the agent says of a volume.
+func survey(d *members.Disk) member.Survey {
+	if d == nil || d.Cluster == "" {
+		return member.Survey{State: member.SurveyNone}
+	}
+	s := member.Survey{
+		State: member.SurveyPresent, ClusterID: d.Cluster, MemberID: strconv.FormatUint(d.Member, 16), LastTerm: d.LastTerm(), LastIndex: uint64(d.Last()),
+		CommitIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Revision: int64(1 + len(d.Writes)), Bytes: 1 << 20,
+	}
+	for _, e := range d.Applied() {
+		if e.Write != 0 {
+			s.Revision++
+		}
+	}
+	for _, p := range d.Peers(d.Applied()) {
+		if !p.Learner {
+			s.Voters = append(s.Voters, fmt.Sprintf("%x", p.ID))
+		}
+	}
+	if d.Damaged {
+		s.State, s.Damage = member.SurveyDamaged, "a page has a wrong checksum"
+	}
+	return s
+}

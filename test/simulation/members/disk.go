@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package members is a model of etcd, for simulations: what is on the volumes of members, and what the members that run make of it together.
+//
+// It has what raft guarantees and what the operator has to reckon with: terms and votes that survive, logs of which the end may not have reached
+// the disk, elections that take a quorum and the longest log, entries that are committed once a quorum has them on disk, a leader that steps down
+// without a quorum, a member list that is part of the log and changes by one, learners that do not vote, and removals for ever. Where raft exchanges
+// messages, a Round does it at once: who reaches whom, who is slow and who stands for election is drawn. Keys are not modelled: a write is a number
+// that is in the log or is not.
+package members
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Peer is an entry of a member list.
+type Peer struct {
+	ID      uint64
+	Name    string
+	PeerURL string
+	Learner bool
+	// Started: the member has published its name and client URL.
+	Started bool
+}
+
+// Entry of a log. At most one of its fields says something; with none it is that of a new leader.
+type Entry struct {
+	Term uint64
+	// Write is the number of a write of a client.
+	Write int
+	// Peer is added, or changed; Removed is removed.
+	Peer    *Peer
+	Removed uint64
+}
+
+// Disk is what a volume has of a member. The zero value is empty.
+type Disk struct {
+	// Cluster is the ID of the cluster in hex; empty for no data. Member is the member's own.
+	Cluster string
+	Member  uint64
+	// Founders are the member list, Writes the writes and Base the index before the first entry of the log.
+	Founders []Peer
+	Writes   []int
+	Base     int
+	Log      []Entry
+	// Synced is how many entries of the log survive a loss of power.
+	Synced int
+	// Term is the newest that the member knows, and Commit the index that it knows to be committed.
+	Term   uint64
+	Commit int
+	// Damaged: it cannot be read any more.
+	Damaged bool
+}
+
+// Last returns the index of the last entry.
+func (d *Disk) Last() int { return d.Base + len(d.Log) }
+
+// LastTerm returns the term of the last entry.
+func (d *Disk) LastTerm() uint64 {
+	if len(d.Log) == 0 {
+		return min(d.Term, 1)
+	}
+	return d.Log[len(d.Log)-1].Term
+}
+
+// Applied returns the entries that are committed as far as the member knows.
+func (d *Disk) Applied() []Entry { return d.Log[:min(max(d.Commit-d.Base, 0), len(d.Log))] }
+
+// Peers returns the member list after some entries, by ID, without those that were removed.
+func (d *Disk) Peers(entries []Entry) []Peer {
+	list := slices.Clone(d.Founders)
+	for _, e := range entries {
+		if e.Peer == nil && e.Removed == 0 {
+			continue
+		}
+		id := e.Removed
+		if e.Peer != nil {
+			id = e.Peer.ID
+		}
+		list = slices.DeleteFunc(list, func(p Peer) bool { return p.ID == id })
+		if e.Peer != nil {
+			list = append(list, *e.Peer)
+		}
+	}
+	return list
+}
+
+// All returns the writes in the data, with those that are not known to be committed.
+func (d *Disk) All() []int {
+	all := slices.Clone(d.Writes)
+	for _, e := range d.Log {
+		if e.Write != 0 {
+			all = append(all, e.Write)
+		}
+	}
+	return all
+}
+
+// LosePower drops what was not synced.
+func (d *Disk) LosePower() {
+	d.Log = slices.Clip(d.Log[:min(d.Synced, len(d.Log))])
+	d.Synced, d.Commit = len(d.Log), min(d.Commit, d.Last())
+}
+
+// Bootstrap makes the data of a founder of a cluster.
+func (d *Disk) Bootstrap(cluster string, id uint64, founders []Peer) {
+	*d = Disk{Cluster: cluster, Member: id, Founders: founders, Term: 1}
+}
+
+// Join makes the data of a member that was added, before the leader has sent it anything.
+func (d *Disk) Join(cluster string, id uint64, list []Peer) {
+	*d = Disk{Cluster: cluster, Member: id, Founders: list}
+}
+
+// Rebuild makes a cluster of one member of all that the data has.
+func (d *Disk) Rebuild(cluster string, founder Peer) {
+	*d = Disk{Cluster: cluster, Member: founder.ID, Founders: []Peer{founder}, Writes: d.All(), Base: d.Last(), Term: d.Term + 1, Commit: d.Last()}
+}
+
+// copyFrom makes the log that of a leader. It fails for data of another history, which raft cannot have.
+func (d *Disk) copyFrom(leader *Disk) error {
+	if shared := min(d.Commit, leader.Last()) - leader.Base; d.Commit > leader.Last() || d.Base == leader.Base && shared > 0 && !slices.EqualFunc(d.Log[:shared], leader.Log[:shared], same) {
+		return fmt.Errorf("member %x has committed up to %d what leader %x, with %d entries, has not", d.Member, d.Commit, leader.Member, leader.Last())
+	}
+	synced := 0
+	for synced < min(d.Synced, len(leader.Log)) && d.Base == leader.Base && same(d.Log[synced], leader.Log[synced]) {
+		synced++
+	}
+	d.Founders, d.Writes, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Base, slices.Clone(leader.Log), synced
+	return nil
+}
+
+func same(a, b Entry) bool {
+	return a.Term == b.Term && a.Write == b.Write && a.Removed == b.Removed && (a.Peer == nil) == (b.Peer == nil) && (a.Peer == nil || *a.Peer == *b.Peer)
+}

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// Member is one that runs.
+type Member struct {
+	Name string
+	Disk *Disk
+	// Frozen: it does nothing, and does not answer.
+	Frozen bool
+	// Leader is the one that it knows; 0 for none.
+	Leader uint64
+	// alone is how many rounds it has heard of no leader.
+	alone int
+}
+
+// Etcd has the members that run, whatever their clusters are.
+type Etcd struct {
+	// Reaches reports whether members reach each other.
+	Reaches func(a, b *Member) bool
+	// Log is told of what members do.
+	Log func(who, what string)
+	// Acknowledged are the writes that a client was told of, by the cluster that has them.
+	Acknowledged map[string][]int
+	// Broken are the promises of raft that were, which are errors of this model.
+	Broken []string
+
+	running []*Member
+	random  *rand.Rand
+	writes  int
+	// awaited are the writes that were not acknowledged, by cluster.
+	awaited map[string][]int
+}
+
+// New makes an Etcd without members.
+func New(random *rand.Rand) *Etcd {
+	return &Etcd{random: random, Acknowledged: map[string][]int{}, awaited: map[string][]int{}, Reaches: func(*Member, *Member) bool { return true }, Log: func(string, string) {}}
+}
+
+// Start starts a member with the data on a disk.
+func (e *Etcd) Start(name string, d *Disk) *Member {
+	m := &Member{Name: name, Disk: d}
+	e.running = append(e.running, m)
+	return m
+}
+
+// Stop stops a member.
+func (e *Etcd) Stop(m *Member) {
+	e.running = slices.DeleteFunc(e.running, func(other *Member) bool { return other == m })
+}
+
+// Running returns the members that run.
+func (e *Etcd) Running() []*Member { return e.running }
+
+// List returns the member list as a member knows it.
+func (m *Member) List() []Peer { return m.Disk.Peers(m.Disk.Applied()) }
+
+func (m *Member) self() (self Peer, listed bool) {
+	list := m.List()
+	if i := slices.IndexFunc(list, func(p Peer) bool { return p.ID == m.Disk.Member }); i >= 0 {
+		return list[i], true
+	}
+	return Peer{}, false
+}
+
+// IsLearner reports whether the member does not vote, as far as it knows.
+func (m *Member) IsLearner() bool {
+	self, listed := m.self()
+	return listed && self.Learner
+}
+
+// Leads reports whether a member leads, as far as it knows.
+func (m *Member) Leads() bool { return m.Leader == m.Disk.Member }
+
+// Removed reports whether the member knows that it was removed. etcd ends then, and never starts with this data again.
+func (m *Member) Removed() bool {
+	_, listed := m.self()
+	return !listed && slices.ContainsFunc(m.Disk.Applied(), func(e Entry) bool { return e.Removed == m.Disk.Member })
+}
+
+// reachable returns the other members of the same cluster that a member reaches, by ID.
+func (e *Etcd) reachable(m *Member) map[uint64]*Member {
+	all := map[uint64]*Member{}
+	for _, other := range e.running {
+		if other != m && !m.Frozen && !other.Frozen && other.Disk.Cluster == m.Disk.Cluster && e.Reaches(m, other) {
+			all[other.Disk.Member] = other
+		}
+	}
+	return all
+}
+
+// quorum reports whether a member and some others, for which has says so, are a majority of the voters of a list.
+func (m *Member) quorum(list []Peer, has func(id uint64) bool) bool {
+	voters, with := 0, 0
+	for _, p := range list {
+		if p.Learner {
+			continue
+		}
+		voters++
+		if has(p.ID) {
+			with++
+		}
+	}
+	return with > voters/2
+}

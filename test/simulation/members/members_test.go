@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// cluster is a cluster of members that are cut off, restarted, without power and replaced at random.
+type cluster struct {
+	*Etcd
+	random *rand.Rand
+	disks  []*Disk
+	up     []*Member
+	cut    []bool
+}
+
+func newCluster(seed uint64, n int) *cluster {
+	c := &cluster{random: rand.New(rand.NewPCG(seed, 1)), up: make([]*Member, n), cut: make([]bool, n)}
+	c.Etcd = New(rand.New(rand.NewPCG(seed, 2)))
+	var founders []Peer
+	for i := range n {
+		founders = append(founders, Peer{ID: uint64(i + 1), Name: fmt.Sprint(i)})
+	}
+	for i := range n {
+		d := &Disk{}
+		d.Bootstrap("1", uint64(i+1), founders)
+		c.disks = append(c.disks, d)
+		c.up[i] = c.Start(fmt.Sprint(i), d)
+	}
+	c.Reaches = func(a, b *Member) bool { return !c.cut[number(a)] && !c.cut[number(b)] }
+	return c
+}
+
+func number(m *Member) (i int) {
+	_, _ = fmt.Sscan(m.Name, &i)
+	return i
+}
+
+// disturb does something to a member.
+func (c *cluster) disturb() {
+	i := c.random.IntN(len(c.disks))
+	switch m := c.up[i]; c.random.IntN(5) {
+	case 0:
+		c.cut[i] = !c.cut[i]
+	case 1:
+		if m != nil {
+			m.Frozen = !m.Frozen
+		}
+	case 2:
+		if m != nil {
+			c.Stop(m)
+			c.up[i] = nil
+			if c.random.IntN(2) == 0 {
+				c.disks[i].LosePower()
+			}
+		}
+	case 3:
+		if m == nil {
+			c.up[i] = c.Start(fmt.Sprint(i), c.disks[i])
+		}
+	case 4:
+		if m != nil {
+			_ = c.MoveLeader(m, uint64(1+c.random.IntN(len(c.disks))))
+		}
+	}
+}
+
+// Whatever happens to members, no acknowledged write is lost, and all come to one log once they are well again.
+func TestNoAcknowledgedWriteIsLost(t *testing.T) {
+	acknowledged := 0
+	for seed := range uint64(80) {
+		c := newCluster(seed, 3+2*int(seed%2))
+		for range 400 {
+			if c.random.IntN(4) == 0 {
+				c.disturb()
+			}
+			if running := c.Running(); len(running) > 0 {
+				c.Write(running[c.random.IntN(len(running))])
+			}
+			c.Round()
+		}
+		for i := range c.disks {
+			c.cut[i] = false
+			if c.up[i] == nil {
+				c.up[i] = c.Start(fmt.Sprint(i), c.disks[i])
+			}
+			c.up[i].Frozen = false
+		}
+		for range 60 {
+			c.Round()
+		}
+		for i, d := range c.disks {
+			if lost := Missing(d, c.Acknowledged["1"]); lost > 0 || d.Commit != c.disks[0].Commit {
+				t.Fatalf("seed %d: member %d lacks %d writes, and has committed up to %d", seed, i, lost, d.Commit)
+			}
+		}
+		if len(c.Broken) > 0 {
+			t.Fatalf("seed %d: %v", seed, c.Broken)
+		}
+		acknowledged += len(c.Acknowledged["1"])
+	}
+	t.Logf("%d writes were acknowledged", acknowledged)
+	if acknowledged < 80*20 {
+		t.Errorf("only %d writes were acknowledged", acknowledged)
+	}
+}
+
+// A member that lost its data comes back as a learner with another ID, and its old one never does.
+func TestReplacement(t *testing.T) {
+	c := newCluster(1, 3)
+	rounds := func() {
+		for range 20 {
+			c.Round()
+		}
+	}
+	rounds()
+	c.Stop(c.up[2])
+	if err := c.Remove(c.up[0], 3); err != nil {
+		t.Fatal(err)
+	}
+	rounds()
+	if err := c.Remove(c.up[0], 3); err == nil {
+		t.Error("it was removed twice")
+	}
+	if err := c.AddLearner(c.up[0], "url"); err != nil {
+		t.Fatal(err)
+	}
+	rounds()
+	_, list, err := c.Linearizable(c.up[1])
+	if err != nil || len(list) != 3 || !list[2].Learner || list[2].ID == 3 {
+		t.Fatalf("list: %v, %v", list, err)
+	}
+	old := c.Start("2", c.disks[2])
+	rounds()
+	if c.Serves(old) {
+		t.Error("the removed member serves")
+	}
+	c.Stop(old)
+	d := &Disk{}
+	d.Join("1", list[2].ID, list)
+	learner := c.Start("2", d)
+	rounds()
+	if err := c.Promote(learner, list[2].ID); err != nil {
+		t.Fatal(err)
+	}
+	rounds()
+	if learner.IsLearner() || !c.Serves(learner) {
+		t.Error("it has no vote")
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"fmt"
+	"slices"
+)
+
+// leaderOf returns the leader that a member knows and reaches, which leads with a quorum; nil if there is none.
+func (e *Etcd) leaderOf(m *Member) *Member {
+	l := m
+	if !m.Leads() {
+		if l = e.reachable(m)[m.Leader]; l == nil || !l.Leads() {
+			return nil
+		}
+	}
+	others := e.reachable(l)
+	if m.Frozen || !l.quorum(l.List(), func(id uint64) bool {
+		return id == l.Disk.Member || others[id] != nil && others[id].Disk.Term <= l.Disk.Term
+	}) {
+		return nil
+	}
+	return l
+}
+
+// Serves reports whether a member answers a linearizable read.
+func (e *Etcd) Serves(m *Member) bool {
+	_, listed := m.self()
+	return listed && e.leaderOf(m) != nil
+}
+
+// Write has a client ask a member to write, and returns whether it is on its way. It is acknowledged once it is committed.
+func (e *Etcd) Write(m *Member) bool {
+	l := e.leaderOf(m)
+	if l == nil || m.IsLearner() {
+		return false
+	}
+	e.writes++
+	l.Disk.Log = append(slices.Clip(l.Disk.Log), Entry{Term: l.Disk.Term, Write: e.writes})
+	e.awaited[l.Disk.Cluster] = append(e.awaited[l.Disk.Cluster], e.writes)
+	return true
+}
+
+// acknowledge tells clients of their writes that a leader has committed.
+func (e *Etcd) acknowledge(m *Member) {
+	cluster := m.Disk.Cluster
+	committed := map[int]bool{}
+	for _, entry := range m.Disk.Applied() {
+		committed[entry.Write] = true
+	}
+	e.awaited[cluster] = slices.DeleteFunc(e.awaited[cluster], func(w int) bool {
+		if committed[w] {
+			e.Acknowledged[cluster] = append(e.Acknowledged[cluster], w)
+		}
+		return committed[w]
+	})
+}
+
+// check checks that a leader has all that was acknowledged in its cluster.
+func (e *Etcd) check(m *Member) {
+	if lost := Missing(m.Disk, e.Acknowledged[m.Disk.Cluster]); lost > 0 {
+		e.Broken = append(e.Broken, fmt.Sprintf("%s leads cluster %s in term %d, and lacks %d writes that were acknowledged", m.Name, m.Disk.Cluster, m.Disk.Term, lost))
+	}
+}
+
+// Missing counts the writes that are not in the data of a disk.
+func Missing(d *Disk, writes []int) (n int) {
+	has := map[int]bool{}
+	for _, w := range d.All() {
+		has[w] = true
+	}
+	for _, w := range writes {
+		if !has[w] {
+			n++
+		}
+	}
+	return n
+}

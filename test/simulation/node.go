@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// node is a machine with its kubelet.
+type node struct {
+	world *World
+	name  string
+	// off: it has no power. cut: it runs, and nothing else reaches it. apart: members elsewhere do not reach those on it, and all else does.
+	off, cut, apart bool
+	// waiting is what its kubelet does once it is there again.
+	waiting []func()
+	// losses counts how often it was lost.
+	losses int
+}
+
+func (n *node) silent() bool { return n.off || n.cut }
+
+// lose cuts a node off, or takes its power. 40 s later Kubernetes notices; the word of its kubelet stays.
+func (n *node) lose(power bool) {
+	n.off, n.cut = n.off || power, n.cut || !power
+	n.losses++
+	if power {
+		for _, p := range n.world.on(n) {
+			p.kill()
+			if p.disk != nil {
+				p.disk.LosePower()
+			}
+			p.prepared = false
+		}
+	}
+	at := n.losses
+	n.world.After(n.world.between(40_000, 45_000), n.name, "", func() {
+		if n.silent() && n.losses == at {
+			n.report(corev1.ConditionUnknown)
+		}
+	})
+}
+
+// comeBack ends what lose has begun.
+func (n *node) comeBack() {
+	restarted := n.off
+	n.off, n.cut = false, false
+	n.losses++
+	n.report(corev1.ConditionTrue)
+	waiting := n.waiting
+	n.waiting = nil
+	for _, do := range waiting {
+		do()
+	}
+	for _, p := range n.world.on(n) {
+		if restarted {
+			p.begin()
+		} else {
+			p.report()
+		}
+	}
+}
+
+// report has the node's condition written, and the pods of one that is lost marked.
+func (n *node) report(is corev1.ConditionStatus) {
+	n.world.Log(n.name, fmt.Sprintf("is ready: %s", is))
+	edit(n.world, "", n.name, "status", func(o *corev1.Node) {
+		o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: is}}
+	})
+	if is == corev1.ConditionTrue {
+		return
+	}
+	for _, p := range apiserver.Of[*corev1.Pod](n.world.API.Live()) {
+		if p.Spec.NodeName == n.name {
+			edit(n.world, p.Namespace, p.Name, "status", func(p *corev1.Pod) {
+				for i := range p.Status.Conditions {
+					if p.Status.Conditions[i].Type == corev1.PodReady {
+						p.Status.Conditions[i].Status = corev1.ConditionFalse
+					}
+				}
+			})
+		}
+	}
+}
+
+// on returns the pods on a node, by name.
+func (w *World) on(n *node) (on []*pod) {
+	for _, p := range w.pods {
+		if p.node == n {
+			on = append(on, p)
+		}
+	}
+	slices.SortFunc(on, func(a, b *pod) int { return compare(a, b) })
+	return on
+}
+
+func (w *World) node(name string) *node {
+	if i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.name == name }); i >= 0 {
+		return w.nodes[i]
+	}
+	return nil
+}
+
+// schedule binds a pod to a node: that of its volume, or else the ready one with the fewest pods.
+func (w *World) schedule(name string) {
+	p := apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, name)
+	if p == nil || p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
+		return
+	}
+	claim := w.claimOf(p)
+	at := w.place(claim)
+	if at == nil {
+		w.After(w.between(1000, 2000), "scheduler", "", func() { w.schedule(name) })
+		return
+	}
+	if claim != nil && claim.Spec.VolumeName == "" {
+		w.bind(claim, at)
+	}
+	edit(w, p.Namespace, p.Name, "", func(p *corev1.Pod) { p.Spec.NodeName = at.name })
+}
+
+func (w *World) claimOf(p *corev1.Pod) *corev1.PersistentVolumeClaim {
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			return apiserver.Find[*corev1.PersistentVolumeClaim](w.API.Live(), p.Namespace, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return nil
+}
+
+func (w *World) place(claim *corev1.PersistentVolumeClaim) (at *node) {
+	if claim != nil && claim.Spec.VolumeName != "" {
+		volume := apiserver.Find[*corev1.PersistentVolume](w.API.Live(), "", claim.Spec.VolumeName)
+		if n := w.node(volume.Labels[corev1.LabelHostname]); w.isReady(n) {
+			return n
+		}
+		return nil
+	}
+	for _, n := range w.nodes {
+		if w.isReady(n) && (at == nil || len(w.on(n)) < len(w.on(at))) {
+			at = n
+		}
+	}
+	return at
+}
+
+// isReady reports whether Kubernetes takes a node for ready.
+func (w *World) isReady(n *node) bool {
+	o := apiserver.Find[*corev1.Node](w.API.Live(), "", n.name)
+	return o != nil && len(o.Status.Conditions) > 0 && o.Status.Conditions[0].Status == corev1.ConditionTrue
+}
+
+// bind makes a volume for a claim, on a node.
+func (w *World) bind(claim *corev1.PersistentVolumeClaim, at *node) {
+	name := "pv-" + string(claim.UID)
+	w.disks[name] = &members.Disk{}
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	capacity := corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(size.Value(), resource.BinarySI)}
+	w.must(w.writer.Create(context.Background(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: at.name}},
+		Spec: corev1.PersistentVolumeSpec{Capacity: capacity, NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{at.name}}},
+		}}}}},
+	}))
+	edit(w, claim.Namespace, claim.Name, "", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = name })
+	edit(w, claim.Namespace, claim.Name, "status", func(c *corev1.PersistentVolumeClaim) {
+		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: capacity}
+	})
+}

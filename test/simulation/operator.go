@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// operator is one process of the operator, with all that it remembers.
+type operator struct {
+	world *World
+	name  string
+	actor *loop.Actor
+	cache *apiserver.Cache
+	// ctx ends when the process does.
+	ctx         context.Context
+	stop        context.CancelFunc
+	dead        bool
+	controllers []*controller
+	// following are the kinds of which changes are on their way to the cache.
+	following map[string]bool
+}
+
+// controller is one of its controllers, with the one entry of its queue: that of the Etcd.
+type controller struct {
+	operator  *operator
+	name      string
+	reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)
+	// due is when it looks again; negative for never. again: it looks at once when it is done.
+	due            time.Duration
+	running, again bool
+	failures       int
+}
+
+// StartOperator starts an operator, whose cache begins with what the API server had some changes ago.
+func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) int) *operator {
+	t.Helper()
+	o := &operator{world: w, name: name, actor: &loop.Actor{}, cache: w.API.NewCache(ago), following: map[string]bool{}}
+	o.ctx, o.stop = context.WithCancel(context.Background())
+	d := composition.With(dialer{o}, w.faults.clock())
+	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
+	d.Client, d.Live, d.Surroundings = cached, &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: o.through}, cached
+	parts := composition.New(t, d)
+	for _, c := range []controller{{name: "etcd", reconcile: parts.Etcds.Reconcile}, {name: "upkeep", reconcile: parts.Upkeep.Reconcile}, {name: "rollout", reconcile: parts.Rollouts.Reconcile}, {name: "task", reconcile: parts.Tasks.Reconcile}} {
+		c.operator, c.due = o, -1
+		o.controllers = append(o.controllers, &c)
+		c.wake(0)
+	}
+	w.Log(name, "starts")
+	w.operators = append(w.operators, o)
+	for _, kind := range w.API.Kinds() {
+		o.follow(kind)
+	}
+	return o
+}
+
+// kill ends the process: what it asks for from now on is not carried out.
+func (o *operator) kill() {
+	o.dead, o.actor.Paused = true, false
+	o.stop()
+	o.world.operators = slices.DeleteFunc(o.world.operators, func(other *operator) bool { return other == o })
+	o.world.Log(o.name, "is killed")
+}
+
+// pause stops the process with all its requests, until resume.
+func (o *operator) pause() {
+	o.actor.Paused = true
+	o.world.Log(o.name, "is paused")
+}
+
+func (o *operator) resume() {
+	if o.dead {
+		return
+	}
+	o.actor.Paused = false
+	o.world.Log(o.name, "is resumed")
+	for _, kind := range o.world.API.Kinds() {
+		o.follow(kind)
+	}
+	for _, c := range o.controllers {
+		if c.again && !c.running {
+			c.start()
+		}
+	}
+}
+
+// follow has the next change of a kind reach the cache after a while.
+func (o *operator) follow(kind string) {
+	if !cachedKinds[kind] || o.following[kind] || o.dead || o.actor.Paused || o.cache.Behind(kind) == 0 {
+		return
+	}
+	o.following[kind] = true
+	o.world.After(o.world.faults.lag(kind), "watch of "+o.name, "", func() {
+		o.following[kind] = false
+		if o.dead || o.actor.Paused {
+			return
+		}
+		change := o.cache.Deliver(kind)
+		o.world.Log("watch of "+o.name, "shows "+kind+" "+change.Key.Name)
+		for _, c := range o.controllers {
+			if after, wakes := wakes(c.name, change); wakes {
+				c.wake(after)
+			}
+		}
+		o.follow(kind)
+	})
+}
+
+// wake has a controller look after a while, or before.
+func (c *controller) wake(after time.Duration) {
+	at := c.operator.world.Now() + after
+	if c.due >= 0 && c.due <= at {
+		return
+	}
+	c.due = at
+	c.operator.world.After(after, c.operator.name+"/"+c.name, "", func() {
+		if c.due == at {
+			c.start()
+		}
+	})
+}
+
+// start has a controller look.
+func (c *controller) start() {
+	o := c.operator
+	c.due, c.again = -1, c.running || o.actor.Paused
+	if o.dead || c.again {
+		return
+	}
+	c.running = true
+	who := o.name + "/" + c.name
+	ctx := context.WithValue(o.ctx, whoKey{}, who)
+	o.world.Start(who, func() {
+		result, err := c.reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: Namespace, Name: Name}})
+		o.world.Call(o.actor, who, "has looked", func(release func()) {
+			c.ended(result, err)
+			release()
+		})
+	})
+}
+
+func (c *controller) ended(result ctrl.Result, err error) {
+	c.running = false
+	switch {
+	case c.operator.dead:
+		return
+	case err != nil:
+		c.operator.world.Log(c.operator.name+"/"+c.name, "failed: "+err.Error())
+		c.failures++
+		c.wake(min(5*time.Millisecond<<min(c.failures, 20), 30*time.Second))
+	default:
+		c.failures = 0
+		if result.RequeueAfter > 0 {
+			c.wake(result.RequeueAfter)
+		}
+	}
+	if c.again {
+		c.start()
+	}
+}
+
+type whoKey struct{}
+
+// through carries a request of the operator out, at the API server or from the cache, when it is its turn.
+func (o *operator) through(ctx context.Context, r apiserver.Request, do func() error) (err error) {
+	who, _ := ctx.Value(whoKey{}).(string)
+	carried := o.world.Call(o.actor, who, r.String(), func(release func()) {
+		o.world.faults.carry(ctx, o, who, r, do, func(answer error) {
+			err = answer
+			release()
+		})
+	})
+	if !carried {
+		return disturb.ErrKilled
+	}
+	return err
+}
+
+// shifted is a clock that differs from the others.
+type shifted struct{ by time.Duration }
+
+func (s shifted) Now() time.Time { return time.Now().Add(s.by) }
+
+func (s shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+var _ clock.PassiveClock = shifted{}

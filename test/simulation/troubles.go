@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func (c *chaos) failing() func() {
+	rate := 20 + c.random.IntN(200)
+	c.faults.rate += rate
+	return func() { c.faults.rate -= rate }
+}
+
+func (c *chaos) lagging() func() {
+	slow := 10 + c.random.IntN(80)
+	c.faults.slow += slow
+	return func() { c.faults.slow -= slow }
+}
+
+func (c *chaos) holding() func() {
+	kind := []string{"Etcd", "EtcdOperatorTask", "StatefulSet", "Pod", "PersistentVolumeClaim", "ConfigMap"}[c.random.IntN(6)]
+	c.faults.held[kind] = true
+	return func() { delete(c.faults.held, kind) }
+}
+
+// loseNode loses a node that is there.
+func (c *chaos) loseNode(power bool) func() {
+	n := c.nodes[c.random.IntN(len(c.nodes))]
+	if n.silent() {
+		return nil
+	}
+	c.Log(n.name, "is lost")
+	n.lose(power)
+	return n.comeBack
+}
+
+// blinding cuts a member off from the others, and the operator from all but this one.
+func (c *chaos) blinding() func() {
+	m := c.running()
+	if m == nil || c.faults.sight != nil {
+		return nil
+	}
+	n := c.podOf(m).node
+	n.apart, c.faults.sight = true, n
+	return func() { n.apart, c.faults.sight = false, nil }
+}
+
+// running returns a member that runs; nil if there is none.
+func (c *chaos) running() *members.Member {
+	if all := c.Etcd.Running(); len(all) > 0 {
+		return all[c.random.IntN(len(all))]
+	}
+	return nil
+}
+
+func (c *chaos) freezing() func() {
+	m := c.running()
+	if m == nil || m.Frozen {
+		return nil
+	}
+	c.Log(m.Name, "is frozen")
+	m.Frozen = true
+	return func() { m.Frozen = false }
+}
+
+func (c *chaos) killing() func() {
+	m := c.running()
+	if m == nil {
+		return nil
+	}
+	c.podOf(m).crash("it is killed")
+	return func() {}
+}
+
+func (c *chaos) deleting() func() {
+	set := apiserver.Find[*appsv1.StatefulSet](c.API.Live(), Namespace, Name)
+	pods := c.podsOf(set)
+	if len(pods) == 0 {
+		return nil
+	}
+	p := pods[c.random.IntN(len(pods))]
+	c.Log("user", "deletes pod "+p.Name)
+	c.remove(p)
+	return func() {}
+}
+
+// wiping loses what is on a volume, if all members serve.
+func (c *chaos) wiping() func() {
+	if c.healthy() == 0 {
+		return nil
+	}
+	c.wipe(c.running())
+	return func() {}
+}
+
+// wipingMost loses what is on the volumes of a majority of the members.
+func (c *chaos) wipingMost() func() {
+	n := c.healthy()
+	if n < 3 {
+		return nil
+	}
+	for _, m := range slices.Clone(c.Etcd.Running()[:n/2+1]) {
+		c.wipe(m)
+	}
+	return func() {}
+}
+
+// healthy returns how many voters there are, if all of the Etcd's members vote and serve. Of a cluster that is smaller, a volume may be the last.
+func (c *chaos) healthy() int {
+	leader, list := c.judge.leader()
+	if e := apiserver.Find[*v1alpha1.Etcd](c.API.Live(), Namespace, Name); leader == nil || len(list) < int(e.Spec.Replicas) {
+		return 0
+	}
+	for _, p := range list {
+		if p.Learner || !c.judge.serves(p.ID) {
+			return 0
+		}
+	}
+	return len(list)
+}
+
+// wipe loses what is on the volume of a member, and has the pod made again.
+func (c *chaos) wipe(m *members.Member) {
+	p := c.podOf(m)
+	if p.disk == nil || p.node.silent() {
+		return
+	}
+	c.Log(p.name, "loses its volume")
+	p.kill()
+	*p.disk = members.Disk{}
+	c.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}})
+}
+
+// replacing kills the operator, and starts another one later.
+func (c *chaos) replacing() func() {
+	if slices.ContainsFunc(c.operators, func(o *operator) bool { return o.actor.Paused }) {
+		return nil
+	}
+	for _, o := range slices.Clone(c.operators) {
+		o.kill()
+	}
+	return c.start
+}
+
+// pausing pauses the operator, starts another one, and has the first go on for a while before it notices that its time is over.
+func (c *chaos) pausing() func() {
+	if len(c.operators) != 1 || c.operators[0].actor.Paused {
+		return nil
+	}
+	first := c.operators[0]
+	first.pause()
+	c.After(time.Duration(1+c.random.IntN(20))*time.Second, "chaos", "", c.start)
+	return func() {
+		first.resume()
+		c.open++
+		c.After(time.Duration(100+c.random.IntN(5000))*time.Millisecond, "chaos", "", func() {
+			c.open--
+			if !first.dead {
+				first.kill()
+			}
+			c.start()
+		})
+	}
+}

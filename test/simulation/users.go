@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Create has a user create the Etcd.
+func (w *World) Create(replicas int32) {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}}
+	e.Spec.Replicas = replicas
+	w.must(w.writer.Create(context.Background(), e))
+	w.write()
+}
+
+// write has clients write, about once a second.
+func (w *World) write() {
+	w.After(w.between(200, 2000), "client", "", func() {
+		if running := w.Etcd.Running(); len(running) > 0 {
+			w.Etcd.Write(running[w.pace.IntN(len(running))])
+		}
+		w.write()
+	})
+}
+
+// Task has a user create a task.
+func (w *World) Task(name string, of v1alpha1.TaskType, config string) {
+	w.Log("user", fmt.Sprintf("creates task %s, a %s: %s", name, of, config))
+	w.must(w.writer.Create(context.Background(), &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: Name}, TTLSecondsAfterFinished: ptr.To[int32](3600)},
+	}))
+}
+
+// Unfinished returns what the simulation waits for; empty once every operation has ended and all members serve.
+func (w *World) Unfinished() string {
+	etcd, set := apiserver.Find[*v1alpha1.Etcd](w.API.Live(), Namespace, Name), apiserver.Find[*appsv1.StatefulSet](w.API.Live(), Namespace, Name)
+	if etcd == nil || set == nil {
+		return "the StatefulSet does not exist"
+	}
+	var open []string
+	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](w.API.Live()) {
+		if !t.Status.State.IsFinal() {
+			open = append(open, fmt.Sprintf("task %s (%s) is %s: %s", t.Name, t.Spec.Type, t.Status.State, said(t)))
+		}
+	}
+	if len(open) > 0 {
+		return strings.Join(open, "; ")
+	}
+	leader, list := w.judge.leader()
+	if leader == nil {
+		return "no member leads with a quorum"
+	}
+	if len(list) != int(etcd.Spec.Replicas) {
+		return fmt.Sprintf("%d members are listed", len(list))
+	}
+	for _, p := range list {
+		if p.Learner || !p.Started || !w.judge.serves(p.ID) {
+			return fmt.Sprintf("member %x (%s) does not serve, or has no vote", p.ID, p.Name)
+		}
+	}
+	for _, p := range w.podsOf(set) {
+		if p.Labels[appsv1.StatefulSetRevisionLabel] != Revision(set) {
+			return fmt.Sprintf("pod %s is outdated", p.Name)
+		}
+	}
+	switch {
+	case !ptr.Deref(etcd.Status.Ready, false):
+		return fmt.Sprintf("the Etcd is not ready: %+v", etcd.Status.Conditions)
+	case etcd.Status.ClusterID != leader.Disk.Cluster:
+		return fmt.Sprintf("the Etcd says that its cluster is %q, and it is %q", etcd.Status.ClusterID, leader.Disk.Cluster)
+	case set.Generation != set.Status.ObservedGeneration || etcd.Generation != etcd.Status.ObservedGeneration:
+		return "a generation was not observed"
+	}
+	return ""
+}
+
+// said returns what the status of a task says that it waits for.
+func said(t *v1alpha1.EtcdOperatorTask) string {
+	for _, of := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionAdmitted} {
+		if c := meta.FindStatusCondition(t.Status.Conditions, of); c != nil {
+			return fmt.Sprintf("%s is %s (%s): %s", of, c.Status, c.Reason, c.Message)
+		}
+	}
+	return "it says nothing"
+}

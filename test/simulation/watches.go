@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// cachedKinds are the kinds that the operator has in its cache.
+var cachedKinds = map[string]bool{
+	"Etcd": true, "EtcdOperatorTask": true, "StatefulSet": true, "Pod": true, "ConfigMap": true, "Service": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
+	"PodDisruptionBudget": true, "Lease": true, "PersistentVolumeClaim": true, "PersistentVolume": true, "Node": true,
+}
+
+// wakes reports whether a change that a cache shows wakes a controller, and after which pause. It says what the Setups of the controllers say, without
+// their finer predicates: a controller may be woken in vain.
+func wakes(controller string, c apiserver.Change) (after time.Duration, wakes bool) {
+	settled := c.Kind == "Pod" || c.Kind == "StatefulSet"
+	switch controller {
+	case "etcd":
+		switch c.Kind {
+		case "Etcd", "PodDisruptionBudget":
+			return 0, !onlyStatus(c)
+		case "Pod", "StatefulSet":
+			if settled && onlyStatus(c) || c.Kind == "Pod" {
+				return time.Second, true
+			}
+			return 0, true
+		case "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "EtcdOperatorTask":
+			return 0, true
+		}
+	case "upkeep":
+		return 0, c.Kind == "Etcd" || c.Kind == "EtcdOperatorTask"
+	case "rollout":
+		return 0, c.Kind == "StatefulSet" || c.Kind == "EtcdOperatorTask" || c.Kind == "Pod" && (c.Before == nil || !onlyStatus(c))
+	case "task":
+		return 0, c.Kind == "EtcdOperatorTask" || c.Kind == "StatefulSet" || c.Kind == "Pod" || c.Kind == "Etcd" && !onlyStatus(c)
+	}
+	return 0, false
+}
+
+// onlyStatus reports whether neither the spec nor the annotations of an object have changed.
+func onlyStatus(c apiserver.Change) bool {
+	return c.Before != nil && c.After != nil && c.Before.GetGeneration() == c.After.GetGeneration() && equality.Semantic.DeepEqual(c.Before.GetAnnotations(), c.After.GetAnnotations())
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulation runs the operator and all that surrounds it in one process, in virtual time, with one seed: the controllers, the task
+// engine and its handlers, and the agents' decisions are the real ones; the API server, the controllers of Kubernetes, nodes, volumes and members
+// are models. docs/simulation.md says what is modelled, and what is not.
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The Etcd of a simulation.
+const (
+	Namespace = "ns"
+	Name      = "main"
+)
+
+// World is all that surrounds the operator.
+type World struct {
+	*loop.Loop
+	API  *apiserver.Server
+	Etcd *members.Etcd
+	// Broken is what must never happen and has, in words.
+	Broken []string
+
+	operators []*operator
+	nodes     []*node
+	pods      map[types.UID]*pod
+	disks     map[string]*members.Disk
+	judge     *judge
+	faults    *faults
+	// pace draws how long things take.
+	pace *rand.Rand
+	// writer carries out at once what the controllers of Kubernetes, kubelets and users write.
+	writer *apiserver.Client
+	// pending are the controllers that are about to look again.
+	pending map[string]bool
+}
+
+// New makes a world of nodes, without an Etcd and without an operator.
+func New(seed uint64, nodes int) (*World, error) {
+	scheme, err := inmemory.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	l := loop.New(seed)
+	w := &World{
+		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, disks: map[string]*members.Disk{},
+		pace: l.Random("pace"), pending: map[string]bool{}, faults: newFaults(l),
+	}
+	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
+		return nil, err
+	}
+	w.judge = newJudge(w)
+	w.writer = &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: func(_ context.Context, _ apiserver.Request, do func() error) error { return do() }}
+	w.API.Watch = w.changed
+	w.Etcd.Log, w.Etcd.Reaches = w.Log, w.reaches
+	for i := range nodes {
+		n := &node{world: w, name: fmt.Sprintf("node-%d", i)}
+		w.nodes = append(w.nodes, n)
+		w.must(w.writer.Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}}}))
+		n.report(corev1.ConditionTrue)
+	}
+	w.beat()
+	return w, nil
+}
+
+// beat has the members do what they do all the time.
+func (w *World) beat() {
+	w.After(w.between(100, 400), "etcd", "", func() {
+		w.Etcd.Round()
+		w.agents()
+		w.judge.members()
+		w.beat()
+	})
+}
+
+// between draws a time between two numbers of milliseconds.
+func (w *World) between(least, most int) time.Duration {
+	return time.Duration(least+w.pace.IntN(most-least+1)) * time.Millisecond
+}
+
+// must notes an error of the model.
+func (w *World) must(err error) {
+	if err != nil {
+		w.broke("the model: %v", err)
+	}
+}
+
+// broke notes what must never happen.
+func (w *World) broke(format string, args ...any) {
+	w.Broken = append(w.Broken, fmt.Sprintf(format, args...))
+	w.Log("BROKEN", fmt.Sprintf(format, args...))
+}
+
+// once has something looked at again after a while, unless it is about to be.
+func (w *World) once(what string, after time.Duration, do func()) {
+	if w.pending[what] {
+		return
+	}
+	w.pending[what] = true
+	w.After(after, what, "", func() {
+		delete(w.pending, what)
+		do()
+	})
+}
+
+// changed is told of each change at the API server.
+func (w *World) changed(c apiserver.Change) {
+	w.judge.change(c)
+	for _, o := range w.operators {
+		o.follow(c.Kind)
+	}
+	switch object := c.Object().(type) {
+	case *corev1.Pod:
+		w.podChanged(object, c.After == nil)
+	case *corev1.PersistentVolumeClaim:
+		w.once("claims", w.between(10, 100), w.protect)
+	}
+	switch c.Kind {
+	case "StatefulSet", "Pod", "PersistentVolumeClaim":
+		w.once("StatefulSet controller", w.between(5, 300), w.statefulSets)
+	}
+	switch c.Kind {
+	case "Job", "Pod":
+		w.once("Job controller", w.between(5, 300), w.jobs)
+	}
+	if c.After == nil || c.After.GetDeletionTimestamp() != nil {
+		w.once("garbage collector", w.between(5, 1000), w.API.Collect)
+	}
+}
+
+// edit changes an object, or its status, as it is now.
+func edit[T client.Object](w *World, namespace, name, sub string, change func(T)) {
+	found := apiserver.Find[T](w.API.Live(), namespace, name)
+	if any(found) == any(*new(T)) {
+		return
+	}
+	next := found.DeepCopyObject().(T)
+	change(next)
+	if sub == "" {
+		w.must(client.IgnoreNotFound(w.writer.Update(context.Background(), next)))
+		return
+	}
+	w.must(client.IgnoreNotFound(w.writer.SubResource(sub).Update(context.Background(), next)))
+}
+
+// remove deletes an object.
+func (w *World) remove(o client.Object, options ...client.DeleteOption) {
+	w.must(client.IgnoreNotFound(w.writer.Delete(context.Background(), o, options...)))
+}
