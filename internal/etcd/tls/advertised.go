@@ -82,10 +82,11 @@ func advertised(etcd *v1alpha1.Etcd, at component.PeerTLS, v cluster.Voter) []st
 	}
 	more := slices.DeleteFunc(spec.Of(v.Name), func(url string) bool { return !slices.Contains(recorded, url) })
 	own := component.PeerURL(etcd, int32(v.Ordinal), at == component.PeerTLSOn)
+	override := len(more) > 0 && spec.Overrides(v.Name)
 	want := slices.DeleteFunc(slices.Clone(v.PeerURLs), func(url string) bool {
-		return hasAddress(recorded, url) || len(more) > 0 && spec.Overrides(v.Name) && address(url) == address(own)
+		return hasAddress(recorded, url) || override && address(url) == address(own)
 	})
-	if len(want) == 0 && !(len(more) > 0 && spec.Overrides(v.Name)) {
+	if len(want) == 0 && !override {
 		want = []string{own}
 	}
 	return append(want, more...)

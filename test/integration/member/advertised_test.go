@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,9 +113,10 @@ func TestMembersWithFurtherURLs(t *testing.T) {
 	g.Expect([]uint64{now.Header.ClusterId, now.RaftTerm, now.Leader, uint64(now.Header.Revision)}).
 		To(Equal([]uint64{before.Header.ClusterId, before.RaftTerm, before.Leader, uint64(before.Header.Revision)}))
 
-	id := c.memberID(g, 1)
+	second := members.Members[c.indexOf(members, "m1")].ID
+	id := strconv.FormatUint(second, 16)
 	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
-		_, err := etcd.MemberUpdate(ctx, members.Members[c.indexOf(members, "m1")].ID, []string{more})
+		_, err := etcd.MemberUpdate(ctx, second, []string{more})
 		return err
 	})
 	c.stop(1)
