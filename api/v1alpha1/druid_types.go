@@ -33,20 +33,18 @@ type LeaderElectionSpec struct {
 	EtcdConnectionTimeout *metav1.Duration `json:"etcdConnectionTimeout,omitempty"`
 }
 
-// MemberPeerURLs are further peer URLs of a member.
-type MemberPeerURLs struct {
-	// memberName is the name of the member.
-	MemberName string `json:"memberName"`
-	// urls are the peer URLs.
-	// +listType=set
-	URLs []string `json:"urls"`
-}
-
 // BootstrapExistingMember is a member of an existing cluster.
 type BootstrapExistingMember struct {
 	// name of the member.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// peerUrls of the member.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=2048
+	// +kubebuilder:validation:items:XValidation:rule="(self.startsWith('http://') || self.startsWith('https://')) && isURL(self)",message="must be a valid http:// or https:// URL (e.g., https://10.0.0.1:2380)"
 	// +listType=set
 	PeerURLs []string `json:"peerUrls"`
 }
@@ -54,9 +52,15 @@ type BootstrapExistingMember struct {
 // BootstrapWithExistingCluster names an existing cluster that the members would join.
 type BootstrapWithExistingCluster struct {
 	// members of the existing cluster.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	Members []BootstrapExistingMember `json:"members"`
 	// clientEndpoints of the existing cluster.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=2048
+	// +kubebuilder:validation:items:XValidation:rule="(self.startsWith('http://') || self.startsWith('https://')) && isURL(self)",message="must be a valid http:// or https:// URL (e.g., https://etcd-source-client.source-ns.svc:2379)"
 	// +listType=set
 	ClientEndpoints []string `json:"clientEndpoints"`
 }

@@ -55,7 +55,7 @@ type ClientService struct {
 type FreelistType string
 
 // EtcdConfig is the configuration of the etcd container.
-// +kubebuilder:validation:XValidation:rule="!has(self.additionalAdvertisePeerURLs) || size(self.additionalAdvertisePeerURLs) == 0",message="additionalAdvertisePeerURLs is not supported: members have the peer URLs of their Services"
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalAdvertisePeerURLs) || size(self.additionalAdvertisePeerURLs) == 0 || !has(self.additionalAdvertisedURLs) || !has(self.additionalAdvertisedURLs.peerURLs)",message="additionalAdvertisePeerURLs and additionalAdvertisedURLs.peerURLs mean the same: set one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.bootstrapWithExistingCluster)",message="bootstrapWithExistingCluster is not supported: a cluster starts new or from its backup"
 type EtcdConfig struct {
 	// image is an unmodified etcd image of version 3.5.11, 3.6.0 or newer. Default: images.etcd of the operator's
@@ -116,11 +116,16 @@ type EtcdConfig struct {
 	// authSecretRef has no effect.
 	// +optional
 	AuthSecretRef *OptionalSecretReference `json:"authSecretRef,omitempty"`
-	// additionalAdvertisePeerURLs must be empty; it is not supported.
+	// additionalAdvertisePeerURLs are further peer URLs of members, under which members in other networks reach them. They are added
+	// to the list of members; no pod is replaced. It is an older form of additionalAdvertisedURLs.peerURLs; only one of the two may
+	// be set. Default: none.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	// +optional
 	AdditionalAdvertisePeerURLs []MemberPeerURLs `json:"additionalAdvertisePeerURLs,omitempty"`
+	// additionalAdvertisedURLs are further URLs that members advertise, to peers and to clients in other networks. Default: none.
+	// +optional
+	AdditionalAdvertisedURLs *AdditionalAdvertisedURLs `json:"additionalAdvertisedURLs,omitempty"`
 	// bootstrapWithExistingCluster must not be set; it is not supported.
 	// +optional
 	BootstrapWithExistingCluster *BootstrapWithExistingCluster `json:"bootstrapWithExistingCluster,omitempty"`
@@ -177,6 +182,12 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.managedTLS) || !('Peers' in self.managedTLS.connections) || !has(self.etcd) || !has(self.etcd.peerUrlTls)",message="etcd.peerUrlTls names Secrets for the connections of peers: set managedTLS.connections without Peers, or remove etcd.peerUrlTls"
 // +kubebuilder:validation:XValidation:rule="!has(self.managedTLS) || !('Agents' in self.managedTLS.connections) || !has(self.backup) || !has(self.backup.tls)",message="backup.tls names Secrets for the connections to agents: set managedTLS.connections without Agents, or remove backup.tls"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.managedTLS) || oldSelf.managedTLS.connections.all(c, c == 'Agents' || has(self.managedTLS) && c in self.managedTLS.connections)",message="managedTLS cannot be removed from Clients or Peers: the members that still use it could not be reached"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisePeerURLs)) || !(has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.additionalAdvertisePeerURLs.all(m, m.urls.all(u, u.startsWith('https://')))",message="when peerUrlTls is enabled, all additional advertise peer URLs must use https://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisePeerURLs)) || (has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.additionalAdvertisePeerURLs.all(m, m.urls.all(u, u.startsWith('http://')))",message="when peerUrlTls is not enabled, all additional advertise peer URLs must use http://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.peerURLs)) || !(has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.peerURLs.members.all(m, m.urls.all(u, u.startsWith('https://')))",message="when peerUrlTls is enabled, all additionalAdvertisedURLs.peerURLs must use https://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.peerURLs)) || (has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.peerURLs.members.all(m, m.urls.all(u, u.startsWith('http://')))",message="when peerUrlTls is not enabled, all additionalAdvertisedURLs.peerURLs must use http://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.clientURLs)) || !(has(self.etcd.clientUrlTls) || has(self.managedTLS) && 'Clients' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, m.urls.all(u, u.startsWith('https://')))",message="when clientUrlTls is enabled, all additionalAdvertisedURLs.clientURLs must use https://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.clientURLs)) || (has(self.etcd.clientUrlTls) || has(self.managedTLS) && 'Clients' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, m.urls.all(u, u.startsWith('http://')))",message="when clientUrlTls is not enabled, all additionalAdvertisedURLs.clientURLs must use http://"
 type EtcdSpec struct {
 	// replicas is the number of members: 1, 3 or 5, or 0 to hibernate the cluster. It may grow and shrink; members are then added
 	// or removed one at a time. To leave one member of several, the annotation druid.gardener.cloud/allow-single-member is needed.
@@ -338,6 +349,11 @@ type EtcdStatus struct {
 	// bootstrapWithExistingCluster is never written by this operator.
 	// +optional
 	BootstrapWithExistingCluster *BootstrapWithExistingClusterStatus `json:"bootstrapWithExistingCluster,omitempty"`
+	// advertisedPeerURLs are the further peer URLs, by member, that the operator lists members with because the spec names them, or has
+	// listed them with and is about to remove. It removes no others.
+	// +listType=atomic
+	// +optional
+	AdvertisedPeerURLs []ListedURLs `json:"advertisedPeerURLs,omitempty"`
 	// clusterID is etcd's cluster ID in hex, recorded when the cluster first has a quorum. From then on members start
 	// with data of this cluster alone. It changes in a recovery, on waking up without volumes, and when the only member is restored.
 	// +optional
@@ -400,6 +416,12 @@ type EtcdStatus struct {
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of an Etcd consists of lower-case letters, digits and dashes, and begins with a letter: its Services are named after it"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 45",message="the name of an Etcd may have at most 45 characters: its pods, Services and tasks are named after it"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisePeerURLs)) || self.spec.etcd.additionalAdvertisePeerURLs.all(m, has(self.spec.memberNamePrefix) ? m.memberName.startsWith(self.spec.memberNamePrefix + '-' + self.metadata.name + '-') && size(m.memberName) == size(self.spec.memberNamePrefix) + size(self.metadata.name) + 3 : m.memberName.startsWith(self.metadata.name + '-') && size(m.memberName) == size(self.metadata.name) + 2)",message="additionalAdvertisePeerURLs member names must start with the Etcd resource name followed by a dash, and end with the ordinal of a member"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisePeerURLs)) || self.spec.replicas == 0 || self.spec.etcd.additionalAdvertisePeerURLs.all(m, int(m.memberName.substring(m.memberName.lastIndexOf('-') + 1)) < self.spec.replicas)",message="additionalAdvertisePeerURLs member name index must be less than replicas"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.peerURLs)) || self.spec.etcd.additionalAdvertisedURLs.peerURLs.members.all(m, has(self.spec.memberNamePrefix) ? m.name.startsWith(self.spec.memberNamePrefix + '-' + self.metadata.name + '-') && size(m.name) == size(self.spec.memberNamePrefix) + size(self.metadata.name) + 3 : m.name.startsWith(self.metadata.name + '-') && size(m.name) == size(self.metadata.name) + 2)",message="additionalAdvertisedURLs.peerURLs member names must start with the Etcd resource name followed by a dash, and end with the ordinal of a member"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.peerURLs)) || self.spec.replicas == 0 || self.spec.etcd.additionalAdvertisedURLs.peerURLs.members.all(m, int(m.name.substring(m.name.lastIndexOf('-') + 1)) < self.spec.replicas)",message="additionalAdvertisedURLs.peerURLs member name index must be less than replicas"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.clientURLs)) || self.spec.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, has(self.spec.memberNamePrefix) ? m.name.startsWith(self.spec.memberNamePrefix + '-' + self.metadata.name + '-') && size(m.name) == size(self.spec.memberNamePrefix) + size(self.metadata.name) + 3 : m.name.startsWith(self.metadata.name + '-') && size(m.name) == size(self.metadata.name) + 2)",message="additionalAdvertisedURLs.clientURLs member names must start with the Etcd resource name followed by a dash, and end with the ordinal of a member"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.clientURLs)) || self.spec.replicas == 0 || self.spec.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, int(m.name.substring(m.name.lastIndexOf('-') + 1)) < self.spec.replicas)",message="additionalAdvertisedURLs.clientURLs member name index must be less than replicas"
 type Etcd struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -34,7 +34,6 @@ type ClientURLTLS struct {
 }
 
 // PeerURLTLS is the configuration of TLS between peers.
-// +kubebuilder:validation:XValidation:rule="!has(self.skipClientSANVerification) || !self.skipClientSANVerification",message="skipClientSANVerification is not supported: etcd 3.5 does not read it from its configuration file"
 type PeerURLTLS struct {
 	// tlsCASecretRef names the Secret with the CAs that sign the certificate of the members.
 	TLSCASecretRef CASecretReference `json:"tlsCASecretRef"`
@@ -44,7 +43,8 @@ type PeerURLTLS struct {
 	// clientTLSSecretRef has no effect: members use serverTLSSecretRef as client certificate, too.
 	// +optional
 	ClientTLSSecretRef *OptionalSecretReference `json:"clientTLSSecretRef,omitempty"`
-	// skipClientSANVerification must not be true; it is not supported.
+	// skipClientSANVerification lets members accept a peer from any address if a CA of tlsCASecretRef has signed its certificate.
+	// Members of etcd 3.6 and newer always do; with true, those of etcd 3.5 do as well. A change replaces pods. Default: false.
 	// +optional
 	SkipClientSANVerification *bool `json:"skipClientSANVerification,omitempty"`
 }

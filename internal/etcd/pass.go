@@ -80,6 +80,7 @@ var stages = []stage{
 // followUps are the stages after the status is written, which rest on it.
 var followUps = []stage{
 	{name: "instructions", code: v1alpha1.ErrApply, run: (*pass).instructMembers},
+	{name: "advertised URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listAdvertised, passable: true},
 	{name: "operation", code: v1alpha1.ErrApply, run: (*pass).removeOperation},
 }
 

@@ -218,6 +218,14 @@ func (p *pass) listPeerURLs(ctx context.Context) error {
 	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)
 }
 
+// listAdvertised lists the members with the further peer URLs that the status records.
+func (p *pass) listAdvertised(ctx context.Context) error {
+	if p.specFailed || p.found.Adoption.Frozen {
+		return errSkipped
+	}
+	return p.tls.ListAdvertised(ctx, p.found.State, *p.found.TLS)
+}
+
 // confirmRecovery reads the tasks and the members from the API server before the status loses a recovery: the members then remove the
 // data that they had before, or continue as the cluster before, and the cache may not show yet the task that keeps it.
 func (p *pass) confirmRecovery(ctx context.Context) error {

@@ -5,6 +5,7 @@
 package member
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,6 +35,8 @@ type Shared struct {
 	FirstStart *FirstStart
 	// Accept is what a restore may use although it is not verified; nil for nothing.
 	Accept *Acceptance
+	// ClientURLs that members advertise in place of their own, separated by commas, by their names.
+	ClientURLs map[string]string
 	// Members is how the operator is about to change the list of members; nil if it is not.
 	Members *Members
 }
@@ -95,7 +98,7 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept, KeyMembers} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
 		if errors.Is(err, fs.ErrNotExist) && key != KeyConfig && key != KeyBootstrap {
 			continue
@@ -116,6 +119,9 @@ func ParseShared(data map[string]string) (Shared, error) {
 	}
 	if err := yaml.Unmarshal([]byte(data[KeyBootstrap]), &s.Bootstrap); err != nil {
 		return Shared{}, fmt.Errorf("reading %s of the shared configuration: %w", KeyBootstrap, err)
+	}
+	if err := yaml.Unmarshal([]byte(data[KeyClientURLs]), &s.ClientURLs); err != nil {
+		return Shared{}, fmt.Errorf("reading %s of the shared configuration: %w", KeyClientURLs, err)
 	}
 	var err error
 	if s.Recovery, err = ParseRecovery([]byte(data[KeyRecovery])); err != nil {
@@ -175,7 +181,7 @@ func (s Shared) Identify(name string) (Identity, error) {
 }
 
 // Render renders the configuration file of a member that starts by an action. A member that joins needs the current members
-// as its initial cluster; "" is the shared one.
+// as its initial cluster, and advertises every peer URL that it has there; "" is the shared one.
 func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byte, error) {
 	// etcd uses the state only with an empty data directory: a member that should have data, and has none, fails instead of
 	// bootstrapping.
@@ -187,8 +193,8 @@ func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byt
 	maps.Copy(config, s.Bootstrap)
 	maps.Copy(config, map[string]any{
 		"name":                        id.Name,
-		"initial-advertise-peer-urls": id.PeerURL,
-		"advertise-client-urls":       id.ClientURL,
+		"initial-advertise-peer-urls": cmp.Or(urlsOf(initialCluster, id.Name), id.PeerURL),
+		"advertise-client-urls":       cmp.Or(s.ClientURLs[id.Name], id.ClientURL),
 		"initial-cluster-state":       state,
 		"initial-cluster-token":       s.Token(),
 	})
@@ -200,6 +206,17 @@ func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byt
 		return nil, fmt.Errorf("rendering the configuration of member %s: %w", id.Name, err)
 	}
 	return file, nil
+}
+
+// urlsOf returns the URLs of a member in an initial cluster, separated by commas.
+func urlsOf(initialCluster, name string) string {
+	var urls []string
+	for entry := range strings.SplitSeq(initialCluster, ",") {
+		if member, url, _ := strings.Cut(entry, "="); member == name {
+			urls = append(urls, url)
+		}
+	}
+	return strings.Join(urls, ",")
 }
 
 func text(config map[string]any, key string) string {

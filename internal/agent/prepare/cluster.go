@@ -87,10 +87,7 @@ func (o *others) ask(ctx context.Context, id member.Identity) (knowledge, error)
 		return knowledge{}, fmt.Errorf("asking %v for the member list: %w", id.PeerClientURLs, err)
 	}
 	k := knowledge{answer: member.AnswerNotListed, clusterID: strconv.FormatUint(list.Header.GetClusterId(), 16), members: list.Members}
-	for _, m := range list.Members {
-		if !slices.Contains(m.PeerURLs, id.PeerURL) {
-			continue
-		}
+	if m := listedAs(id, list.Members); m != nil {
 		k.answer, k.memberID = member.AnswerNeverStarted, m.ID
 		// A member publishes its client URLs when it first starts.
 		if len(m.ClientURLs) > 0 {
@@ -98,6 +95,20 @@ func (o *others) ask(ctx context.Context, id member.Identity) (knowledge, error)
 		}
 	}
 	return k, nil
+}
+
+// listedAs returns the member that is this one: the one with its peer URL or, if there is none, with its name, since the spec may
+// override the URL; nil if it is not listed.
+func listedAs(id member.Identity, members []*etcdserverpb.Member) *etcdserverpb.Member {
+	for _, is := range []func(*etcdserverpb.Member) bool{
+		func(m *etcdserverpb.Member) bool { return slices.Contains(m.PeerURLs, id.PeerURL) },
+		func(m *etcdserverpb.Member) bool { return m.Name == id.Name },
+	} {
+		if i := slices.IndexFunc(members, is); i >= 0 {
+			return members[i]
+		}
+	}
+	return nil
 }
 
 // remove removes a member from the member list. etcd refuses if that would cost quorum.
@@ -136,10 +147,11 @@ func otherLearner(members []*etcdserverpb.Member, peerURL string) string {
 // that have not started do not matter.
 func initialCluster(id member.Identity, members []*etcdserverpb.Member) string {
 	var entries []string
+	self := listedAs(id, members)
 	for _, m := range members {
 		name := m.Name
 		switch {
-		case slices.Contains(m.PeerURLs, id.PeerURL):
+		case m == self:
 			name = id.Name
 		case name == "":
 			name = strconv.FormatUint(m.ID, 16)

@@ -7,6 +7,7 @@ package prepare
 import (
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -29,6 +30,27 @@ func TestOtherLearner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(otherLearner(c.members, c.peerURL)).To(Equal(c.want))
+		})
+	}
+}
+
+// A member is known by its own peer URL or, where the spec overrides that one, by its name. What joins advertises all its URLs.
+func TestListedAs(t *testing.T) {
+	id := member.Identity{Name: "main-1", PeerURL: "http://main-1:2380"}
+	for name, c := range map[string]struct {
+		members []*etcdserverpb.Member
+		id      uint64
+		initial string
+	}{
+		"its own URL first":    {[]*etcdserverpb.Member{{ID: 1, Name: "main-1", PeerURLs: []string{"http://x:1"}}, {ID: 2, PeerURLs: []string{"http://main-1:2380", "http://10.0.0.1:2380"}}}, 2, "main-1=http://x:1,main-1=http://main-1:2380,main-1=http://10.0.0.1:2380"},
+		"its own URL second":   {[]*etcdserverpb.Member{{ID: 2, Name: "main-1", PeerURLs: []string{"http://10.0.0.1:2380", "http://main-1:2380"}}}, 2, "main-1=http://10.0.0.1:2380,main-1=http://main-1:2380"},
+		"only another URL":     {[]*etcdserverpb.Member{{ID: 1, PeerURLs: []string{"http://x:1"}}, {ID: 2, Name: "main-1", PeerURLs: []string{"http://10.0.0.1:2380"}}}, 2, "1=http://x:1,main-1=http://10.0.0.1:2380"},
+		"none of its own name": {[]*etcdserverpb.Member{{ID: 1, Name: "main-0", PeerURLs: []string{"http://x:1"}}}, 0, "main-0=http://x:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(listedAs(id, c.members).GetID()).To(Equal(c.id))
+			g.Expect(initialCluster(id, c.members)).To(Equal(c.initial))
 		})
 	}
 }

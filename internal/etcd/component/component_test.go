@@ -75,6 +75,7 @@ func everything() Input {
 			EnableGRPCGateway:            ptr.To(true),
 			AuthSecretRef:                &v1alpha1.OptionalSecretReference{Name: "auth", Namespace: "shoot-a"},
 			AdditionalAdvertisePeerURLs:  []v1alpha1.MemberPeerURLs{{MemberName: "etcd-main-0", URLs: []string{"http://10.0.0.1:2380"}}},
+			AdditionalAdvertisedURLs:     &v1alpha1.AdditionalAdvertisedURLs{ClientURLs: further("blue-etcd-main-0", false), PeerURLs: further("blue-etcd-main-1", true)},
 			BootstrapWithExistingCluster: &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "other", PeerURLs: []string{"http://10.0.0.1:2380"}}}, ClientEndpoints: []string{"http://10.0.0.1:2379"}},
 			HeartbeatDuration:            &metav1.Duration{Duration: 5 * time.Second},
 			DefragmentationSchedule:      ptr.To("0 3 * * *"),
@@ -96,6 +97,8 @@ func everything() Input {
 		StorageClass:        ptr.To("fast"),
 		VolumeClaimTemplate: ptr.To("data"),
 	}
+	// Without the prefix, it is the name of a member.
+	in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs.ClientURLs.Members = append(in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs.ClientURLs.Members, further("etcd-main-0", false).Members...)
 	in.Etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
 	in.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	return in
@@ -289,6 +292,48 @@ func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g.Expect(shared.DataDir()).To(Equal(member.DataDir))
 }
 
+// further gives a member two further URLs.
+func further(member string, override bool) *v1alpha1.AdvertisedURLs {
+	return &v1alpha1.AdvertisedURLs{OverrideDefaultURL: ptr.To(override), Members: []v1alpha1.MemberURLs{{Name: member, URLs: []string{"http://10.0.0.1:1", "http://a"}}}}
+}
+
+// A member publishes its further client URLs after its own, or in place of it; also with a prefix of its name. The others publish
+// their own. What a new cluster begins with, and its ID, does not depend on further URLs.
+func TestFurtherURLs(t *testing.T) {
+	for name, c := range map[string]struct {
+		prefix   *string
+		override bool
+		want     string
+	}{
+		"after its own":       {nil, false, "http://etcd-main-0.etcd-main-peer.shoot-a.svc:2379,http://10.0.0.1:1,http://a:80"},
+		"in place of its own": {nil, true, "http://10.0.0.1:1,http://a:80"},
+		"with a prefix":       {ptr.To("seed"), true, "http://10.0.0.1:1,http://a:80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := input(3)
+			in.Etcd.Spec.MemberNamePrefix = c.prefix
+			before, err := ConfigMap(in)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(before.Data).NotTo(HaveKey(member.KeyClientURLs))
+			first := in.Etcd.MemberName("etcd-main-0")
+			in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs = &v1alpha1.AdditionalAdvertisedURLs{ClientURLs: further(first, c.override), PeerURLs: further(first, c.override)}
+			config, err := ConfigMap(in)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(config.Data[member.KeyBootstrap]).To(Equal(before.Data[member.KeyBootstrap]))
+			shared, err := member.ParseShared(config.Data)
+			g.Expect(err).NotTo(HaveOccurred())
+			for name, want := range map[string]string{first: c.want, in.Etcd.MemberName("etcd-main-1"): "http://etcd-main-1.etcd-main-peer.shoot-a.svc:2379"} {
+				id, err := shared.Identify(name)
+				g.Expect(err).NotTo(HaveOccurred())
+				file, err := shared.Render(id, member.Start, "")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(string(file)).To(ContainSubstring("advertise-client-urls: " + want + "\n"))
+			}
+		})
+	}
+}
+
 // A pod is replaced when its template changes. So a change of configuration has to be a change of template,
 // and whatever does not concern a running member must not be.
 func TestWhatReplacesPods(t *testing.T) {
@@ -318,6 +363,12 @@ func TestWhatReplacesPods(t *testing.T) {
 		{"hibernation", func(in *Input) { in.Replicas = 0 }, false},
 		{"cluster ID", func(in *Input) { in.Etcd.Status.ClusterID = "cafe" }, false},
 		{"another Etcd of the same name", func(in *Input) { in.Etcd.UID = "other" }, false},
+		{"further peer URLs", func(in *Input) {
+			in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs = &v1alpha1.AdditionalAdvertisedURLs{PeerURLs: further("etcd-main-0", false)}
+		}, false},
+		{"further client URLs", func(in *Input) {
+			in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs = &v1alpha1.AdditionalAdvertisedURLs{ClientURLs: further("etcd-main-0", false)}
+		}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := template(tc.change) != before; got != tc.replaces {

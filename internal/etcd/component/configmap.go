@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,9 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap})
 	if accept != "" {
 		object.WithData(map[string]string{member.KeyAccept: accept})
+	}
+	if urls := clientURLs(in.Etcd); urls != "" {
+		object.WithData(map[string]string{member.KeyClientURLs: urls})
 	}
 	if in.PeerTLS != PeerTLSOff {
 		object.WithAnnotations(map[string]string{v1alpha1.AnnotationPeerTLS: string(in.PeerTLS)})
@@ -155,6 +159,24 @@ func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
 		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
 		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
 	}
+}
+
+// clientURLs renders the client URLs of the members that advertise further ones; empty if none does.
+func clientURLs(etcd *v1alpha1.Etcd) string {
+	further := etcd.AdvertisedClientURLs()
+	var lines strings.Builder
+	for i := range max(etcd.Status.ClusterSize, etcd.Spec.Replicas) {
+		pod := etcd.PodName(i)
+		name := etcd.MemberName(pod)
+		urls := further.Of(name)
+		if len(urls) > 0 && !further.Overrides(name) {
+			urls = slices.Insert(urls, 0, fmt.Sprintf("%s://%s:%d", clientScheme(etcd), etcd.MemberHost(pod), clientPort(etcd)))
+		}
+		if len(urls) > 0 {
+			fmt.Fprintf(&lines, "%s: %q\n", name, strings.Join(urls, ","))
+		}
+	}
+	return lines.String()
 }
 
 // checksum of a configuration, short enough to compare by eye.

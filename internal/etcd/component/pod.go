@@ -72,7 +72,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	return corev1ac.PodTemplateSpec().
 		WithLabels(over(etcd.Spec.Labels, in.podLabels())).
 		WithAnnotations(over(confined(etcd.Spec.Annotations), map[string]string{
-			v1alpha1.AnnotationConfigChecksum: checksum(config),
+			v1alpha1.AnnotationConfigChecksum: checksum(config + clientURLs(etcd)),
 			// The volume holds what the init container renders; losing it costs nothing.
 			v1alpha1.AnnotationSafeToEvictVolumes: configVolume,
 		})).

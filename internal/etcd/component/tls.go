@@ -67,10 +67,21 @@ func transportSecurity(config map[string]any, in Input) {
 		peer := security(member.PeerCADir, member.PeerServerDir)
 		peer["skip-client-san-verification"] = true
 		config["peer-transport-security"] = peer
+		if skipClientSANs(in.Etcd) {
+			// etcd 3.5 knows the setting only as a flag, which it ignores beside a file. From the file it does read the field that
+			// the flag sets, by its name in Go. Newer versions take the one above.
+			config["PeerTLSInfo"] = map[string]any{"SkipClientSANVerify": true}
+		}
 	}
 	if in.TLS.ApplyToMembers && (in.Etcd.ClientTLS() != nil || in.PeerTLS != PeerTLSOff) {
 		tlsLimits(config, in.TLS)
 	}
+}
+
+// skipClientSANs reports whether the spec lets members accept peers from any address.
+func skipClientSANs(etcd *v1alpha1.Etcd) bool {
+	tls := etcd.PeerTLS()
+	return tls != nil && ptr.Deref(tls.SkipClientSANVerification, false)
 }
 
 // tlsLimits renders only what is not etcd's default.

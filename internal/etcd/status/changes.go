@@ -24,6 +24,7 @@ func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 		!equality.Semantic.DeepEqual(before.Hibernation, after.Hibernation) ||
 		!equality.Semantic.DeepEqual(before.Recovery, after.Recovery) ||
 		!equality.Semantic.DeepEqual(before.Rollout, after.Rollout) ||
+		!equality.Semantic.DeepEqual(before.AdvertisedPeerURLs, after.AdvertisedPeerURLs) ||
 		!slices.EqualFunc(before.LastErrors, after.LastErrors, sameError) ||
 		slices.ContainsFunc(after.Conditions, func(c v1alpha1.Condition) bool { return !has(before.Conditions, c) }) ||
 		slices.ContainsFunc(before.Conditions, func(c v1alpha1.Condition) bool { return !has(after.Conditions, c) })

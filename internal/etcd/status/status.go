@@ -73,6 +73,7 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		next.ObservedGeneration = etcd.Generation
 	}
 	refer(&next, o)
+	next.AdvertisedPeerURLs = tls.Record(etcd, o.Snapshot)
 	if s := o.Snapshot; s != nil {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)

@@ -89,7 +89,20 @@ func (m *Mover) ListPeerURLs(ctx context.Context, s *state.State, p Plan) error 
 	if p.Problem != nil || s.Snapshot == nil {
 		return nil
 	}
-	changes, leader := peerURLChanges(p.Stage, s.Snapshot), s.Snapshot.Leader()
+	return m.list(ctx, s, peerURLChanges(p.Stage, s.Snapshot))
+}
+
+// ListAdvertised lists the members with the further peer URLs that the spec names and the status records.
+func (m *Mover) ListAdvertised(ctx context.Context, s *state.State, p Plan) error {
+	if !p.Arrived(s.Etcd) || s.Snapshot == nil {
+		return nil
+	}
+	return m.list(ctx, s, advertisedChanges(s.Etcd, p.Stage, s.Snapshot))
+}
+
+// list has the leader change the peer URLs of members, by their IDs.
+func (m *Mover) list(ctx context.Context, s *state.State, changes map[uint64][]string) error {
+	leader := s.Snapshot.Leader()
 	if len(changes) == 0 || leader < 0 {
 		return nil
 	}

@@ -106,7 +106,7 @@ func decisions() []decision {
 		updates("EtcdOpsTask", "config", [][2]string{{"{onDemandSnapshot: {type: full}}", "{onDemandSnapshot: {type: full}}"}},
 			[][2]string{{"{onDemandSnapshot: {type: full}}", "{onDemandSnapshot: {type: delta}}"}, {"{onDemandSnapshot: {type: delta}}", "{onDemandSnapshot: {type: full}}"}}),
 		peerURLs(), joins(),
-		{{what: "peerUrlTls.skipClientSANVerification", kind: "Etcd", admitted: true, differs: "skipClientSANVerification",
+		{{what: "peerUrlTls.skipClientSANVerification", kind: "Etcd", admitted: true,
 			spec: "{etcd: {peerUrlTls: {tlsCASecretRef: {name: ca, dataKey: ca.crt}, serverTLSSecretRef: {name: peer}, skipClientSANVerification: true}}}"}},
 	} {
 		all = append(all, more...)
@@ -126,16 +126,12 @@ func containers(store string) []decision {
 		in("x; id > /tmp/pwned; #", "a b", "-rf", "../etc", "$(whoami)", "foo-", "foo.", "ab"))
 }
 
-// peerURLs are the decisions about further peer URLs, all of which the project refuses. The Etcds have the name etcd-main.
+// peerURLs are the decisions about further peer URLs. The Etcds have the name etcd-main.
 func peerURLs() []decision {
 	const withTLS = ", peerUrlTls: {tlsCASecretRef: {name: ca}, serverTLSSecretRef: {name: peer}}"
 	of := func(admitted bool, replicas, tls string, members ...string) decision {
-		differs := ""
-		if admitted {
-			differs = "additionalAdvertisePeerURLs"
-		}
 		return decision{
-			what: fmt.Sprintf("additionalAdvertisePeerURLs of %s members%s: %s", replicas, tls, members), kind: "Etcd", admitted: admitted, differs: differs,
+			what: fmt.Sprintf("additionalAdvertisePeerURLs of %s members%s: %s", replicas, tls, members), kind: "Etcd", admitted: admitted,
 			spec: fmt.Sprintf("{replicas: %s, etcd: {additionalAdvertisePeerURLs: [%s]%s}}", replicas, strings.Join(members, ", "), tls),
 		}
 	}

@@ -92,14 +92,17 @@ func TestGardenersEtcds(t *testing.T) {
 	strict := client.WithFieldValidation(testEnv.Client, "Strict")
 	peers := "peerUrlTls: {tlsCASecretRef: {name: ca}, serverTLSSecretRef: {name: peer}, clientTLSSecretRef: {}}"
 	objects := map[string]*unstructured.Unstructured{
-		"one member":             gardenerEtcd(t, "1", "", withSecret+"aws", ""),
-		"three members":          gardenerEtcd(t, "3", peers, withSecret+"aws", "memberNamePrefix: seed"),
-		"hibernated":             gardenerEtcd(t, "0", "", withSecret+"gcp", ""),
-		"without a Secret":       gardenerEtcd(t, "1", "", "provider: S3", ""),
-		"Sunday is 7":            gardenerEtcd(t, "1", "authSecretRef: {name: a}", withSecret+"aws", ""),
-		"another endpoint":       gardenerEtcd(t, "1", "", withSecret+"aws\n      endpointOverride: https://s3.example.com", ""),
-		"what is false or empty": gardenerEtcd(t, "1", "additionalAdvertisePeerURLs: []", withSecret+"aws", "runAsRoot: false\n  externallyManagedMemberAddresses: []"),
-		"what etcd offers":       gardenerEtcd(t, "1", "backendBboltFreelistType: array\n    enableGRPCGateway: false", withSecret+"aws", ""),
+		"one member":                                gardenerEtcd(t, "1", "", withSecret+"aws", ""),
+		"three members":                             gardenerEtcd(t, "3", peers, withSecret+"aws", "memberNamePrefix: seed"),
+		"hibernated":                                gardenerEtcd(t, "0", "", withSecret+"gcp", ""),
+		"without a Secret":                          gardenerEtcd(t, "1", "", "provider: S3", ""),
+		"Sunday is 7":                               gardenerEtcd(t, "1", "authSecretRef: {name: a}", withSecret+"aws", ""),
+		"another endpoint":                          gardenerEtcd(t, "1", "", withSecret+"aws\n      endpointOverride: https://s3.example.com", ""),
+		"further URLs with a prefix":               gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {overrideDefaultURL: true, members: [{name: seed-etcd-main-0, urls: ["http://a", "http://[::1]:1/"]}]}, clientURLs: {members: [{name: seed-etcd-main-2, urls: ["https://a:1"]}]}}`, withSecret+"aws", "memberNamePrefix: seed"),
+		"further URLs of a hibernated cluster":      gardenerEtcd(t, "0", `additionalAdvertisePeerURLs: [{memberName: etcd-main-2, urls: ["http://a:1"]}]`, withSecret+"aws", ""),
+		"further URLs with managed TLS among peers": gardenerEtcd(t, "3", `additionalAdvertisePeerURLs: [{memberName: etcd-main-2, urls: ["https://a:1"]}]`, withSecret+"aws", "managedTLS: {connections: [Peers]}"),
+		"what is false or empty":                    gardenerEtcd(t, "1", "additionalAdvertisePeerURLs: []", withSecret+"aws", "runAsRoot: false\n  externallyManagedMemberAddresses: []"),
+		"what etcd offers":                          gardenerEtcd(t, "1", "backendBboltFreelistType: array\n    enableGRPCGateway: false", withSecret+"aws", ""),
 	}
 	set := func(name, value string, path ...string) {
 		if err := unstructured.SetNestedField(objects[name].Object, value, path...); err != nil {
@@ -123,14 +126,24 @@ func TestGardenersEtcds(t *testing.T) {
 		object *unstructured.Unstructured
 		says   string
 	}{
-		"two members":            {gardenerEtcd(t, "2", "", withSecret+"aws", ""), "spec.replicas: Unsupported value: 2"},
-		"static pods":            {gardenerEtcd(t, "1", "", withSecret+"aws", "externallyManagedMemberAddresses: [10.0.0.1]"), "externallyManagedMemberAddresses is not supported"},
-		"root":                   {gardenerEtcd(t, "1", "", withSecret+"aws", "runAsRoot: true"), "runAsRoot is not supported"},
-		"a join":                 {gardenerEtcd(t, "1", "bootstrapWithExistingCluster: {members: [{name: a, peerUrls: [\"https://a\"]}], clientEndpoints: [\"https://a\"]}", withSecret+"aws", ""), "bootstrapWithExistingCluster is not supported"},
-		"more peer URLs":         {gardenerEtcd(t, "1", "additionalAdvertisePeerURLs: [{memberName: etcd-main-0, urls: [\"https://a\"]}]", withSecret+"aws", ""), "additionalAdvertisePeerURLs is not supported"},
-		"host path":              {gardenerEtcd(t, "1", "", withSecret+"local", ""), "a host path is not supported"},
-		"tape":                   {gardenerEtcd(t, "1", "", withSecret+"tape", ""), "provider must be"},
-		"Azure without a Secret": {gardenerEtcd(t, "1", "", "provider: azure", ""), "the Secret names the storage account"},
+		"two members": {gardenerEtcd(t, "2", "", withSecret+"aws", ""), "spec.replicas: Unsupported value: 2"},
+		"static pods": {gardenerEtcd(t, "1", "", withSecret+"aws", "externallyManagedMemberAddresses: [10.0.0.1]"), "externallyManagedMemberAddresses is not supported"},
+		"root":        {gardenerEtcd(t, "1", "", withSecret+"aws", "runAsRoot: true"), "runAsRoot is not supported"},
+		"a join":      {gardenerEtcd(t, "1", "bootstrapWithExistingCluster: {members: [{name: a, peerUrls: [\"https://a\"]}], clientEndpoints: [\"https://a\"]}", withSecret+"aws", ""), "bootstrapWithExistingCluster is not supported"},
+		"peer URLs in both fields": {gardenerEtcd(t, "3", `additionalAdvertisePeerURLs: [{memberName: etcd-main-0, urls: ["http://a:1"]}]
+    additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["http://a:1"]}]}}`, withSecret+"aws", ""), "mean the same: set one of them"},
+		"a peer URL with TLS of peers without it": {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["https://a:1"]}]}}`, withSecret+"aws", ""), "when peerUrlTls is not enabled, all additionalAdvertisedURLs.peerURLs must use http://"},
+		"a client URL without TLS":                {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {clientURLs: {members: [{name: etcd-main-0, urls: ["http://a:1"]}]}}`, withSecret+"aws", ""), "when clientUrlTls is enabled, all additionalAdvertisedURLs.clientURLs must use https://"},
+		"a URL of a member of another Etcd":       {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-other-0, urls: ["http://a:1"]}]}}`, withSecret+"aws", ""), "additionalAdvertisedURLs.peerURLs member names must start with the Etcd resource name"},
+		"a URL of a name that no member has":      {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0-1, urls: ["http://a:1"]}]}}`, withSecret+"aws", ""), "and end with the ordinal of a member"},
+		"a client URL of a member too many":       {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {clientURLs: {members: [{name: etcd-main-3, urls: ["https://a:1"]}]}}`, withSecret+"aws", ""), "additionalAdvertisedURLs.clientURLs member name index must be less than replicas"},
+		"a URL with a path":                       {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["http://a:1/b"]}]}}`, withSecret+"aws", ""), "must have a host, and neither path nor query"},
+		"a URL without a host":                    {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["http://:2380"]}]}}`, withSecret+"aws", ""), "must have a host, and neither path nor query"},
+		"no members with URLs":                    {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {overrideDefaultURL: true, members: []}}`, withSecret+"aws", ""), "should have at least 1 items"},
+		"a URL without the prefix":                {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["http://a:1"]}]}}`, withSecret+"aws", "memberNamePrefix: seed"), "member names must start with"},
+		"host path":                               {gardenerEtcd(t, "1", "", withSecret+"local", ""), "a host path is not supported"},
+		"tape":                                    {gardenerEtcd(t, "1", "", withSecret+"tape", ""), "provider must be"},
+		"Azure without a Secret":                  {gardenerEtcd(t, "1", "", "provider: azure", ""), "the Secret names the storage account"},
 	}
 	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
