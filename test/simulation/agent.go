@@ -7,12 +7,17 @@ package simulation
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // preparation is what the agent of a pod knows when it decides how its member starts.
@@ -38,7 +43,7 @@ func (p *pod) prepare() {
 	}
 	a := &preparation{pod: p, shared: shared.Settled()}
 	if a.id, err = a.shared.Identify(p.name); err != nil {
-		p.refuse("", err.Error(), member.Refuse)
+		p.refuse(&cluster.Refusal{Message: err.Error()}, false)
 		return
 	}
 	a.look()
@@ -51,14 +56,16 @@ func (p *pod) prepare() {
 	}
 }
 
-// refuse has the container say why the member does not start: at once, or after waiting for a minute. Then the kubelet runs it again.
-func (p *pod) refuse(reason, why string, action member.Action) {
-	if p.waits++; action == member.Wait && p.waits%60 != 0 {
+// refuse has the container say why the member does not start: at once if what it says of the volume is new, or after waiting for a minute. Then
+// the kubelet runs it again.
+func (p *pod) refuse(why *cluster.Refusal, waits bool) {
+	fresh := why.Volume != (cluster.Volume{}) && why.Volume != p.volume
+	if p.waits++; waits && !fresh && p.waits%60 != 0 {
 		p.after(p.world.between(900, 1100), p.prepare)
 		return
 	}
-	said := (&cluster.Refusal{Reason: reason, Message: why}).Error()
-	if said != p.refused {
+	p.volume = why.Volume
+	if said := why.TerminationMessage(); said != p.refused {
 		p.refused = said
 		p.report()
 	}
@@ -69,18 +76,14 @@ func (p *pod) refuse(reason, why string, action member.Action) {
 func (a *preparation) look() {
 	s := a.shared
 	a.in = member.Input{
-		Member: a.id.Name, DataDir: s.DataDir(), ClusterID: s.ClusterID, Single: len(a.id.PeerClientURLs) == 0, MayBegin: s.MayBegin(),
-		Successors: s.SuccessorIDs(), Recovery: s.Recovery, Data: member.Data{ClusterID: a.disk.Cluster},
+		Member: a.id.Name, DataDir: s.DataDir(), ClusterID: s.ClusterID, Single: s.Alone(), MayBegin: s.MayBegin(),
+		Successors: s.SuccessorIDs(), Recovery: s.Recovery, Planned: s.Members != nil, Leaving: s.Members.Leaves(a.id.Name),
 	}
-	switch {
-	case a.disk.Damaged:
-		a.in.Data.State, a.in.Data.Damage = member.DataDamaged, "a page has a wrong checksum"
-	case a.disk.Cluster != "":
-		a.in.Data.State = member.DataPresent
-	}
-	a.in.NewClusterID = s.RecoveredID(a.in.ClusterID, a.in.Data.ClusterID)
-	if a.in.Data.State == member.DataPresent && (a.in.Recovery == nil || a.in.Data.ClusterID == a.in.NewClusterID) {
-		return
+	switch d := a.disk; {
+	case d.Damaged:
+		a.in.Data = member.Data{State: member.DataDamaged, Damage: "a page has a wrong checksum", ClusterID: d.Cluster}
+	case d.Cluster != "":
+		a.in.Data = member.Data{State: member.DataPresent, ClusterID: d.Cluster, MemberID: fmt.Sprintf("%x", d.Member), Removed: d.Removed()}
 	}
 	a.ask()
 	a.in.NewClusterID = s.RecoveredID(a.in.ClusterID, a.in.OthersClusterID, a.in.Data.ClusterID)
@@ -99,6 +102,10 @@ func (a *preparation) ask() {
 		}
 		a.via, a.list = m, list
 		a.in.Others, a.in.OthersClusterID = member.AnswerNotListed, id
+		a.in.DataListed = slices.ContainsFunc(list, func(peer members.Peer) bool { return fmt.Sprintf("%x", peer.ID) == a.in.Data.MemberID })
+		if self := a.listed(); self != nil {
+			a.in.Listed = fmt.Sprintf("%x", self.ID)
+		}
 		if self := a.listed(); self != nil && self.Started {
 			a.in.Others = member.AnswerStarted
 		} else if self != nil {
@@ -128,6 +135,10 @@ func (a *preparation) act(d member.Decision) bool {
 	case member.Join:
 		a.disk.Join(a.in.OthersClusterID, a.listed().ID, a.list)
 		return true
+	case member.SetAside:
+		*a.disk = members.Disk{}
+		a.after(a.world.between(50, 500), a.prepare)
+		return false
 	case member.Replace:
 		a.replace(d)
 		return false
@@ -136,7 +147,7 @@ func (a *preparation) act(d member.Decision) bool {
 		a.after(a.world.between(100, 5000), a.prepare)
 		return false
 	}
-	a.refuse(d.Reason, d.Why, d.Action)
+	a.refuse(&cluster.Refusal{Reason: d.Reason, Message: d.Why, Volume: d.Volume}, d.Action == member.Wait)
 	return false
 }
 
@@ -150,7 +161,7 @@ func (a *preparation) bootstrap() bool {
 	id := memberID(a.id.PeerURL, a.shared.Token())
 	for _, m := range a.world.Etcd.Running() {
 		if slices.ContainsFunc(m.List(), func(p members.Peer) bool { return p.ID == id && p.Started }) && a.world.connected(a.world.podOf(m).node, a.node) {
-			a.refuse("", "member has already been bootstrapped", member.Refuse)
+			a.refuse(&cluster.Refusal{Message: "member has already been bootstrapped"}, false)
 			return false
 		}
 	}
@@ -168,7 +179,7 @@ func (a *preparation) replace(d member.Decision) {
 		err = a.world.Etcd.AddLearner(a.via, a.id.PeerURL)
 	}
 	if err != nil {
-		a.refuse("NotReplaced", d.Why+": "+err.Error(), member.Wait)
+		a.refuse(&cluster.Refusal{Reason: "NotReplaced", Message: d.Why + ": " + err.Error()}, true)
 		return
 	}
 	a.after(a.world.between(500, 1500), a.prepare)
@@ -180,10 +191,16 @@ func memberID(url, token string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// agents are those beside members: they end with a member that was removed, publish, and promote.
+// agents are those beside members: they end with a member that was removed, publish, and report what they read of members that leave. In a
+// recovery they promote.
 func (w *World) agents() {
 	for _, m := range slices.Clone(w.Etcd.Running()) {
 		p := w.podOf(m)
+		shared, err := member.ParseShared(p.shared)
+		if err != nil {
+			continue
+		}
+		p.says(shared.Members, m)
 		i := slices.IndexFunc(m.List(), func(peer members.Peer) bool { return peer.ID == m.Disk.Member })
 		switch {
 		case m.Removed():
@@ -191,10 +208,28 @@ func (w *World) agents() {
 		case i < 0 || m.Frozen:
 		case !m.List()[i].Started:
 			_ = w.Etcd.Publish(m) // it is tried again
-		case m.List()[i].Learner:
+		case m.List()[i].Learner && shared.Recovery != nil && shared.Members == nil:
 			_ = w.Etcd.Promote(m, m.Disk.Member) // it is tried again
 		}
 	}
+}
+
+// says has the agent beside a member report what it reads of members that leave, and that its own was removed.
+func (p *pod) says(told *member.Members, m *members.Member) {
+	read := cluster.Read{}
+	if told != nil {
+		read = cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(p.name)}
+	}
+	if m.Removed() {
+		read.Removed = fmt.Sprintf("%x", m.Disk.Member)
+	}
+	lease := apiserver.Find[*coordinationv1.Lease](p.world.API.Live(), Namespace, p.name)
+	if lease == nil || read == (cluster.Read{}) || p.node == nil || p.node.silent() || lease.Annotations[v1alpha1.AnnotationMembersRead] == read.Encode() {
+		return
+	}
+	edit(p.world, Namespace, p.name, "", func(l *coordinationv1.Lease) {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, v1alpha1.AnnotationMembersRead, read.Encode())
+	})
 }
 
 // podOf returns the pod of a member that runs.

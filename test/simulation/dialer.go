@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // dialer is how an operator reaches members.
@@ -67,17 +68,59 @@ func (a *asked) Members(ctx context.Context) (list []etcdclient.Member, err erro
 		if m.IsLearner() {
 			return errors.New("etcdserver: rpc not supported for learner")
 		}
-		list = nil
-		for _, p := range m.List() {
-			of := etcdclient.Member{ID: p.ID, Name: p.Name, Learner: p.Learner, PeerURLs: []string{p.PeerURL}}
-			if p.Started {
-				of.ClientURLs = []string{strings.Replace(p.PeerURL, ":2380", ":2379", 1)}
-			}
-			list = append(list, of)
-		}
+		list = listOf(m.List())
 		return nil
 	})
 	return list, err
+}
+
+func listOf(peers []members.Peer) (list []etcdclient.Member) {
+	for _, p := range peers {
+		of := etcdclient.Member{ID: p.ID, Name: p.Name, Learner: p.Learner, PeerURLs: []string{p.PeerURL}}
+		if p.Started {
+			of.ClientURLs = []string{strings.Replace(p.PeerURL, ":2380", ":2379", 1)}
+		}
+		list = append(list, of)
+	}
+	return list
+}
+
+func (a *asked) ConfirmedMembers(ctx context.Context) (list []etcdclient.Member, err error) {
+	err = a.ask(ctx, "confirmed member list of", func(w *World, m *members.Member) error {
+		_, peers, err := w.Etcd.Linearizable(m)
+		list = listOf(peers)
+		return err
+	})
+	return list, err
+}
+
+func (a *asked) AddLearner(ctx context.Context, urls []string) error {
+	return a.ask(ctx, "add learner "+urls[0]+" at", func(w *World, m *members.Member) error { return refusal(w.Etcd.AddLearner(m, urls[0])) })
+}
+
+func (a *asked) PromoteLearner(ctx context.Context, id uint64) error {
+	return a.ask(ctx, fmt.Sprintf("promote %x at", id), func(w *World, m *members.Member) error { return refusal(w.Etcd.Promote(m, id)) })
+}
+
+func (a *asked) RemoveMember(ctx context.Context, id uint64) error {
+	return a.ask(ctx, fmt.Sprintf("remove %x at", id), func(w *World, m *members.Member) error { return refusal(w.Etcd.Remove(m, id)) })
+}
+
+// refusal returns an error of the model as etcd's client has it.
+func refusal(err error) error {
+	switch {
+	case errors.Is(err, members.ErrUnhealthy):
+		return rpctypes.ErrUnhealthy
+	case errors.Is(err, members.ErrNotReady):
+		return rpctypes.ErrMemberLearnerNotReady
+	case errors.Is(err, members.ErrNotFound):
+		return rpctypes.ErrMemberNotFound
+	case errors.Is(err, members.ErrTooMany):
+		return rpctypes.ErrTooManyLearners
+	case errors.Is(err, members.ErrNoStrictQuota):
+		return rpctypes.ErrMemberNotEnoughStarted
+	}
+	return err
 }
 
 func (a *asked) MoveLeader(ctx context.Context, to uint64) error {

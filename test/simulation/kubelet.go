@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	batchv1 "k8s.io/api/batch/v1"
@@ -31,6 +32,8 @@ type pod struct {
 	// prepared: the init container has let the member start. refused is what it says while it does not.
 	prepared bool
 	refused  string
+	// volume is what the init container has said of the volume.
+	volume cluster.Volume
 	waits    int
 	// member is the process, nil while it does not run; started is since when it does.
 	member  *members.Member

@@ -54,7 +54,10 @@ func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) i
 	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
 	d.Client, d.Live, d.Surroundings = cached, &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: o.through}, cached
 	parts := composition.New(t, d)
-	for _, c := range []controller{{name: "etcd", reconcile: parts.Etcds.Reconcile}, {name: "upkeep", reconcile: parts.Upkeep.Reconcile}, {name: "rollout", reconcile: parts.Rollouts.Reconcile}, {name: "task", reconcile: parts.Tasks.Reconcile}} {
+	for _, c := range []controller{
+		{name: "etcd", reconcile: parts.Etcds.Reconcile}, {name: "upkeep", reconcile: parts.Upkeep.Reconcile}, {name: "rollout", reconcile: parts.Rollouts.Reconcile},
+		{name: "membership", reconcile: parts.Memberships.Reconcile}, {name: "task", reconcile: parts.Tasks.Reconcile},
+	} {
 		c.operator, c.due = o, -1
 		o.controllers = append(o.controllers, &c)
 		c.wake(0)

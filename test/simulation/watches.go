@@ -34,7 +34,7 @@ func wakes(controller string, c apiserver.Change) (after time.Duration, wakes bo
 		case "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "EtcdOperatorTask":
 			return 0, true
 		}
-	case "upkeep":
+	case "upkeep", "membership":
 		return 0, c.Kind == "Etcd" || c.Kind == "EtcdOperatorTask"
 	case "rollout":
 		return 0, c.Kind == "StatefulSet" || c.Kind == "EtcdOperatorTask" || c.Kind == "Pod" && (c.Before == nil || !onlyStatus(c))

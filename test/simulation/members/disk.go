@@ -99,6 +99,13 @@ func (d *Disk) All() []int {
 	return all
 }
 
+// Removed reports whether the member of the disk has applied its own removal.
+func (d *Disk) Removed() bool {
+	applied := d.Applied()
+	return !slices.ContainsFunc(d.Peers(applied), func(p Peer) bool { return p.ID == d.Member }) &&
+		slices.ContainsFunc(applied, func(e Entry) bool { return e.Removed == d.Member })
+}
+
 // LosePower drops what was not synced.
 func (d *Disk) LosePower() {
 	d.Log = slices.Clip(d.Log[:min(d.Synced, len(d.Log))])

@@ -80,10 +80,7 @@ func (m *Member) IsLearner() bool {
 func (m *Member) Leads() bool { return m.Leader == m.Disk.Member }
 
 // Removed reports whether the member knows that it was removed. etcd ends then, and never starts with this data again.
-func (m *Member) Removed() bool {
-	_, listed := m.self()
-	return !listed && slices.ContainsFunc(m.Disk.Applied(), func(e Entry) bool { return e.Removed == m.Disk.Member })
-}
+func (m *Member) Removed() bool { return m.Disk.Removed() }
 
 // reachable returns the other members of the same cluster that a member reaches, by ID.
 func (e *Etcd) reachable(m *Member) map[uint64]*Member {
