@@ -20,7 +20,10 @@ import (
 func mayBeDue(etcd *v1alpha1.Etcd) bool {
 	s := &etcd.Status
 	switch {
-	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "" || etcd.SpecSuspended():
+	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "":
+		return false
+	case etcd.SpecSuspended() && s.ClusterSize != etcd.Spec.Replicas:
+		// The number of members stays. One that has lost its data is replaced all the same.
 		return false
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
 		// Members change only while there is a quorum.

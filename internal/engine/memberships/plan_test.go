@@ -49,6 +49,9 @@ func TestMayBeDue(t *testing.T) {
 			e.Spec.Replicas = 5
 			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 		}), false},
+		"suspended, and a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady), func(e *v1alpha1.Etcd) {
+			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+		}), true},
 		"is being deleted": {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
 		if got := mayBeDue(c.etcd); got != c.want {

@@ -91,10 +91,10 @@ func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 // snapshot, may beside a rollout and a change of members. These two may run beside each other: a member that has lost its data is
 // replaced although a rollout waits for it, and a new member's pod is updated although it does not start. Their guards keep them
 // apart: neither disrupts a member unless all others serve, and no pod is restarted while the number of voters is even. Beside a head
-// that waits for other Etcds, whatever its type, those may that do not touch members.
+// that waits for other Etcds, and so does nothing, whatever its type, these may, and a change of members, which then goes first.
 func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 	switch of := head.Spec.Type; {
-	case waits(head) && sideways(t):
+	case waits(head) && (sideways(t) || t.Spec.Type == v1alpha1.MembershipChange):
 		return true
 	case of == v1alpha1.QuorumAwareRollout && t.Spec.Type == v1alpha1.MembershipChange,
 		of == v1alpha1.MembershipChange && t.Spec.Type == v1alpha1.QuorumAwareRollout:

@@ -228,24 +228,28 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		return of
 	}
 	recovery := ofType(rollout(0, ""), v1alpha1.QuorumLossRecovery)
+	waiting := inState(rollout(0, ""), v1alpha1.TaskStatePending)
+	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse}}
 	for name, c := range map[string]struct {
 		head, other *v1alpha1.EtcdOperatorTask
 		beside      bool
 	}{
-		"a rollout that progresses":                    {rollout(0, ""), pending(v1alpha1.MembershipChange), false},
-		"a rollout that is blocked":                    {blocked(rollout(0, "")), pending(v1alpha1.MembershipChange), true},
-		"a rollout that is stalled":                    {rollout(0, v1alpha1.ReasonStalled), pending(v1alpha1.MembershipChange), true},
-		"a rollout that is blocked, suspended":         {blocked(rollout(0, "")), suspended(pending(v1alpha1.MembershipChange)), false},
-		"once it runs":                                 {rollout(0, ""), inState(pending(v1alpha1.MembershipChange), v1alpha1.TaskStateInProgress), true},
-		"a change that progresses":                     {members(""), pending(v1alpha1.QuorumAwareRollout), false},
-		"a change that is blocked":                     {blocked(members("")), pending(v1alpha1.QuorumAwareRollout), true},
-		"a snapshot beside a change that is blocked":   {blocked(members("")), pending(v1alpha1.OnDemandSnapshot), false},
-		"a snapshot beside a change that is stalled":   {members(v1alpha1.ReasonStalled), pending(v1alpha1.OnDemandSnapshot), true},
-		"a recreation beside a change that is stalled": {members(v1alpha1.ReasonStalled), pending(v1alpha1.RecreateRollout), false},
-		"maintenance beside a change that is blocked":  {blocked(members(v1alpha1.ReasonStalled)), pending(v1alpha1.OnDemandMaintenance), false},
-		"a change beside a recreation that is stalled": {ofType(rollout(0, v1alpha1.ReasonStalled), v1alpha1.RecreateRollout), pending(v1alpha1.MembershipChange), false},
-		"a change beside a recovery":                   {recovery, pending(v1alpha1.MembershipChange), false},
-		"another change":                               {blocked(members("")), pending(v1alpha1.MembershipChange), false},
+		"a rollout that progresses":                              {rollout(0, ""), pending(v1alpha1.MembershipChange), false},
+		"a rollout that is blocked":                              {blocked(rollout(0, "")), pending(v1alpha1.MembershipChange), true},
+		"a rollout that is stalled":                              {rollout(0, v1alpha1.ReasonStalled), pending(v1alpha1.MembershipChange), true},
+		"a rollout that is blocked, suspended":                   {blocked(rollout(0, "")), suspended(pending(v1alpha1.MembershipChange)), false},
+		"once it runs":                                           {rollout(0, ""), inState(pending(v1alpha1.MembershipChange), v1alpha1.TaskStateInProgress), true},
+		"a change that progresses":                               {members(""), pending(v1alpha1.QuorumAwareRollout), false},
+		"a change that is blocked":                               {blocked(members("")), pending(v1alpha1.QuorumAwareRollout), true},
+		"a snapshot beside a change that is blocked":             {blocked(members("")), pending(v1alpha1.OnDemandSnapshot), false},
+		"a snapshot beside a change that is stalled":             {members(v1alpha1.ReasonStalled), pending(v1alpha1.OnDemandSnapshot), true},
+		"a recreation beside a change that is stalled":           {members(v1alpha1.ReasonStalled), pending(v1alpha1.RecreateRollout), false},
+		"maintenance beside a change that is blocked":            {blocked(members(v1alpha1.ReasonStalled)), pending(v1alpha1.OnDemandMaintenance), false},
+		"a change beside a recreation that is stalled":           {ofType(rollout(0, v1alpha1.ReasonStalled), v1alpha1.RecreateRollout), pending(v1alpha1.MembershipChange), false},
+		"a change beside a recovery":                             {recovery, pending(v1alpha1.MembershipChange), false},
+		"a change beside maintenance that waits for other Etcds": {ofType(waiting, v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), true},
+		"maintenance beside a change that waits":                 {ofType(waiting.DeepCopy(), v1alpha1.MembershipChange), pending(v1alpha1.OnDemandMaintenance), false},
+		"another change":                                         {blocked(members("")), pending(v1alpha1.MembershipChange), false},
 	} {
 		q := New([]*v1alpha1.EtcdOperatorTask{c.head, c.other})
 		if q.Head() != c.head || (q.Beside() == c.other) != c.beside {

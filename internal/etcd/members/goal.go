@@ -39,8 +39,8 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return "the cluster wakes up"
 	case etcd.Status.Recovery != nil && len(s.Cluster.Voters) < s.Replicas():
 		return "the cluster was recovered or has woken up, and its members join it"
-	case etcd.SpecSuspended():
-		return "the reconciliation of the spec is suspended"
+	case etcd.SpecSuspended() && int(etcd.Spec.Replicas) != s.Replicas():
+		return "the reconciliation of the spec is suspended, so the number of members stays"
 	case adopted != nil && adopted.Status != metav1.ConditionTrue:
 		return "the objects of the Etcd are being adopted or handed back"
 	case etcd.Status.Reports(v1alpha1.ErrClusterID):

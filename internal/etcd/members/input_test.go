@@ -257,6 +257,7 @@ func TestGoalAndActing(t *testing.T) {
 		},
 		"is suspended": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+			k.Etcd.Spec.Replicas = 5
 			return nil
 		},
 		"adopted or handed": func(k *Known) []v1alpha1.EtcdOperatorTask {
@@ -274,4 +275,11 @@ func TestGoalAndActing(t *testing.T) {
 		g.Expect(got).To(ContainSubstring(says))
 		g.Expect(got == "").To(Equal(says == ""), got)
 	}
+}
+
+// A member that has lost its data is replaced also while the spec is suspended.
+func TestASuspendedSpecKeepsNoMemberAway(t *testing.T) {
+	k := known(3)
+	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
 }

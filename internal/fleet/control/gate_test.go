@@ -124,7 +124,7 @@ func TestWhatNeedsASlot(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
 	o := w.operator()
-	for _, taskType := range []v1alpha1.TaskType{v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery} {
+	for _, taskType := range []v1alpha1.TaskType{v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.MembershipChange} {
 		if wait := o.ask(0, taskType); wait != nil {
 			t.Errorf("%s: %+v", taskType, wait)
 		}
