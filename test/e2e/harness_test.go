@@ -228,6 +228,10 @@ func (c *cluster) change(value string) {
 
 // rollouts returns the rollout tasks of the cluster, oldest first.
 func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
+	return slices.DeleteFunc(c.tasks(g), func(t v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.MembershipChange })
+}
+
+func (c *cluster) tasks(g Gomega) []v1alpha1.EtcdOperatorTask {
 	list := &v1alpha1.EtcdOperatorTaskList{}
 	g.Expect(kube.List(context.Background(), list, client.InNamespace(c.namespace))).To(Succeed())
 	slices.SortStableFunc(list.Items, func(a, b v1alpha1.EtcdOperatorTask) int {
@@ -367,7 +371,7 @@ func replaced(t v1alpha1.EtcdOperatorTask) []string {
 // unless there was no leader. Clusters of one are exempt.
 func (c *cluster) neverTookTheQuorum() {
 	c.t.Helper()
-	for _, t := range c.rollouts(c) {
+	for _, t := range c.tasks(c) {
 		if t.Status.Rollout == nil {
 			continue
 		}
@@ -392,7 +396,7 @@ func (c *cluster) explain() {
 			c.t.Logf("Etcd: %+v", e.Status)
 		}
 	}
-	for _, t := range c.rollouts(c) {
+	for _, t := range c.tasks(c) {
 		c.t.Logf("task %s: %+v", t.Name, t.Status)
 		if r := t.Status.Rollout; r != nil {
 			c.t.Logf("  held by %+v, pods %+v", r.HeldBy, r.Pods)
