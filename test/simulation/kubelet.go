@@ -34,7 +34,7 @@ type pod struct {
 	refused  string
 	// volume is what the init container has said of the volume.
 	volume cluster.Volume
-	waits    int
+	waits  int
 	// member is the process, nil while it does not run; started is since when it does.
 	member  *members.Member
 	started time.Time

@@ -306,8 +306,11 @@ func TestNamespacesTakeRightsAway(t *testing.T) {
 	for resource, v := range verbs(restricted, "etcd-foreman") {
 		outside[resource] = v
 	}
-	g.Expect(outside).To(HaveLen(5))
-	for _, resource := range []string{"nodes", "persistentvolumes", "storageclasses", "tokenreviews", "subjectaccessreviews"} {
+	g.Expect(outside).To(HaveLen(8))
+	for _, resource := range []string{
+		"nodes", "persistentvolumes", "storageclasses", "tokenreviews", "subjectaccessreviews",
+		"namespaces", "etcdfleetpolicies", "etcdfleetpolicies/status",
+	} {
 		g.Expect(outside).To(HaveKeyWithValue(resource, all[resource]))
 		delete(all, resource)
 	}

@@ -98,7 +98,7 @@ func TestGardenersEtcds(t *testing.T) {
 		"without a Secret":                          gardenerEtcd(t, "1", "", "provider: S3", ""),
 		"Sunday is 7":                               gardenerEtcd(t, "1", "authSecretRef: {name: a}", withSecret+"aws", ""),
 		"another endpoint":                          gardenerEtcd(t, "1", "", withSecret+"aws\n      endpointOverride: https://s3.example.com", ""),
-		"further URLs with a prefix":               gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {overrideDefaultURL: true, members: [{name: seed-etcd-main-0, urls: ["http://a", "http://[::1]:1/"]}]}, clientURLs: {members: [{name: seed-etcd-main-2, urls: ["https://a:1"]}]}}`, withSecret+"aws", "memberNamePrefix: seed"),
+		"further URLs with a prefix":                gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {overrideDefaultURL: true, members: [{name: seed-etcd-main-0, urls: ["http://a", "http://[::1]:1/"]}]}, clientURLs: {members: [{name: seed-etcd-main-2, urls: ["https://a:1"]}]}}`, withSecret+"aws", "memberNamePrefix: seed"),
 		"further URLs of a hibernated cluster":      gardenerEtcd(t, "0", `additionalAdvertisePeerURLs: [{memberName: etcd-main-2, urls: ["http://a:1"]}]`, withSecret+"aws", ""),
 		"further URLs with managed TLS among peers": gardenerEtcd(t, "3", `additionalAdvertisePeerURLs: [{memberName: etcd-main-2, urls: ["https://a:1"]}]`, withSecret+"aws", "managedTLS: {connections: [Peers]}"),
 		"what is false or empty":                    gardenerEtcd(t, "1", "additionalAdvertisePeerURLs: []", withSecret+"aws", "runAsRoot: false\n  externallyManagedMemberAddresses: []"),
