@@ -99,6 +99,9 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 	case of == v1alpha1.QuorumAwareRollout && t.Spec.Type == v1alpha1.MembershipChange,
 		of == v1alpha1.MembershipChange && t.Spec.Type == v1alpha1.QuorumAwareRollout:
 		return true
+	case of == v1alpha1.OnDemandMaintenance:
+		// It does nothing while a member does not participate, which may be one that has to be replaced.
+		return t.Spec.Type == v1alpha1.MembershipChange
 	case of.IsRollout(), of == v1alpha1.MembershipChange:
 		return sideways(t)
 	}
@@ -137,10 +140,11 @@ func (q Queue) Preempted() Queue {
 
 func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
 
-// blocked reports whether a guard blocks the next step of a task.
+// blocked reports whether a guard blocks the next step of a task, or it says that it waits.
 func blocked(t *v1alpha1.EtcdOperatorTask) bool {
 	held, _ := t.Status.Held()
-	return held != nil
+	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
+	return held != nil || c != nil && c.Reason == v1alpha1.ReasonHeld && t.Spec.Type == v1alpha1.OnDemandMaintenance
 }
 
 // stalled reports whether a task has made no progress for long.

@@ -249,6 +249,9 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"a change beside a recovery":                             {recovery, pending(v1alpha1.MembershipChange), false},
 		"a change beside maintenance that waits for other Etcds": {ofType(waiting, v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), true},
 		"maintenance beside a change that waits":                 {ofType(waiting.DeepCopy(), v1alpha1.MembershipChange), pending(v1alpha1.OnDemandMaintenance), false},
+		"a change beside maintenance that waits for a member":    {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), true},
+		"a change beside maintenance that progresses":            {ofType(rollout(0, v1alpha1.ReasonRunning), v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), false},
+		"a rollout beside maintenance that waits":                {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), false},
 		"another change":                                         {blocked(members("")), pending(v1alpha1.MembershipChange), false},
 	} {
 		q := New([]*v1alpha1.EtcdOperatorTask{c.head, c.other})
