@@ -50,12 +50,15 @@ func compareArrival(a, b string) int {
 
 // Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
 // also while it is suspended; one that was suspended before it started does not delay the others. A recovery preempts
-// all others.
+// all others, and a change of members the maintenance beside which it began: a member that is defragmented does not serve.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && runs(t) },
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && !t.Spec.Suspend },
+		func(t *v1alpha1.EtcdOperatorTask) bool {
+			return runs(t) && !sideways(t) && t.Spec.Type != v1alpha1.OnDemandMaintenance
+		},
 		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && !sideways(t) },
 		runs,
 		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend },
@@ -100,7 +103,7 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 		of == v1alpha1.MembershipChange && t.Spec.Type == v1alpha1.QuorumAwareRollout:
 		return true
 	case of == v1alpha1.OnDemandMaintenance:
-		// It does nothing while a member does not participate, which may be one that has to be replaced.
+		// It does nothing while a member does not participate, which may be one that has to be replaced. The change goes first then.
 		return t.Spec.Type == v1alpha1.MembershipChange
 	case of.IsRollout(), of == v1alpha1.MembershipChange:
 		return sideways(t)

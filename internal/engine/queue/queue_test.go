@@ -176,7 +176,10 @@ func TestPreemption(t *testing.T) {
 		"one that has waited runs alone":            {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionFalse, v1alpha1.TaskStateInProgress), newTask("s", 1, "1")}, "r", "", ""},
 		"one that may start does, too":              {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionTrue, v1alpha1.TaskStatePending), newTask("s", 1, "1")}, "r", "", ""},
 		"and what runs beside it is waited for":     {[]*v1alpha1.EtcdOperatorTask{waits, running(newTask("s", 1, "1"))}, "s", "", ""},
-		"a recovery preempts both":                  {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
+		"a change of members that began beside maintenance goes first": {[]*v1alpha1.EtcdOperatorTask{
+			running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(ofType(newTask("c", 1, "1"), v1alpha1.MembershipChange)),
+		}, "c", "", "m"},
+		"a recovery preempts both": {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New(c.tasks)
