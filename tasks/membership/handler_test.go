@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -387,4 +388,11 @@ func TestPausedOperator(t *testing.T) {
 	r.clock.SetTime(r.clock.Now().Add(time.Minute))
 	r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(MatchError(context.DeadlineExceeded))
 	r.Expect(r.asked).To(BeEmpty())
+}
+
+// The API names the guard by which the queue knows that a request may still take effect.
+func TestTheGuardOfTheAPI(t *testing.T) {
+	if v1alpha1.GuardChangeObserved != v1alpha1.GuardName(membership.GuardChangeObserved) {
+		t.Errorf("%s is not %s", v1alpha1.GuardChangeObserved, membership.GuardChangeObserved)
+	}
 }

@@ -33,6 +33,11 @@ func ChangingMembers(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTa
 	return running(tasks, v1alpha1.MembershipChange)
 }
 
+// RollingOut returns the QuorumAwareRollout that is in progress; nil when none is. One that is being deleted does not count.
+func RollingOut(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	return running(tasks, v1alpha1.QuorumAwareRollout)
+}
+
 func running(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType) *v1alpha1.EtcdOperatorTask {
 	i := slices.IndexFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Spec.Type == of && t.Status.State == v1alpha1.TaskStateInProgress && t.DeletionTimestamp == nil

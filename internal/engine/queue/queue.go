@@ -112,8 +112,12 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 }
 
 // letsPass reports whether the head lets a task begin beside it: it has made no progress for long, or waits for other Etcds, or, for
-// one that may unblock it, it is blocked.
+// one that may unblock it, it is blocked. While a request to change the members may still take effect, nothing begins that may restart
+// one.
 func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
+	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
+		return sideways(t) && stalled(head)
+	}
 	return stalled(head) || waits(head) || !sideways(t) && blocked(head)
 }
 

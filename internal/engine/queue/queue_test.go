@@ -232,6 +232,8 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 	}
 	recovery := ofType(rollout(0, ""), v1alpha1.QuorumLossRecovery)
 	waiting := inState(rollout(0, ""), v1alpha1.TaskStatePending)
+	unanswered := blocked(members(""))
+	unanswered.Status.Membership.HeldBy.Guard = v1alpha1.GuardChangeObserved
 	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse}}
 	for name, c := range map[string]struct {
 		head, other *v1alpha1.EtcdOperatorTask
@@ -244,6 +246,7 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"once it runs":                                           {rollout(0, ""), inState(pending(v1alpha1.MembershipChange), v1alpha1.TaskStateInProgress), true},
 		"a change that progresses":                               {members(""), pending(v1alpha1.QuorumAwareRollout), false},
 		"a change that is blocked":                               {blocked(members("")), pending(v1alpha1.QuorumAwareRollout), true},
+		"a change whose request may still take effect":           {unanswered, pending(v1alpha1.QuorumAwareRollout), false},
 		"a snapshot beside a change that is blocked":             {blocked(members("")), pending(v1alpha1.OnDemandSnapshot), false},
 		"a snapshot beside a change that is stalled":             {members(v1alpha1.ReasonStalled), pending(v1alpha1.OnDemandSnapshot), true},
 		"a recreation beside a change that is stalled":           {members(v1alpha1.ReasonStalled), pending(v1alpha1.RecreateRollout), false},

@@ -39,6 +39,8 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return "the cluster wakes up"
 	case etcd.Status.Recovery != nil && len(s.Cluster.Voters) < s.Replicas():
 		return "the cluster was recovered or has woken up, and its members join it"
+	case shrinksFromOdd(etcd, s) && etcdtasks.RollingOut(tasks) != nil:
+		return fmt.Sprintf("rollout %s is in progress, and the number of members shrinks after it", etcdtasks.RollingOut(tasks).Name)
 	case etcd.SpecSuspended() && int(etcd.Spec.Replicas) != s.Replicas():
 		return "the reconciliation of the spec is suspended, so the number of members stays"
 	case adopted != nil && adopted.Status != metav1.ConditionTrue:
@@ -47,4 +49,11 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return fmt.Sprintf("the members serve as another cluster than the recorded one (%s in status.lastErrors)", v1alpha1.ErrClusterID)
 	}
 	return ""
+}
+
+// shrinksFromOdd reports whether the next step is to remove a voter that serves from an odd number of voters, after which the quorum
+// can spare one fewer. What a rollout has requested may still take a member away then: of an even number it takes none.
+func shrinksFromOdd(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
+	voters := len(s.Cluster.Voters)
+	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters
 }

@@ -242,6 +242,10 @@ func TestGoalAndActing(t *testing.T) {
 	g.Expect(Goal(k.Etcd, 0, false)).To(Equal(membership.Goal{Size: 3, Single: true}))
 
 	recovery := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumLossRecovery}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress}}
+	rolling := []v1alpha1.EtcdOperatorTask{{
+		ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout},
+		Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress},
+	}}
 	for says, change := range map[string]func(*Known) []v1alpha1.EtcdOperatorTask{
 		"":                  func(*Known) []v1alpha1.EtcdOperatorTask { return nil },
 		"recovery":          func(*Known) []v1alpha1.EtcdOperatorTask { return []v1alpha1.EtcdOperatorTask{recovery} },
@@ -259,6 +263,10 @@ func TestGoalAndActing(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 			k.Etcd.Spec.Replicas = 5
 			return nil
+		},
+		"rollout r is in progress": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Spec.Replicas, k.Snapshot.Cluster.Voters = 1, []cluster.Voter{{Serving: true}, {Serving: true}, {Serving: true}}
+			return rolling
 		},
 		"adopted or handed": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: metav1.ConditionFalse})
@@ -282,4 +290,38 @@ func TestASuspendedSpecKeepsNoMemberAway(t *testing.T) {
 	k := known(3)
 	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+}
+
+// Beside a rollout, whose next deletion may be on its way, no voter that serves leaves an odd number. Everything else goes on: the
+// rollout may wait for it.
+func TestBesideARollout(t *testing.T) {
+	rolling := []v1alpha1.EtcdOperatorTask{{
+		Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress},
+	}}
+	for name, c := range map[string]struct {
+		voters   int
+		replicas int32
+		change   func(*cluster.Snapshot)
+		waits    bool
+	}{
+		"shrinks from three":          {3, 1, nil, true},
+		"shrinks from five":           {5, 3, nil, true},
+		"shrinks from an even number": {4, 3, nil, false},
+		"grows":                       {3, 5, nil, false},
+		"stays":                       {3, 3, nil, false},
+		"a member is away":            {3, 1, func(s *cluster.Snapshot) { s.Cluster.Voters[2].Serving = false }, false},
+	} {
+		k := known(c.voters)
+		k.Etcd.Spec.Replicas = c.replicas
+		for i := range c.voters {
+			k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+		}
+		if c.change != nil {
+			c.change(k.Snapshot)
+		}
+		if got := Acting(k.Etcd, k.Snapshot, rolling); (got != "") != c.waits {
+			t.Errorf("%s: %q", name, got)
+		}
+		NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+	}
 }
