@@ -8,9 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GuardChangeObserved requires that the last request to change the member list shows in it, or can no longer take effect. It is one of
-// the guards of internal/membership, which names the others.
-const GuardChangeObserved GuardName = "ChangeObserved"
+// The guard of internal/membership, which names the others, that matters to other tasks.
+const (
+	// GuardChangeObserved requires that the last request to change the member list shows in it, or can no longer take effect.
+	GuardChangeObserved GuardName = "ChangeObserved"
+)
 
 // MembershipStatus is the progress of a MembershipChange.
 type MembershipStatus struct {

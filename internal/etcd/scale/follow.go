@@ -74,15 +74,7 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	defer cancel()
 	reads := s.Live()
-	etcd, err := reads.Etcd(ctx, cached)
-	if err != nil {
-		return err
-	}
-	set, err := state.StatefulSet(ctx, reads, etcd)
-	if err != nil {
-		return err
-	}
-	tasks, err := etcdtasks.List(ctx, reads, etcd)
+	etcd, set, tasks, err := readLive(ctx, reads, cached)
 	if err != nil {
 		return err
 	}

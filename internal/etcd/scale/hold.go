@@ -121,6 +121,20 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	return held, state.ErrBehind
 }
 
+// readLive returns an Etcd, its StatefulSet, or nil, and its tasks, as the API server has them.
+func readLive(ctx context.Context, reads state.Live, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, *appsv1.StatefulSet, []v1alpha1.EtcdOperatorTask, error) {
+	etcd, err := reads.Etcd(ctx, cached)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	set, err := state.StatefulSet(ctx, reads, etcd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	tasks, err := etcdtasks.List(ctx, reads, etcd)
+	return etcd, set, tasks, err
+}
+
 // hold decides on live reads, while no task takes a step: the task that the cache shows may have ended, and one that it does
 // not show yet may be reading the volumes.
 func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.Session) error {
@@ -128,15 +142,7 @@ func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	defer cancel()
 	reads := s.Live()
-	etcd, err := reads.Etcd(ctx, cached)
-	if err != nil {
-		return err
-	}
-	set, err := state.StatefulSet(ctx, reads, etcd)
-	if err != nil {
-		return err
-	}
-	tasks, err := etcdtasks.List(ctx, reads, etcd)
+	etcd, set, tasks, err := readLive(ctx, reads, cached)
 	if err != nil {
 		return err
 	}
