@@ -55,6 +55,8 @@ type trial struct {
 	fails error
 	// read is what the agents have read.
 	read map[int]cluster.Read
+	// observing and confirming fail with these.
+	observing, confirming error
 }
 
 // newTrial is a healthy cluster of n members, led by main-0, whose Etcd asks for others.
@@ -86,22 +88,24 @@ func newTrial(t *testing.T, n int, wanted int32) *trial {
 }
 
 // start starts another operator, which remembers nothing.
-func (r *trial) start() {
-	access := state.Access{Client: r.api, API: r.api, Locker: &lock.Locks{}, Clock: r.clock}
-	r.handler = &Handler{
-		Client: r.api, Live: r.api, Clock: r.clock, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
-		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: r.api, Clock: r.clock}, Clock: r.clock},
+func (r *trial) start() { r.handler = r.with(r.api) }
+
+func (r *trial) with(api client.WithWatch) *Handler {
+	access := state.Access{Client: api, API: api, Locker: &lock.Locks{}, Clock: r.clock}
+	return &Handler{
+		Client: api, Live: api, Clock: r.clock, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
+		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: api, Clock: r.clock}, Clock: r.clock},
 	}
 }
 
 func (r *trial) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	r.cached.At = r.clock.Now()
-	return r.cached, nil
+	return r.cached, r.observing
 }
 
 func (r *trial) Confirm(context.Context, client.Reader, *v1alpha1.Etcd, *cluster.Snapshot) (*cluster.Snapshot, error) {
 	r.live.At = r.clock.Now()
-	return r.live, nil
+	return r.live, r.confirming
 }
 
 func (r *trial) Reads(_ context.Context, _ client.Reader, _ *v1alpha1.Etcd, s *cluster.Snapshot) error {
