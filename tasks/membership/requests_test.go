@@ -168,7 +168,8 @@ func TestStaysAfterAll(t *testing.T) {
 	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
 	r.live.Ordinals[1].Pod.UID = "another"
 	r.Expect(r.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-2"}})).To(Succeed())
-	r.live.Ordinals[3].Pod = nil
+	gone := &r.live.Ordinals[3]
+	gone.Pod, gone.Class, gone.Answers, gone.Serving = nil, v1alpha1.ClassMissing, false, false
 	r.Expect(r.settle().Step.Operation).To(Equal("Retract"))
 	config := &corev1.ConfigMap{}
 	r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())

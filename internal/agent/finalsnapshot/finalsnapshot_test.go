@@ -223,11 +223,15 @@ func TestTakeFails(t *testing.T) {
 			c.WorkDir = filepath.Join(r.t.TempDir(), "file", "inside")
 			r.file(filepath.Dir(c.WorkDir))
 		},
-		"listing": func(c *Config) {
-			c.Store = r.open(store.Config{Provider: store.Local, Container: filepath.Join(r.t.TempDir()), Prefix: "file"})
-			folder, _ := c.Store.File(backup.Snapshot{Kind: backup.Full})
-			r.Expect(os.MkdirAll(filepath.Dir(filepath.Dir(folder)), 0o700)).To(Succeed())
-			r.file(filepath.Dir(folder))
+		"reading the signing keys": func(c *Config) {
+			keys := signaturetest.Keys(t)
+			c.Store = r.open(store.Config{Provider: store.Local, Container: r.t.TempDir(), SigningKeys: keys})
+			r.Expect(os.RemoveAll(keys)).To(Succeed())
+		},
+		"writing snapshot": func(c *Config) {
+			container := r.t.TempDir()
+			c.Store = r.open(store.Config{Provider: store.Local, Container: container, Prefix: "file"})
+			r.file(filepath.Join(container, "file"))
 		},
 		"no such file": func(c *Config) { c.DataDir = filepath.Join(r.t.TempDir(), "missing") },
 	} {

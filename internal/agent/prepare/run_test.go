@@ -158,10 +158,11 @@ func TestRun(t *testing.T) {
 		"its rebuild was interrupted": {
 			given: func(p *pod) {
 				p.recovers(recovery)
-				datadirtest.Write(p.t, p.data+".rebuilt-task", 3)
+				p.holds()
+				p.Expect(os.Rename(p.data, p.data+".before-task-1")).To(Succeed())
+				p.Expect(os.CopyFS(p.data+".rebuilt-task", os.DirFS(rebuilt(p.t, recovery)))).To(Succeed())
 			},
-			// What this test left is not of the cluster that the recovery makes.
-			reason: v1alpha1.ReasonDataOfAnotherCluster, says: "cafe",
+			state: "existing", aside: ".before-task-1", note: "recovered ",
 		},
 		"it cannot be rebuilt": {
 			given:  func(p *pod) { p.recovers(recovery); p.holds([]byte("no request")) },
@@ -212,6 +213,15 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rebuilt is what a recovery makes of the data of cluster cafe.
+func rebuilt(t *testing.T, recovery string) string {
+	p := newPod(t)
+	p.recovers(recovery)
+	p.holds()
+	p.Expect(Run(t.Context(), testr.New(t), p.options)).To(Succeed())
+	return p.data
 }
 
 // recovers tells the member of a recovery.
