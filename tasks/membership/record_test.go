@@ -39,7 +39,7 @@ func seen(changes ...func(*input)) input {
 		{ID: 0xb, Name: "main-1", Owner: membership.Ours, Ordinal: 1, Serving: true, Told: true},
 		{ID: 0xc, Name: "main-2", Owner: membership.Ours, Ordinal: 2},
 		{ID: 0xd, Name: "d", Owner: membership.Ours, Ordinal: 3, Learner: true, Serving: true},
-		{ID: 0xe, Name: "far"},
+		{ID: 0xe, Name: "far", Serving: true},
 	}
 	for _, c := range changes {
 		c(&in)
@@ -63,14 +63,16 @@ func blocked(ordinal int, guards ...membership.Guard) membership.Decision {
 func TestTheMemberListIsRecorded(t *testing.T) {
 	g := NewWithT(t)
 	r := record(seen(), blocked(1, membership.GuardMembersSettled), noon)
-	g.Expect([]int32{r.Size, r.Voters, r.ServingVoters}).To(Equal([]int32{3, 4, 2}))
+	g.Expect([]int32{r.Size, r.Voters, r.ServingVoters}).To(Equal([]int32{3, 4, 3}))
 	g.Expect(r.Members).To(Equal([]v1alpha1.ListedMember{
 		{ID: "a", Name: "main-0", Role: v1alpha1.RoleLeader, Serving: true},
 		{ID: "b", Name: "main-1", Role: v1alpha1.RoleFollower, Serving: true, Leaving: true},
 		{ID: "c", Name: "main-2", Role: v1alpha1.RoleUnknown, Store: "Left"},
 		{ID: "d", Name: "d", Role: v1alpha1.RoleLearner, Serving: true},
-		{ID: "e", Name: "far", Role: v1alpha1.RoleUnknown},
+		{ID: "e", Name: "far", Role: v1alpha1.RoleFollower, Serving: true},
 	}))
+	again := record(seen(func(in *input) { in.recorded = r; in.Members = in.Members[:2] }), blocked(1, membership.GuardMembersSettled), noon)
+	g.Expect(again.Members).To(Equal(r.Members[:2]), "what was listed before does not count")
 	crowd := seen(func(in *input) {
 		in.Members = nil
 		for i := range 20 {
@@ -112,7 +114,7 @@ func TestWhatBlocksIsRecorded(t *testing.T) {
 func TestStepsAreRecorded(t *testing.T) {
 	at := metav1.MicroTime{Time: noon}
 	evidence := func(version string) v1alpha1.Evidence {
-		return v1alpha1.Evidence{ObservedAt: at, Term: 7, Voters: 4, ServingVoters: 2, Quorum: 3, Serving: []string{"main-0", "main-1"}, Leader: "main-0", ResourceVersion: version}
+		return v1alpha1.Evidence{ObservedAt: at, Term: 7, Voters: 4, ServingVoters: 3, Quorum: 3, Serving: []string{"main-0", "main-1", "far"}, Leader: "main-0", ResourceVersion: version}
 	}
 	for _, c := range []struct {
 		d       membership.Decision
@@ -172,8 +174,8 @@ func TestTheSameStepAgain(t *testing.T) {
 	r := scaled
 	for i := range maxSteps + 5 {
 		r = later(r, act(membership.Announce, i%3, 0), time.Duration(i)*time.Second)
+		g.Expect(r.Steps).To(HaveLen(min(i+2, maxSteps)), "what the API takes")
 	}
-	g.Expect(r.Steps).To(HaveLen(maxSteps), "what the API takes")
 	g.Expect(r.Steps[maxSteps-1].Evidence.ObservedAt.Time).To(Equal(noon.Add((maxSteps + 4) * time.Second)))
 	back := later(r, act(membership.Announce, 1, 0), -time.Hour)
 	g.Expect(back.LastProgressTime.Time).To(Equal(noon.Add(-time.Hour)), "a clock that was set back does not hide that there is no progress")
@@ -226,15 +228,17 @@ func TestWhatBecameOfARequest(t *testing.T) {
 		list    []etcdclient.Member
 		pending bool
 	}{
-		"none":                {nil, listed(1), false},
-		"a learner is there":  {request(membership.AddLearner, "", 1), listed(1, 0xd), false},
-		"no learner yet":      {request(membership.AddLearner, "", 1), listed(1), true},
-		"promoted":            {request(membership.PromoteLearner, "1", 2), listed(1, 2), false},
-		"not promoted yet":    {request(membership.PromoteLearner, "d", 2), listed(1, 0xd), true},
-		"removed instead":     {request(membership.PromoteLearner, "d", 2), listed(1), false},
-		"removed":             {request(membership.RemoveMember, "2", 2), listed(1), false},
-		"not removed yet":     {request(membership.RemoveMember, "2", 2), listed(1, 2), true},
-		"removed, in no list": {request(membership.RemoveMember, "2", 2), nil, true},
+		"none":                      {nil, listed(1), false},
+		"a learner is there":        {request(membership.AddLearner, "", 1), listed(1, 0xd), false},
+		"no learner yet":            {request(membership.AddLearner, "", 1), listed(1), true},
+		"promoted":                  {request(membership.PromoteLearner, "1", 2), listed(1, 2), false},
+		"not promoted yet":          {request(membership.PromoteLearner, "d", 2), listed(1, 0xd), true},
+		"the first is not promoted": {request(membership.PromoteLearner, "d", 2), listed(0xd, 1), true},
+		"the first is not removed":  {request(membership.RemoveMember, "1", 2), listed(1, 2), true},
+		"removed instead":           {request(membership.PromoteLearner, "d", 2), listed(1), false},
+		"removed":                   {request(membership.RemoveMember, "2", 2), listed(1), false},
+		"not removed yet":           {request(membership.RemoveMember, "2", 2), listed(1, 2), true},
+		"removed, in no list":       {request(membership.RemoveMember, "2", 2), nil, true},
 	} {
 		tr := &tracker{}
 		_, pending := tr.observe("task", members.Known{Snapshot: &cluster.Snapshot{}, List: c.list}, c.request, noon)
@@ -242,6 +246,10 @@ func TestWhatBecameOfARequest(t *testing.T) {
 	}
 
 	g, tr := NewWithT(t), &tracker{}
+	serving := members.Known{Etcd: seen().Etcd, Snapshot: &cluster.Snapshot{At: noon, Ordinals: []cluster.Ordinal{{Serving: true, Answers: true, MemberID: 1, Pod: &cluster.Pod{}}}}, List: []etcdclient.Member{{ID: 1, Name: "main-0"}}}
+	timers, waits := tr.observe("other", serving, request(membership.RemoveMember, "1", 1), noon)
+	g.Expect(waits).NotTo(BeEmpty())
+	g.Expect(timers).NotTo(BeZero(), "they run on")
 	remove := request(membership.RemoveMember, "2", 2)
 	pending := func(of *v1alpha1.MembershipRequest, after time.Duration) string {
 		_, pending := tr.observe("task", members.Known{Snapshot: &cluster.Snapshot{}, List: listed(1, 2)}, of, noon.Add(after))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -171,9 +170,7 @@ func TestStaysAfterAll(t *testing.T) {
 	gone := &r.live.Ordinals[3]
 	gone.Pod, gone.Class, gone.Answers, gone.Serving = nil, v1alpha1.ClassMissing, false, false
 	r.Expect(r.settle().Step.Operation).To(Equal("Retract"))
-	config := &corev1.ConfigMap{}
-	r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
-	r.Expect(member.ParseMembers(config.Data[member.KeyMembers])).To(And(HaveField("Leaving", BeEmpty()), HaveField("Generation", int64(2))))
+	r.Expect(r.told()).To(HaveValue(And(HaveField("Leaving", BeEmpty()), HaveField("Generation", int64(2)))))
 }
 
 // What etcd refuses has the code of what was asked for.
@@ -192,6 +189,9 @@ func TestCodesOfRefusals(t *testing.T) {
 		r.live.At = r.clock.Now()
 		step := tasks.Step{Detail: detail{in, membership.Step{Action: c.action, Member: 2, Successor: 1}, noon}}
 		r.Expect(coded.Of(r.handler.Perform(t.Context(), r.task.Task, step), "")).To(Equal(c.code))
+		r.dialing = errors.New("illegible certificate")
+		r.Expect(r.handler.Perform(t.Context(), r.task.Task, step)).To(MatchError("connecting to main-0: illegible certificate"))
+		r.dialing = nil
 		for i := range r.live.Ordinals {
 			r.live.Ordinals[i].Serving = false
 		}
