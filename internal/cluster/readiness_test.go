@@ -115,6 +115,7 @@ func TestUnreachable(t *testing.T) {
 		s := serving(3)
 		for i, change := range c.ordinals {
 			change(&s.Ordinals[i])
+			s.Cluster.Voters[i].Serving = false
 		}
 		if c.change != nil {
 			c.change(s)

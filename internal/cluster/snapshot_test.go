@@ -88,7 +88,7 @@ func TestWhoIsMissing(t *testing.T) {
 			s.Ordinals[2].Class, s.Ordinals[2].Role = v1alpha1.ClassUnready, v1alpha1.RoleLearner
 		}, "m-2", "m-2"},
 		"one that ends": {func(s *Snapshot) { s.Ordinals[2].Class = v1alpha1.ClassTerminating }, "m-2", "m-2"},
-		"a surplus pod": {func(s *Snapshot) { s.Surplus = []string{"m-3", "m-4"} }, "m-3", ""},
+		"a surplus pod": {func(s *Snapshot) { s.Surplus = []string{"m-3"} }, "m-3", ""},
 	} {
 		s := serving(3)
 		c.change(s)
