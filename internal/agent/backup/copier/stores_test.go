@@ -112,7 +112,7 @@ func TestTheStoreOfAnErrorIsNamed(t *testing.T) {
 	good, _ := filled(t)
 	empty, _ := open(t)
 	bad := newBucket(t)
-	bad.fails = http.StatusForbidden
+	bad.refuses = func(*http.Request) bool { return true }
 	for want, c := range map[string]Config{
 		"source: ": {Source: bad.store, Target: empty},
 		"target: ": {Source: good, Target: bad.store},
@@ -122,6 +122,14 @@ func TestTheStoreOfAnErrorIsNamed(t *testing.T) {
 		g.Expect(err).To(MatchError(And(HavePrefix(want), ContainSubstring("answered 403"))))
 		g.Expect(result).To(Equal(Result{}))
 	}
+	bad.refuses = func(r *http.Request) bool { return r.URL.Query().Has("list-type") && len(bad.objects) == 5 }
+	_, err := Copy(t.Context(), Config{Source: good, Target: bad.store, Now: now, Log: logr.Discard()})
+	g.Expect(err).To(MatchError(And(HavePrefix("target: "), ContainSubstring("answered 403"))), "at the end")
+	g.Expect(bad.objects).To(HaveLen(5))
+	bad.refuses = func(r *http.Request) bool { return !r.URL.Query().Has("list-type") }
+	_, err = Copy(t.Context(), Config{Source: bad.store, Target: empty, Now: now, Log: logr.Discard()})
+	g.Expect(err).To(MatchError(HavePrefix("source: reading snapshot ")))
+	bad.refuses = func(*http.Request) bool { return true }
 	result, err := Copy(t.Context(), Config{Source: bad.store, Target: empty, Now: now, Log: logr.Discard(), WaitForFinal: time.Millisecond})
 	g.Expect(err).To(MatchError(HavePrefix("source: ")))
 	g.Expect(result.FinalSnapshot).To(BeNil(), "it is not known")
@@ -132,9 +140,9 @@ func TestTheStoreOfAnErrorIsNamed(t *testing.T) {
 type bucket struct {
 	store *store.Store
 	mu    sync.Mutex
-	// objects by key; fails is the status of every answer if it is not 0, and damages: what is written is not what was sent.
+	// objects by key; refuses says which requests it refuses, and damages: what is written is not what was sent.
 	objects map[string][]byte
-	fails   int
+	refuses func(*http.Request) bool
 	damages bool
 }
 
@@ -163,8 +171,8 @@ func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := strings.TrimPrefix(r.URL.Path, "/bucket/")
 	content, known := b.objects[key]
 	switch {
-	case b.fails != 0:
-		w.WriteHeader(b.fails)
+	case b.refuses != nil && b.refuses(r):
+		w.WriteHeader(http.StatusForbidden)
 	case r.URL.Query().Has("list-type"):
 		_, _ = io.WriteString(w, "<ListBucketResult>")
 		for key, content := range b.objects {
