@@ -136,6 +136,8 @@ func TestRead(t *testing.T) {
 	s.Expect(k.Announced).To(BeTrue())
 	s.Expect(k.Initial).To(Equal([]string{"main-0", "main-1"}))
 	s.Expect(k.BackedUp).To(BeFalse(), "no lease says so")
+	s.members.list = s.members.list[:3]
+	s.Expect(s.read().Claims).To(And(HaveKey(6), HaveLen(2)), "a larger cluster may have left it")
 	s.etcd.Status.ClusterSize = 11
 	s.Expect(s.read().Claims).To(HaveKey(10), "the cluster was as large")
 
