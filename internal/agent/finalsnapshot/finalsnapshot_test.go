@@ -200,16 +200,18 @@ func TestTakeBesideAnotherWriter(t *testing.T) {
 	for name, other := range map[string]struct {
 		kind backup.Kind
 		from int64
+		says string
 	}{
-		"a full snapshot": {backup.Full, 0},
-		"a delta":         {backup.Delta, lastRevision + 1},
+		"a full snapshot":   {backup.Full, 0, "a restore would start with "},
+		"a delta":           {backup.Delta, lastRevision + 1, "another writer uses "},
+		"a delta too early": {backup.Delta, lastRevision + 3, "revisions 5 to 6 are missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, false)
 			var theirs backup.Snapshot
-			r.config.Clock = hooked{func() { theirs = r.taken(r.config.Store, other.kind, other.from, lastRevision+1, 1) }}
+			r.config.Clock = hooked{func() { theirs = r.taken(r.config.Store, other.kind, other.from, lastRevision+3, 1) }}
 			_, err := Take(t.Context(), r.config)
-			r.Expect(err).To(MatchError(And(ContainSubstring("verifying the snapshot: a restore would start with "), ContainSubstring("another writer uses "))))
+			r.Expect(err).To(MatchError(And(HavePrefix("verifying the snapshot: "), ContainSubstring(other.says))))
 			r.Expect(r.stored()).To(Equal([]string{theirs.Name()}))
 		})
 	}
@@ -219,9 +221,13 @@ func TestTakeBesideAnotherWriter(t *testing.T) {
 func TestTakeFails(t *testing.T) {
 	r := newTrial(t, false)
 	for says, change := range map[string]func(c *Config){
-		"not a directory": func(c *Config) {
+		"removing leftovers of an interrupted snapshot: ": func(c *Config) {
 			c.WorkDir = filepath.Join(r.t.TempDir(), "file", "inside")
 			r.file(filepath.Dir(c.WorkDir))
+		},
+		"making a folder for the snapshot: ": func(c *Config) {
+			c.WorkDir = filepath.Join(r.t.TempDir(), "link")
+			r.Expect(os.Symlink("missing", c.WorkDir)).To(Succeed())
 		},
 		"reading the signing keys": func(c *Config) {
 			keys := signaturetest.Keys(t)
@@ -233,12 +239,12 @@ func TestTakeFails(t *testing.T) {
 			c.Store = r.open(store.Config{Provider: store.Local, Container: container, Prefix: "file"})
 			r.file(filepath.Join(container, "file"))
 		},
-		"no such file": func(c *Config) { c.DataDir = filepath.Join(r.t.TempDir(), "missing") },
+		"copying the data of the member: ": func(c *Config) { c.DataDir = filepath.Join(r.t.TempDir(), "missing") },
 	} {
 		config := r.config
 		change(&config)
 		_, err := Take(t.Context(), config)
-		r.Expect(err).To(MatchError(ContainSubstring(says)))
+		r.Expect(err).To(MatchError(HavePrefix(says)))
 	}
 	r.Expect(r.stored()).To(BeEmpty())
 }

@@ -6,6 +6,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -125,6 +126,8 @@ func TestTheOthersAreAsked(t *testing.T) {
 	shared.Bootstrap["initial-cluster"] = "main-0=http://192.0.2.1:2380,main-1=http://127.0.0.1:2380"
 	shared.Config["listen-client-urls"] = "https://0.0.0.0:2379"
 	g.Expect(m.Stir(ctx)).To(MatchError(ContainSubstring("reading the client certificate")))
+	illegible := &etcd{shared: func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") }}
+	g.Expect(illegible.Stir(ctx)).To(MatchError("illegible"))
 }
 
 // A member is gone only if its own cluster says so.
@@ -142,8 +145,13 @@ func TestLeader(t *testing.T) {
 	v := &voter{}
 	g, m, local, _ := beside(t, v)
 	leader := func() (bool, string, error) { return Leader(soon(t), m, local, "https", "2381") }
-	_, _, err := leader()
-	g.Expect(err).To(MatchError("the member knows no leader"))
+	fails := func(says string) {
+		t.Helper()
+		self, url, err := leader()
+		g.Expect(err).To(MatchError(ContainSubstring(says)))
+		g.Expect([]any{self, url}).To(Equal([]any{false, ""}))
+	}
+	fails("the member knows no leader")
 	v.leader = 0xa
 	self, url, err := leader()
 	g.Expect([]any{self, url, err}).To(Equal([]any{true, "", nil}))
@@ -151,8 +159,7 @@ func TestLeader(t *testing.T) {
 
 	v.leader = 0xb
 	for _, v.listed = range [][]*etcdserverpb.Member{nil, {{ID: 0xa, ClientURLs: []string{"http://m-0:2379"}}}, {{ID: 0xb}}} {
-		_, _, err = leader()
-		g.Expect(err).To(MatchError("the leader is not among the members"))
+		fails("the leader is not among the members")
 	}
 	v.listed = []*etcdserverpb.Member{{ID: 0xa, ClientURLs: []string{"http://m-0:2379"}}, {ID: 0xb, ClientURLs: []string{"http://[fd00::1]:2379", "http://x:2379"}}}
 	self, url, err = leader()
@@ -160,13 +167,12 @@ func TestLeader(t *testing.T) {
 	g.Expect(v.asked).To(HaveEach("list, linearizable false"))
 
 	v.listed[1].ClientURLs[0] = "http://%zz"
-	_, _, err = leader()
-	g.Expect(err).To(MatchError(ContainSubstring("reading the leader's client URL: ")))
+	fails("reading the leader's client URL: ")
 	v.refuses = rpctypes.ErrGRPCNotCapable
-	_, _, err = leader()
-	g.Expect(err).To(MatchError(ContainSubstring("asking the member for its status: ")))
-	_, _, err = Leader(soon(t), &fakeMember{status: Status{MemberID: 0xa, Leader: 0xb}}, local, "https", "2381")
+	fails("asking the member for its status: ")
+	self, _, err = Leader(soon(t), &fakeMember{status: Status{MemberID: 0xa, Leader: 0xb}}, local, "https", "2381")
 	g.Expect(err).To(MatchError(ContainSubstring("asking for the member list: ")))
+	g.Expect(self).To(BeFalse())
 }
 
 // A configuration that says nothing of the member is an error at once.

@@ -79,20 +79,17 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 	g.Expect(*logged).To(BeEmpty(), "the agent ends")
 }
 
-// started runs a server until the test ends it.
-func started(t *testing.T, s *Server) (end func()) {
+// started runs a server until it is to end.
+func started(t *testing.T, s *Server) (end func(), ended chan error) {
 	g := NewWithT(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	s.Address, s.Handler = listener.Addr().String(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	g.Expect(listener.Close()).To(Succeed())
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	ended = make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	return func() {
-		cancel()
-		g.Eventually(ended).Should(Receive(BeNil()))
-	}
+	return cancel, ended
 }
 
 // The agent of a leader works at once, and with each second. Before it ends, the work of the leader has, and clients are refused.
@@ -100,13 +97,13 @@ func TestRunEnds(t *testing.T) {
 	g := NewWithT(t)
 	s, m, l, clock := newServer()
 	m.status.Leader = 0xa
-	begun, worked := make(chan struct{}), false
+	begun, finish := make(chan struct{}), make(chan struct{})
 	s.Lead = func(ctx context.Context) {
 		close(begun)
 		<-ctx.Done()
-		worked = true
+		<-finish
 	}
-	end := started(t, s)
+	end, ended := started(t, s)
 	g.Eventually(begun).Should(BeClosed())
 	var c net.Conn
 	g.Eventually(func() (err error) { c, err = net.Dial("tcp", s.Address); return err }).Should(Succeed())
@@ -114,7 +111,9 @@ func TestRunEnds(t *testing.T) {
 	clock.Step(s.Heartbeat)
 	g.Eventually(clock.HasWaiters).Should(BeTrue())
 	end()
-	g.Expect(worked).To(BeTrue())
+	g.Consistently(ended).ShouldNot(Receive())
+	close(finish)
+	g.Eventually(ended).Should(Receive(BeNil()))
 	g.Expect(l.holders).NotTo(BeEmpty())
 	g.Expect(l.holders[0]).To(Equal("a:cafe:Leader"))
 	_, err := net.Dial("tcp", s.Address)
@@ -136,7 +135,7 @@ func TestRunWithTLS(t *testing.T) {
 	certified := httptest.NewTLSServer(nil)
 	defer certified.Close()
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certified.TLS.Certificates}
-	end := started(t, s)
+	end, ended := started(t, s)
 	g.Eventually(func() error {
 		r, err := certified.Client().Get("https://" + s.Address)
 		if err == nil {
@@ -149,6 +148,7 @@ func TestRunWithTLS(t *testing.T) {
 	g.Expect(r.Body.Close()).To(Succeed())
 	g.Expect(r.StatusCode).To(Equal(http.StatusBadRequest))
 	end()
+	g.Eventually(ended).Should(Receive(BeNil()))
 	g.Expect(*logged).NotTo(ContainElement(ContainSubstring("Serving ended")), "it was to end")
 }
 
