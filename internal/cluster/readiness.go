@@ -21,7 +21,7 @@ func (s *Snapshot) ByReadiness() *Snapshot {
 	v.Cluster.Voters = nil
 	for i := range v.Ordinals {
 		o := &v.Ordinals[i]
-		ready := o.Class == v1alpha1.ClassUnready && o.Pod.Ready
+		ready := o.ReadyButNotServing()
 		// A linearizable read went through, or the probe would not pass.
 		v.Cluster.LeaderKnown = v.Cluster.LeaderKnown || ready
 		votes := ready && o.Pod.probeProvesVote()
@@ -80,7 +80,7 @@ func (s *Snapshot) Unreachable() (names []string, quorate bool) {
 		}
 		unreachable++
 		proven = proven || o.ProvesQuorum()
-		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready || o.Pod.Stale() != "" {
+		if o.ReadyButNotServing() || o.Pod.Stale() != "" {
 			names = append(names, o.Name)
 		}
 	}

@@ -69,7 +69,7 @@ func TestALoneVoterBeyondReachIsAQuorum(t *testing.T) {
 	for _, probed := range []bool{false, true} {
 		serves := Ordinal{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &Pod{Ready: true, Probed: probed, EtcdStarted: time.Unix(1, 0)}}
 		s := &Snapshot{Ordinals: []Ordinal{serves, waits(), waits()}}
-		if names, quorate := s.Unreachable(); quorate != probed {
+		if names, quorate := s.Unreachable(); quorate != probed || !slices.Equal(names, []string{"m-0"}) {
 			t.Errorf("probed %v: %v, %v", probed, names, quorate)
 		}
 	}

@@ -55,6 +55,11 @@ type trial struct {
 	fails error
 	// read is what the agents have read.
 	read map[int]cluster.Read
+	// observing and confirming fail with these.
+	observing, confirming error
+	// dialing fails with this, and open is how many connections are not closed.
+	dialing error
+	open    int
 }
 
 // newTrial is a healthy cluster of n members, led by main-0, whose Etcd asks for others.
@@ -81,27 +86,30 @@ func newTrial(t *testing.T, n int, wanted int32) *trial {
 	}
 	s.Ordinals[0].Role = v1alpha1.RoleLeader
 	r.cached, r.live = s, s
+	t.Cleanup(func() { r.Expect(r.open).To(BeZero(), "connections are closed") })
 	r.start()
 	return r
 }
 
 // start starts another operator, which remembers nothing.
-func (r *trial) start() {
-	access := state.Access{Client: r.api, API: r.api, Locker: &lock.Locks{}, Clock: r.clock}
-	r.handler = &Handler{
-		Client: r.api, Live: r.api, Clock: r.clock, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
-		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: r.api, Clock: r.clock}, Clock: r.clock},
+func (r *trial) start() { r.handler = r.with(r.api) }
+
+func (r *trial) with(api client.WithWatch) *Handler {
+	access := state.Access{Client: api, API: api, Locker: &lock.Locks{}, Clock: r.clock}
+	return &Handler{
+		Client: api, Live: api, Clock: r.clock, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
+		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: api, Clock: r.clock}, Clock: r.clock},
 	}
 }
 
 func (r *trial) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	r.cached.At = r.clock.Now()
-	return r.cached, nil
+	return r.cached, r.observing
 }
 
 func (r *trial) Confirm(context.Context, client.Reader, *v1alpha1.Etcd, *cluster.Snapshot) (*cluster.Snapshot, error) {
 	r.live.At = r.clock.Now()
-	return r.live, nil
+	return r.live, r.confirming
 }
 
 func (r *trial) Reads(_ context.Context, _ client.Reader, _ *v1alpha1.Etcd, s *cluster.Snapshot) error {
@@ -112,6 +120,10 @@ func (r *trial) Reads(_ context.Context, _ client.Reader, _ *v1alpha1.Etcd, s *c
 }
 
 func (r *trial) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+	if r.dialing != nil {
+		return nil, r.dialing
+	}
+	r.open++
 	return asking{trial: r, endpoint: endpoint}, nil
 }
 
@@ -148,7 +160,10 @@ func (a asking) RemoveMember(ctx context.Context, id uint64) error {
 
 func (a asking) MoveLeader(ctx context.Context, to uint64) error { return a.note(ctx, "lead %x", to) }
 
-func (a asking) Close() error { return nil }
+func (a asking) Close() error {
+	a.trial.open--
+	return nil
+}
 
 // next executes the task after a while, records what was said, and carries the step out.
 func (r *trial) next(after time.Duration) tasks.Verdict {
@@ -202,6 +217,7 @@ func TestGrows(t *testing.T) {
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.asked).To(Equal([]string{"add [http://main-1.main-peer.ns.svc:2380] at http://main-0"}))
 	r.Expect(r.task.Object.Status.Membership.Request).To(HaveField("Before", int32(1)))
+	r.Expect(r.told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 1}), "agents change nothing themselves from now on")
 }
 
 // An answer that is lost leaves open what became of the request: nothing follows until the list shows it, or until it can no longer
@@ -264,33 +280,35 @@ func TestDecidedLive(t *testing.T) {
 	r.Expect(r.next(0).Outcome).To(Equal(tasks.Done), "the live spec asks for no more")
 }
 
+// told is what the members are told.
+func (r *trial) told() *member.Members {
+	config := &corev1.ConfigMap{}
+	r.Expect(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
+	m, err := member.ParseMembers(config.Data[member.KeyMembers])
+	r.Expect(err).NotTo(HaveOccurred())
+	return m
+}
+
 // A member that leaves is told before, in a generation that was never used; its agent confirms; leadership goes first.
 func TestShrinks(t *testing.T) {
 	r := newTrial(t, 5, 3)
-	r.read[2] = cluster.Read{Etcd: "etcd", Generation: 6}
+	r.read[2] = cluster.Read{Etcd: "etcd", Generation: 41}
 	r.live.Cluster.Leader, r.live.Ordinals[0].Role, r.live.Ordinals[4].Role = 5, v1alpha1.RoleFollower, v1alpha1.RoleLeader
-	told := func() *member.Members {
-		config := &corev1.ConfigMap{}
-		r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
-		m, err := member.ParseMembers(config.Data[member.KeyMembers])
-		r.Expect(err).NotTo(HaveOccurred())
-		return m
-	}
 	r.Expect(r.next(0).Step.Operation).To(Equal("Announce"))
-	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-4"}}))
+	r.Expect(r.told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 42, Leaving: []string{"main-4"}}))
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("Announce"))
-	r.Expect(told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 8, Leaving: []string{"main-4", "main-3"}}))
+	r.Expect(r.told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 43, Leaving: []string{"main-4", "main-3"}}))
 	pod := &corev1.Pod{}
 	r.Expect(r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-3"}, pod)).To(Succeed())
-	r.Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationMembersTold, "8"))
+	r.Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationMembersTold, "43"))
 
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("MoveLeader"))
 	r.Expect(r.asked).To(Equal([]string{"lead 1 at http://main-4"}))
 	r.live.Cluster.Leader, r.live.Ordinals[0].Role, r.live.Ordinals[4].Role = 1, v1alpha1.RoleLeader, v1alpha1.RoleFollower
-	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 7, Leaving: true}
-	r.read[3] = cluster.Read{Etcd: "etcd", Generation: 8, Leaving: true}
+	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 42, Leaving: true}
+	r.read[3] = cluster.Read{Etcd: "etcd", Generation: 43, Leaving: true}
 	r.Expect(r.settle().Message).To(HavePrefix("RemovalAnnounced: the agent of main-4 has not read yet"))
-	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 8, Leaving: true}
+	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 43, Leaving: true}
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("RemoveMember"))
 	r.Expect(r.asked).To(ContainElement("remove 5 at http://main-0"))
 }

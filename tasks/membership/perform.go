@@ -123,7 +123,8 @@ func (h *Handler) tell(ctx context.Context, d detail) error {
 	}
 	var failed error
 	for i := range in.Snapshot.Ordinals {
-		if o := &in.Snapshot.Ordinals[i]; o.Pod != nil {
+		// A pod that is about to be deleted stays as it was observed.
+		if o := &in.Snapshot.Ordinals[i]; o.Pod != nil && (d.step.Action != membership.DeletePod || i != d.step.Ordinal) {
 			failed = errors.Join(failed, h.touch(ctx, in, o, next.Generation))
 		}
 	}

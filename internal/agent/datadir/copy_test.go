@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 )
@@ -17,7 +18,7 @@ import (
 // has a database, has the same result.
 func TestCopy(t *testing.T) {
 	g := NewWithT(t)
-	dir := newMember(t, 3, put("a", "1", 0), put("b", "2", 0), put("a", "3", 0))
+	dir := newMember(t, 3, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0), datadirtest.Put("a", "3", 0))
 	before := content(g, dir)
 	copied := func() (Copied, error) {
 		return Copy(t.Context(), CopyConfig{DataDir: dir, ClusterID: "cafe", WorkDir: t.TempDir(), Log: testr.New(t)})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
@@ -31,39 +32,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// put returns the data of an entry that writes a key.
-func put(key, value string, leaseID int64) []byte {
-	return encode(&etcdserverpb.InternalRaftRequest{
-		Header: &etcdserverpb.RequestHeader{ID: 1},
-		Put:    &etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: leaseID},
-	})
-}
-
-func encode(m proto.Message) []byte {
-	data, err := proto.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return data
-}
-
-// newMember writes the data directory of a member whose log has some requests, after two entries of another kind, with a
-// commit index. Everything is only in the log.
+// newMember returns the data directory of a member.
 func newMember(t *testing.T, commit uint64, requests ...[]byte) (dir string) {
 	t.Helper()
-	smallSegments(t)
 	dir = filepath.Join(t.TempDir(), "new.etcd")
-	l := newLog(t, filepath.Join(dir, "member", "wal"))
-	l.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
-	entries := []*raftpb.Entry{
-		{Index: proto.Uint64(1), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(), Data: encode(&raftpb.ConfChange{})},
-		{Index: proto.Uint64(2), Term: proto.Uint64(2)},
-	}
-	for i, r := range requests {
-		entries = append(entries, &raftpb.Entry{Index: proto.Uint64(uint64(i) + 3), Term: proto.Uint64(2), Data: r})
-	}
-	l.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(2), Commit: proto.Uint64(commit)}, entries)).To(Succeed())
-	l.close()
+	datadirtest.Write(t, dir, commit, requests...)
 	return dir
 }
 
@@ -116,13 +89,13 @@ func TestRebuildKeepsWhatTheMemberHas(t *testing.T) {
 	v2 = protowire.AppendString(protowire.AppendTag(v2, 3, protowire.BytesType), "/0/members/7/attributes")
 	dir := newMember(
 		t, 4,
-		put("a", "1", 0),
+		datadirtest.Put("a", "1", 0),
 		v2,
-		encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 2}, LeaseGrant: &etcdserverpb.LeaseGrantRequest{ID: 77, TTL: 600}}),
-		put("leased", "2", 77),
-		put("refused", "3", 78), // no such lease
-		encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 3}, DeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte("a")}}),
-		put("b", "4", 0),
+		datadirtest.Encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 2}, LeaseGrant: &etcdserverpb.LeaseGrantRequest{ID: 77, TTL: 600}}),
+		datadirtest.Put("leased", "2", 77),
+		datadirtest.Put("refused", "3", 78), // no such lease
+		datadirtest.Encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 3}, DeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte("a")}}),
+		datadirtest.Put("b", "4", 0),
 	)
 	before := content(g, dir)
 	result, err := Rebuild(t.Context(), configFor(t, dir))
@@ -165,7 +138,7 @@ func TestRebuildResumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			dir := newMember(t, 3, put("a", "1", 0), put("b", "2", 0))
+			dir := newMember(t, 3, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0))
 			before := content(g, dir)
 			rebuilt := filepath.Join(t.TempDir(), "rebuilt")
 			g.Expect(os.CopyFS(rebuilt, os.DirFS(dir))).To(Succeed())
@@ -191,9 +164,9 @@ func TestRebuildRefuses(t *testing.T) {
 		change   func(*RebuildConfig)
 		says     string
 	}{
-		"data of another cluster":      {[][]byte{put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, but cluster beef is to be recovered"},
-		"an entry that cannot be read": {[][]byte{put("a", "1", 0), []byte("this is no request")}, nil, "applying entry 4 of term 2"},
-		"an unknown request":           {[][]byte{encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd panicked"},
+		"data of another cluster":      {[][]byte{datadirtest.Put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, but cluster beef is to be recovered"},
+		"an entry that cannot be read": {[][]byte{datadirtest.Put("a", "1", 0), []byte("this is no request")}, nil, "applying entry 4 of term 2"},
+		"an unknown request":           {[][]byte{datadirtest.Encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd panicked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -220,7 +193,7 @@ func TestRebuildNeedsSpace(t *testing.T) {
 }
 
 func TestSurvey(t *testing.T) {
-	original := newMember(t, 3, put("big", string(bytes.Repeat([]byte("x"), 500_000)), 0), put("b", "2", 0))
+	original := newMember(t, 3, datadirtest.Put("big", string(bytes.Repeat([]byte("x"), 500_000)), 0), datadirtest.Put("b", "2", 0))
 	_, err := Rebuild(t.Context(), configFor(t, original))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	db := func(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
@@ -362,7 +335,7 @@ func TestSurveyReportsTheVoters(t *testing.T) {
 	} {
 		entries = append(entries, &raftpb.Entry{
 			Index: proto.Uint64(uint64(i + 1)), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(),
-			Data: encode(&raftpb.ConfChange{Type: c.change.Enum(), NodeId: proto.Uint64(c.id)}),
+			Data: datadirtest.Encode(&raftpb.ConfChange{Type: c.change.Enum(), NodeId: proto.Uint64(c.id)}),
 		})
 	}
 	g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(1)}, entries)).To(Succeed())
@@ -376,7 +349,7 @@ func TestSurveyReportsTheVoters(t *testing.T) {
 // A member was stopped after it had received a snapshot, before the snapshot became its database.
 func TestReceivedDatabase(t *testing.T) {
 	g := NewWithT(t)
-	dir := newMember(t, 3, put("a", "1", 0))
+	dir := newMember(t, 3, datadirtest.Put("a", "1", 0))
 	_, err := Rebuild(t.Context(), configFor(t, dir))
 	g.Expect(err).NotTo(HaveOccurred())
 	snap := filepath.Join(dir, "member", "snap")

@@ -38,9 +38,8 @@ const (
 // member's pod; nil if members listen for clients without TLS. The certificate is read for each connection. The CAs are read
 // once: if they change, the operator replaces the pods.
 //
-// The certificate of a member is for its host name. A client that dials another address, such as that of its own pod, must
-// set ServerName to the host of the member's client URL, and give it to gRPC (WithAuthority), which otherwise checks the
-// certificate against the dialed host.
+// The certificate of a member is for its host name. A client that dials another address, such as that of its own pod, must give the host
+// of the member's client URL to gRPC (WithAuthority), which otherwise checks the certificate against the dialed host.
 func (s Shared) ClientTLS(dir string) (*tls.Config, error) {
 	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {

@@ -7,8 +7,10 @@ package prepare
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,18 +24,29 @@ import (
 // memberList is the member list of a running cluster. It notes changes in the order of their arrival.
 type memberList struct {
 	clientv3.Cluster
-	refuses error
-	seen    func(change string)
+	// refuses is why it takes no change, and silent why it gives no list.
+	refuses, silent error
+	seen            func(change string)
+	// id of the cluster, listed is what a linearizable read returns, and added what is listed once a learner was added.
+	id            uint64
+	listed, added []*etcdserverpb.Member
 }
 
-func (l memberList) MemberRemove(context.Context, uint64) (*clientv3.MemberRemoveResponse, error) {
-	l.seen("remove")
+func (l memberList) MemberList(_ context.Context, options ...clientv3.OpOption) (*clientv3.MemberListResponse, error) {
+	if len(options) > 0 {
+		return nil, errors.New("the read is not linearizable")
+	}
+	return &clientv3.MemberListResponse{Header: &etcdserverpb.ResponseHeader{ClusterId: l.id}, Members: l.listed}, l.silent
+}
+
+func (l memberList) MemberRemove(_ context.Context, id uint64) (*clientv3.MemberRemoveResponse, error) {
+	l.seen(fmt.Sprintf("remove %x", id))
 	return &clientv3.MemberRemoveResponse{}, l.refuses
 }
 
-func (l memberList) MemberAddAsLearner(context.Context, []string) (*clientv3.MemberAddResponse, error) {
-	l.seen("add")
-	return &clientv3.MemberAddResponse{}, nil
+func (l memberList) MemberAddAsLearner(_ context.Context, urls []string) (*clientv3.MemberAddResponse, error) {
+	l.seen("add " + strings.Join(urls, ","))
+	return &clientv3.MemberAddResponse{Members: l.added}, l.refuses
 }
 
 // A member that is still listed keeps its data: the other members may count on it. etcd takes one learner at a time.
@@ -51,10 +64,11 @@ func TestReplace(t *testing.T) {
 		kept    bool
 		says    string
 	}{
-		"a member that is listed":             {listed, nil, []string{"remove, with data", "add, without"}, false, ""},
-		"one that etcd does not let go":       {listed, errors.New("unhealthy cluster"), []string{"remove, with data"}, true, "unhealthy cluster"},
-		"one that is not listed":              {notListed, nil, []string{"add, without"}, false, ""},
-		"while another member is the learner": {withLearner, nil, []string{"remove, with data"}, false, "member main-1 waits until main-2 is promoted"},
+		"a member that is listed":             {listed, nil, []string{"remove ab, with data", "add http://main-1:2380, without"}, false, ""},
+		"one that etcd does not let go":       {listed, errors.New("unhealthy cluster"), []string{"remove ab, with data"}, true, "removing member ab: unhealthy cluster"},
+		"one that is not listed":              {notListed, nil, []string{"add http://main-1:2380, without"}, false, ""},
+		"one that is not added":               {notListed, errors.New("too many learners"), []string{"add http://main-1:2380, without"}, false, "adding learner http://main-1:2380: too many learners"},
+		"while another member is the learner": {withLearner, nil, []string{"remove ab, with data"}, false, "member main-1 waits until main-2 is promoted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -52,7 +52,7 @@ func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error)
 }
 
 // dial makes a client of the pod's own etcd, or of others. A member's certificate is for its host name, but the own member is
-// dialed by another address, so TLS and gRPC need the host name to verify. The client's certificate is in the folder
+// dialed by another address, so gRPC needs the host name to verify. The client's certificate is in the folder
 // certificates.
 func dial(config member.Shared, certificates string, id member.Identity, urls ...string) (*clientv3.Client, error) {
 	tls, err := config.ClientTLS(certificates)
@@ -65,7 +65,6 @@ func dial(config member.Shared, certificates string, id member.Identity, urls ..
 		if err != nil {
 			return nil, fmt.Errorf("reading the member's client URL: %w", err)
 		}
-		tls.ServerName = host.Hostname()
 		options = append(options, grpc.WithAuthority(host.Hostname()))
 	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: urls, TLS: tls, DialOptions: options, Logger: zap.NewNop()})

@@ -55,25 +55,26 @@ func TestARemovedMemberSaysSo(t *testing.T) {
 	for _, writer := range []func() (uint64, uint64, error){
 		nil,
 		func() (uint64, uint64, error) { return 0, 0, nil },
-		func() (uint64, uint64, error) { return 0xcafe, 0xa, errors.New("illegible") },
+		func() (uint64, uint64, error) { return 0xcafe, 0x1a, errors.New("illegible") },
 	} {
 		s.Writer = writer
 		pass()
 		pass()
 	}
 	g.Expect(l.annotations).To(BeEmpty(), "its ID is not known")
-	s.Writer, m.unlisted = func() (uint64, uint64, error) { return 0xcafe, 0xa, nil }, false
+	s.Writer, m.unlisted = func() (uint64, uint64, error) { return 0xcafe, 0x1a, nil }, true
 	m.listing = errors.New("no quorum")
 	pass()
 	stirs := m.stirs
-	m.listing = nil
+	g.Expect(l.annotations).To(BeEmpty(), "nothing was said")
+	m.listing, m.unlisted = nil, false
 	pass()
 	g.Expect(m.stirs).To(Equal(stirs+1), "it is listed")
 	m.unlisted = true
 	pass()
 	clock.Step(time.Second)
 	s.once(t.Context())
-	g.Expect(l.annotations).To(Equal([]string{`druid.gardener.cloud/members-read={"etcd":"uid","generation":0,"removed":"a"}`}))
+	g.Expect(l.annotations).To(Equal([]string{`druid.gardener.cloud/members-read={"etcd":"uid","generation":0,"removed":"1a"}`}))
 	pass()
 	g.Expect(m.stirs).To(Equal(stirs + 1))
 	g.Expect(l.annotations).To(HaveLen(1))

@@ -46,6 +46,7 @@ func TestMetrics(t *testing.T) {
 	}
 	m.promoted(time.Second, errors.New("not yet"))
 	g.Expect(testutil.ToFloat64(m.promotions)).To(BeZero())
+	g.Expect(m.promotion.DeleteLabelValues("true")).To(BeFalse(), "none has succeeded")
 	m.promoted(time.Second, nil)
 	g.Expect(testutil.ToFloat64(m.promotions)).To(Equal(1.0))
 	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`

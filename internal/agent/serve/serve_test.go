@@ -35,7 +35,7 @@ type fakeMember struct {
 }
 
 func (m *fakeMember) Listed(_ context.Context, clusterID, memberID uint64) (bool, error) {
-	return !m.unlisted || clusterID != 0xcafe || memberID != 0xa, m.listing
+	return !m.unlisted || clusterID != 0xcafe || memberID != 0x1a, m.listing
 }
 
 func (m *fakeMember) Status(context.Context) (Status, error) { return m.status, m.err }
@@ -151,7 +151,7 @@ func TestLearnerIsNotPromotedWithoutARecovery(t *testing.T) {
 
 func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
 	g := NewWithT(t)
-	s, m, _, _ := newServer()
+	s, m, _, clock := newServer()
 	s.Shared = recovering
 	tidied := 0
 	s.Tidy = func() bool { tidied++; return true }
@@ -176,6 +176,10 @@ func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
 	g.Expect(testutil.ToFloat64(s.Metrics.becameLearner)).To(Equal(2.0), "a member that did not answer for a while has not become one again")
 	g.Expect(testutil.ToFloat64(s.Metrics.promotions)).To(Equal(2.0))
 	g.Expect(testutil.CollectAndCount(s.Metrics.promotion)).To(Equal(2), "failures and successes")
+	clock.Step(s.Heartbeat)
+	m.status.Learner = false
+	s.once(t.Context())
+	g.Expect(tidied).To(Equal(2), "what the learner replaced is tidied once it votes again")
 }
 
 func TestLeaderWorksWhileItLeads(t *testing.T) {
@@ -239,11 +243,11 @@ func TestTidyIsCalledUntilItIsDone(t *testing.T) {
 	}
 	g.Expect(calls).To(Equal(3))
 	s.tidied, calls = false, 0
-	for range 20 {
+	for range 21 {
 		s.once(t.Context())
 		clock.Step(look)
 	}
-	g.Expect(calls).To(Equal(2), "once per heartbeat")
+	g.Expect(calls).To(Equal(3), "once per heartbeat")
 }
 
 func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {

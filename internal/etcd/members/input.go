@@ -175,8 +175,9 @@ func OrdinalOfName(etcd *v1alpha1.Etcd, name string) int {
 // ordinalOf returns the ordinal at the end of a name; -1 if there is none.
 func ordinalOf(prefix, name string) int {
 	number, found := strings.CutPrefix(name, prefix+"-")
-	i, err := strconv.Atoi(number)
-	if !found || err != nil || i < 0 || i >= etcdclient.MaxMembers || strconv.Itoa(i) != number {
+	i, _ := strconv.Atoi(number)
+	// What is no number, or is not written as one usually is, is another text.
+	if !found || i < 0 || i >= etcdclient.MaxMembers || strconv.Itoa(i) != number {
 		return -1
 	}
 	return i

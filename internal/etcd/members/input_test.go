@@ -121,6 +121,7 @@ func TestMember(t *testing.T) {
 			k.Snapshot.Ordinals[2].Pod.NodeLost = true
 		}, away(func(*membership.Member) {}), at},
 		"told, and has read it":      {told(4), with(func(m *membership.Member) { m.Told, m.Confirmed = true, true }), at},
+		"nothing was told":           {func(k *Known) { k.Snapshot.Ordinals[2].Read.Leaving = true }, healthy, at},
 		"told, and has read less":    {told(5), with(func(m *membership.Member) { m.Told = true }), at},
 		"the claim is being deleted": {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
 		"there is no claim":          {func(k *Known) { delete(k.Claims, 2) }, healthy, membership.Ordinal{Pod: true}},
@@ -128,8 +129,10 @@ func TestMember(t *testing.T) {
 		"has no name yet": {func(k *Known) {
 			k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
 		}, healthy, at},
-		"removed while it runs":       {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
-		"removed, and the pod is new": {func(k *Known) { unlist(k); removed(v1alpha1.ClassStarting)(k) }, membership.Member{}, at},
+		"removed while it runs":                       {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
+		"removed, and one remains":                    {func(k *Known) { removed(v1alpha1.ClassDead)(k); k.List = k.List[:1] }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
+		"removed, and another is listed in its place": {func(k *Known) { removed(v1alpha1.ClassDead)(k); k.List[2].ID = 33 }, away(func(m *membership.Member) { m.ID = 33 }), at},
+		"removed, and the pod is new":                 {func(k *Known) { unlist(k); removed(v1alpha1.ClassStarting)(k) }, membership.Member{}, at},
 		"removed, and its agent looks": {func(k *Known) {
 			unlist(k)
 			removed(v1alpha1.ClassDead)(k)
@@ -163,6 +166,10 @@ func TestOrdinal(t *testing.T) {
 		{etcd, etcdclient.Member{Name: "main-12"}, 12},
 		{etcd, etcdclient.Member{Name: "main-01"}, -1},
 		{etcd, etcdclient.Member{Name: "main--1"}, -1},
+		{etcd, etcdclient.Member{Name: "main--5"}, -1},
+		{etcd, etcdclient.Member{Name: "main-x"}, -1},
+		{etcd, etcdclient.Member{Name: "0"}, -1},
+		{etcd, url("main-0.main-peer.ns.svc"), 0},
 		{etcd, etcdclient.Member{Name: "main-100"}, -1},
 		{etcd, etcdclient.Member{Name: "domain-0"}, -1},
 		{etcd, etcdclient.Member{Name: "main-x-0"}, -1},
@@ -199,6 +206,31 @@ func TestOrdinals(t *testing.T) {
 	g.Expect(in).To(And(HaveField("Pending", "p"), HaveField("Acting", "a"), HaveField("Replicas", 1), HaveField("Observed", true), HaveField("Overridden", []membership.Guard{membership.GuardBackedUp})))
 }
 
+// The first member is one like the others, and one of an ordinal beyond the replicas has no pod.
+func TestTheFirstAndTheLastMember(t *testing.T) {
+	g := NewWithT(t)
+	k := known(1, func(k *Known) {
+		k.List = append(k.List, etcdclient.Member{ID: 2, Name: "main-1"}, etcdclient.Member{ID: 0xcd})
+	})
+	g.Expect(k.Input(Request{Goal: membership.Goal{Size: 1}}).Members).To(Equal([]membership.Member{
+		{ID: 1, Name: "main-0", Owner: membership.Ours, Serving: true, Leads: true}, {ID: 2, Name: "main-1", Owner: membership.Ours, Ordinal: 1}, {ID: 0xcd, Name: "cd"},
+	}))
+	for name, c := range map[string]struct {
+		change func(*Known)
+		goal   int
+		want   int
+	}{
+		"replicas":       {func(*Known) {}, 1, 3},
+		"the goal":       {func(*Known) {}, 5, 5},
+		"a claim":        {func(k *Known) { k.Claims[5] = &corev1.PersistentVolumeClaim{} }, 1, 6},
+		"a member":       {func(k *Known) { k.List = append(k.List, etcdclient.Member{ID: 9, Name: "main-6"}) }, 1, 7},
+		"a surplus pod":  {func(k *Known) { k.Snapshot.Surplus = []string{"main-7"} }, 1, 8},
+		"a foreign name": {func(k *Known) { k.List = append(k.List, etcdclient.Member{ID: 9, Name: "other-6"}) }, 1, 3},
+	} {
+		g.Expect(known(3, c.change).Input(Request{Goal: membership.Goal{Size: c.goal}}).Ordinals).To(HaveLen(c.want), name)
+	}
+}
+
 // Timers last without a gap alone, and begin again with another run of a member.
 func TestTimers(t *testing.T) {
 	g := NewWithT(t)
@@ -217,6 +249,9 @@ func TestTimers(t *testing.T) {
 		timers = after(timers, i)
 	}
 	g.Expect(timers.settled(3)).To(BeTrue())
+	settled := known(3).Input(Request{Timers: timers}).Members[2]
+	g.Expect([]bool{settled.Settled, settled.Steady, settled.Unready}).To(Equal([]bool{true, true, false}))
+	g.Expect(after(timers, 7, func(k *Known) { k.Snapshot.Ordinals[2].Lag = membership.MaxLag }).steady(3)).To(BeTrue())
 	g.Expect(after(timers, 7, lags).settled(3)).To(BeTrue())
 	g.Expect(after(timers, 7, lags).steady(3)).To(BeFalse())
 	g.Expect(after(timers, 7, restarted).settled(3)).To(BeFalse())
@@ -283,6 +318,18 @@ func TestGoalAndActing(t *testing.T) {
 		g.Expect(got).To(ContainSubstring(says))
 		g.Expect(got == "").To(Equal(says == ""), got)
 	}
+}
+
+// One member is a cluster, none is not, and a recovery is over once every replica votes.
+func TestNothingElseActs(t *testing.T) {
+	g := NewWithT(t)
+	k := known(1)
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+	k = known(3)
+	k.Etcd.Status.Recovery, k.Snapshot.Cluster.Voters = &v1alpha1.ClusterRecovery{}, make([]cluster.Voter, 3)
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+	k.Snapshot.Ordinals = nil
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(ContainSubstring("hibernates"))
 }
 
 // A member that has lost its data is replaced also while the spec is suspended.

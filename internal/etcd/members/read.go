@@ -48,11 +48,11 @@ type Reader struct {
 func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (Known, error) {
 	k := Known{Etcd: etcd, Snapshot: s, Claims: map[int]*corev1.PersistentVolumeClaim{}}
 	if err := r.Observer.Reads(ctx, reader, etcd, s); err != nil {
-		return k, err
+		return Known{}, err
 	}
 	k.List = r.List(ctx, etcd, s)
 	if err := k.readClaims(ctx, reader); err != nil {
-		return k, err
+		return Known{}, err
 	}
 	set, err := state.StatefulSet(ctx, reader, etcd)
 	if err != nil || set == nil {
@@ -60,7 +60,7 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 	}
 	config, err := memberconfig.ConfigMap(ctx, reader, etcd, ownership.Manager(etcd, set))
 	if err != nil {
-		return k, err
+		return Known{}, err
 	}
 	if config != nil && ownership.Of(etcd, "ConfigMap", config) == nil {
 		k.readConfig(config.Data)

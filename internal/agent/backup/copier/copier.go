@@ -64,23 +64,23 @@ type Result struct {
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
 	if config.Target.Signed() && !config.Source.Signed() {
-		return result, errors.New("copies cannot be signed without keys to verify the source with")
+		return Result{}, errors.New("copies cannot be signed without keys to verify the source with")
 	}
 	if config.WaitForFinal > 0 {
 		final, err := config.awaitFinal(ctx)
 		if err != nil {
-			return result, err
+			return Result{}, err
 		}
 		result.FinalSnapshot = &final
 	}
 	snapshots, unsigned, err := config.usable(ctx)
 	if err != nil {
-		return result, fmt.Errorf("source: %w", err)
+		return Result{}, fmt.Errorf("source: %w", err)
 	}
 	result.Unsigned = unsigned
 	present, err := config.Target.List(ctx)
 	if err != nil {
-		return result, fmt.Errorf("target: %w", err)
+		return Result{}, fmt.Errorf("target: %w", err)
 	}
 	copies := map[string]backup.Snapshot{}
 	for _, p := range present {
@@ -92,20 +92,20 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 			continue
 		}
 		if err := config.copy(ctx, s); err != nil {
-			return result, err
+			return Result{}, err
 		}
 		result.Copied++
 		result.Bytes += s.Size
 		config.Log.Info("Copied a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	}
 	if present, err = config.Target.Trusted(ctx, time.Time{}); err != nil {
-		return result, fmt.Errorf("target: %w", err)
+		return Result{}, fmt.Errorf("target: %w", err)
 	}
 	chain, err := backup.Newest(present)
-	result.LastRevision = chain.LastRevision()
 	if err != nil {
-		return result, fmt.Errorf("target: %w", err)
+		return Result{}, fmt.Errorf("target: %w", err)
 	}
+	result.LastRevision = chain.LastRevision()
 	return result, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/middleware"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/azureblob"
 	"gocloud.dev/blob/fileblob"
@@ -99,15 +100,29 @@ func openS3(ctx context.Context, bucket, folder string, keys credentials) (*blob
 	if endpoint := keys["endpoint"]; endpoint != "" {
 		options.BaseEndpoint = aws.String(withScheme(endpoint, keys.is("disableSSL")))
 	}
-	blobOptions := &s3blob.Options{}
 	if keys["requestChecksumCalculation"] == "when_required" {
 		options.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
-		blobOptions.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		options.APIOptions = append(options.APIOptions, askForNoChecksum)
 	}
 	if keys["responseChecksumValidation"] == "when_required" {
 		options.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	}
-	return s3blob.OpenBucket(ctx, s3.New(options), bucket, blobOptions)
+	return s3blob.OpenBucket(ctx, s3.New(options), bucket, nil)
+}
+
+// askForNoChecksum takes back that an upload asks for a checksum: the SDK's transfer manager always asks for one, whatever is configured.
+func askForNoChecksum(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("AskForNoChecksum", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		switch p := in.Parameters.(type) {
+		case *s3.PutObjectInput:
+			p.ChecksumAlgorithm = ""
+		case *s3.CreateMultipartUploadInput:
+			p.ChecksumAlgorithm = ""
+		case *s3.UploadPartInput:
+			p.ChecksumAlgorithm = ""
+		}
+		return next.HandleInitialize(ctx, in)
+	}), middleware.Before)
 }
 
 // s3Identity chooses the credentials: the identity that the cloud gives the process if there is no Secret, a role with a token

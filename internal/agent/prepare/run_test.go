@@ -1,0 +1,395 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+)
+
+// pod is the pod of the member m-0 before it starts, with a volume and the mounted configuration of its Etcd.
+type pod struct {
+	*WithT
+	t       *testing.T
+	options Options
+	data    string
+	clock   *clocktesting.FakeClock
+}
+
+const (
+	alone  = "initial-cluster: m-0=http://m-0:2380\ninitial-cluster-token: uid\n"
+	inOne  = "initial-cluster: m-0=http://m-0:2380,m-1=http://m-1:2380\ninitial-cluster-token: uid\n"
+	begins = "etcd: uid\n"
+)
+
+func newPod(t *testing.T) *pod {
+	p := &pod{WithT: NewWithT(t), t: t, data: filepath.Join(t.TempDir(), "data"), clock: clocktesting.NewFakeClock(time.Unix(1, 0))}
+	p.options = Options{Name: "m-0", SharedDir: t.TempDir(), ConfigFile: filepath.Join(t.TempDir(), "etcd.yaml"), Clock: p.clock}
+	p.share(member.KeyConfig, "listen-client-urls: http://0.0.0.0:2379\ndata-dir: "+p.data+"\n")
+	p.share(member.KeyBootstrap, alone)
+	return p
+}
+
+func (p *pod) share(key, value string) {
+	p.Expect(os.WriteFile(filepath.Join(p.options.SharedDir, key), []byte(value), 0o600)).To(Succeed())
+}
+
+// holds puts data of cluster cafe on the volume.
+func (p *pod) holds(requests ...[]byte) { datadirtest.Write(p.t, p.data, 3, requests...) }
+
+// leftovers puts a database without a log there.
+func (p *pod) leftovers() {
+	p.Expect(os.MkdirAll(filepath.Join(p.data, "member", "snap"), 0o700)).To(Succeed())
+}
+
+// starts is the configuration that etcd starts with; nil if there is none.
+func (p *pod) starts() (config map[string]string) {
+	text, err := os.ReadFile(p.options.ConfigFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	p.Expect(err).NotTo(HaveOccurred())
+	var all map[string]any
+	p.Expect(yaml.Unmarshal(text, &all)).To(Succeed())
+	config = map[string]string{}
+	for _, key := range []string{"initial-cluster-state", "initial-cluster"} {
+		config[key] = fmt.Sprint(all[key])
+	}
+	return config
+}
+
+func (p *pod) note() string {
+	text, err := os.ReadFile(p.data + ".restored")
+	if !errors.Is(err, os.ErrNotExist) {
+		p.Expect(err).NotTo(HaveOccurred())
+	}
+	return string(text)
+}
+
+// stored are backups.
+type stored struct {
+	exist   bool
+	exists  error
+	restore func() error
+}
+
+func (s stored) Exist(context.Context) (bool, error) { return s.exist, s.exists }
+
+func (s stored) Restore(context.Context, member.Shared, member.Identity) error { return s.restore() }
+
+// A member that is alone starts with what it has, or says why it does not. Nothing that was there is lost.
+func TestRun(t *testing.T) {
+	recovery, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: member.RecoverFromData, PreviousClusterID: "cafe"}.Encode()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for name, c := range map[string]struct {
+		given func(p *pod)
+		// state is initial-cluster-state of the configuration; empty if the member does not start.
+		state, reason, says string
+		volume              cluster.Volume
+		// aside is the suffix of what was set aside, and note that of a restore, as it begins.
+		aside, note string
+	}{
+		"it begins its cluster":          {given: func(p *pod) { p.share(member.KeyFirstStart, begins) }, state: "new"},
+		"there was something else":       {given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers() }, state: "new", aside: ".aside-1"},
+		"it may not begin":               {given: (*pod).leftovers, reason: v1alpha1.ReasonFirstStartBlocked, says: "m-0 has no data"},
+		"it has data":                    {given: func(p *pod) { p.share(member.KeyClusterID, "cafe"); p.holds() }, state: "existing"},
+		"it has data, of another member": {given: func(p *pod) { p.options.Name = "m-9" }, says: "looking up member m-9"},
+		"it has data of another cluster": {
+			given:  func(p *pod) { p.share(member.KeyClusterID, "beef"); p.holds() },
+			reason: v1alpha1.ReasonDataOfAnotherCluster, says: "holds data of cluster cafe", volume: cluster.Volume{Store: cluster.StoreOther, ClusterID: "cafe"},
+		},
+		"its data cannot be read": {
+			given: func(p *pod) { p.Expect(os.WriteFile(p.data, nil, 0o600)).To(Succeed()) },
+			says:  "inspecting the data directory ",
+		},
+		"it is restored": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.leftovers()
+				p.options.Backups = stored{exist: true, restore: func() error {
+					p.Expect(p.data).NotTo(BeAnExistingFile())
+					p.holds()
+					return nil
+				}}
+			},
+			state: "existing", aside: ".aside-1", note: "restored",
+		},
+		"it is not restored": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.options.Backups = stored{exist: true, restore: func() error { return errors.New("no space") }}
+			},
+			reason: v1alpha1.ReasonRestoreFailed, says: "restoring the backup of member m-0 failed: no space", note: "restored",
+		},
+		"there is no backup": {
+			given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.options.Backups = stored{} },
+			state: "new",
+		},
+		"its store does not answer": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.options.Backups = stored{exists: errors.New("no answer")}
+			},
+			reason: v1alpha1.ReasonBackupUnreachable, says: "does not answer",
+		},
+		"it is rebuilt": {
+			given: func(p *pod) { p.recovers(recovery); p.holds(datadirtest.Put("a", "1", 0)) },
+			state: "existing", aside: ".before-task-1", note: "recovered ",
+		},
+		"its rebuild was interrupted": {
+			given: func(p *pod) {
+				p.recovers(recovery)
+				p.holds()
+				p.Expect(os.Rename(p.data, p.data+".before-task-1")).To(Succeed())
+				p.Expect(os.CopyFS(p.data+".rebuilt-task", os.DirFS(rebuilt(p.t, recovery)))).To(Succeed())
+			},
+			state: "existing", aside: ".before-task-1", note: "recovered ",
+		},
+		"it cannot be rebuilt": {
+			given:  func(p *pod) { p.recovers(recovery); p.holds([]byte("no request")) },
+			reason: v1alpha1.ReasonRebuildFailed, says: "rebuilding the cluster from the data of member m-0 failed: ",
+		},
+		"its recovery is of another member": {
+			given: func(p *pod) { p.recovers("task: task\nmember: m-9\nsource: Data\npreviousClusterID: cafe\n") },
+			says:  "looking for the member that the cluster is recovered from",
+		},
+		"its configuration is illegible": {given: func(p *pod) { p.share(member.KeyBootstrap, "[") }, says: "reading " + member.KeyBootstrap},
+		"its configuration asks for TLS": {given: func(p *pod) {
+			p.share(member.KeyConfig, "listen-client-urls: https://0.0.0.0:2379\n")
+			p.share(member.KeyBootstrap, inOne)
+		}, says: "reading the client certificate"},
+		"its configuration cannot be written": {
+			given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.options.ConfigFile = filepath.Join(p.data, "x") },
+			says:  "writing the configuration of member m-0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPod(t)
+			c.given(p)
+			err := Run(t.Context(), testr.New(t), p.options)
+			if c.says == "" {
+				p.Expect(err).NotTo(HaveOccurred())
+			} else {
+				p.Expect(err).To(MatchError(ContainSubstring(c.says)))
+			}
+			if c.reason != "" {
+				var refusal *cluster.Refusal
+				p.Expect(errors.As(err, &refusal)).To(BeTrue())
+				p.Expect(refusal.Reason).To(Equal(c.reason))
+				p.Expect(refusal.Volume).To(Equal(c.volume))
+			}
+			if c.state == "" {
+				p.Expect(p.starts()).To(BeNil())
+			} else {
+				p.Expect(p.starts()).To(HaveKeyWithValue("initial-cluster-state", c.state))
+			}
+			p.Expect(p.note()).To(HavePrefix(c.note))
+			p.Expect(p.note() == "").To(Equal(c.note == ""))
+			aside, err := filepath.Glob(p.data + ".[ab]*")
+			p.Expect(err).NotTo(HaveOccurred())
+			if c.aside == "" {
+				p.Expect(aside).To(BeEmpty())
+			} else {
+				p.Expect(aside).To(Equal([]string{p.data + c.aside}))
+			}
+		})
+	}
+}
+
+// rebuilt is what a recovery makes of the data of cluster cafe.
+func rebuilt(t *testing.T, recovery string) string {
+	p := newPod(t)
+	p.recovers(recovery)
+	p.holds()
+	p.Expect(Run(t.Context(), testr.New(t), p.options)).To(Succeed())
+	return p.data
+}
+
+// recovers tells the member of a recovery.
+func (p *pod) recovers(recovery string) {
+	p.share(member.KeyClusterID, "cafe")
+	p.share(member.KeyRecovery, recovery)
+}
+
+// A member that waits follows what changes, as long as its patience lasts, and says why it waits when it ends.
+func TestRunWaits(t *testing.T) {
+	const patience = 3 * retry
+	for name, c := range map[string]struct {
+		// begins after so many seconds, or is stopped.
+		begins, stopped int
+		says            []string
+	}{
+		"until it may begin":           {begins: 2},
+		"until its patience has ended": {says: []string{v1alpha1.ReasonFirstStartBlocked}},
+		"until it is stopped":          {stopped: 2, says: []string{v1alpha1.ReasonFirstStartBlocked, context.Canceled.Error()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPod(t)
+			p.options.Patience = patience
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- Run(ctx, testr.New(t), p.options) }()
+			looks := 1
+			for ; p.waits(ended); looks++ {
+				switch looks {
+				case c.begins:
+					p.share(member.KeyFirstStart, begins)
+				case c.stopped:
+					cancel()
+					p.Eventually(ended).Should(HaveLen(1))
+					continue
+				}
+				p.clock.Step(retry)
+			}
+			err := <-ended
+			for _, says := range c.says {
+				p.Expect(err).To(MatchError(ContainSubstring(says)))
+			}
+			if c.begins > 0 {
+				p.Expect(err).NotTo(HaveOccurred())
+				p.Expect(p.starts()).NotTo(BeNil())
+				return
+			}
+			p.Expect(p.starts()).To(BeNil())
+			if c.stopped == 0 {
+				p.Expect(looks).To(Equal(1+int(patience/retry)), "it ends once its patience has passed, and no sooner")
+			}
+		})
+	}
+}
+
+// waits reports whether a run waits; false once it has ended.
+func (p *pod) waits(ended chan error) bool {
+	p.Eventually(func() bool { return p.clock.HasWaiters() || len(ended) > 0 }).Should(BeTrue())
+	return len(ended) == 0
+}
+
+// asked is a member that others list.
+func asked(t *testing.T, l memberList) (p *pod, prepares *preparation) {
+	p = newPod(t)
+	p.share(member.KeyBootstrap, inOne)
+	prepares = &preparation{Options: p.options, log: testr.New(t)}
+	p.Expect(prepares.read()).To(Succeed())
+	prepares.others.close()
+	if l.id == 0 {
+		l.id = 0xcafe
+	}
+	if l.seen == nil {
+		l.seen = func(change string) { t.Error(change) }
+	}
+	prepares.others = &others{etcd: &clientv3.Client{Cluster: l}}
+	return p, prepares
+}
+
+// What the others know is asked of a quorum.
+func TestAsk(t *testing.T) {
+	const url = "http://m-0:2380"
+	for name, c := range map[string]struct {
+		list memberList
+		want knowledge
+		says string
+	}{
+		"not listed":    {list: memberList{listed: []*etcdserverpb.Member{{ID: 1, Name: "m-1"}}}, want: knowledge{answer: member.AnswerNotListed}},
+		"never started": {list: memberList{listed: []*etcdserverpb.Member{{ID: 2, PeerURLs: []string{url}}}}, want: knowledge{answer: member.AnswerNeverStarted, memberID: 2}},
+		"started":       {list: memberList{listed: []*etcdserverpb.Member{{ID: 2, PeerURLs: []string{url}, ClientURLs: []string{"http://m-0:2379"}}}}, want: knowledge{answer: member.AnswerStarted, memberID: 2}},
+		"no answer":     {list: memberList{silent: errors.New("timeout")}, says: "asking [http://m-1:2379] for the member list: timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, prepares := asked(t, c.list)
+			got, err := prepares.others.ask(t.Context(), prepares.id)
+			if c.says != "" {
+				p.Expect(err).To(MatchError(c.says))
+				p.Expect(got).To(Equal(knowledge{}))
+				return
+			}
+			p.Expect(err).NotTo(HaveOccurred())
+			c.want.clusterID, c.want.members = "cafe", c.list.listed
+			p.Expect(got).To(Equal(c.want))
+		})
+	}
+	none, err := (*others)(nil).ask(t.Context(), member.Identity{})
+	NewWithT(t).Expect([]any{none, err}).To(Equal([]any{knowledge{}, nil}))
+}
+
+// A member that the others list and have never seen joins them, under all its URLs.
+func TestAMemberJoins(t *testing.T) {
+	p, prepares := asked(t, memberList{listed: []*etcdserverpb.Member{
+		{ID: 1, Name: "m-1", PeerURLs: []string{"http://m-1:2380"}, ClientURLs: []string{"http://m-1:2379"}}, {ID: 2, PeerURLs: []string{"http://m-0:2380"}, IsLearner: true},
+	}})
+	p.leftovers()
+	waits, err := prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits).To(BeNil())
+	p.Expect(p.starts()).To(Equal(map[string]string{"initial-cluster-state": "existing", "initial-cluster": "m-1=http://m-1:2380,m-0=http://m-0:2380"}))
+	p.Expect(p.data + ".aside-1").To(BeADirectory())
+}
+
+// The data of a member that the operator has removed is set aside once the others serve without it. Then the member waits until it is added.
+func TestTheDataOfARemovedMemberIsSetAside(t *testing.T) {
+	p, prepares := asked(t, memberList{listed: []*etcdserverpb.Member{{ID: 1, Name: "m-1"}}})
+	p.holds()
+	prepares.shared.ClusterID, prepares.shared.Members = "cafe", &member.Members{Leaving: []string{"m-0"}}
+	waits, err := prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonNotListed))
+	p.Expect(waits.Volume).To(Equal(cluster.Volume{Store: cluster.StoreFree}))
+	p.Expect(p.data + member.RemovedSuffix + "1").To(BeADirectory())
+	p.Expect(p.data).NotTo(BeADirectory())
+	p.Expect(p.starts()).To(BeNil())
+}
+
+// While its cluster is recovered, a member with data from before replaces itself with a learner. Its data is kept until the recovery is over.
+func TestAMemberJoinsARecoveredCluster(t *testing.T) {
+	for name, refuses := range map[string]error{"it is added": nil, "it is not added yet": errors.New("unhealthy cluster")} {
+		t.Run(name, func(t *testing.T) {
+			var changes []string
+			list := memberList{refuses: refuses, seen: func(change string) { changes = append(changes, change) }}
+			list.added = []*etcdserverpb.Member{{ID: 1, Name: "m-1", PeerURLs: []string{"http://m-1:2380"}}, {ID: 9, PeerURLs: []string{"http://m-0:2380"}, IsLearner: true}}
+			p, prepares := asked(t, list)
+			p.holds()
+			prepares.shared.ClusterID = "cafe"
+			prepares.shared.Recovery = &member.Recovery{Task: "task", Member: "m-1", Source: member.RecoverFromData, PreviousClusterID: "cafe"}
+			waits, err := prepares.once(t.Context())
+			p.Expect(err).NotTo(HaveOccurred())
+			p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonRecovering), "the cluster from before answers")
+			p.Expect(changes).To(BeEmpty())
+
+			list.id, err = strconv.ParseUint(prepares.shared.RecoveredIDs()[0], 16, 64)
+			p.Expect(err).NotTo(HaveOccurred())
+			prepares.others.etcd.Cluster = list
+			waits, err = prepares.once(t.Context())
+			p.Expect(err).NotTo(HaveOccurred())
+			p.Expect(changes).To(Equal([]string{"add http://m-0:2380"}))
+			p.Expect(p.data + member.BeforeSuffix + "task-1").To(BeADirectory())
+			if refuses != nil {
+				p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonNotReplaced))
+				p.Expect(waits.Message).To(ContainSubstring("unhealthy cluster"))
+				p.Expect(p.starts()).To(BeNil())
+				return
+			}
+			p.Expect(waits).To(BeNil())
+			p.Expect(p.starts()).To(Equal(map[string]string{"initial-cluster-state": "existing", "initial-cluster": "m-1=http://m-1:2380,m-0=http://m-0:2380"}))
+			p.Expect(p.note()).To(Equal("recovered " + prepares.shared.RecoveredIDs()[0]))
+		})
+	}
+}
