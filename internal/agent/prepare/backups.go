@@ -61,7 +61,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		Behind: shared.Recovery == nil || shared.Recovery.Revision == 0,
 	}
 	if r := shared.Recovery; r != nil && r.Restore != nil {
-		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), restore.WorkDirOf(shared.DataDir())
+		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), datadir.RestoringDir(shared.DataDir())
 		config.Point = &restore.Point{Base: r.Restore.Base, Revision: r.Restore.Revision, Hash: r.Restore.Hash, Bytes: r.Restore.Bytes}
 		config.Behind, config.Bump = false, r.Restore.Bump
 	} else if from.Signed() {
