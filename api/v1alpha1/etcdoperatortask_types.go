@@ -10,7 +10,7 @@ import (
 )
 
 // TaskType is the kind of operation that a task carries out.
-// +kubebuilder:validation:Enum=QuorumAwareRollout;RecreateRollout;OnDemandSnapshot;OnDemandCompaction;OnDemandMaintenance;CopyBackups;QuorumLossRecovery;MembershipChange
+// +kubebuilder:validation:Enum=QuorumAwareRollout;RecreateRollout;OnDemandSnapshot;OnDemandCompaction;OnDemandMaintenance;CopyBackups;QuorumLossRecovery;Restore;MembershipChange
 type TaskType string
 
 // The task types.
@@ -22,6 +22,7 @@ const (
 	OnDemandMaintenance TaskType = "OnDemandMaintenance"
 	CopyBackups         TaskType = "CopyBackups"
 	QuorumLossRecovery  TaskType = "QuorumLossRecovery"
+	Restore             TaskType = "Restore"
 	MembershipChange    TaskType = "MembershipChange"
 )
 
@@ -145,7 +146,7 @@ type EtcdOperatorTaskStatus struct {
 	// rollout is the progress of a QuorumAwareRollout or RecreateRollout.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// recovery is the progress of a QuorumLossRecovery.
+	// recovery is the progress of a QuorumLossRecovery, or of a Restore that replaces data.
 	// +optional
 	Recovery *RecoveryStatus `json:"recovery,omitempty"`
 	// membership is the progress of a MembershipChange.

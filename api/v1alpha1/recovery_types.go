@@ -11,14 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RecoveryPhase is the phase of a QuorumLossRecovery.
-// +kubebuilder:validation:Enum=Confirming;Stopping;Surveying;Starting;Growing
+// RecoveryPhase is the phase of a QuorumLossRecovery or a Restore.
+// +kubebuilder:validation:Enum=Confirming;Fencing;Saving;Stopping;Surveying;Starting;Growing;Reopening
 type RecoveryPhase string
 
-// The phases of a recovery, in order.
+// The phases, in order. A QuorumLossRecovery begins with Confirming and ends after Growing. A Restore begins with Fencing, once its
+// preview has run.
 const (
 	// RecoveryConfirming waits until the quorum has been lost for the grace period.
 	RecoveryConfirming RecoveryPhase = "Confirming"
+	// RecoveryFencing waits until the client Service selects no member.
+	RecoveryFencing RecoveryPhase = "Fencing"
+	// RecoverySaving takes a full snapshot of the present, which retention keeps.
+	RecoverySaving RecoveryPhase = "Saving"
 	// RecoveryStopping keeps the StatefulSet at zero replicas until every pod is gone.
 	RecoveryStopping RecoveryPhase = "Stopping"
 	// RecoverySurveying runs Jobs that read what is on the volumes, and chooses the data that the cluster starts from.
@@ -27,10 +32,12 @@ const (
 	RecoveryStarting RecoveryPhase = "Starting"
 	// RecoveryGrowing waits until the other members have joined the new cluster as learners and all members vote.
 	RecoveryGrowing RecoveryPhase = "Growing"
+	// RecoveryReopening takes a full snapshot of the new cluster. The client Service selects its members again when the task ends.
+	RecoveryReopening RecoveryPhase = "Reopening"
 )
 
 // RecoverySource is what a recovered cluster starts from.
-// +kubebuilder:validation:Enum=Data;Backup
+// +kubebuilder:validation:Enum=Data;Backup;Restore;KeptData
 type RecoverySource string
 
 // The sources.
@@ -39,11 +46,50 @@ const (
 	RecoverFromData RecoverySource = "Data"
 	// RecoverFromBackup is the newest full snapshot and its deltas.
 	RecoverFromBackup RecoverySource = "Backup"
+	// RecoverFromTarget is a revision in the backup that a Restore goes back to.
+	RecoverFromTarget RecoverySource = "Restore"
+	// RecoverFromKeptData is the data that an earlier Restore has set aside on the volume of the member.
+	RecoverFromKeptData RecoverySource = "KeptData"
 )
 
-// RecoveryStatus is the progress of a QuorumLossRecovery.
+// ClusterRestore is what a Restore starts the cluster from.
+type ClusterRestore struct {
+	// base is the name of the full snapshot, without its prefix; empty for source KeptData.
+	// +optional
+	Base string `json:"base,omitempty"`
+	// revision that the cluster goes back to; 0 for source KeptData, which is used to its end.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// hash is HashKV of all keys at that revision, before bump is added; 0 for source KeptData.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
+	// +optional
+	Hash int64 `json:"hash,omitempty"`
+	// bump is added to the revision of the data, so that the new cluster begins above every revision that the one before has reported.
+	// +optional
+	Bump int64 `json:"bump,omitempty"`
+	// keptData is the name of the directory on the volume of the member, for source KeptData.
+	// +optional
+	KeptData string `json:"keptData,omitempty"`
+}
+
+// RestoreStatus is the progress of a Restore, besides its phase.
+type RestoreStatus struct {
+	ClusterRestore `json:",inline"`
+	// fenced: the client Service selects no member while the task runs.
+	// +optional
+	Fenced bool `json:"fenced,omitempty"`
+	// finalSnapshot is the name of the full snapshot of the cluster before, which retention keeps.
+	// +optional
+	FinalSnapshot string `json:"finalSnapshot,omitempty"`
+	// highestRevision is the highest revision that the cluster before may have reported, as far as is known.
+	// +optional
+	HighestRevision int64 `json:"highestRevision,omitempty"`
+}
+
+// RecoveryStatus is the progress of a QuorumLossRecovery, or of a Restore once its preview has run.
 type RecoveryStatus struct {
-	// phase of the recovery: Confirming, Stopping, Surveying, Starting or Growing.
+	// phase of the task: Confirming, Fencing, Saving, Stopping, Surveying, Starting, Growing or Reopening.
 	Phase RecoveryPhase `json:"phase"`
 	// phaseSince is when the phase began.
 	PhaseSince metav1.Time `json:"phaseSince"`
@@ -55,7 +101,7 @@ type RecoveryStatus struct {
 	// started unchanged.
 	// +optional
 	Member string `json:"member,omitempty"`
-	// source of the data of that member: Data or Backup.
+	// source of the data of that member: Data, Backup, Restore or KeptData.
 	// +optional
 	Source RecoverySource `json:"source,omitempty"`
 	// previousClusterID is the cluster ID before the recovery, in hex.
@@ -67,10 +113,13 @@ type RecoveryStatus struct {
 	// +listType=atomic
 	// +optional
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
+	// restore is what a Restore starts the cluster from, and what it has found so far.
+	// +optional
+	Restore *RestoreStatus `json:"restore,omitempty"`
 }
 
-// ClusterRecovery tells the members how to start as a new cluster. It stays until the task that recovered the cluster is gone
-// and every member votes; until then the members keep their previous data.
+// ClusterRecovery tells the members how to start as a new cluster. It stays until the task that recovered the cluster is gone, and every
+// Restore that has replaced data, and every member votes; until then the members keep their previous data.
 type ClusterRecovery struct {
 	// task is the name of the task that recovers the cluster; empty if the cluster wakes up without volumes.
 	Task string `json:"task"`
@@ -78,7 +127,7 @@ type ClusterRecovery struct {
 	TaskUID types.UID `json:"taskUID"`
 	// member that the new cluster starts with.
 	Member string `json:"member"`
-	// source of the data of that member: Data or Backup.
+	// source of the data of that member: Data, Backup, Restore or KeptData.
 	Source RecoverySource `json:"source"`
 	// previousClusterID is the cluster ID before, in hex.
 	PreviousClusterID string `json:"previousClusterID"`
@@ -91,6 +140,9 @@ type ClusterRecovery struct {
 	// revision that the backup must reach at least; 0 if any backup is accepted.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
+	// restore is what the cluster starts from, for the sources Restore and KeptData.
+	// +optional
+	Restore *ClusterRestore `json:"restore,omitempty"`
 }
 
 // LeavesBehind reports whether a cluster is one that the recovery replaces.

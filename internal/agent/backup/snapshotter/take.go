@@ -41,7 +41,12 @@ func (n *session) perform(ctx context.Context, r *request) error {
 	return err
 }
 
+// full takes a delta first, so that the deltas have every revision: a restore to any of them is possible, and the previous full snapshot
+// leads to the present one if that turns out to be corrupt.
 func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error) {
+	if n.stored > 0 {
+		n.closeGap(ctx)
+	}
 	revision, err := n.config.Etcd.Revision(ctx)
 	if err != nil {
 		return nil, err
@@ -54,6 +59,16 @@ func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error
 	defer func() { _ = stream.Close() }()
 	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Final: final}
 	return n.write(ctx, snapshot, func(w io.Writer, s backup.Snapshot) error { return backup.WriteFull(w, s, stream) })
+}
+
+// closeGap takes a delta, for half of the time at most. Without it, the full snapshot is taken as well.
+func (n *session) closeGap(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout/2)
+	defer cancel()
+	if _, err := n.delta(limited); err != nil {
+		n.config.Log.Info("There is no delta before the full snapshot, so the revisions in between cannot be restored", "reason", err.Error())
+		n.forget()
+	}
 }
 
 // delta takes deltas until the store has everything written before the call. It returns the last one, or nil without
@@ -97,6 +112,9 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true
+		if list, err := n.config.Store.List(ctx); err == nil { // otherwise the next listing tells
+			n.foundRestorable(list)
+		}
 	}
 	n.config.Log.Info("Took a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	if n.config.OnSnapshot != nil {
