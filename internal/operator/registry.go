@@ -46,7 +46,7 @@ func (c *composition) registry() tasks.Registry {
 		})},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: tasks.For(&compaction.Handler{Jobs: jobs, SkipLease: foreign})},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: tasks.For(&copybackups.Handler{Jobs: jobs, Rules: c.rules})},
-		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: tasks.For(&recovery.Handler{
+		v1alpha1.QuorumLossRecovery: {Deadline: newcluster.Deadline, Handler: tasks.For(&recovery.Handler{
 			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock, Image: agentImage,
 		})},
 	}
