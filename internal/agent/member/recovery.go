@@ -6,8 +6,11 @@ package member
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -21,6 +24,10 @@ const (
 	RecoverFromData RecoverySource = "Data"
 	// RecoverFromBackup: the newest backup, restored by that member.
 	RecoverFromBackup RecoverySource = "Backup"
+	// RecoverFromPoint: an earlier state from the backups, restored by that member while the cluster could go on: see RestorePoint.
+	RecoverFromPoint RecoverySource = "Restore"
+	// RecoverFromKept: data that was set aside on that member's volume when an earlier state was restored, which this undoes.
+	RecoverFromKept RecoverySource = "KeptData"
 )
 
 // Recovery tells the members how their cluster restarts after quorum loss, or wakes up without volumes: as a cluster of one
@@ -41,7 +48,47 @@ type Recovery struct {
 	// Revision of the final snapshot that a cluster wakes up from: a backup with less is not restored. It is 0 after quorum
 	// loss: then the newest backup is used.
 	Revision int64 `json:"revision,omitempty"`
+	// Restore is the state that the cluster goes back to, by RecoverFromPoint or RecoverFromKept; nil otherwise.
+	Restore *RestorePoint `json:"restore,omitempty"`
 }
+
+// RestorePoint is a state that a person has chosen to go back to.
+type RestorePoint struct {
+	// Base is the name of the full snapshot to begin with, Revision the one to end at exactly, and Hash is etcd's HashKV there: a
+	// preview has found them. They are not set by RecoverFromKept.
+	Base     string `json:"base,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+	Hash     uint32 `json:"hash,omitempty"`
+	// Bytes of the database, as previewed: free space for it is needed twice. 0 if it is not known.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Kept is the name of the directory to go back to, beside the data directory, by RecoverFromKept.
+	Kept string `json:"kept,omitempty"`
+	// Bump is added to the revision, so that it is above any that was ever reported, and what was before is marked compacted: clients
+	// that watch, or cache, list again.
+	Bump int64 `json:"bump"`
+}
+
+// check returns an error if the point is not one that a source needs.
+func (p *RestorePoint) check(source RecoverySource) error {
+	switch {
+	case source != RecoverFromPoint && source != RecoverFromKept:
+		if p != nil {
+			return fmt.Errorf("source %q has no state to restore", source)
+		}
+	case p == nil:
+		return fmt.Errorf("source %q has no state to restore", source)
+	case p.Bump <= 0:
+		return fmt.Errorf("the revision is not raised: bump is %d", p.Bump)
+	case source == RecoverFromPoint && (p.Base == "" || p.Revision <= 0):
+		return errors.New("it has no base or no revision to restore")
+	case source == RecoverFromKept && (filepath.Base(p.Kept) != p.Kept || !strings.Contains(p.Kept, BeforeSuffix)):
+		return fmt.Errorf("%q is not a directory with kept data", p.Kept)
+	}
+	return nil
+}
+
+// restores reports whether a person goes back to a state on purpose.
+func (r Recovery) restores() bool { return r.Restore != nil }
 
 // wakes reports whether the cluster wakes up from its final snapshot.
 func (r Recovery) wakes() bool { return r.Revision > 0 }
@@ -68,8 +115,12 @@ func ParseRecovery(value []byte) (*Recovery, error) {
 			return nil, fmt.Errorf("reading %s of the shared configuration: it has no %s", KeyRecovery, f.name)
 		}
 	}
-	if r.Source != RecoverFromData && r.Source != RecoverFromBackup || r.wakes() && r.Source != RecoverFromBackup {
+	known := []RecoverySource{RecoverFromData, RecoverFromBackup, RecoverFromPoint, RecoverFromKept}
+	if !slices.Contains(known, r.Source) || r.wakes() && r.Source != RecoverFromBackup {
 		return nil, fmt.Errorf("reading %s of the shared configuration: there is no source %q", KeyRecovery, r.Source)
+	}
+	if err := r.Restore.check(r.Source); err != nil {
+		return nil, fmt.Errorf("reading %s of the shared configuration: %w", KeyRecovery, err)
 	}
 	return r, nil
 }
