@@ -63,6 +63,34 @@ var Operations = map[v1alpha1.RecoveryPhase]string{
 	v1alpha1.RecoveryReopening:  "TakeSnapshot",
 }
 
+// pollInterval is how often the members are observed: etcd sends no events.
+const pollInterval = time.Second
+
+// Verdict translates a decision for the task engine. It is pure.
+func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
+	v := tasks.Verdict{
+		Outcome: d.Outcome, Code: d.Code, Message: d.Message, RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
+	}
+	operation := &v1alpha1.LastOperation{Name: Operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+	switch {
+	case d.Survey:
+		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
+	case d.Outcome == tasks.Fail:
+		operation.State = v1alpha1.OperationStateFailed
+		v.LastOperation = operation
+	case d.Outcome != tasks.Continue:
+		v.LastOperation = operation
+	case d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince):
+		// That a grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
+		operation.State = v1alpha1.OperationStateInProgress
+		v.LastOperation = operation
+		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
+			v.Event = operation.Name
+		}
+	}
+	return v
+}
+
 // Stopping waits until no member runs.
 func (in Input) Stopping(now time.Time) Decision {
 	switch {
@@ -99,7 +127,7 @@ func (in Input) Starting(now time.Time) Decision {
 	case s.StatefulSet.HeldAtZeroBy != "":
 		return in.Stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
 	case !Quorate(s) || s.Cluster.ID == 0 || ID(s.Cluster.ID) == r.PreviousClusterID || !in.participates():
-		return in.Stay("waiting until %s serves: %s", r.Member, in.Members())
+		return in.Stay("waiting until %s serves: %s", r.Member, in.Describe())
 	}
 	return in.Enter(v1alpha1.RecoveryGrowing, now, "%s serves alone, as cluster %s: the others join, one by one", r.Member, ID(s.Cluster.ID))
 }
@@ -109,7 +137,7 @@ func (in Input) Growing() (waits Decision, voting int) {
 	s := in.Snapshot
 	voting = s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
 	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 || voting < s.Replicas() {
-		return in.Stay("%d of %d members vote: %s", voting, s.Replicas(), in.Members()), 0
+		return in.Stay("%d of %d members vote: %s", voting, s.Replicas(), in.Describe()), 0
 	}
 	return Decision{}, voting
 }
@@ -138,8 +166,8 @@ func (in Input) participates() bool {
 	})
 }
 
-// Members says how each of them is, with the words of the agent or the kubelet where they have some.
-func (in Input) Members() string {
+// Describe says how each member is, with the words of the agent or the kubelet where they have some.
+func (in Input) Describe() string {
 	said := make([]string, 0, len(in.Snapshot.Ordinals))
 	for _, o := range in.Snapshot.Ordinals {
 		is := fmt.Sprintf("%s is %s", o.Name, o.Describe())

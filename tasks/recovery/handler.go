@@ -18,14 +18,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// pollInterval is how often the members are observed: etcd sends no events.
-const pollInterval = time.Second
 
 // Config is spec.config of a QuorumLossRecovery: there is nothing to say.
 type Config struct{}
@@ -157,21 +153,8 @@ func (h *Handler) volumes() newcluster.Volumes {
 
 // verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now time.Time) tasks.Verdict {
-	v := tasks.Verdict{
-		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecovering, Message: d.Message,
-		RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
-	}
-	if d.Survey {
-		v.Step = &tasks.Step{Operation: newcluster.Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: newcluster.Survey{Volumes: in.Volumes, Snapshot: in.Snapshot}, RecheckAfter: pollInterval}
-		return v
-	}
-	// That the grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
-	if d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince) {
-		v.LastOperation = &v1alpha1.LastOperation{Name: newcluster.Operations[d.Recovery.Phase], State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
-		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
-			v.Event = v.LastOperation.Name
-		}
-	}
+	v := in.common().Verdict(d, now)
+	v.Reason = v1alpha1.ReasonRecovering
 	switch {
 	case d.Code == v1alpha1.ErrNothingToRecover,
 		d.Recovery.Phase == v1alpha1.RecoveryStarting && in.Recorded.Phase == v1alpha1.RecoverySurveying:
@@ -179,14 +162,7 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 	case d.Outcome != tasks.Continue:
 		v.Result = maps.Clone(before.Result)
 	}
-	if d.Outcome == tasks.Continue {
-		return v
-	}
-	v.LastOperation = &v1alpha1.LastOperation{Name: newcluster.Operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
-	if d.Outcome == tasks.Fail {
-		v.LastOperation.State = v1alpha1.OperationStateFailed
-	}
-	if served := in.Snapshot.Cluster.ID; served != 0 {
+	if served := in.Snapshot.Cluster.ID; served != 0 && d.Outcome != tasks.Continue {
 		if v.Result == nil {
 			v.Result = map[string]string{}
 		}
