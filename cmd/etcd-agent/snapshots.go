@@ -124,6 +124,14 @@ func (s *snapshots) Latest(ctx context.Context) (backup.Chain, error) {
 	return taker.Latest(ctx)
 }
 
+func (s *snapshots) Keep(ctx context.Context, name string) (backup.Snapshot, error) {
+	taker, err := s.taker(ctx)
+	if err != nil {
+		return backup.Snapshot{}, err
+	}
+	return taker.Keep(ctx, name)
+}
+
 // Healthy returns why the last snapshot failed, or why none can be taken; nil otherwise.
 func (s *snapshots) Healthy() error {
 	if taker := s.opened.Load(); taker != nil {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ const (
 	PathDelta  = "/snapshot/delta"
 	PathLatest = "/snapshot/latest"
 	PathHealth = "/healthz"
+	// PathKeep marks a snapshot, by its name, so that retention does not remove it.
+	PathKeep = "/snapshot/keep"
 	// PathHotPrefixes is which prefixes of keys are written most.
 	PathHotPrefixes = "/hot-prefixes"
 )
@@ -69,6 +72,14 @@ func (c Client) Latest(ctx context.Context) (backup.Chain, error) {
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
 	err := c.ask(ctx, http.MethodGet, PathLatest, latestLimit, &chain)
 	return chain, err
+}
+
+// Keep asks to mark a snapshot, so that retention never removes it.
+func (c Client) Keep(ctx context.Context, name string) (backup.Snapshot, error) {
+	var s backup.Snapshot
+	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
+	err := c.ask(ctx, http.MethodPost, PathKeep+"?name="+url.QueryEscape(name), snapshotLimit, &s)
+	return s, err
 }
 
 // HotPrefixes asks which prefixes of keys were written most in the last minute or two.

@@ -37,7 +37,7 @@ func Restorable(list []Snapshot) []Interval {
 			all[last].To, all[last].Fine = s.end, true
 			continue
 		}
-		all, history = append(all, Interval{From: from, To: s.end, Fine: from.Revision < s.end.Revision}), s.history
+		all, history = append(all, Interval{From: from, To: s.end, Fine: from != s.end}), s.history
 	}
 	return all
 }

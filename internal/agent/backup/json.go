@@ -24,15 +24,16 @@ type document struct {
 	IsFinal            bool      `json:"isFinal"`
 	VersionID          *string   `json:"versionID"`
 	ImmutabilityExpiry time.Time `json:"immutabilityExpriyTime"`
-	// Size is an extension: other tools ignore it.
+	// Size and Kept are extensions: other tools ignore them.
 	Size int64 `json:"size,omitempty"`
+	Kept bool  `json:"kept,omitempty"`
 }
 
 // MarshalJSON writes the snapshot as the HTTP API shows it.
 func (s Snapshot) MarshalJSON() ([]byte, error) {
 	return json.Marshal(document{
 		Kind: s.Kind, StartRevision: s.StartRevision, LastRevision: s.LastRevision, CreatedOn: s.Created,
-		SnapName: s.Name(), Prefix: s.Prefix, CompressionSuffix: s.Compression.suffix(), IsFinal: s.Final, Size: s.Size,
+		SnapName: s.Name(), Prefix: s.Prefix, CompressionSuffix: s.Compression.suffix(), IsFinal: s.Final, Size: s.Size, Kept: s.Kept,
 	})
 }
 
@@ -49,7 +50,7 @@ func (s *Snapshot) UnmarshalJSON(data []byte) error {
 	if err := CheckPrefix(d.Prefix); err != nil {
 		return fmt.Errorf("reading a snapshot: %w", err)
 	}
-	parsed.Prefix, parsed.Size = d.Prefix, max(d.Size, 0)
+	parsed.Prefix, parsed.Size, parsed.Kept = d.Prefix, max(d.Size, 0), d.Kept
 	*s = parsed
 	return nil
 }

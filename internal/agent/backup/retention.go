@@ -31,9 +31,9 @@ const maxChain = 7 * 24 * time.Hour
 
 // Expired are the snapshots to remove. Never among them are the newest full snapshot, the one before (unless the
 // limit is 1), which serves when the newest is corrupt, and the deltas that were taken since. The same holds for those of the
-// schedule, for as long as maxChain.
+// schedule, for as long as maxChain. Nor are those that are marked as kept; they displace none.
 func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
-	sorted := Sorted(list)
+	sorted := slices.DeleteFunc(Sorted(list), func(s Snapshot) bool { return s.Kept })
 	ofSchedule := OfSchedule(sorted, r.Due)
 	all, scheduled := r.selection(now), r.selection(now)
 	var expired []Snapshot

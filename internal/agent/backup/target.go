@@ -5,6 +5,7 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,6 +109,9 @@ func (e *OutsideError) Error() string {
 	return text
 }
 
+// ErrNotLeading is returned if the full snapshot to begin with does not lead to the target.
+var ErrNotLeading = errors.New("the full snapshot does not lead to")
+
 // Choose returns the chains that lead to the target, the one with the newest full snapshot before it first. The others begin with older
 // full snapshots of the same history: a person may choose one if a newer one is corrupt. It returns an *OutsideError for a target
 // that the snapshots do not lead to.
@@ -118,7 +122,7 @@ func (t Target) Choose(list []Snapshot) ([]Choice, error) {
 	}
 	i := slices.IndexFunc(choices, func(c Choice) bool { return c.Full.Name() == t.Base })
 	if i < 0 {
-		return nil, fmt.Errorf("full snapshot %s does not lead to %s", t.Base, t)
+		return nil, fmt.Errorf("%w %s: %s", ErrNotLeading, t, t.Base)
 	}
 	return choices[i : i+1], nil
 }
@@ -203,16 +207,19 @@ func (t Target) outside(all []span) *OutsideError {
 	if t.Snapshot != "" {
 		return e
 	}
-	before := func(p Point) bool { return p.Revision < t.Revision || p.Time.Before(t.Time) }
-	nearer := func(p Point, than *Point) bool {
-		return than == nil || (p.Revision > than.Revision || t.Revision == 0 && p.Time.After(than.Time)) == before(p)
+	target := Point{t.Revision, t.Time}
+	order := func(a, b Point) int {
+		if t.Revision != 0 {
+			return cmp.Compare(a.Revision, b.Revision)
+		}
+		return a.Time.Compare(b.Time)
 	}
 	for _, s := range all {
 		first := Point{s.bases[0].LastRevision, s.bases[0].Created}
-		if before(s.end) && nearer(s.end, e.Before) {
+		if order(s.end, target) < 0 && (e.Before == nil || order(s.end, *e.Before) > 0) {
 			e.Before, e.Why = &s.end, s.broken
 		}
-		if !before(first) && nearer(first, e.After) {
+		if order(first, target) > 0 && (e.After == nil || order(first, *e.After) < 0) {
 			e.After = &first
 		}
 	}

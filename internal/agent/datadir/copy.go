@@ -52,7 +52,7 @@ func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.ClusterID {
 		return Copied{}, fmt.Errorf("%s holds data of cluster %s, not of cluster %s", c.DataDir, id, c.ClusterID)
 	}
-	if err := checkSpace(c.WorkDir, source.needs()); err != nil {
+	if err := CheckSpace(c.WorkDir, source.needs()); err != nil {
 		return Copied{}, err
 	}
 	file := filepath.Join(c.WorkDir, "database.db")
@@ -130,8 +130,8 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// checkSpace returns an error if the volume of a folder has less free space than needed.
-func checkSpace(dir string, needs int64) error {
+// CheckSpace returns an error if the volume of a folder has less free space than needed.
+func CheckSpace(dir string, needs int64) error {
 	var volume unix.Statfs_t
 	if err := unix.Statfs(dir, &volume); err != nil {
 		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)

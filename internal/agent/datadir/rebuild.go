@@ -5,6 +5,7 @@
 package datadir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,17 @@ type RebuildConfig struct {
 	Member, PeerURL, Token string
 	// PreviousClusterID is the ID, in hex, of the cluster that the data must belong to.
 	PreviousClusterID string
-	Clock             clock.PassiveClock
-	Log               logr.Logger
+	// From is a directory with data that was set aside, which is used in place of the content of DataDir and stays; empty for none.
+	From string
+	// Bump is added to the revision: see Renew. It is 0 if nothing is taken back that a client has seen.
+	Bump  int64
+	Clock clock.PassiveClock
+	Log   logr.Logger
 }
 
 // RebuildResult is the result of a rebuild. It is empty if only the last renames were left to do.
 type RebuildResult struct {
-	// Revision of the new cluster. A rebuild keeps revisions.
+	// Revision of the new cluster, before Bump is added. A rebuild keeps revisions.
 	Revision int64
 	// Replayed is the number of log entries that the database lacked, and Uncommitted that of those among them after the
 	// known commit index. Any of them may have been acknowledged.
@@ -54,9 +59,12 @@ func Leftovers(dataDir string) []string {
 	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*"}
 }
 
+// RebuiltDir returns the name of a complete data directory that Swap has yet to give its name.
+func RebuiltDir(dataDir, task string) string { return dataDir + rebuiltSuffix + task }
+
 // Rebuilt reports whether a rebuild for a task was interrupted before its last renames. There may be no data directory then.
 func Rebuilt(dataDir, task string) (bool, error) {
-	_, err := os.Stat(dataDir + rebuiltSuffix + task)
+	_, err := os.Stat(RebuiltDir(dataDir, task))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -81,17 +89,17 @@ func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 	if err = errors.Join(err, os.RemoveAll(config.DataDir+rebuildingSuffix)); err != nil {
 		return RebuildResult{}, err
 	}
-	return result, config.swap()
+	return result, Swap(config.DataDir, config.Task, config.Clock)
 }
 
-// swap gives the new data directory the name of the old one. Between the two renames there is no data directory, and Rebuilt
-// reports true.
-func (c RebuildConfig) swap() error {
-	before := fmt.Sprintf("%s%s%s-%d", c.DataDir, member.BeforeSuffix, c.Task, c.Clock.Now().Unix())
-	if err := crashsafe.Rename(c.DataDir, before); err != nil && !errors.Is(err, os.ErrNotExist) {
+// Swap gives the data directory that was made for a task, RebuiltDir, the name of the previous one, which it sets aside. Between the two
+// renames there is no data directory, and Rebuilt reports true.
+func Swap(dataDir, task string, clock clock.PassiveClock) error {
+	before := fmt.Sprintf("%s%s%s-%d", dataDir, member.BeforeSuffix, task, clock.Now().Unix())
+	if err := crashsafe.Rename(dataDir, before); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("setting the previous data aside: %w", err)
 	}
-	if err := crashsafe.Rename(c.DataDir+rebuiltSuffix+c.Task, c.DataDir); err != nil {
+	if err := crashsafe.Rename(RebuiltDir(dataDir, task), dataDir); err != nil {
 		return fmt.Errorf("giving the rebuilt data its name: %w", err)
 	}
 	return nil
@@ -102,14 +110,15 @@ func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	if err := os.RemoveAll(work); err != nil {
 		return RebuildResult{}, fmt.Errorf("removing leftovers of an interrupted rebuild: %w", err)
 	}
-	source, err := open(c.DataDir)
+	from := cmp.Or(c.From, c.DataDir)
+	source, err := open(from)
 	if err != nil {
 		return RebuildResult{}, err
 	}
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.PreviousClusterID {
-		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, but cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
+		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, but cluster %s is to be recovered", from, id, c.PreviousClusterID)
 	}
-	if err := checkSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
+	if err := CheckSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
 		return RebuildResult{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -143,14 +152,25 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	if err != nil {
 		return RebuildResult{}, err
 	}
-	if err := crashsafe.Publish(data, c.DataDir+rebuiltSuffix+c.Task); err != nil {
+	if c.Bump > 0 {
+		if err := Renew(db, c.Bump); err != nil {
+			return RebuildResult{}, err
+		}
+	}
+	if err := crashsafe.Publish(data, RebuiltDir(c.DataDir, c.Task)); err != nil {
 		return RebuildResult{}, fmt.Errorf("giving the rebuilt data a name: %w", err)
 	}
 	return result, nil
 }
 
+// newLog is the size, in bytes, of the files that etcd allocates for a new log.
+const newLog = 2 * wal.SegmentSizeBytes
+
+// NeedsOf returns the space, in bytes, that a data directory takes while it is made from a snapshot with a database of some size.
+func NeedsOf(database int64) int64 { return 2*database + newLog }
+
 // needs returns the maximum space of a rebuild: a copy of the database, which grows by what is replayed, and the files that
 // etcd allocates for its log.
 func (s stopped) needs() int64 {
-	return s.database.bytes + 2*s.log.bytes + 2*wal.SegmentSizeBytes
+	return s.database.bytes + 2*s.log.bytes + newLog
 }

@@ -20,8 +20,8 @@ import (
 const (
 	// entries is the size of a table. A prefix with more than this part of the events is in it.
 	entries = 64
-	// enoughKeys is how many keys have to share a prefix that is shown.
-	enoughKeys = 10
+	// EnoughKeys is how many keys have to share a prefix that is shown.
+	EnoughKeys = 10
 	// components is how many components of a key its prefix has.
 	components = 2
 	// maxPrefix bounds a prefix, in bytes.
@@ -93,8 +93,8 @@ func (r *Recent) Report(now time.Time) Report {
 		report.Events, report.Bytes = report.Events+t.events, report.Bytes+t.bytes
 		for _, e := range t.entries {
 			prefix := Other
-			if e.prefix != "" && len(e.keys) >= enoughKeys {
-				prefix = sanitize.Text(e.prefix, maxPrefix) + "/" + Other
+			if e.prefix != "" && len(e.keys) >= EnoughKeys {
+				prefix = Show(e.prefix)
 			}
 			if merged[prefix] == nil {
 				merged[prefix] = &Prefix{Prefix: prefix}
@@ -135,14 +135,14 @@ func newTable(now time.Time) table {
 
 func (t *table) add(key []byte, bytes int64) {
 	t.events, t.bytes = t.events+1, t.bytes+bytes
-	prefix := prefixOf(key)
+	prefix := PrefixOf(key)
 	i, known := t.at[string(prefix)]
 	if !known {
 		i = t.place(string(prefix))
 	}
 	e := &t.entries[i]
 	e.events, e.bytes = e.events+1, e.bytes+bytes
-	if len(e.keys) < enoughKeys {
+	if len(e.keys) < EnoughKeys {
 		if hash := maphash.Bytes(t.seed, key); !slices.Contains(e.keys, hash) {
 			e.keys = append(e.keys, hash)
 		}
@@ -170,8 +170,11 @@ func (t *table) place(prefix string) int {
 	return least
 }
 
-// prefixOf returns the first components of a key, never the last one, and no more than is shown.
-func prefixOf(key []byte) []byte {
+// Show returns how a prefix is shown that EnoughKeys share.
+func Show(prefix string) string { return sanitize.Text(prefix, maxPrefix) + "/" + Other }
+
+// PrefixOf returns the first components of a key, never the last one, and no more than is shown.
+func PrefixOf(key []byte) []byte {
 	at := 0
 	for range components {
 		end := bytes.IndexByte(key[min(at+1, len(key)):], '/')

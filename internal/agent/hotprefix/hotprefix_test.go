@@ -30,7 +30,7 @@ func TestPrefixOf(t *testing.T) {
 		"a/b":                                    "a",
 		"/" + strings.Repeat("x", 1000) + "/y/z": "/" + strings.Repeat("x", maxPrefix-1),
 	} {
-		NewWithT(t).Expect(string(prefixOf([]byte(key)))).To(Equal(want), key)
+		NewWithT(t).Expect(string(PrefixOf([]byte(key)))).To(Equal(want), key)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestEstimatesAreWithinTheirError(t *testing.T) {
 			g.Expect(e.events-e.maxError).To(BeNumerically("<=", count.events[prefix]), prefix)
 			g.Expect(e.maxError).To(BeNumerically("<=", total/entries), prefix)
 			g.Expect(e.bytes).To(BeNumerically("<=", count.bytes[prefix]), prefix)
-			g.Expect(len(e.keys)).To(BeNumerically("<=", enoughKeys))
+			g.Expect(len(e.keys)).To(BeNumerically("<=", EnoughKeys))
 		}
 		g.Expect(sum).To(Equal(total), "no event is lost")
 		for prefix, n := range count.events {
@@ -154,7 +154,7 @@ func FuzzPrefix(f *testing.F) {
 				t.Fatalf("%q is shown, which one key has", p.Prefix)
 			}
 		}
-		if got := prefixOf(key); len(got) > maxPrefix {
+		if got := PrefixOf(key); len(got) > maxPrefix {
 			t.Fatalf("%q is too long", got)
 		}
 	})

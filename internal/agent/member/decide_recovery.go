@@ -10,8 +10,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// decideRecovery decides how a member starts while its cluster is recovered from quorum loss, or wakes up without volumes. One
-// member starts a new cluster with a new ID, and the others join it as learners. No member continues with data of the
+// decideRecovery decides how a member starts while its cluster is recovered from quorum loss, wakes up without volumes, or goes back to an
+// earlier state. One member starts a new cluster with a new ID, and the others join it as learners. No member continues with data of the
 // previous cluster, so a member that comes late with such data cannot form a quorum.
 //
 // The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
@@ -34,6 +34,9 @@ func decideRecovery(f Input) Decision {
 		return wait(f.Recovery.reason(), "%s from %s: %s joins it as a learner once it serves", f.Recovery.what(), f.Recovery.from(), f.Member)
 	case f.Recovery.Source == RecoverFromBackup:
 		return recoverFromBackup(f)
+	case f.Recovery.restores():
+		// Whatever the member has is set aside once the earlier state is complete.
+		return Decision{Action: Rebuild, Why: f.Recovery.what() + ": " + f.Recovery.from()}
 	}
 	return recoverFromData(f)
 }
@@ -78,6 +81,9 @@ func (r Recovery) what() string {
 	if r.wakes() {
 		return "the cluster wakes up"
 	}
+	if r.restores() {
+		return fmt.Sprintf("the cluster goes back to an earlier state by task %s", r.TaskName)
+	}
 	return "the cluster has lost quorum and is being recovered"
 }
 
@@ -85,6 +91,9 @@ func (r Recovery) what() string {
 func (r Recovery) beside() string {
 	if r.wakes() {
 		return fmt.Sprintf("cluster %s was hibernated and is waking up: stop the members that run with its data", r.PreviousClusterID)
+	}
+	if r.restores() {
+		return fmt.Sprintf("cluster %s goes back to an earlier state: stop the members that run with its data. To keep it as it is, delete task %s, and the operator withdraws the restore unless %s may have begun the new cluster", r.PreviousClusterID, r.TaskName, r.Member)
 	}
 	return fmt.Sprintf("cluster %s is being recovered from quorum loss: if it has come back, delete task %s, and the operator withdraws the recovery unless %s may have begun the new cluster", r.PreviousClusterID, r.TaskName, r.Member)
 }
@@ -109,8 +118,13 @@ func (r Recovery) reason() string {
 
 // from describes the source of a recovery.
 func (r Recovery) from() string {
-	if r.Source == RecoverFromBackup {
+	switch r.Source {
+	case RecoverFromBackup:
 		return "the newest backup, by member " + r.Member
+	case RecoverFromPoint:
+		return fmt.Sprintf("revision %d in the backup, by member %s", r.Restore.Revision, r.Member)
+	case RecoverFromKept:
+		return fmt.Sprintf("the data in %s on the volume of member %s", r.Restore.Kept, r.Member)
 	}
 	return "the data of member " + r.Member
 }

@@ -33,9 +33,6 @@ const (
 	// KeyClientURLs are the client URLs that members advertise, in place of their own, by their names: URLs separated by commas. It is
 	// absent if each advertises its own.
 	KeyClientURLs = "client-urls.yaml"
-	// KeyKeptData are the UIDs of the tasks whose restore may still be undone, on a line each: what their members had before is kept. A
-	// change of it replaces no pod.
-	KeyKeptData = "kept-data"
 	// KeyAgentAPI is who may use the agents' HTTP API: an agentauth.Trust as JSON.
 	KeyAgentAPI = "agent-api.json"
 )
@@ -62,7 +59,7 @@ const (
 	// newest copy if every member that stayed is lost. The directory is removed once a member votes here again.
 	RemovedSuffix = ".removed-"
 	// BeforeSuffix, the UID of the task and a time are used instead in a recovery. The directory is removed once the recovery
-	// is over, the member votes, and KeyKeptData does not have the task.
+	// is over and the member votes.
 	BeforeSuffix = ".before-"
 )
 

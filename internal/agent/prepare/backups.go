@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr"
 )
@@ -45,7 +46,8 @@ func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Restore makes the data directory from the newest full snapshot and the deltas that follow it.
+// Restore makes the data directory from the newest full snapshot and the deltas that follow it. For a recovery from an earlier state, it
+// makes the directory of that state, which is still to be swapped for the data directory.
 func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
 	from, err := store.Open(ctx, b.Config)
 	if err != nil {
@@ -55,8 +57,14 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	config := restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
 		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
+		// Only the final snapshot of a cluster that was hibernated certainly has everything.
+		Behind: shared.Recovery == nil || shared.Recovery.Revision == 0,
 	}
-	if from.Signed() {
+	if r := shared.Recovery; r != nil && r.Restore != nil {
+		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), restore.WorkDirOf(shared.DataDir())
+		config.Point = &restore.Point{Base: r.Restore.Base, Revision: r.Restore.Revision, Hash: r.Restore.Hash, Bytes: r.Restore.Bytes}
+		config.Behind, config.Bump = false, r.Restore.Bump
+	} else if from.Signed() {
 		if config.Accept, err = acceptance(shared.Accept); err != nil {
 			return err
 		}
@@ -73,7 +81,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	if err != nil {
 		return fmt.Errorf("restoring from %s: %w%s", from, err, remedy(err))
 	}
-	b.Log.Info("Restored the newest backup; later writes are lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	b.Log.Info("Restored the backup; later writes are lost", "revision", result.Revision, "raisedBy", result.Bump, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
 }
 

@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
@@ -43,14 +46,14 @@ func (p *preparation) suffix(in member.Input, usual string) string {
 	return usual
 }
 
-// rebuild makes a cluster of one member from the member's data.
+// rebuild makes a cluster of one member from the member's data, or from an earlier state.
 func (p *preparation) rebuild(ctx context.Context) (waits *cluster.Refusal, err error) {
 	r := p.shared.Recovery
 	p.data = nil
-	result, err := datadir.Rebuild(ctx, datadir.RebuildConfig{
-		DataDir: p.shared.DataDir(), Task: r.Task, PreviousClusterID: r.PreviousClusterID,
-		Member: p.id.Name, PeerURL: p.id.PeerURL, Token: p.shared.Token(), Clock: p.Clock, Log: p.log,
-	})
+	if r.Restore != nil {
+		return p.goBack(ctx)
+	}
+	result, err := datadir.Rebuild(ctx, p.rebuildConfig())
 	if err != nil {
 		p.log.Error(err, "Rebuilding the cluster failed")
 		return &cluster.Refusal{Reason: v1alpha1.ReasonRebuildFailed, Message: fmt.Sprintf("rebuilding the cluster from the data of member %s failed: %v", p.id.Name, err)}, nil
@@ -59,6 +62,66 @@ func (p *preparation) rebuild(ctx context.Context) (waits *cluster.Refusal, err 
 		"revision", result.Revision, "replayed", result.Replayed, "uncommitted", result.Uncommitted)
 	// The next decision finds the data, and starts with it.
 	return p.once(ctx)
+}
+
+func (p *preparation) rebuildConfig() datadir.RebuildConfig {
+	r := p.shared.Recovery
+	return datadir.RebuildConfig{
+		DataDir: p.shared.DataDir(), Task: r.Task, PreviousClusterID: r.PreviousClusterID,
+		Member: p.id.Name, PeerURL: p.id.PeerURL, Token: p.shared.Token(), Clock: p.Clock, Log: p.log,
+	}
+}
+
+// goBack makes a cluster of one member from an earlier state. The data of now is set aside once that is complete.
+func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err error) {
+	r := p.shared.Recovery
+	if r.Source == member.RecoverFromKept {
+		err = p.fromKept(ctx)
+	} else {
+		err = p.fromPoint(ctx)
+	}
+	if err != nil {
+		p.log.Error(err, "Restoring an earlier state failed")
+		return &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("task %s restores an earlier state on member %s, which failed, and its data is unchanged: %v", r.TaskName, p.id.Name, err)}, nil
+	}
+	// The next decision finds the data, and starts with it.
+	return p.once(ctx)
+}
+
+// fromPoint restores a state from the backup.
+func (p *preparation) fromPoint(ctx context.Context) error {
+	dataDir, task := p.shared.DataDir(), p.shared.Recovery.Task
+	made, err := datadir.Rebuilt(dataDir, task)
+	if err != nil {
+		return err
+	}
+	if !made {
+		if p.Backups == nil {
+			return errors.New("the Etcd has no backup store any more")
+		}
+		if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
+			return err
+		}
+	}
+	return datadir.Swap(dataDir, task, p.Clock)
+}
+
+// fromKept rebuilds the cluster from data that an earlier restore has set aside, which stays.
+func (p *preparation) fromKept(ctx context.Context) error {
+	r, config := p.shared.Recovery, p.rebuildConfig()
+	if !strings.HasPrefix(r.Restore.Kept, filepath.Base(config.DataDir)+member.BeforeSuffix) {
+		return fmt.Errorf("%s is not data that was set aside from %s", r.Restore.Kept, config.DataDir)
+	}
+	config.From, config.Bump = filepath.Join(filepath.Dir(config.DataDir), r.Restore.Kept), r.Restore.Bump
+	id, _, err := datadir.Writer(config.From)
+	if err != nil {
+		return fmt.Errorf("reading the kept data: %w", err)
+	}
+	if config.PreviousClusterID = strconv.FormatUint(id, 16); !r.LeavesBehind(config.PreviousClusterID) {
+		return fmt.Errorf("%s has data of cluster %s, which is none that was before", config.From, config.PreviousClusterID)
+	}
+	_, err = datadir.Rebuild(ctx, config)
+	return err
 }
 
 // note makes the agent beside etcd take a full snapshot before any delta.

@@ -60,7 +60,7 @@ func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 
 func (c CompactConfig) compact(ctx context.Context, work string) (result CompactResult, err error) {
 	defer recovered(&err)
-	source := source{store: c.Store, work: work, log: c.Log, record: c.Record}
+	source := &source{store: c.Store, work: work, log: c.Log, record: c.Record}
 	path := filepath.Join(work, "snapshot.db")
 	chain, err := source.choose(ctx, func(full backup.Snapshot) error {
 		if err := source.fetchDatabase(ctx, full, path); err != nil {
@@ -71,10 +71,11 @@ func (c CompactConfig) compact(ctx context.Context, work string) (result Compact
 	if err != nil {
 		return CompactResult{}, err
 	}
-	revision, err := source.applyAll(ctx, path, chain)
+	applied, err := source.applyAll(ctx, path, backup.Choice{Chain: chain})
 	if err != nil {
 		return CompactResult{}, err
 	}
+	revision := applied.revision
 	before, err := size(path)
 	if err != nil {
 		return CompactResult{}, err

@@ -7,6 +7,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
@@ -31,8 +33,16 @@ type Config struct {
 	Store *store.Store
 	// DataDir is etcd's data directory. It must not exist, or be empty.
 	DataDir string
+	// WorkDir is where it is made, on the same volume; by default beside it.
+	WorkDir string
 	// Member, its peer URL, and the initial cluster with its token, as in etcd's configuration.
 	Member, PeerURL, InitialCluster, Token string
+	// Point is an earlier state to restore in place of the newest one; nil for none.
+	Point *Point
+	// Bump is added to the revision, and what was before is marked compacted: see datadir.Renew. Behind does so by a margin above all
+	// revisions that are known, because the snapshots may lack what clients have seen. With neither, revisions continue.
+	Bump   int64
+	Behind bool
 	// AtLeast is the revision that the snapshots must reach; 0 for any.
 	AtLeast int64
 	// Record is the newest snapshot that was recorded outside of the store. Where snapshots are signed, a store that ends before
@@ -55,8 +65,8 @@ type Acceptance struct {
 type Result struct {
 	// Chain of the snapshots that were used.
 	Chain backup.Chain
-	// Revision of the restored state: that of the newest snapshot. Restoring keeps revisions.
-	Revision int64
+	// Revision of the restored state, that of the newest snapshot or of the Point, and what was added to it.
+	Revision, Bump int64
 }
 
 // Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is verified before
@@ -69,7 +79,7 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Result{}, fmt.Errorf("restoring into %s: it must be empty: %w", config.DataDir, err)
 	}
-	work := config.DataDir + ".restoring"
+	work := cmp.Or(config.WorkDir, WorkDirOf(config.DataDir))
 	if err := os.RemoveAll(work); err != nil {
 		return Result{}, fmt.Errorf("removing leftovers of an interrupted restore: %w", err)
 	}
@@ -79,6 +89,13 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	result, err := config.restore(ctx, work)
 	return result, errors.Join(err, os.RemoveAll(work))
 }
+
+// WorkDirOf returns the folder beside a data directory in which it is made.
+func WorkDirOf(dataDir string) string { return dataDir + ".restoring" }
+
+// margin is how many revisions may be lost with what the snapshots lack: etcd's documentation recommends it, as a week with 1,500
+// writes each second.
+const margin = 1_000_000_000
 
 // quiet logs nothing, and panics where etcd would end the process, so that it becomes an error.
 var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
@@ -96,31 +113,57 @@ const maxReason = 1 << 10
 func (c Config) restore(ctx context.Context, work string) (result Result, err error) {
 	defer recovered(&err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	source := source{store: c.Store, work: work, log: c.Log, accept: c.Accept, record: c.Record}
+	source := &source{store: c.Store, work: work, log: c.Log, accept: c.Accept, record: c.Record}
 	data := filepath.Join(work, "data")
-	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return c.dataDir(ctx, source, full, data) })
+	choice, err := c.choose(ctx, source, data)
 	if err != nil {
 		return Result{}, err
-	}
-	if last := chain.LastRevision(); last < c.AtLeast {
-		return Result{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
 	}
 	// Make space for the deltas.
 	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
 		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
 	}
-	revision, err := source.applyAll(ctx, databaseIn(data), chain)
+	applied, err := source.applyAll(ctx, databaseIn(data), choice)
 	if err != nil {
+		return Result{}, err
+	}
+	result = Result{Chain: choice.Chain, Revision: applied.revision, Bump: c.Bump}
+	if c.Point != nil {
+		if err := c.Point.verify(databaseIn(data), result.Revision); err != nil {
+			return Result{}, err
+		}
+	}
+	if c.Behind {
+		result.Bump = max(source.highest, c.Record.Revision, result.Revision) - result.Revision + margin
+	}
+	// Last of all: it changes HashKV.
+	if err := datadir.Renew(databaseIn(data), result.Bump); err != nil {
 		return Result{}, err
 	}
 	if err := crashsafe.Publish(data, c.DataDir); err != nil {
 		return Result{}, fmt.Errorf("giving the data directory its name: %w", err)
 	}
-	return Result{Chain: chain, Revision: revision}, nil
+	return result, nil
+}
+
+// choose makes a data directory of the full snapshot to begin with, and returns the chain that leads on.
+func (c Config) choose(ctx context.Context, source *source, data string) (backup.Choice, error) {
+	take := func(full backup.Snapshot) error { return c.dataDir(ctx, source, full, data) }
+	if c.Point != nil {
+		return source.exactly(ctx, *c.Point, c.DataDir, take)
+	}
+	chain, err := source.choose(ctx, take)
+	if err != nil {
+		return backup.Choice{}, err
+	}
+	if last := chain.LastRevision(); last < c.AtLeast {
+		return backup.Choice{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
+	}
+	return backup.Choice{Chain: chain}, nil
 }
 
 // dataDir makes a data directory from a full snapshot. If etcd's code panics over its content, the snapshot is corrupt.
-func (c Config) dataDir(ctx context.Context, source source, full backup.Snapshot, data string) error {
+func (c Config) dataDir(ctx context.Context, source *source, full backup.Snapshot, data string) error {
 	file, err := source.file(ctx, full)
 	if err != nil {
 		return err

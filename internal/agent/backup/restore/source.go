@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
@@ -27,14 +28,19 @@ type source struct {
 	// accept is what a restore may use although it is not signed, or older than recorded.
 	accept Acceptance
 	record backup.Record
+	// highest is the highest revision among the snapshots that choose has seen.
+	highest int64
 }
 
 // choose returns the newest chain whose full snapshot is intact. It calls take with each candidate until take returns no
 // error.
-func (s source) choose(ctx context.Context, take func(full backup.Snapshot) error) (backup.Chain, error) {
+func (s *source) choose(ctx context.Context, take func(full backup.Snapshot) error) (backup.Chain, error) {
 	list, err := s.store.Trusted(ctx, s.accept.UnsignedUntil)
 	if err != nil {
 		return backup.Chain{}, err
+	}
+	for _, snapshot := range list {
+		s.highest = max(s.highest, snapshot.LastRevision)
 	}
 	chains, err := backup.Chains(list)
 	if err != nil {
@@ -61,7 +67,7 @@ func (s source) choose(ctx context.Context, take func(full backup.Snapshot) erro
 }
 
 // fetch writes the verified content of a snapshot into a file.
-func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string) (err error) {
+func (s *source) fetch(ctx context.Context, snapshot backup.Snapshot, name string) (err error) {
 	file, err := os.Create(name)
 	if err != nil {
 		return fmt.Errorf("making a file for snapshot %s: %w", snapshot.Name(), err)
@@ -73,7 +79,7 @@ func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string
 // file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed file, with
 // its checksum at the end; otherwise, and if it is signed, a file in the work folder: a writer of the store could alter the object
 // after it was verified.
-func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
+func (s *source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
 	name, isFile := s.store.File(snapshot)
 	if !isFile || snapshot.Compression != backup.None || snapshot.Proof != nil {
 		name = filepath.Join(s.work, "snapshot.db")
@@ -86,7 +92,7 @@ func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, err
 }
 
 // fetchDatabase writes the verified content of a full snapshot into a file that bbolt can open.
-func (s source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, name string) error {
+func (s *source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, name string) error {
 	if err := s.fetch(ctx, snapshot, name); err != nil {
 		return err
 	}
@@ -103,7 +109,7 @@ func checkPages(snapshot backup.Snapshot, name string) error {
 	return &backup.CorruptError{Name: snapshot.Name(), Reason: "its database: " + err.Error()}
 }
 
-func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer) error {
+func (s *source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer) error {
 	object, err := s.store.Reader(ctx, snapshot)
 	if err != nil {
 		return err
@@ -121,28 +127,58 @@ func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer
 	return err
 }
 
-// applyAll applies the deltas of a chain to a database, and returns the resulting revision.
-func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (revision int64, err error) {
+// applied is how far a database is.
+type applied struct {
+	revision int64
+	// seen is when the last event was seen, or when the full snapshot was taken.
+	seen time.Time
+}
+
+// errCut ends the reading of a delta where the restore ends.
+var errCut = errors.New("the restore ends here")
+
+// applyAll applies the deltas of a chain to a database, up to where it is cut.
+func (s *source) applyAll(ctx context.Context, path string, choice backup.Choice) (at applied, err error) {
 	db, err := openDatabase(path)
 	if err != nil {
-		return 0, err
+		return applied{}, err
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
-	for _, delta := range chain.Deltas {
-		if err := s.applyDelta(ctx, db, delta); err != nil {
-			return 0, err
+	last, cut := choice.LastRevision(), choice.Cut
+	if cut.Revision > 0 {
+		last = cut.Revision
+	}
+	if cut.Revision > 0 && db.revision > cut.Revision {
+		return applied{}, fmt.Errorf("snapshot %s: %w: it ends at %d", choice.Full.Name(), errBeyond, db.revision)
+	}
+	at.seen = choice.Full.Created
+	for _, delta := range choice.Deltas {
+		err := s.applyDelta(ctx, delta, func(e backup.Event) error {
+			if first := e.EtcdEvent.Kv.ModRevision > db.revision; first && cut.Excludes(e) {
+				return errCut
+			} else if first {
+				at.seen = e.Time
+			}
+			return db.apply(e)
+		})
+		if errors.Is(err, errCut) {
+			break
+		}
+		if err != nil {
+			return applied{}, err
 		}
 		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
 	}
-	if db.revision < chain.LastRevision() {
-		return 0, fmt.Errorf("restored revision %d, but the newest snapshot ends at %d", db.revision, chain.LastRevision())
+	if db.revision < last && cut.Time.IsZero() {
+		return applied{}, fmt.Errorf("restored revision %d, but the newest snapshot ends at %d", db.revision, last)
 	}
-	return db.revision, nil
+	at.revision = db.revision
+	return at, nil
 }
 
 // applyDelta applies one delta. It goes through a file, so that nothing is applied before all of it is verified, and memory
 // use does not depend on its size.
-func (s source) applyDelta(ctx context.Context, db *database, delta backup.Snapshot) error {
+func (s *source) applyDelta(ctx context.Context, delta backup.Snapshot, apply func(backup.Event) error) error {
 	name := filepath.Join(s.work, "delta.json")
 	if err := s.fetch(ctx, delta, name); err != nil {
 		return err
@@ -152,7 +188,7 @@ func (s source) applyDelta(ctx context.Context, db *database, delta backup.Snaps
 		return fmt.Errorf("reading snapshot %s: %w", delta.Name(), err)
 	}
 	defer func() { _ = file.Close() }()
-	if err := backup.ReadDelta(file, db.apply); err != nil {
+	if err := backup.ReadDelta(file, apply); err != nil {
 		return fmt.Errorf("applying snapshot %s: %w", delta.Name(), err)
 	}
 	return nil

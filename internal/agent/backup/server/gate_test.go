@@ -76,6 +76,9 @@ func TestAccess(t *testing.T) {
 		"unsigned hot prefixes, whatever is set":     {trusting(true), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
 		"the operator's, where none needs to sign":   {trusting(true), sign, http.MethodGet, api.PathHotPrefixes, 200},
 		"hot prefixes and an operator of before":     {nil, unsigned, http.MethodGet, api.PathHotPrefixes, 401},
+		"anonymous marking":                          {trusting(true), unsigned, http.MethodPost, api.PathKeep + "?name=" + full.Name(), 401},
+		"the operator's marking":                     {trusting(false), sign, http.MethodPost, api.PathKeep + "?name=" + full.Name(), 200},
+		"marking what is no snapshot":                {trusting(false), sign, http.MethodPost, api.PathKeep + "?name=../etc", 400},
 		"a HEAD beside an operator of before":        {nil, unsigned, http.MethodHead, api.PathDelta, 405},
 		"an operator of now, and an agent of before": {nil, sign, http.MethodPost, api.PathFull, 200},
 	} {

@@ -30,6 +30,7 @@ type Snapshots interface {
 	Full(ctx context.Context, final bool) (backup.Snapshot, error)
 	Delta(ctx context.Context) (*backup.Snapshot, error)
 	Latest(ctx context.Context) (backup.Chain, error)
+	Keep(ctx context.Context, name string) (backup.Snapshot, error)
 	HotPrefixes() hotprefix.Report
 }
 
@@ -73,6 +74,7 @@ func Handler(config Config) http.Handler {
 	mux.HandleFunc(api.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
 	mux.HandleFunc(api.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
 	mux.HandleFunc(api.PathLatest, g.guard(http.MethodGet, config.latest))
+	mux.HandleFunc(api.PathKeep, g.guard(http.MethodPost, g.signed(config.onLeader(config.keep))))
 	mux.HandleFunc(api.PathHotPrefixes, g.guard(http.MethodGet, g.signed(config.onLeader(config.hotPrefixes))))
 	mux.HandleFunc(api.PathHealth, config.health)
 	return http.MaxBytesHandler(mux, maxBody)
@@ -136,6 +138,17 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 
 func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 	snapshot, err := c.Snapshots.Delta(r.Context())
+	c.answer(w, snapshot, err)
+}
+
+// keep marks a snapshot, so that retention does not remove it. The leader does it: its agent removes snapshots.
+func (c Config) keep(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("name")
+	if _, err := backup.ParseName(name); err != nil {
+		api.WriteError(w, http.StatusBadRequest, api.CodeBadRequest, "name must be that of a snapshot")
+		return
+	}
+	snapshot, err := c.Snapshots.Keep(r.Context(), name)
 	c.answer(w, snapshot, err)
 }
 

@@ -37,6 +37,11 @@ func (f fake) Full(_ context.Context, final bool) (backup.Snapshot, error) {
 }
 func (f fake) Delta(context.Context) (*backup.Snapshot, error) { return f.delta, f.err }
 func (f fake) Latest(context.Context) (backup.Chain, error)    { return f.chain, f.err }
+func (f fake) Keep(_ context.Context, name string) (backup.Snapshot, error) {
+	s, err := backup.ParseName(name)
+	s.Kept = true
+	return s, errors.Join(err, f.err)
+}
 func (f fake) HotPrefixes() hotprefix.Report {
 	return hotprefix.Report{Events: 12, Bytes: 34, Prefixes: []hotprefix.Prefix{{Prefix: "/registry/pods/…", Events: 12, Bytes: 34}}}
 }

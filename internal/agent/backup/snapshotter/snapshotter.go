@@ -133,6 +133,11 @@ func (s *Snapshotter) Latest(ctx context.Context) (backup.Chain, error) {
 	return backup.Newest(list)
 }
 
+// Keep marks a snapshot, so that retention never removes it.
+func (s *Snapshotter) Keep(ctx context.Context, name string) (backup.Snapshot, error) {
+	return s.config.Store.Keep(ctx, name)
+}
+
 // HotPrefixes returns which prefixes of keys were written most in the last minute or two, by the events collected for deltas.
 func (s *Snapshotter) HotPrefixes() hotprefix.Report {
 	s.mu.Lock()

@@ -121,6 +121,9 @@ func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons 
 			return nil, nil, err
 		}
 	}
+	if err := s.markKept(ctx, snapshots); err != nil {
+		return nil, nil, err
+	}
 	return backup.Sorted(snapshots), reasons, nil
 }
 

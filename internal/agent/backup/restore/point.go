@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// Point is an earlier state, as a preview has found it.
+type Point struct {
+	// Base is the name of the full snapshot to begin with, Revision the one to end at, and Hash is HashKV there.
+	Base     string
+	Revision int64
+	Hash     uint32
+	// Bytes of the database; 0 if it is not known.
+	Bytes int64
+}
+
+// errBeyond is returned for a full snapshot that has more than what is to be restored.
+var errBeyond = errors.New("the full snapshot has later revisions")
+
+// exactly returns the chain that leads to a point. Only the full snapshot that it names is used.
+func (s source) exactly(ctx context.Context, p Point, dataDir string, take func(full backup.Snapshot) error) (backup.Choice, error) {
+	list, err := s.store.Trusted(ctx, s.accept.UnsignedUntil)
+	if err != nil {
+		return backup.Choice{}, err
+	}
+	choices, err := backup.Target{Revision: p.Revision, Base: p.Base}.Choose(list)
+	if err != nil {
+		return backup.Choice{}, fmt.Errorf("looking for revision %d in %s: %w", p.Revision, s.store, err)
+	}
+	// An object may be compressed, so it takes its size at least.
+	if err := datadir.CheckSpace(filepath.Dir(dataDir), datadir.NeedsOf(max(p.Bytes, choices[0].Full.Size))); err != nil {
+		return backup.Choice{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
+	}
+	return choices[0], take(*choices[0].Full)
+}
+
+// verify returns an error unless a database is what was previewed.
+func (p Point) verify(path string, revision int64) error {
+	if revision != p.Revision {
+		return fmt.Errorf("restored revision %d in place of %d", revision, p.Revision)
+	}
+	hash, err := hashKV(path, revision)
+	switch {
+	case err != nil:
+		return err
+	case hash != p.Hash:
+		return fmt.Errorf("HashKV at revision %d is %d, and %d was previewed: the snapshots are not those of the preview. Preview the restore again", revision, hash, p.Hash)
+	}
+	return nil
+}
+
+// hashKV returns etcd's HashKV of a database at its last revision.
+func hashKV(path string, revision int64) (uint32, error) {
+	b := backend.NewDefaultBackend(quiet, path)
+	s := mvcc.NewStore(quiet, b, &lease.FakeLessor{}, mvcc.StoreConfig{})
+	hash, _, err := s.HashStorage().HashByRev(revision)
+	if err = errors.Join(err, s.Close(), b.Close()); err != nil {
+		return 0, fmt.Errorf("computing HashKV at revision %d: %w", revision, err)
+	}
+	return hash.Hash, nil
+}

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+// Renew makes a database, which no etcd uses, that of a cluster that goes back to an earlier state: it removes the alarms of members that
+// are gone, adds to the revision, and marks everything before it compacted. A client that resumes by a revision that it has seen is told
+// that this is compacted, and lists again; if revisions went back, it would wait for one that means something else.
+//
+// As in "etcdutl snapshot restore --bump-revision --mark-compacted", the revision is that of a record without key and value, which no
+// client can read, and a compaction is scheduled, which a starting etcd runs. It changes HashKV, so it comes after all comparisons. It is
+// one transaction.
+func Renew(path string, bump int64) (err error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.Update(func(tx *bolt.Tx) error {
+		if err := removeAlarms(tx); err != nil || bump == 0 {
+			return err
+		}
+		revision := mvcc.RevToBytes(mvcc.Revision{Main: revisionOf(tx) + bump}, mvcc.NewRevBytes())
+		return errors.Join(
+			tx.Bucket(schema.Key.Name()).Put(revision, []byte{}),
+			tx.Bucket(schema.Meta.Name()).Put(schema.ScheduledCompactKeyName, revision))
+	})
+	if err != nil {
+		return fmt.Errorf("raising the revision: %w", err)
+	}
+	return nil
+}
+
+func removeAlarms(tx *bolt.Tx) error {
+	if tx.Bucket(schema.Alarm.Name()) == nil {
+		return nil
+	}
+	if err := tx.DeleteBucket(schema.Alarm.Name()); err != nil {
+		return err
+	}
+	_, err := tx.CreateBucket(schema.Alarm.Name())
+	return err
+}
