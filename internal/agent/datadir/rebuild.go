@@ -163,14 +163,14 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	return result, nil
 }
 
-// newLog is the size, in bytes, of the files that etcd allocates for a new log.
-const newLog = 2 * wal.SegmentSizeBytes
+// logSize returns the size, in bytes, of the files that etcd allocates for a new log.
+func logSize() int64 { return 2 * wal.SegmentSizeBytes }
 
 // NeedsOf returns the space, in bytes, that a data directory takes while it is made from a snapshot with a database of some size.
-func NeedsOf(database int64) int64 { return 2*database + newLog }
+func NeedsOf(database int64) int64 { return 2*database + logSize() }
 
 // needs returns the maximum space of a rebuild: a copy of the database, which grows by what is replayed, and the files that
 // etcd allocates for its log.
 func (s stopped) needs() int64 {
-	return s.database.bytes + 2*s.log.bytes + newLog
+	return s.database.bytes + 2*s.log.bytes + logSize()
 }

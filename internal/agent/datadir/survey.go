@@ -82,9 +82,15 @@ func (s stopped) voters() ([]string, error) {
 // the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) {
 	survey, err := surveyData(dir)
-	if err == nil && survey.State != member.SurveyPresent {
-		survey.SetAside, err = setAside(dir)
+	if err != nil {
+		return survey, err
 	}
+	if survey.State != member.SurveyPresent {
+		if survey.SetAside, err = beside(dir, maxSetAside, member.BeforeSuffix, member.AsideSuffix, member.RemovedSuffix, rebuiltSuffix); err != nil {
+			return survey, err
+		}
+	}
+	survey.Kept, err = beside(dir, maxKept, member.BeforeSuffix)
 	return survey, err
 }
 
@@ -145,13 +151,17 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log is missing", Bytes: db.bytes}, nil
 }
 
-// maxSetAside is how many directories a survey names.
-const maxSetAside = 3
+// maxSetAside and maxKept are how many directories a survey names.
+const (
+	maxSetAside = 3
+	maxKept     = 8
+)
 
-// setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, that from before a
-// recovery, that of a removed member, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
-func setAside(dir string) (names []string, err error) {
-	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, member.RemovedSuffix, rebuiltSuffix} {
+// beside returns the directories beside a data directory that have one of some suffixes. Those that may hold the only copy of its data
+// have damaged data, that from before a recovery, that of a removed member, or that which was rebuilt and did not get its name yet. A
+// quorum has what a learner replaced.
+func beside(dir string, limit int, suffixes ...string) (names []string, err error) {
+	for _, suffix := range suffixes {
 		found, err := filepath.Glob(dir + suffix + "*")
 		if err != nil {
 			return nil, fmt.Errorf("looking for data beside %s: %w", dir, err)
@@ -160,7 +170,7 @@ func setAside(dir string) (names []string, err error) {
 			names = append(names, filepath.Base(path))
 		}
 	}
-	return names[:min(len(names), maxSetAside)], nil
+	return names[:min(len(names), limit)], nil
 }
 
 // maxDamage, in bytes, leaves room for the rest of a survey in the termination message of a container.
