@@ -156,6 +156,10 @@ const (
 	// AnnotationBackupsCurrent on the Lease of full snapshots is when the leader's agent last found that the store has
 	// everything that was written until then.
 	AnnotationBackupsCurrent = "druid.gardener.cloud/backups-current-at"
+	// AnnotationRestorable on the Lease of full snapshots is which states can be restored from the store, as the leader's agent last found:
+	// a list in JSON, the newest first, of from and to, each with revision and time, and whether every state in between is one (fine).
+	// Later deltas extend the first.
+	AnnotationRestorable = "druid.gardener.cloud/restorable"
 	// AnnotationBackupOfRecovered on the Lease of full snapshots is the ID of the recovered cluster of which the store has a full
 	// snapshot, so that no other member takes one because of the same recovery. The agent that took it sets it.
 	AnnotationBackupOfRecovered = "druid.gardener.cloud/backup-of-recovered-cluster"

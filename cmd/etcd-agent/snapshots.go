@@ -6,6 +6,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -203,10 +205,28 @@ func (s *snapshots) current() time.Time {
 	return time.Time{}
 }
 
-// reportHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, and with
-// when the store was last found to be up to date.
+// maxIntervals is how many intervals are reported.
+const maxIntervals = 32
+
+// restorable returns the value of the annotation with what can be restored; empty if that is not known.
+func (s *snapshots) restorable() string {
+	taker := s.opened.Load()
+	if taker == nil {
+		return ""
+	}
+	intervals := slices.Clone(taker.Restorable())
+	slices.Reverse(intervals)
+	text, err := json.Marshal(intervals[:min(len(intervals), maxIntervals)])
+	if err != nil || len(intervals) == 0 {
+		return ""
+	}
+	return string(text)
+}
+
+// reportHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, with
+// when the store was last found to be up to date, and with what can be restored from it.
 func (s *snapshots) reportHealth(ctx context.Context) {
-	reported, known := "", false
+	reported, known, restorable := "", false, ""
 	var current time.Time
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
@@ -220,6 +240,13 @@ func (s *snapshots) reportHealth(ctx context.Context) {
 				reported, known = failure, true
 			} else if ctx.Err() == nil {
 				s.log.Error(err, "Reporting the health of snapshots failed")
+			}
+		}
+		if is := s.restorable(); is != restorable {
+			if err := s.full.Annotate(ctx, v1alpha1.AnnotationRestorable, is); err == nil {
+				restorable = is
+			} else if ctx.Err() == nil {
+				s.log.Error(err, "Reporting what can be restored failed")
 			}
 		}
 		if now := s.current(); now.After(current) {

@@ -31,7 +31,7 @@ type Preview struct {
 	Users int  `json:"users,omitempty"`
 	// Version of the cluster of then, as major.minor.patch; empty if the data does not say.
 	Version string `json:"version,omitempty"`
-	// End of the store: its newest state; nil if NotCompared says why it is not known. EndBytes is the size of its database.
+	// End of the store: its newest state, with EndBytes of the database; nil if NotCompared says why it is not known.
 	End      *Point `json:"end,omitempty"`
 	EndBytes int64  `json:"endBytes,omitempty"`
 	// Lost is how many revisions follow until the end of the store. 0 if that has another history.

@@ -183,20 +183,17 @@ func (t Target) choicesIn(s span) (choices []Choice) {
 	return choices
 }
 
-// leading returns the chain of a full snapshot with the deltas up to a cut.
+// leading returns the chain of a full snapshot with the deltas up to a revision. Where it is cut by a time, only the events say: the times of
+// snapshots are ahead of a clock that was set back.
 func (s span) leading(base Snapshot, cut Cut) Chain {
 	i := slices.IndexFunc(s.snapshots, func(s Snapshot) bool { return s.Name() == base.Name() })
 	chain, _ := follow(base, s.snapshots[i+1:])
-	for n, delta := range chain.Deltas {
-		switch {
-		case cut.Revision > 0 && delta.StartRevision > cut.Revision:
-			chain.Deltas = chain.Deltas[:n]
-			return chain
-		case !cut.Time.IsZero() && !delta.Created.Before(cut.Time):
-			// What was seen until the cut was seen before this one was written.
-			chain.Deltas = chain.Deltas[:n+1]
-			return chain
-		}
+	if cut.Revision == 0 {
+		return chain
+	}
+	beyond := slices.IndexFunc(chain.Deltas, func(d Snapshot) bool { return d.StartRevision > cut.Revision })
+	if beyond >= 0 {
+		chain.Deltas = chain.Deltas[:beyond]
 	}
 	return chain
 }
@@ -223,8 +220,8 @@ func (t Target) outside(all []span) *OutsideError {
 			e.After = &first
 		}
 	}
-	if e.After == nil {
-		e.Why = nil
+	if gap, ok := errors.AsType[*GapError](e.Why); ok && e.After != nil && gap.Next > e.After.Revision {
+		e.Why = nil // what follows the gap continues another full snapshot
 	}
 	return e
 }

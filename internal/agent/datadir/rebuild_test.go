@@ -213,8 +213,8 @@ func TestRebuildRefuses(t *testing.T) {
 
 func TestRebuildNeedsSpace(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(checkSpace(t.TempDir(), 1)).To(Succeed())
-	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`1152921504606846976 bytes are needed on the volume of .*, but only \d+ are free`)))
+	g.Expect(CheckSpace(t.TempDir(), 1)).To(Succeed())
+	g.Expect(CheckSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`1152921504606846976 bytes are needed on the volume of .*, but only \d+ are free`)))
 	s := stopped{database: database{bytes: 100}, log: &writeAheadLog{bytes: 10}}
 	g.Expect(s.needs()).To(BeNumerically(">", 120))
 }
@@ -338,7 +338,21 @@ func TestSurveyNamesWhatWasSetAside(t *testing.T) {
 	}
 	got, err := Survey(dir)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}}))
+	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}, Kept: []string{"new.etcd.before-task-1"}}))
+}
+
+// The data from before restores is named in the order in which it was set aside, whatever the present data is; only so much.
+func TestSurveyNamesWhatIsKept(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	for _, suffix := range []string{".before-9-8-1", ".before-task-2", ".before-a-100", ".before-b-90", ".before-c-3", ".before-d-4", ".before-e-5", ".before-f-6", ".before-g-7"} {
+		g.Expect(os.MkdirAll(dir+suffix, 0o700)).To(Succeed())
+	}
+	names, err := kept(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(names).To(HaveLen(maxKept))
+	g.Expect(names[0]).To(Equal("new.etcd.before-task-2"))
+	g.Expect(names[maxKept-2:]).To(Equal([]string{"new.etcd.before-b-90", "new.etcd.before-a-100"}))
 }
 
 // The voters follow from the database and the later entries of the log.

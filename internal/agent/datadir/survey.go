@@ -5,6 +5,7 @@
 package datadir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -82,16 +83,27 @@ func (s stopped) voters() ([]string, error) {
 // the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) {
 	survey, err := surveyData(dir)
-	if err != nil {
-		return survey, err
+	if err == nil && survey.State != member.SurveyPresent {
+		survey.SetAside, err = setAside(dir)
 	}
-	if survey.State != member.SurveyPresent {
-		if survey.SetAside, err = beside(dir, maxSetAside, member.BeforeSuffix, member.AsideSuffix, member.RemovedSuffix, rebuiltSuffix); err != nil {
-			return survey, err
-		}
+	if err == nil {
+		survey.Kept, err = kept(dir)
 	}
-	survey.Kept, err = beside(dir, maxKept, member.BeforeSuffix)
 	return survey, err
+}
+
+// maxKept is how many directories with kept data a survey names.
+const maxKept = 8
+
+// kept returns the directories with data from before recoveries and restores, the newest ones in the order in which they were set aside.
+func kept(dir string) ([]string, error) {
+	names, err := named(dir, member.BeforeSuffix)
+	at := func(name string) int64 {
+		n, _ := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64) // 0 for a name that a person has given
+		return n
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(at(a), at(b)) })
+	return names[max(len(names)-maxKept, 0):], err
 }
 
 func surveyData(dir string) (member.Survey, error) {
@@ -151,26 +163,32 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log is missing", Bytes: db.bytes}, nil
 }
 
-// maxSetAside and maxKept are how many directories a survey names.
-const (
-	maxSetAside = 3
-	maxKept     = 8
-)
+// maxSetAside is how many directories a survey names.
+const maxSetAside = 3
 
-// beside returns the directories beside a data directory that have one of some suffixes. Those that may hold the only copy of its data
-// have damaged data, that from before a recovery, that of a removed member, or that which was rebuilt and did not get its name yet. A
-// quorum has what a learner replaced.
-func beside(dir string, limit int, suffixes ...string) (names []string, err error) {
-	for _, suffix := range suffixes {
-		found, err := filepath.Glob(dir + suffix + "*")
+// setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, that from before a
+// recovery, that of a removed member, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
+func setAside(dir string) (names []string, err error) {
+	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, member.RemovedSuffix, rebuiltSuffix} {
+		found, err := named(dir, suffix)
 		if err != nil {
-			return nil, fmt.Errorf("looking for data beside %s: %w", dir, err)
+			return nil, err
 		}
-		for _, path := range found {
-			names = append(names, filepath.Base(path))
-		}
+		names = append(names, found...)
 	}
-	return names[:min(len(names), limit)], nil
+	return names[:min(len(names), maxSetAside)], nil
+}
+
+// named returns the directories beside a data directory whose names begin with its name and a suffix.
+func named(dir, suffix string) (names []string, err error) {
+	found, err := filepath.Glob(dir + suffix + "*")
+	if err != nil {
+		return nil, fmt.Errorf("looking for data beside %s: %w", dir, err)
+	}
+	for _, path := range found {
+		names = append(names, filepath.Base(path))
+	}
+	return names, nil
 }
 
 // maxDamage, in bytes, leaves room for the rest of a survey in the termination message of a container.

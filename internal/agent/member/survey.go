@@ -32,7 +32,7 @@ type Survey struct {
 	Removed bool `json:"removed,omitempty"`
 	// SetAside are directories beside one that is empty or damaged, with data that was set aside and may be the only copy.
 	SetAside []string `json:"setAside,omitempty"`
-	// Kept are directories on the volume with what the member had before a recovery or a Restore, the oldest of each task first.
+	// Kept are directories with data from before recoveries and restores, whatever the data is: the newest ones.
 	Kept []string `json:"kept,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all entries
 	// up to it, so the member with the highest position, by term first, has the most.

@@ -39,11 +39,14 @@ type etcd struct {
 }
 
 // startEtcd starts a released etcd with a data directory and waits until it serves.
-func startEtcd(t testing.TB, dataDir string) *etcd {
+func startEtcd(t testing.TB, dataDir string) *etcd { return startProgram(t, "etcd", dataDir) }
+
+// startProgram does so with one of the releases.
+func startProgram(t testing.TB, program, dataDir string) *etcd {
 	t.Helper()
 	g := NewWithT(t)
 	url := "http://" + machine.FreeAddress(t)
-	process := exec.Command(machine.Program(t, "etcd"), "--name="+memberName, "--data-dir="+dataDir,
+	process := exec.Command(machine.Program(t, program), "--name="+memberName, "--data-dir="+dataDir,
 		"--listen-client-urls="+url, "--advertise-client-urls="+url,
 		"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls="+peerURL, "--initial-cluster="+memberName+"="+peerURL,
 		"--unsafe-no-fsync", "--log-level=error", "--quota-backend-bytes=8589934592")
@@ -87,6 +90,9 @@ type snapshots struct {
 	*snapshotter.Snapshotter
 	stop func()
 }
+
+// fullFirst has a snapshotter begin with a full snapshot, as after a restore.
+func fullFirst(c *snapshotter.Config) { c.FullFirst = func(context.Context) bool { return true } }
 
 func options() snapshotter.Options {
 	return snapshotter.Options{

@@ -112,6 +112,7 @@ func (e *olderError) Unwrap() error { return e.error }
 func (s *source) firstOf(ctx context.Context, choices []backup.Choice, path string) (choice backup.Choice, at applied, err error) {
 	for i, choice := range choices {
 		if at, err = s.restoreTo(ctx, path, choice); err == nil {
+			choice.Deltas = choice.Deltas[:at.deltas]
 			return choice, at, nil
 		}
 		if errors.Is(err, errBeyond) {
@@ -150,11 +151,12 @@ func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace,
 	if err != nil {
 		return err
 	}
-	now, err := describe(path, &backup.Preview{})
+	end := backup.Preview{}
+	now, err := describe(path, &end)
 	if err != nil {
 		return err
 	}
-	p.End = &backup.Point{Revision: at.revision, Time: newest.Last().Created}
+	p.EndBytes, p.End = end.Bytes, &backup.Point{Revision: at.revision, Time: newest.Last().Created}
 	p.Lost = max(at.revision-p.Revision, 0)
 	p.Changes, p.Prefixes = then.changesFrom(now)
 	return nil

@@ -132,6 +132,8 @@ type applied struct {
 	revision int64
 	// seen is when the last event was seen, or when the full snapshot was taken.
 	seen time.Time
+	// deltas is how many deltas of the chain have it.
+	deltas int
 }
 
 // errCut ends the reading of a delta where the restore ends.
@@ -152,12 +154,12 @@ func (s *source) applyAll(ctx context.Context, path string, choice backup.Choice
 		return applied{}, fmt.Errorf("snapshot %s: %w: it ends at %d", choice.Full.Name(), errBeyond, db.revision)
 	}
 	at.seen = choice.Full.Created
-	for _, delta := range choice.Deltas {
+	for n, delta := range choice.Deltas {
 		err := s.applyDelta(ctx, delta, func(e backup.Event) error {
 			if first := e.EtcdEvent.Kv.ModRevision > db.revision; first && cut.Excludes(e) {
 				return errCut
 			} else if first {
-				at.seen = e.Time
+				at.seen, at.deltas = e.Time, n+1
 			}
 			return db.apply(e)
 		})

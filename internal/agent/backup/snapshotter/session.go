@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
@@ -70,6 +71,7 @@ func (n *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.foundRestorable(list)
 	now := n.config.Clock.Now()
 	n.newest = backup.LastTaken(list, n.config.Store.Signed(), now)
 	usable, err := n.usable(list)
@@ -210,7 +212,7 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next
-	expired := retention.Expired
+	expired, gone := retention.Expired, map[string]bool{}
 	if n.config.Store.Signed() {
 		expired = retention.ExpiredSigned
 		n.supersede(list, now)
@@ -223,7 +225,9 @@ func (n *session) removeExpired(ctx context.Context) {
 			return
 		}
 		n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
+		gone[snapshot.Name()] = true
 	}
+	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
 	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
 		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads")
 	}

@@ -65,6 +65,8 @@ type Snapshotter struct {
 	failure error
 	// current is when the store was last found to have everything that was written until then.
 	current time.Time
+	// restorable are the states that the store was last found to lead to.
+	restorable []backup.Interval
 	// hot counts which prefixes are written most, as long as deltas are collected.
 	hot hotprefix.Recent
 	// distrusted is what is wrong with the store where snapshots are signed; nil for nothing.
@@ -173,6 +175,25 @@ func (s *Snapshotter) foundCurrent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = s.config.Clock.Now()
+}
+
+// Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
+// after each garbage collection. Since then, deltas may have extended the last one.
+func (s *Snapshotter) Restorable() []backup.Interval {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restorable
+}
+
+// foundRestorable notes what a store with some snapshots leads to.
+func (s *Snapshotter) foundRestorable(list []backup.Snapshot) {
+	if s.config.Store.Signed() {
+		list, _ = backup.Trusted(list, time.Time{})
+	}
+	intervals := backup.Restorable(list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restorable = intervals
 }
 
 func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error) {

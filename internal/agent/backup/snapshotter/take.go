@@ -41,7 +41,15 @@ func (n *session) perform(ctx context.Context, r *request) error {
 	return err
 }
 
+// full takes a delta first, so that the deltas have every revision: a restore to any of them is possible, and the previous full snapshot
+// leads to the present one if that turns out to be corrupt.
 func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error) {
+	if n.stored > 0 {
+		if _, err := n.delta(ctx); err != nil && ctx.Err() == nil {
+			n.config.Log.Info("No delta before the full snapshot: revisions in between can be restored no more", "reason", err.Error())
+			n.forget()
+		}
+	}
 	revision, err := n.config.Etcd.Revision(ctx)
 	if err != nil {
 		return nil, err
@@ -97,6 +105,9 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true
+		if list, err := n.config.Store.List(ctx); err == nil { // otherwise the next listing tells
+			n.foundRestorable(list)
+		}
 	}
 	n.config.Log.Info("Took a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	if n.config.OnSnapshot != nil {
