@@ -154,11 +154,14 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 	if r := etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID
 	}
-	if call, known := h.calls.Of(task.Object.UID); known {
-		in.Call = &call
-	}
 	if last := task.Object.Status.LastOperation; last != nil {
 		in.Asked = last.Name == requestSnapshot
+	}
+	if recorded.Phase != v1alpha1.RecoverySaving && recorded.Phase != v1alpha1.RecoveryReopening {
+		// The snapshot of one phase is not that of the other.
+		h.calls.Forget(task.Object.UID)
+	} else if call, known := h.calls.Of(task.Object.UID); known {
+		in.Call = &call
 	}
 	switch recorded.Phase {
 	case v1alpha1.RecoveryFencing:
