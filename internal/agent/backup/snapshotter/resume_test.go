@@ -112,7 +112,7 @@ func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
 	daily, err := to.List(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	o := Options{Schedule: "0 1 * * *", Compression: backup.None, Timeout: time.Minute, Retention: backup.Retention{Limit: 7}}
-	s, err := New(Config{Options: o, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard()})
+	s, err := New(Config{Options: o, Etcd: at{7}, Store: to, Clock: now, Log: logr.Discard()})
 	g.Expect(err).NotTo(HaveOccurred())
 	s.start()
 	n := &session{Snapshotter: s, leases: map[int64]int64{}}
@@ -137,6 +137,25 @@ func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
 	g.Expect(left).To(ContainElements(daily[1:]))
 	g.Expect(left).NotTo(ContainElement(daily[0]), "the schedule displaces the oldest of its own")
 	g.Expect(left).To(HaveLen(13), "it is also one of the newest seven")
+}
+
+// A watch that brings nothing costs the delta before a full snapshot, and not the full snapshot.
+func TestFullWithoutTheDeltaBefore(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, revision := range []int64{7, 10} {
+		s, err := New(Config{Options: Options{Schedule: "0 1 * * *", Compression: backup.None, DeltaLimit: 1 << 20, Timeout: time.Second}, Etcd: at{revision}, Store: to, Clock: now, Log: logr.Discard()})
+		g.Expect(err).NotTo(HaveOccurred())
+		s.start()
+		n := &session{Snapshotter: s, leases: map[int64]int64{}}
+		g.Expect(n.resume(t.Context())).To(Succeed())
+		_, err = n.full(t.Context(), false)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(n.stored).To(Equal(revision))
+	}
+	g.Expect(to.List(t.Context())).To(HaveLen(2))
 }
 
 // A member that was restored, or whose cluster was recovered, takes a full snapshot although the store seems to be complete.

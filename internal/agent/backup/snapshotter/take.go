@@ -45,10 +45,7 @@ func (n *session) perform(ctx context.Context, r *request) error {
 // leads to the present one if that turns out to be corrupt.
 func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error) {
 	if n.stored > 0 {
-		if _, err := n.delta(ctx); err != nil && ctx.Err() == nil {
-			n.config.Log.Info("No delta before the full snapshot: revisions in between can be restored no more", "reason", err.Error())
-			n.forget()
-		}
+		n.closeGap(ctx)
 	}
 	revision, err := n.config.Etcd.Revision(ctx)
 	if err != nil {
@@ -62,6 +59,16 @@ func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error
 	defer func() { _ = stream.Close() }()
 	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Final: final}
 	return n.write(ctx, snapshot, func(w io.Writer, s backup.Snapshot) error { return backup.WriteFull(w, s, stream) })
+}
+
+// closeGap takes a delta, for half of the time at most. Without it, the full snapshot is taken as well.
+func (n *session) closeGap(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout/2)
+	defer cancel()
+	if _, err := n.delta(limited); err != nil {
+		n.config.Log.Info("There is no delta before the full snapshot, so the revisions in between cannot be restored", "reason", err.Error())
+		n.forget()
+	}
 }
 
 // delta takes deltas until the store has everything written before the call. It returns the last one, or nil without
