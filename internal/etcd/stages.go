@@ -174,7 +174,7 @@ func (p *pass) apply(ctx context.Context) error {
 
 // fence keeps clients away from the members, or lets them in again. It comes after the spec is applied, which may have let them in.
 func (p *pass) fence(ctx context.Context) error {
-	return p.fencer.Reconcile(ctx, p.found.State, p.session)
+	return p.fencer.Reconcile(ctx, p.found.State)
 }
 
 // creates reports whether a missing StatefulSet is created.

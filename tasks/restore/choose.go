@@ -56,11 +56,12 @@ func starter(volumes []survey.Volume, clusterID string, members int32) (name str
 	return first.Member, false
 }
 
-// keptData returns the directory in which a member has set aside what it had before a task; empty if its volume has none. A crash
-// may have set aside more than once: the first has the data.
-func keptData(volumes []survey.Volume, name string, task string) string {
-	for _, v := range volumes {
-		if v.Member != name || v.State != survey.Seen {
+// keptData returns the directory in which a member has set aside what it had before a task; empty if its volume has none, or if the
+// member is not started any more. A crash may have set aside more than once: the first has the data.
+func (in Input) keptData() string {
+	name, task := in.Undone.Member, in.Undone.Task
+	for _, v := range in.Volumes {
+		if v.Member != name || v.State != survey.Seen || v.Ordinal >= in.Members {
 			continue
 		}
 		for _, dir := range slices.Sorted(slices.Values(v.Survey.Kept)) {
@@ -88,7 +89,7 @@ func (in Input) choose() (choice, error) {
 	r := in.Recorded.Restore
 	c := choice{highest: highest(max(r.HighestRevision, in.Leased), in.Volumes, in.Recorded.PreviousClusterID)}
 	if in.Undone != nil {
-		if c.from.KeptData = keptData(in.Volumes, in.Undone.Member, in.Undone.Task); c.from.KeptData != "" {
+		if c.from.KeptData = in.keptData(); c.from.KeptData != "" {
 			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
 			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)
 			return c.bumped()

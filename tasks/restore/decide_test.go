@@ -220,6 +220,7 @@ func TestUndo(t *testing.T) {
 		"kept, without a snapshot":    {at(surveying, stopped, on(9, 9, 9), undo, noBase, kept(2, "new.etcd.before-first-1")), "m-2", "new.etcd.before-first-1", false},
 		"of another task":             {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-firstborn-1")), "m-0", "", false},
 		"by another member":           {at(surveying, stopped, on(9, 9, 8), undo, kept(1, "new.etcd.before-first-1")), "m-0", "", false},
+		"the member is gone":          {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 1 }), "m-0", "", false},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
 	} {

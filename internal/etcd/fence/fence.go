@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	corev1 "k8s.io/api/core/v1"
@@ -50,13 +51,10 @@ func patch(service *corev1.Service, by string) map[string]any {
 }
 
 // Reconcile has the client Service select no member while a task keeps clients away, and all of them otherwise. What the cache shows is
-// decided again on live reads.
-func (f Fencer) Reconcile(ctx context.Context, st *state.State, objects *apply.Session) error {
+// decided again on live reads. Whether other objects of the Etcd are its own does not matter: clients must not be kept away by those.
+func (f Fencer) Reconcile(ctx context.Context, st *state.State) error {
 	service, err := read(ctx, f.Client, st.Etcd)
 	if err != nil || service == nil || patch(service, wanted(st.Tasks)) == nil {
-		return err
-	}
-	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return err
 	}
 	reads := f.Live()
@@ -69,7 +67,7 @@ func (f Fencer) Reconcile(ctx context.Context, st *state.State, objects *apply.S
 	}
 	by := wanted(tasks)
 	change := patch(service, by)
-	if change == nil {
+	if change == nil || ownership.Of(st.Etcd, "Service", service) != nil {
 		return nil
 	}
 	if err := reads.Fresh(ctx); err != nil {
