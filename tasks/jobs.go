@@ -42,22 +42,29 @@ const (
 
 // Execute creates the Job of a task and follows it to its end, and makes a result of what the agent reported.
 func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job, error)) (Verdict, error) {
+	v, _, err := j.Run(ctx, task, build)
+	return v, err
+}
+
+// Run does what Execute does, and returns also what the agent reported, as it did.
+func (j Jobs) Run(ctx context.Context, task Task, build func() (*batchv1.Job, error)) (Verdict, json.RawMessage, error) {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
 	found, foreign, err := job.Find(ctx, j.Live, task.Object, key)
 	switch {
 	case err != nil:
-		return Verdict{}, coded.Error(v1alpha1.ErrJob, err)
+		return Verdict{}, nil, coded.Error(v1alpha1.ErrJob, err)
 	case foreign != nil:
-		return Failed(v1alpha1.ErrForeignObject, "%s", foreign), nil
+		return Failed(v1alpha1.ErrForeignObject, "%s", foreign), nil, nil
 	case found == nil:
-		return j.begin(key.Name, build)
+		v, err := j.begin(key.Name, build)
+		return v, nil, err
 	}
 	now := j.Clock.Now()
 	state, err := job.Look(ctx, j.Client, j.Live, found, now)
 	if err != nil {
-		return Verdict{}, coded.Error(v1alpha1.ErrJob, err)
+		return Verdict{}, nil, coded.Error(v1alpha1.ErrJob, err)
 	}
-	return jobVerdict(task, state, now), nil
+	return jobVerdict(task, state, now), state.Result, nil
 }
 
 // Begun reports whether the creation of the Job of a task is recorded.

@@ -77,6 +77,8 @@ const (
 	// ReasonRecovering means that a QuorumLossRecovery is running. In DataVolumesReady it means that a member waits for its
 	// turn in one.
 	ReasonRecovering = "Recovering"
+	// ReasonRestoring means that a Restore is replacing the data of the cluster.
+	ReasonRestoring = "Restoring"
 	// ReasonSucceeded, ReasonFailed and ReasonRejected are the reasons of a task that has ended.
 	ReasonSucceeded = "Succeeded"
 	ReasonFailed    = "Failed"
@@ -168,6 +170,10 @@ const (
 	ErrNothingToRecover ErrorCode = "ERR_NOTHING_TO_RECOVER"
 	// ErrNotQuorate means that the members were restarted with their data but did not form a quorum.
 	ErrNotQuorate ErrorCode = "ERR_NOT_QUORATE"
+	// ErrRestoreRefused means that the target of a Restore cannot be restored, or that the members could not serve with it.
+	ErrRestoreRefused ErrorCode = "ERR_RESTORE_REFUSED"
+	// ErrNotConfirmed means that a Restore would do something else than what was confirmed.
+	ErrNotConfirmed ErrorCode = "ERR_NOT_CONFIRMED"
 	// ErrForeignObject means that a foreign object has a name that the Etcd needs.
 	ErrForeignObject ErrorCode = "ERR_FOREIGN_OBJECT"
 	// ErrClusterID means that the members serve as another cluster than the recorded one.

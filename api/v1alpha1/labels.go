@@ -32,6 +32,7 @@ const (
 	ComponentSnapshotLease       = "etcd-snapshot-lease"
 	ComponentCompactionJob       = "etcd-compaction-job"
 	ComponentCopyJob             = "etcd-copy-backups-job"
+	ComponentPreviewJob          = "etcd-restore-preview-job"
 	ComponentSurveyJob           = "etcd-survey-job"
 	ComponentFinalSnapshotJob    = "etcd-final-snapshot-job"
 	ComponentServiceAccount      = "etcd-service-account"
@@ -169,6 +170,9 @@ const (
 	// evicting it.
 	AnnotationSafeToEvictVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 )
+
+// LabelFencedBy in the selector of a client Service has the UID of the Restore that keeps clients away: no pod has the label.
+const LabelFencedBy = "druid.gardener.cloud/fenced-by"
 
 // Labels that let a pod reach DNS and buckets where network policies deny everything else, as in Gardener's seeds.
 const (

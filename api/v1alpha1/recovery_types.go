@@ -65,6 +65,9 @@ type ClusterRestore struct {
 	// +kubebuilder:validation:Maximum=4294967295
 	// +optional
 	Hash int64 `json:"hash,omitempty"`
+	// bytes of the database at that revision; 0 for source KeptData.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
 	// bump is added to the revision of the data, so that the new cluster begins above every revision that the one before has reported.
 	// +optional
 	Bump int64 `json:"bump,omitempty"`
@@ -143,6 +146,11 @@ type ClusterRecovery struct {
 	// restore is what the cluster starts from, for the sources Restore and KeptData.
 	// +optional
 	Restore *ClusterRestore `json:"restore,omitempty"`
+}
+
+// KeepsData reports whether a task is a Restore that has replaced data: what the members had before is kept for as long as it exists.
+func (t *EtcdOperatorTask) KeepsData() bool {
+	return t.Spec.Type == Restore && t.Status.Recovery != nil && t.Status.Recovery.Source != ""
 }
 
 // LeavesBehind reports whether a cluster is one that the recovery replaces.

@@ -18,9 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeToLive is how long a task is kept once it has ended; ends is false for a task that does not expire because it has not.
+// timeToLive is how long a task is kept once it has ended; ends is false for a task that does not expire because it has not, and for a
+// Restore that has replaced data: with it goes what the members had before, so only a person deletes it.
 func timeToLive(t *v1alpha1.EtcdOperatorTask) (ttl time.Duration, ends bool) {
-	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil {
+	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil || t.KeepsData() {
 		return 0, false
 	}
 	seconds := ptr.Deref(t.Spec.TTLSecondsAfterFinished, v1alpha1.DefaultTTLSecondsAfterFinished)

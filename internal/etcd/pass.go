@@ -35,8 +35,8 @@ type pass struct {
 	refused bool
 	// specFailed: the spec could not be carried out, or not entirely.
 	specFailed bool
-	// recoveryOver are the live reads by which the recovery in the status is over; nil while it is not.
-	recoveryOver *state.Live
+	// recoveryReads are the live reads by which the recovery in the status is over, or a restore begins; nil if there are none.
+	recoveryReads *state.Live
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
 	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.
@@ -70,6 +70,7 @@ var stages = []stage{
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
 	{name: "first start", code: v1alpha1.ErrApply, run: (*pass).lookFirst},
 	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
+	{name: "fence", code: v1alpha1.ErrApply, run: (*pass).fence, passable: true, independent: true},
 	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, independent: true},
 	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, independent: true},
 	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, independent: true},
@@ -205,7 +206,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		p.found.Foreign = slices.Concat(p.found.Foreign, p.found.TLS.Managed.Foreign)
 	}
 	next := status.Next(p.found)
-	if next.Recovery == nil && (p.recoveryOver == nil || p.recoveryOver.Fresh(ctx) != nil) {
+	if p.decidesOnRecovery(next.Recovery) && (p.recoveryReads == nil || p.recoveryReads.Fresh(ctx) != nil) {
 		next.Recovery = p.etcd.Status.Recovery
 	}
 	after := max(pollAfter(&next), p.hanging.Of(p.etcd).wait())

@@ -134,6 +134,6 @@ func TestRecoveryIsKeptWhileItsTaskIsUnknown(t *testing.T) {
 	g.Expect(status.Next(p.found).Recovery).To(BeNil(), "the cluster is rebuilt, and the task is gone")
 	complete, _ := p.through(t.Context(), stages[len(stages)-1:])
 	g.Expect(complete).To(BeTrue(), "the rest of the status is written")
-	g.Expect(p.recoveryOver).To(BeNil())
+	g.Expect(p.recoveryReads).To(BeNil())
 	g.Expect(p.failures.Of(etcd)).To(HaveKeyWithValue("recovery", HaveField("Failure", And(HaveField("Code", v1alpha1.ErrObserve), HaveField("Err", MatchError(errBroken))))))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/fence"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/managedtls"
@@ -73,6 +74,7 @@ type parts struct {
 	objects    *apply.Objects
 	strategy   *strategy.Keeper
 	tls        *tls.Mover
+	fencer     fence.Fencer
 	hibernator hibernation.Hibernator
 	instructor memberconfig.Writer
 	starter    firststart.Starter
@@ -94,6 +96,7 @@ func (r *Reconciler) build() *parts {
 		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.API}, Clock: r.Clock},
 		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
 		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},
+		fencer:     fence.Fencer{Access: access},
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
 		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images},

@@ -146,7 +146,7 @@ func taskChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
 			t := o.(*v1alpha1.EtcdOperatorTask)
-			return t.Spec.Type.IsRollout() || t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.MembershipChange
+			return t.Spec.Type.IsRollout() || t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.Restore || t.Spec.Type == v1alpha1.MembershipChange
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)

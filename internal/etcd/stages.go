@@ -172,6 +172,11 @@ func (p *pass) apply(ctx context.Context) error {
 	return err
 }
 
+// fence keeps clients away from the members, or lets them in again. It comes after the spec is applied, which may have let them in.
+func (p *pass) fence(ctx context.Context) error {
+	return p.fencer.Reconcile(ctx, p.found.State)
+}
+
 // creates reports whether a missing StatefulSet is created.
 func (p *pass) creates() bool {
 	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen
@@ -227,9 +232,10 @@ func (p *pass) listAdvertised(ctx context.Context) error {
 }
 
 // confirmRecovery reads the tasks and the members from the API server before the status loses a recovery: the members then remove the
-// data that they had before, or continue as the cluster before, and the cache may not show yet the task that keeps it.
+// data that they had before, or continue as the cluster before, and the cache may not show yet the task that keeps it. It does the same
+// before the status records a restore: the cache may not show yet that its task is deleted, which aborts it.
 func (p *pass) confirmRecovery(ctx context.Context) error {
-	if p.etcd.Status.Recovery == nil || status.Next(p.found).Recovery != nil {
+	if !p.decidesOnRecovery(status.Next(p.found).Recovery) {
 		return nil
 	}
 	reads := p.Live()
@@ -241,8 +247,17 @@ func (p *pass) confirmRecovery(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observing whether the recovery is over: %w", err)
 	}
-	p.found.Tasks, p.found.Snapshot, p.recoveryOver = tasks, snapshot, &reads
+	p.found.Tasks, p.found.Snapshot, p.recoveryReads = tasks, snapshot, &reads
 	return nil
+}
+
+// decidesOnRecovery reports whether the status loses a recovery by its next one, or begins a restore.
+func (p *pass) decidesOnRecovery(next *v1alpha1.ClusterRecovery) bool {
+	recorded := p.etcd.Status.Recovery
+	if next == nil || recorded == nil {
+		return recorded != nil || next != nil && next.Restore != nil
+	}
+	return next.Restore != nil && next.TaskUID != recorded.TaskUID
 }
 
 // instructMembers writes what the status says of the cluster for the members.

@@ -18,7 +18,7 @@ import (
 // pod of the Job, and do not fill the disk of the node.
 func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 	limit := etcd.Spec.Capacity()
-	limit = larger(limit, quota(etcd))
+	limit = larger(limit, Quota(etcd))
 	limit.Add(limit)
 	limit.Add(resource.MustParse("2Gi"))
 	return limit
@@ -58,7 +58,7 @@ func (s Spec) memoryLimit() resource.Quantity {
 	if s.Database == nil {
 		return resource.MustParse("512Mi")
 	}
-	limit := quota(s.Database)
+	limit := Quota(s.Database)
 	limit.Add(resource.MustParse("2Gi"))
 	if r := s.Database.Spec.Etcd.Resources; r != nil {
 		limit = larger(limit, r.Limits[corev1.ResourceMemory])
@@ -78,7 +78,8 @@ func (s Spec) diskLimit() resource.Quantity {
 	return limit
 }
 
-func quota(etcd *v1alpha1.Etcd) resource.Quantity {
+// Quota returns the quota of the database of an Etcd.
+func Quota(etcd *v1alpha1.Etcd) resource.Quantity {
 	return ptr.Deref(etcd.Spec.Etcd.Quota, resource.MustParse("8Gi")).DeepCopy()
 }
 

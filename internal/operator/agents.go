@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -46,11 +47,11 @@ func (a agents) trust(etcd *v1alpha1.Etcd) auth.Trust {
 	return t
 }
 
-// client makes a client of the agents of an Etcd. Each agent forwards requests to the agent of the leader. Agents verify the operator's
+// client makes a client of the agents of an Etcd, by the client Service, or by the members while that selects none. Each agent forwards requests to the agent of the leader. Agents verify the operator's
 // signature; with spec.backup.tls, the operator verifies their certificates.
 func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (api.Client, error) {
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}
-	c := api.Client{}
+	c := api.Client{Dial: dialOr(etcd.MemberHosts())}
 	if a.key != nil {
 		c.Authorize = func(r *http.Request) error { return auth.Sign(a.key, string(etcd.UID), r, a.clock.Now()) }
 	}
@@ -64,6 +65,30 @@ func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (api.Client, er
 	c.BaseURL = at.String()
 	return c, nil
 }
+
+// dialOr returns a function that connects to an address, or else to the same port of the first of some hosts that accepts.
+func dialOr(hosts []string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialer := &net.Dialer{Timeout: dialTimeout}
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err == nil {
+			return conn, nil
+		}
+		_, port, splitErr := net.SplitHostPort(address)
+		if splitErr != nil {
+			return nil, err
+		}
+		for _, host := range hosts {
+			if conn, hostErr := dialer.DialContext(ctx, network, net.JoinHostPort(host, port)); hostErr == nil {
+				return conn, nil
+			}
+		}
+		return nil, err
+	}
+}
+
+// dialTimeout bounds each attempt to connect to an agent.
+const dialTimeout = 5 * time.Second
 
 func (a agents) limited(c *tls.Config) *tls.Config {
 	a.tls.Apply(c)

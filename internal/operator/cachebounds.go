@@ -61,7 +61,7 @@ func keptLease(l *coordinationv1.Lease) *coordinationv1.Lease {
 		return identity
 	}
 	l.Spec.DeepCopyInto(&identity.Spec)
-	for _, key := range []string{v1alpha1.AnnotationBackupError, v1alpha1.AnnotationBackupsCurrent, v1alpha1.AnnotationBackupOfRecovered} {
+	for _, key := range []string{v1alpha1.AnnotationBackupError, v1alpha1.AnnotationBackupsCurrent, v1alpha1.AnnotationBackupOfRecovered, v1alpha1.AnnotationRestorable} {
 		if value, ok := l.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&identity.ObjectMeta, key, strings.ToValidUTF8(value[:min(len(value), maxValue)], ""))
 		}

@@ -18,8 +18,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
 	"github.com/etcd-foreman/etcd-foreman/tasks/membership"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recovery"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
+	"github.com/etcd-foreman/etcd-foreman/tasks/restore"
 	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 )
@@ -46,7 +48,8 @@ func (c *composition) registry() tasks.Registry {
 		})},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: tasks.For(&compaction.Handler{Jobs: jobs, SkipLease: foreign})},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: tasks.For(&copybackups.Handler{Jobs: jobs, Rules: c.rules})},
-		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: tasks.For(&recovery.Handler{
+		v1alpha1.Restore:            {Deadline: newcluster.Deadline, Handler: tasks.For(&restore.Handler{Jobs: jobs, Observer: c.observer, Agent: c.Agent})},
+		v1alpha1.QuorumLossRecovery: {Deadline: newcluster.Deadline, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}, Handler: tasks.For(&recovery.Handler{
 			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock, Image: agentImage,
 		})},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -189,7 +190,7 @@ func TestVolumesWithoutAJobGetOne(t *testing.T) {
 		i.Volumes = []survey.Volume{{Member: "main-0", State: state, Message: "Job j"}, {Member: "main-1"}}
 		v := verdict(i, decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 		g.Expect(v.Step.Operation).To(Equal("SurveyVolumes"))
-		g.Expect(v.Step.Detail.(detail).volumes).To(Equal(i.Volumes))
+		g.Expect(v.Step.Detail.(newcluster.Survey).Volumes).To(Equal(i.Volumes))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,9 +31,9 @@ import (
 // evidence gathers what a choice rests on, once all members are stopped.
 func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snapshot) (e Evidence, err error) {
 	etcd := task.Etcd
-	e.Etcd, e.Members = client.ObjectKeyFromObject(etcd), members(etcd)
-	if e.Volumes, err = h.surveyor().Look(ctx, h.order(task, s)); err != nil {
-		return e, coded.Error(v1alpha1.ErrObserve, err)
+	e.Etcd, e.Members = client.ObjectKeyFromObject(etcd), newcluster.Members(etcd)
+	if e.Volumes, err = h.volumes().Look(ctx, task, s); err != nil {
+		return e, err
 	}
 	if e.Backup, err = h.newestBackup(ctx, etcd); err != nil {
 		return e, err
@@ -48,7 +49,7 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 		}
 	}
 	began := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
-	e.Lineage = lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
+	e.Lineage = newcluster.Lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
 	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
 }
@@ -56,7 +57,7 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 // alone reports whether the only member of a cluster is configured as such: it then restores the newest backup itself, by the same
 // fact. The members of a cluster that grows wait for a recovery.
 func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	if members(etcd) > 1 {
+	if newcluster.Members(etcd) > 1 {
 		return false, nil
 	}
 	shared, err := h.shared(ctx, etcd)
@@ -113,43 +114,6 @@ func recordOf(lease *coordinationv1.Lease) backup.Record {
 		return backup.Record{Created: renewed.UTC()}
 	}
 	return r
-}
-
-// maxEarlier is how many earlier clusters a status may name.
-const maxEarlier = 16
-
-// lineage returns the IDs, in hex, of the clusters that an Etcd has had, in the order in which they were made: those that the recovery
-// in its status leaves behind, the one that this recovery makes, which may have either of two IDs, the one that was recorded when the
-// task began, and the recorded one. A person may have recorded another one since, because its data counts. It is pure.
-func lineage(r *v1alpha1.ClusterRecovery, made []string, began, recorded string) []string {
-	var ids []string
-	add := func(id string) {
-		if id != "" && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	if r != nil {
-		for _, id := range append(slices.Clone(r.EarlierClusterIDs), r.PreviousClusterID) {
-			add(id)
-		}
-	}
-	if !slices.Contains(ids, recorded) {
-		// It has served, so it is the one that was made.
-		made = append(slices.DeleteFunc(append(slices.Clone(made), began), func(id string) bool { return id == recorded }), recorded)
-	}
-	for _, id := range made {
-		add(id)
-	}
-	return ids[max(0, len(ids)-maxEarlier):]
-}
-
-// earlier returns what a recovery has to record of a lineage beside the previous cluster. Where that is not the newest of them, it is
-// recorded in its place too, so that the order is not lost.
-func earlier(lineage []string, previous string) []string {
-	if n := len(lineage); n > 0 && lineage[n-1] == previous {
-		return slices.Clone(lineage[:n-1])
-	}
-	return slices.Clone(lineage)
 }
 
 // madeBy returns the IDs, in hex, that the cluster may have which a recovery makes: with the present peer URL of its first member last,

@@ -9,27 +9,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// Deadline of a task. It leaves time for a person to bring a node back, or to say that a volume is lost.
-const Deadline = 4 * time.Hour
-
-// pollInterval is how often the members are observed: etcd sends no events.
-const pollInterval = time.Second
 
 // Config is spec.config of a QuorumLossRecovery: there is nothing to say.
 type Config struct{}
@@ -86,7 +78,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	} else if alone {
 		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, and no other is configured: it restores the newest backup on its own if it has lost its data: check the condition DataVolumesReady", etcd.Name)
 	}
-	if quorate(snapshot) {
+	if newcluster.Quorate(snapshot) {
 		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has not lost its quorum: %s. A member that is down comes back on its own, or is replaced if it has lost its data", etcd.Name, describeQuorum(snapshot))
 	}
 	if newest, err := h.newestBackup(ctx, etcd); err != nil {
@@ -143,63 +135,26 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 
 // Perform implements tasks.Methods.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
-	d := step.Detail.(detail)
-	return coded.Error(v1alpha1.ErrObserve, h.surveyor().Go(ctx, h.order(task, d.snapshot), d.volumes))
+	return h.volumes().Perform(ctx, task, step.Detail.(newcluster.Survey))
 }
 
-// Cleanup implements tasks.Methods. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
+// Cleanup implements tasks.Methods.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
-	if err := h.surveyor().Remove(ctx, h.order(task, &cluster.Snapshot{})); err != nil {
-		return coded.Error(v1alpha1.ErrObserve, err)
+	if err := h.volumes().Cleanup(ctx, task); err != nil {
+		return err
 	}
 	h.losses.forget(task.Object.UID)
 	return nil
 }
 
-func (h *Handler) surveyor() survey.Surveyor {
-	return survey.Surveyor{Client: h.Client, Live: h.Live, Clock: h.Clock}
-}
-
-// detail of the step that creates and removes Jobs.
-type detail struct {
-	volumes  []survey.Volume
-	snapshot *cluster.Snapshot
-}
-
-// order returns what to survey. Members that were started in between may have written, so a volume is surveyed again once
-// the StatefulSet has been scaled.
-func (h *Handler) order(task tasks.Task, s *cluster.Snapshot) survey.Order {
-	return survey.Order{
-		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members(task.Etcd), Beyond: true, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
-		Image: h.Image, Timeout: Deadline,
-	}
-}
-
-// members is how many members the cluster is known to have, and is started with: it may not have grown yet to what its spec says.
-func members(etcd *v1alpha1.Etcd) int32 {
-	if size := etcd.Status.ClusterSize; size > 0 {
-		return size
-	}
-	return etcd.Spec.Replicas
+func (h *Handler) volumes() newcluster.Volumes {
+	return newcluster.Volumes{Client: h.Client, Live: h.Live, Clock: h.Clock, Image: h.Image}
 }
 
 // verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now time.Time) tasks.Verdict {
-	v := tasks.Verdict{
-		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecovering, Message: d.Message,
-		RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
-	}
-	if d.Survey {
-		v.Step = &tasks.Step{Operation: operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: detail{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
-		return v
-	}
-	// That the grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
-	if d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince) {
-		v.LastOperation = &v1alpha1.LastOperation{Name: operations[d.Recovery.Phase], State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
-		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
-			v.Event = v.LastOperation.Name
-		}
-	}
+	v := in.common().Verdict(d, now)
+	v.Reason = v1alpha1.ReasonRecovering
 	switch {
 	case d.Code == v1alpha1.ErrNothingToRecover,
 		d.Recovery.Phase == v1alpha1.RecoveryStarting && in.Recorded.Phase == v1alpha1.RecoverySurveying:
@@ -207,18 +162,11 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 	case d.Outcome != tasks.Continue:
 		v.Result = maps.Clone(before.Result)
 	}
-	if d.Outcome == tasks.Continue {
-		return v
-	}
-	v.LastOperation = &v1alpha1.LastOperation{Name: operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
-	if d.Outcome == tasks.Fail {
-		v.LastOperation.State = v1alpha1.OperationStateFailed
-	}
-	if served := in.Snapshot.Cluster.ID; served != 0 {
+	if served := in.Snapshot.Cluster.ID; served != 0 && d.Outcome != tasks.Continue {
 		if v.Result == nil {
 			v.Result = map[string]string{}
 		}
-		v.Result["clusterID"] = id(served)
+		v.Result["clusterID"] = newcluster.ID(served)
 	}
 	return v
 }

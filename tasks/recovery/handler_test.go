@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -170,7 +171,7 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
 	v, err := r.handler.Execute(t.Context(), r.task)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(v.Step.Detail.(detail).volumes).To(HaveLen(5))
+	r.Expect(v.Step.Detail.(newcluster.Survey).Volumes).To(HaveLen(5))
 
 	live.UID = "another"
 	live.ResourceVersion = ""
@@ -223,7 +224,7 @@ func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
 		return v
 	}
 	v := execute()
-	r.Expect(v.Step.Detail.(detail).volumes[0].State).To(Equal(survey.Unseen))
+	r.Expect(v.Step.Detail.(newcluster.Survey).Volumes[0].State).To(Equal(survey.Unseen))
 	r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 	r.Expect(execute().Step).To(BeNil(), "its Job works")
 
@@ -231,7 +232,7 @@ func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
 	r.witness.says.StatefulSet.Generation = 9
 	v = execute()
 	r.Expect(v.Step).NotTo(BeNil())
-	r.Expect(v.Step.Detail.(detail).volumes[0].State).To(Equal(survey.Abandoned))
+	r.Expect(v.Step.Detail.(newcluster.Survey).Volumes[0].State).To(Equal(survey.Abandoned))
 }
 
 // The pods of etcd-druid do not read how their cluster is recovered: started again, they would be the lost cluster.

@@ -15,13 +15,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// quorate reports whether there is a quorum: enough voters serve, or one that answers knows a leader.
-func quorate(s *cluster.Snapshot) bool {
-	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()
-}
 
 // describeQuorum says by what there is a quorum. A leader whose followers are gone takes an election timeout to step down.
 func describeQuorum(s *cluster.Snapshot) string {
@@ -40,7 +36,7 @@ func describeQuorum(s *cluster.Snapshot) string {
 // more replicas than voters. A probe that passes is a linearizable read that went through, so it shows a quorum, however small.
 func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	voters := cmp.Or(len(s.Cluster.Voters), s.Replicas())
-	if quorate(s) {
+	if newcluster.Quorate(s) {
 		return false, describeQuorum(s)
 	}
 	var unreachable, answering []string

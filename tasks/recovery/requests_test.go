@@ -233,7 +233,7 @@ func TestOrder(t *testing.T) {
 	g := NewWithT(t)
 	h := handlerOf(nil, nil)
 	etcd := lostEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 0 })
-	o := h.order(taskOf(etcd, nil).Task, &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Generation: 11}})
+	o := h.volumes().Order(taskOf(etcd, nil).Task, &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Generation: 11}})
 	g.Expect(o.Round).To(Equal("11"))
 	g.Expect(o.Members).To(Equal(int32(3)), "as many as the spec says, while nothing is known of the cluster")
 	etcd.Status.ClusterSize = 5

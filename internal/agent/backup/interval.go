@@ -5,7 +5,9 @@
 package backup
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -115,6 +117,22 @@ func histories(sorted []Snapshot) (all [][]Snapshot) {
 	}
 	if begin >= 0 {
 		all = append(all, sorted[begin:])
+	}
+	return all
+}
+
+// ReadIntervals returns the intervals that a text in JSON lists, as far as they can be read: it may be cut off.
+func ReadIntervals(text string) (all []Interval) {
+	d := json.NewDecoder(strings.NewReader(text))
+	if _, err := d.Token(); err != nil {
+		return nil
+	}
+	for d.More() {
+		var i Interval
+		if d.Decode(&i) != nil {
+			return all
+		}
+		all = append(all, i)
 	}
 	return all
 }

@@ -23,9 +23,16 @@ func List(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([]v1a
 	return slices.DeleteFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return Foreign(&t, etcd) != "" }), nil
 }
 
-// Recovering returns the QuorumLossRecovery that is in progress; nil when none is. One that is being deleted does not count.
+// Recovering returns the task in progress that makes a new cluster: a QuorumLossRecovery, or else a Restore that replaces data; nil when
+// there is none. One that is being deleted does not count.
 func Recovering(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
-	return running(tasks, v1alpha1.QuorumLossRecovery)
+	if t := running(tasks, v1alpha1.QuorumLossRecovery); t != nil {
+		return t
+	}
+	if t := running(tasks, v1alpha1.Restore); t != nil && t.Status.Recovery != nil {
+		return t
+	}
+	return nil
 }
 
 // ChangingMembers returns the MembershipChange that is in progress; nil when none is. One that is being deleted does not count.

@@ -35,6 +35,8 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrHibernated:          "Wake the cluster up first: set its spec.replicas.",
 	v1alpha1.ErrNothingToRecover:    "If a volume still exists, restore it under the name of its claim, and create the task again. Otherwise delete the Etcd and create a new one.",
 	v1alpha1.ErrNotQuorate:          "Check why the members do not start or cannot reach each other: \"kubectl get pods\" and their logs. Then create the task again.",
+	v1alpha1.ErrRestoreRefused:      "Choose a state that can be restored (\"kubectl etcdtask restorable\"), or fix what the error names, and preview it.",
+	v1alpha1.ErrNotConfirmed:        "Preview the restore again, and confirm what it shows now.",
 	v1alpha1.ErrNoBackup:            "Set spec.backup.store of the Etcd.",
 	v1alpha1.ErrAlarm:               "Members disagree on the data, and nothing was done. Fix that before anything else: see docs/maintenance.md.",
 	v1alpha1.ErrNoSpace:             "Compact as well (\"kubectl etcdtask defrag --compaction\"), delete keys, or raise spec.etcd.quota.",

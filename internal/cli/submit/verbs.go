@@ -78,6 +78,15 @@ var verbs = []verb{
 		example: "  # Check that quorum is lost, then recover\n  kubectl etcdtask plan etcd-main\n  kubectl etcdtask recover etcd-main --wait",
 	},
 	{
+		name: "restore", taskType: v1alpha1.Restore, config: restoreConfig,
+		short: "Go back to an earlier state of the cluster, or undo that",
+		long: "Creates a Restore. With --to alone, a Job shows what a restore would bring, and nothing is changed; the task then prints the command with --confirm.\n" +
+			"With --confirm, all members are stopped, and a new cluster starts from the earlier state: clients cannot write meanwhile, and what was written after that state is lost. What the members had is kept until the task is deleted, and --undo goes back to it.",
+		example: "  # Show what going back to 14:03 would bring\n  kubectl etcdtask restore etcd-main --to 2026-11-24T14:03:00Z --wait\n\n" +
+			"  # Go back, as shown\n  kubectl etcdtask restore etcd-main --to revision=123456 --confirm 0123456789abcdef0123456789abcdef@123999 --wait\n\n" +
+			"  # Undo that\n  kubectl etcdtask restore etcd-main --undo etcd-main-restore-x7k2p --wait",
+	},
+	{
 		name: "recreate", taskType: v1alpha1.RecreateRollout, config: recreateConfig,
 		short:   "Stop all pods, and start them at the newest template, with downtime",
 		long:    "Creates a RecreateRollout: all members are stopped, and then started at the newest template, so that old and new never run together. The cluster does not serve until they are started. Data is kept.",

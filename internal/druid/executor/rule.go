@@ -82,5 +82,7 @@ func Unavailable() map[v1alpha1.TaskType]string {
 		v1alpha1.MembershipChange: "a MembershipChange scales the StatefulSet, which etcd-druid owns; change spec.replicas, and etcd-druid adds or removes members",
 		v1alpha1.QuorumLossRecovery: "a QuorumLossRecovery changes the StatefulSet, the ConfigMap and the volumes of the members, which etcd-druid owns; " +
 			"follow its procedure for a permanent quorum loss",
+		v1alpha1.Restore: "a Restore changes the StatefulSet, the ConfigMap and the volumes of the members, which etcd-druid owns; " +
+			"follow its procedure for restoring a backup by hand",
 	}
 }

@@ -155,10 +155,14 @@ func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
 	if r == nil {
 		return nil
 	}
-	return &member.Recovery{
+	recovery := &member.Recovery{
 		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
 		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
 	}
+	if to := r.Restore; to != nil {
+		recovery.Restore = &member.RestorePoint{Base: to.Base, Revision: to.Revision, Hash: uint32(to.Hash), Bytes: to.Bytes, Kept: to.KeptData, Bump: to.Bump}
+	}
+	return recovery
 }
 
 // clientURLs renders the client URLs of the members that advertise further ones; empty if none does.

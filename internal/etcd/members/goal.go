@@ -30,7 +30,7 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)
 	switch t := etcdtasks.Recovering(tasks); {
 	case t != nil:
-		return fmt.Sprintf("recovery %s starts the cluster again", t.Name)
+		return fmt.Sprintf("task %s starts the cluster as a new one", t.Name)
 	case s.StatefulSet.HeldAtZeroBy != "":
 		return "a task keeps all members stopped"
 	case etcd.Spec.Replicas == 0 || s.Replicas() == 0:

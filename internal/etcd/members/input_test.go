@@ -283,7 +283,7 @@ func TestGoalAndActing(t *testing.T) {
 	}}
 	for says, change := range map[string]func(*Known) []v1alpha1.EtcdOperatorTask{
 		"":                  func(*Known) []v1alpha1.EtcdOperatorTask { return nil },
-		"recovery":          func(*Known) []v1alpha1.EtcdOperatorTask { return []v1alpha1.EtcdOperatorTask{recovery} },
+		"as a new one":      func(*Known) []v1alpha1.EtcdOperatorTask { return []v1alpha1.EtcdOperatorTask{recovery} },
 		"keeps all members": func(k *Known) []v1alpha1.EtcdOperatorTask { k.Snapshot.StatefulSet.HeldAtZeroBy = "x"; return nil },
 		"hibernates":        func(k *Known) []v1alpha1.EtcdOperatorTask { k.Etcd.Spec.Replicas = 0; return nil },
 		"wakes up": func(k *Known) []v1alpha1.EtcdOperatorTask {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -44,13 +45,26 @@ func backupReady(before *metav1.Condition, waits string, leases observe.Snapshot
 			"No agent has reported since %s that the backups are up to date, and deltas are taken every %s: check that the cluster has a leader, and the log of the leader's container %s.",
 			sanitize.Text(leases.Full.Annotations[v1alpha1.AnnotationBackupsCurrent], len(time.RFC3339)+8), period, v1alpha1.ContainerBackupRestore)
 	case leases.Full != nil && leases.Full.Spec.RenewTime != nil:
-		return conditions.True(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupSucceeded, "Newest %s%s.", said("full", leases.Full), said(", delta", leases.Delta))
+		return conditions.True(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupSucceeded, "Newest %s%s%s.", said("full", leases.Full), said(", delta", leases.Delta), restorable(leases.Full))
 	case before != nil && before.Reason == v1alpha1.ReasonNoFullSnapshot && now.Sub(before.LastTransitionTime.Time) >= firstSnapshotTimeout:
 		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within %s: check the log of the leader's container %s.", firstSnapshotTimeout, v1alpha1.ContainerBackupRestore)
 	case before != nil && before.Reason == v1alpha1.ReasonBackupFailed:
 		return *before
 	}
 	return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonNoFullSnapshot, "There is no full snapshot yet.")
+}
+
+// restorable says since when every state can be restored, by what the leader's agent has found; empty if it says nothing of it.
+func restorable(full *coordinationv1.Lease) string {
+	all := backup.ReadIntervals(full.Annotations[v1alpha1.AnnotationRestorable])
+	if len(all) == 0 || !all[0].Fine {
+		return ""
+	}
+	since := "; every state since " + all[0].From.Time.UTC().Format(time.RFC3339) + " can be restored"
+	if len(all) > 1 {
+		since += ", and some before it (kubectl etcdtask restorable)"
+	}
+	return since
 }
 
 // unreachable returns which member waits because it cannot read the store, and why; empty for none.

@@ -15,15 +15,19 @@ import (
 )
 
 // recovery returns how the members recover their cluster: what a task has chosen, now or before, or how the cluster wakes up
-// without volumes. It is removed once that task is gone, the recovered cluster serves, and every member votes: then no member
-// needs any more what it had before. It is withdrawn if the cluster before serves, and the new one has not begun.
+// without volumes. It is removed once that task is gone, and every Restore that keeps data, the recovered cluster serves, and every
+// member votes: then no member needs any more what it had before. It is withdrawn if the cluster before serves, and the new one has not begun.
 func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
 	if t := etcdtasks.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
-		return &v1alpha1.ClusterRecovery{
+		next := &v1alpha1.ClusterRecovery{
 			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,
 			PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
 		}
+		if r.Restore != nil {
+			next.Restore = &r.Restore.ClusterRestore
+		}
+		return next
 	}
 	h := o.Etcd.Status.Hibernation
 	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.RecordsRestore(recorded, h) {
@@ -32,7 +36,7 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 	if servingID(o.Snapshot) == clusterID && succeeded(o.Etcd, recorded, clusterID) {
 		return nil
 	}
-	if recorded == nil || slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
+	if recorded == nil || slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID || t.KeepsData() }) {
 		return recorded
 	}
 	withdrawn := outlived(recorded, clusterID, o.Snapshot) && mayHaveBegun(recorded, o.Snapshot) == ""

@@ -86,3 +86,36 @@ func TestTheRecoveryOfALoneMemberEndsWithItsSuccessor(t *testing.T) {
 		Recovery: config.Recovery, NewClusterID: config.RecoveredID(),
 	}).Action).To(Equal(member.Start), "beside a second member")
 }
+
+// What a Restore chose is recorded with all that the members need. It stays while any Restore exists that has replaced data, since the
+// members remove what they kept without it.
+func TestARestoreKeepsTheRecord(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.UID, etcd.Status.ClusterID = etcdUID, "cafe"
+	step := func(s *cluster.Snapshot, tasks ...v1alpha1.EtcdOperatorTask) v1alpha1.EtcdStatus {
+		o := observed(etcd, s, noon)
+		o.Tasks = tasks
+		etcd.Status = Next(o)
+		return etcd.Status
+	}
+	task := recoveryTask(v1alpha1.RecoverySurveying, "")
+	task.Spec.Type = v1alpha1.Restore
+	from := v1alpha1.ClusterRestore{Base: "full", Revision: 40, Hash: 7, Bump: 9}
+	task.Status.Recovery.Restore = &v1alpha1.RestoreStatus{ClusterRestore: from, Fenced: true}
+	g.Expect(step(nil, task).Recovery).To(BeNil(), "it can still be aborted")
+	task.Status.Recovery.Phase, task.Status.Recovery.Source = v1alpha1.RecoveryStarting, v1alpha1.RecoverFromTarget
+	chosen := step(nil, task).Recovery
+	g.Expect(chosen.Source).To(Equal(v1alpha1.RecoverFromTarget))
+	g.Expect(chosen.Restore).To(Equal(&from))
+
+	other := recovered("http", "recovery")
+	task.Status.State = v1alpha1.TaskStateSucceeded
+	earlier := *task.DeepCopy()
+	earlier.UID = "earlier"
+	g.Expect(step(serving(3, other), task).Recovery).To(Equal(chosen))
+	g.Expect(step(serving(3, other), earlier).Recovery).To(Equal(chosen), "what an earlier restore has kept")
+	preview := *earlier.DeepCopy()
+	preview.Status.Recovery = nil
+	g.Expect(step(serving(3, other), preview).Recovery).To(BeNil(), "a preview keeps nothing")
+}

@@ -39,7 +39,7 @@ const maxAge = time.Second
 // needsSlot reports whether tasks of a type need a slot. One that is not known does.
 func needsSlot(t v1alpha1.TaskType) bool {
 	switch t {
-	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.MembershipChange:
+	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.Restore, v1alpha1.MembershipChange:
 		return false
 	}
 	return true
@@ -176,7 +176,7 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 			continue
 		}
 		etcd := etcdOf(t)
-		if t.Spec.Type == v1alpha1.QuorumLossRecovery && t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" {
+		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil) {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
 			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var dangerousTypes = []string{"CopyBackups", "QuorumLossRecovery", "RecreateRollout"}
+var dangerousTypes = []string{"CopyBackups", "QuorumLossRecovery", "RecreateRollout", "Restore"}
 
 // Attacks are what the API server has to refuse, by the admission policies and the schema.
 var Attacks = []engine.Attack{

@@ -27,11 +27,18 @@ type Agent struct {
 func NewAgent() *Agent {
 	a := &Agent{}
 	mux := http.NewServeMux()
-	mux.HandleFunc(api.PathFull, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(api.PathFull, func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.count++
-		a.chain = backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: int64(a.count), Created: time.Now().Truncate(time.Second)}}
+		a.chain = backup.Chain{Full: &backup.Snapshot{
+			Kind: backup.Full, LastRevision: int64(a.count), Created: time.Now().Truncate(time.Second), Final: r.URL.Query().Get("final") == "true",
+		}}
+		answer(w, a.chain.Full)
+	})
+	mux.HandleFunc(api.PathKeep, func(w http.ResponseWriter, _ *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		answer(w, a.chain.Full)
 	})
 	mux.HandleFunc(api.PathLatest, func(w http.ResponseWriter, _ *http.Request) {

@@ -8,9 +8,25 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	etcdmember "github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 )
+
+// Restored is the config of a Restore that was confirmed, and goes back to what Previewed shows.
+const Restored = "{to: {revision: 40}, confirm: 0123456789abcdef0123456789abcdef@0}"
+
+// Previewed is what the agent reports in the Jobs of a Restore: what it goes back to, and what is on the volumes.
+func Previewed(j *batchv1.Job) string {
+	if j.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentPreviewJob {
+		return `{"base": "Full-00000000-00000030-946684800", "revision": 40, "hash": 7, "digest": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`
+	}
+	return Surveyed(j)
+}
+
+// Fenced reports whether the client Service of an Etcd selects no member.
+func Fenced(s *corev1.Service) bool { return s.Spec.Selector[v1alpha1.LabelFencedBy] != "" }
 
 // Surveyed is what the agent reports in the Job that surveys a volume: the first member has data, that of the others is damaged.
 func Surveyed(j *batchv1.Job) string {

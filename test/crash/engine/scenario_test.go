@@ -284,7 +284,7 @@ func (r *run) step(ctx context.Context) {
 // rebuild has the members do what the operator tells them: start again, as another cluster.
 func (r *run) rebuild(ctx context.Context) {
 	config := &corev1.ConfigMap{}
-	if !r.scenario.lost || r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil || config.Data[member.KeyRecovery] == "" {
+	if !r.scenario.lost && r.scenario.taskType != v1alpha1.Restore || r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil || config.Data[member.KeyRecovery] == "" {
 		return
 	}
 	r.rebuilt, r.world.Crashing = true, map[string]bool{}
@@ -418,13 +418,14 @@ func (r *run) stateOfEtcd(ctx context.Context) (lines []string) {
 	if !r.scenario.whole {
 		return nil
 	}
-	e, config := &v1alpha1.Etcd{}, &corev1.ConfigMap{}
+	e, config, service := &v1alpha1.Etcd{}, &corev1.ConfigMap{}, &corev1.Service{}
 	must(r.t, r.world.Get(ctx, mainKey, e))
+	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: e.ClientServiceName()}, service))
 	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config))
 	for _, c := range e.Status.Conditions {
 		lines = append(lines, fmt.Sprintf("Etcd %s=%s", c.Type, c.Status))
 	}
-	return append(lines, fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t, members recover %t",
+	return append(lines, fmt.Sprintf("clients kept away %t", disturb.Fenced(service)), fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t, members recover %t",
 		ptr.Deref(e.Status.Ready, false), disturb.Cluster(e.Status.ClusterID, config.Data), e.Status.ClusterSize, e.Status.Recovery != nil, config.Data[member.KeyRecovery] != ""))
 }
 

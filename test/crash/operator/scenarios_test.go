@@ -36,6 +36,7 @@ func scenarios() []scenario {
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, begin: outdated, alone: true},
 		{name: "members", taskType: v1alpha1.MembershipChange, begin: created},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: disturb.Surveyed, swift: true},
+		{name: "restore", taskType: v1alpha1.Restore, config: disturb.Restored, begin: created, result: disturb.Previewed},
 		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}", begin: created},
 		{name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: "type: full", begin: created},
 		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, begin: created, result: says(`{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}`)},

@@ -66,8 +66,9 @@ func (w *world) stateOfTasks() (lines []string) {
 
 func (w *world) stateOfEtcd() []string {
 	w.T.Helper()
-	e, config := &v1alpha1.Etcd{}, &corev1.ConfigMap{}
+	e, config, service := &v1alpha1.Etcd{}, &corev1.ConfigMap{}, &corev1.Service{}
 	w.get(e, name)
+	w.get(service, e.ClientServiceName())
 	w.get(config, name+"-config")
 	var conditions []string
 	for _, c := range e.Status.Conditions {
@@ -79,6 +80,7 @@ func (w *world) stateOfEtcd() []string {
 	}
 	slices.Sort(conditions)
 	return []string{
+		fmt.Sprintf("clients kept away %t", disturb.Fenced(service)),
 		fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t", ptr.Deref(e.Status.Ready, false), disturb.Cluster(e.Status.ClusterID, config.Data), e.Status.ClusterSize, e.Status.Recovery != nil),
 		fmt.Sprintf("Etcd %v", conditions),
 		fmt.Sprintf("members recover %t", config.Data[member.KeyRecovery] != ""),

@@ -43,6 +43,7 @@ func TestEveryVerbCreatesItsTask(t *testing.T) {
 			v1alpha1.CopyBackups, "maxBackups: 2\nsourceStore:\n  container: a\n  provider: S3\n  secretRef:\n    name: s\ntargetStore:\n  container: b\n  prefix: c\n  provider: Local\n",
 		},
 		{"recover main", v1alpha1.QuorumLossRecovery, ""},
+		{"restore main --to revision=7", v1alpha1.Restore, "to:\n  revision: 7\n"},
 		{"recreate main --target-revision main-1", v1alpha1.RecreateRollout, "targetRevision: main-1\n"},
 	} {
 		args := append(strings.Fields(c.args), "--name", "task")

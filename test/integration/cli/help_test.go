@@ -55,8 +55,8 @@ func (p *person) complete(args ...string) string {
 func TestEveryVerbHasAnExample(t *testing.T) {
 	p := newPerson(t)
 	for _, verb := range []string{
-		"rollout", "restart", "snapshot", "compact", "defrag", "copy-backups", "recover", "recreate",
-		"status", "diagnose", "plan", "list", "describe", "watch", "fleet", "suspend", "resume", "abort", "override", "report", "version",
+		"rollout", "restart", "snapshot", "compact", "defrag", "copy-backups", "recover", "restore", "recreate",
+		"status", "diagnose", "plan", "list", "describe", "restorable", "watch", "fleet", "suspend", "resume", "abort", "override", "report", "version",
 	} {
 		got := p.run(verb, "--help")
 		p.Expect(got.code).To(BeZero())

@@ -19,7 +19,7 @@ import (
 
 var (
 	safeTypes      = []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout, v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.OnDemandMaintenance}
-	dangerousTypes = []v1alpha1.TaskType{v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.RecreateRollout}
+	dangerousTypes = []v1alpha1.TaskType{v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.RecreateRollout, v1alpha1.Restore}
 )
 
 // world is a namespace with users, who have certificates and are bound to the roles that are shipped.

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package submit
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+)
+
+// restoreTarget is the field to of the config of a Restore.
+type restoreTarget struct {
+	Time     string `json:"time,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+	Snapshot string `json:"snapshot,omitempty"`
+	Latest   bool   `json:"latest,omitempty"`
+	Base     string `json:"base,omitempty"`
+}
+
+func restoreConfig(flags flagSet) func() (any, error) {
+	to := flags.String("to", "", "The state to go back to: a time such as 2026-11-24T14:03:00Z, revision=N, snapshot=NAME or latest.")
+	preview := flags.Bool("preview", false, "Only show what the restore would bring, which is also what happens without --confirm.")
+	confirm := flags.String("confirm", "", "What the preview printed: go back, if that is still what it would bring.")
+	undo := flags.String("undo", "", "The Restore to undo: go back to what the members had before it.")
+	base := flags.String("base", "", "The full snapshot to begin with, if the newest one before the state is corrupt.")
+	keep := flags.Bool("keep-service", false, "Leave clients connected until the members stop: the final snapshot may lack what they write last.")
+	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of then.")
+	writes := flags.Int64("max-writes-since", -1, "How many revisions may have been written since the preview (default: the operator's).")
+	return func() (any, error) {
+		if (*to == "") == (*undo == "") {
+			return nil, kube.Usage("either --to or --undo is needed")
+		}
+		if *confirm != "" && (*undo != "" || *preview) {
+			return nil, kube.Usage("--confirm goes with --to alone")
+		}
+		if *preview && *undo != "" {
+			return nil, kube.Usage("--preview goes with --to")
+		}
+		c := struct {
+			To             *restoreTarget `json:"to,omitempty"`
+			Undo           string         `json:"undo,omitempty"`
+			Confirm        string         `json:"confirm,omitempty"`
+			KeepService    bool           `json:"keepService,omitempty"`
+			AcceptAuth     bool           `json:"acceptAuth,omitempty"`
+			MaxWritesSince *int64         `json:"maxWritesSince,omitempty"`
+		}{Undo: *undo, Confirm: *confirm, KeepService: *keep, AcceptAuth: *auth}
+		if *writes >= 0 {
+			c.MaxWritesSince = writes
+		}
+		if *to == "" {
+			return c, nil
+		}
+		target, err := parseTarget(*to)
+		if err != nil {
+			return nil, err
+		}
+		target.Base, c.To = *base, target
+		return c, nil
+	}
+}
+
+// parseTarget parses a value of --to.
+func parseTarget(text string) (*restoreTarget, error) {
+	kind, value, _ := strings.Cut(text, "=")
+	switch {
+	case text == "latest":
+		return &restoreTarget{Latest: true}, nil
+	case kind == "snapshot" && value != "":
+		return &restoreTarget{Snapshot: value}, nil
+	case kind == "revision":
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && n > 0 {
+			return &restoreTarget{Revision: n}, nil
+		}
+	default:
+		if _, err := time.Parse(time.RFC3339, text); err == nil {
+			return &restoreTarget{Time: text}, nil
+		}
+	}
+	return nil, kube.Usage("--to is %q: it must be a time such as 2026-11-24T14:03:00Z, revision=N, snapshot=NAME or latest", text)
+}

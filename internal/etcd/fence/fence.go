@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fence keeps clients away from a cluster while a Restore replaces its data: the selector of the client Service then has the
+// UID of the task, which no pod has as a label. That is not part of what is applied, so that it also begins and ends while the spec is
+// suspended or refused.
+package fence
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Fencer fences the client Services of Etcds.
+type Fencer struct{ state.Access }
+
+// wanted returns the UID of the task that keeps clients away; empty if none does.
+func wanted(tasks []v1alpha1.EtcdOperatorTask) string {
+	t := etcdtasks.Recovering(tasks)
+	if t == nil || t.Status.Recovery == nil || t.Status.Recovery.Restore == nil || !t.Status.Recovery.Restore.Fenced {
+		return ""
+	}
+	return string(t.UID)
+}
+
+// patch returns what has to change in a Service; nil if nothing has to. It is pure.
+func patch(service *corev1.Service, by string) map[string]any {
+	if service.Spec.Selector[v1alpha1.LabelFencedBy] == by {
+		return nil
+	}
+	value := any(by)
+	if by == "" {
+		value = nil
+	}
+	return map[string]any{
+		"metadata": map[string]any{"uid": service.UID, "resourceVersion": service.ResourceVersion},
+		"spec":     map[string]any{"selector": map[string]any{v1alpha1.LabelFencedBy: value}},
+	}
+}
+
+// Reconcile has the client Service select no member while a task keeps clients away, and all of them otherwise. What the cache shows is
+// decided again on live reads. Whether other objects of the Etcd are its own does not matter: clients must not be kept away by those.
+func (f Fencer) Reconcile(ctx context.Context, st *state.State) error {
+	service, err := read(ctx, f.Client, st.Etcd)
+	if err != nil || service == nil || patch(service, wanted(st.Tasks)) == nil {
+		return err
+	}
+	reads := f.Live()
+	tasks, err := etcdtasks.List(ctx, reads, st.Etcd)
+	if err != nil {
+		return err
+	}
+	if service, err = read(ctx, reads, st.Etcd); err != nil || service == nil {
+		return err
+	}
+	by := wanted(tasks)
+	change := patch(service, by)
+	if change == nil || ownership.Of(st.Etcd, "Service", service) != nil {
+		return nil
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	data, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	if err := f.Client.Patch(ctx, service, client.RawPatch(types.MergePatchType, data), apply.Manager); err != nil {
+		return fmt.Errorf("changing the selector of Service %s: %w", client.ObjectKeyFromObject(service), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Changed which members the client Service selects", "fencedBy", by)
+	return nil
+}
+
+// read returns the client Service of an Etcd; nil if there is none.
+func read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*corev1.Service, error) {
+	service, key := &corev1.Service{}, client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClientServiceName()}
+	if err := reader.Get(ctx, key, service); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Service %s: %w", key, err)
+	} else if err != nil {
+		return nil, nil
+	}
+	return service, nil
+}

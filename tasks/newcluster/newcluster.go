@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package newcluster is what the task types have in common that start a cluster as a new one: the phases from stopping all members
+// until all vote, and the survey of the volumes in between. Each type decides what comes before them, and from which data the new
+// cluster starts.
+//
+// A task changes nothing but the Jobs that survey the volumes. While its status names a phase in which all members have to be stopped,
+// the Etcd controller holds the StatefulSet at zero replicas; once the status says from what the cluster starts, that controller
+// configures the members accordingly, and scales up again. What is done to data is done by the agent before a member starts.
+package newcluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Input is what the decisions on the common phases rest on.
+type Input struct {
+	Snapshot *cluster.Snapshot
+	// Task is the UID of the task.
+	Task types.UID
+	// Recorded is what the status of the task says so far.
+	Recorded v1alpha1.RecoveryStatus
+	// Configured: the configuration of the members says from what the cluster starts.
+	Configured bool
+	// Volumes of the members, in phase Surveying.
+	Volumes []survey.Volume
+}
+
+// Decision is what to say of a task, and the phase that it enters or stays in.
+type Decision struct {
+	// Outcome is Continue, Done or Fail; Code goes with Fail.
+	Outcome tasks.Outcome
+	Code    v1alpha1.ErrorCode
+	// Recovery is what the status of the task is to say.
+	Recovery v1alpha1.RecoveryStatus
+	// Message says what is waited for, what was decided and why, or how it has ended.
+	Message string
+	// Survey: Jobs have to be created for volumes that have none yet, or removed from those that are given up.
+	Survey bool
+}
+
+// Operations that lastOperation names, by phase.
+var Operations = map[v1alpha1.RecoveryPhase]string{
+	v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss",
+	v1alpha1.RecoveryFencing:    "FenceClients",
+	v1alpha1.RecoverySaving:     "TakeFinalSnapshot",
+	v1alpha1.RecoveryStopping:   "StopMembers",
+	v1alpha1.RecoverySurveying:  "SurveyVolumes",
+	v1alpha1.RecoveryStarting:   "StartMembers",
+	v1alpha1.RecoveryGrowing:    "GrowBack",
+	v1alpha1.RecoveryReopening:  "TakeSnapshot",
+}
+
+// pollInterval is how often the members are observed: etcd sends no events.
+const pollInterval = time.Second
+
+// Verdict translates a decision for the task engine. It is pure.
+func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
+	v := tasks.Verdict{
+		Outcome: d.Outcome, Code: d.Code, Message: d.Message, RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
+	}
+	operation := &v1alpha1.LastOperation{Name: Operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+	switch {
+	case d.Survey:
+		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
+	case d.Outcome == tasks.Fail:
+		operation.State = v1alpha1.OperationStateFailed
+		v.LastOperation = operation
+	case d.Outcome != tasks.Continue:
+		v.LastOperation = operation
+	case d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince):
+		// That a grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
+		operation.State = v1alpha1.OperationStateInProgress
+		v.LastOperation = operation
+		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
+			v.Event = operation.Name
+		}
+	}
+	return v
+}
+
+// Stopping waits until no member runs.
+func (in Input) Stopping(now time.Time) Decision {
+	switch {
+	case !in.held():
+		return in.Stay("waiting until StatefulSet %s is scaled to zero", in.Snapshot.StatefulSet.Name)
+	case len(in.Snapshot.Surplus) > 0:
+		return in.Stay("waiting until these are gone: %s; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", strings.Join(in.Snapshot.Surplus, ", "))
+	}
+	return in.Enter(v1alpha1.RecoverySurveying, now, "no member is running: the agent surveys each volume")
+}
+
+// Surveying waits until every existing volume is surveyed, and reports whether all are.
+func (in Input) Surveying() (waits Decision, surveyed bool) {
+	switch {
+	case !in.held():
+		return in.Stay("StatefulSet %s is no longer scaled to zero: waiting until it is", in.Snapshot.StatefulSet.Name), false
+	case len(in.Snapshot.Surplus) > 0:
+		return in.Stay("members were started again, and may still write: waiting until these are gone: %s", strings.Join(in.Snapshot.Surplus, ", ")), false
+	}
+	if waits, act := survey.Pending(in.Volumes); len(waits) > 0 {
+		d := in.Stay("%s", strings.Join(waits, "; "))
+		d.Survey = act
+		return d, false
+	}
+	return Decision{}, true
+}
+
+// Starting waits until the new cluster serves.
+func (in Input) Starting(now time.Time) Decision {
+	s, r := in.Snapshot, in.Recorded
+	switch {
+	case !in.Configured:
+		return in.Stay("configuring the members to rebuild the cluster from %s", r.Member)
+	case s.StatefulSet.HeldAtZeroBy != "":
+		return in.Stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
+	case !Quorate(s) || s.Cluster.ID == 0 || ID(s.Cluster.ID) == r.PreviousClusterID || !in.participates():
+		return in.Stay("waiting until %s serves: %s", r.Member, in.Describe())
+	}
+	return in.Enter(v1alpha1.RecoveryGrowing, now, "%s serves alone, as cluster %s: the others join, one by one", r.Member, ID(s.Cluster.ID))
+}
+
+// Growing waits until every member votes, and returns how many do once all do.
+func (in Input) Growing() (waits Decision, voting int) {
+	s := in.Snapshot
+	voting = s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
+	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 || voting < s.Replicas() {
+		return in.Stay("%d of %d members vote: %s", voting, s.Replicas(), in.Describe()), 0
+	}
+	return Decision{}, voting
+}
+
+// Enter enters another phase.
+func (in Input) Enter(phase v1alpha1.RecoveryPhase, now time.Time, format string, args ...any) Decision {
+	next := in.Recorded
+	next.Phase, next.PhaseSince, next.LostSince = phase, metav1.Time{Time: now}, nil
+	return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf(format, args...)}
+}
+
+// Stay waits.
+func (in Input) Stay(format string, args ...any) Decision {
+	return Decision{Outcome: tasks.Continue, Recovery: in.Recorded, Message: fmt.Sprintf(format, args...)}
+}
+
+// held reports whether this task holds the StatefulSet at zero.
+func (in Input) held() bool {
+	return in.Snapshot.StatefulSet.Observed && in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
+}
+
+// participates reports whether the member that the cluster is rebuilt from participates.
+func (in Input) participates() bool {
+	return slices.ContainsFunc(in.Snapshot.Ordinals, func(o cluster.Ordinal) bool {
+		return o.Member == in.Recorded.Member && o.Class == v1alpha1.ClassParticipating
+	})
+}
+
+// Describe says how each member is, with the words of the agent or the kubelet where they have some.
+func (in Input) Describe() string {
+	said := make([]string, 0, len(in.Snapshot.Ordinals))
+	for _, o := range in.Snapshot.Ordinals {
+		is := fmt.Sprintf("%s is %s", o.Name, o.Describe())
+		switch {
+		case o.Role == v1alpha1.RoleLearner:
+			is = o.Name + " is a learner that catches up"
+		case o.Pod != nil && o.Pod.Refusal != nil:
+			is = fmt.Sprintf("%s is %s (%s: %s)", o.Name, o.Class, o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
+		}
+		said = append(said, is)
+	}
+	return strings.Join(said, "; ")
+}
+
+// Quorate reports whether there is a quorum: enough voters serve, or one that answers knows a leader.
+func Quorate(s *cluster.Snapshot) bool {
+	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()
+}
+
+// ID returns the ID of a cluster in hex.
+func ID(clusterID uint64) string { return fmt.Sprintf("%x", clusterID) }
+
+// maxEarlier is how many earlier clusters a status may name.
+const maxEarlier = 16
+
+// Lineage returns the IDs, in hex, of the clusters that an Etcd has had, in the order in which they were made: those that the recovery
+// in its status leaves behind, the one that this recovery makes, which may have either of two IDs, the one that was recorded when the
+// task began, and the recorded one. A person may have recorded another one since, because its data counts. It is pure.
+func Lineage(r *v1alpha1.ClusterRecovery, made []string, began, recorded string) []string {
+	var ids []string
+	add := func(id string) {
+		if id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if r != nil {
+		for _, id := range append(slices.Clone(r.EarlierClusterIDs), r.PreviousClusterID) {
+			add(id)
+		}
+	}
+	if !slices.Contains(ids, recorded) {
+		// It has served, so it is the one that was made.
+		made = append(slices.DeleteFunc(append(slices.Clone(made), began), func(id string) bool { return id == recorded }), recorded)
+	}
+	for _, id := range made {
+		add(id)
+	}
+	return ids[max(0, len(ids)-maxEarlier):]
+}
+
+// Earlier returns what a recovery has to record of a lineage beside the previous cluster. Where that is not the newest of them, it is
+// recorded in its place too, so that the order is not lost.
+func Earlier(lineage []string, previous string) []string {
+	if n := len(lineage); n > 0 && lineage[n-1] == previous {
+		return slices.Clone(lineage[:n-1])
+	}
+	return slices.Clone(lineage)
+}

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+)
+
+const (
+	// margin is added to the highest revision that is known: more than a cluster writes in the time that a task may take, even
+	// where a volume that knew a higher one is lost. It is what etcd recommends where nothing is known.
+	margin = 1_000_000_000
+	// maxRevision is the highest revision that is believed. A member that reports more is broken, or lies.
+	maxRevision = 1 << 62
+)
+
+// highest returns the highest revision that a cluster may have reported: what is known of snapshots, and what is on its volumes.
+func highest(known int64, volumes []survey.Volume, clusterID string) int64 {
+	for _, v := range volumes {
+		if v.State == survey.Seen && v.Survey.ClusterID == clusterID {
+			known = max(known, v.Survey.MaxRevision())
+		}
+	}
+	return known
+}
+
+// bumpOf returns what is added to a revision, so that the new cluster begins above the highest one that was reported. The revision is 0
+// if it is not known.
+func bumpOf(highest, revision int64) (int64, error) {
+	if highest < 0 || revision < 0 || highest > maxRevision {
+		return 0, fmt.Errorf("a member or a snapshot reports revision %d, which no cluster reaches: look at what does, and restore without it", highest)
+	}
+	return max(highest, revision) - revision + margin, nil
+}
+
+// starter returns the member that the cluster starts from: the most advanced one of those that are started, so that the data that it
+// sets aside has everything that was acknowledged. If no volume has data, it is the first member.
+func starter(volumes []survey.Volume, clusterID string, members int32) (name string, has bool) {
+	usable, _ := survey.Sift(volumes, clusterID)
+	for _, v := range usable {
+		if v.Ordinal < members && !v.Survey.Removed {
+			return v.Member, true
+		}
+	}
+	first := slices.MinFunc(volumes, func(a, b survey.Volume) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return first.Member, false
+}
+
+// keptData returns the directory in which a member has set aside what it had before a task; empty if its volume has none, or if the
+// member is not started any more. A crash may have set aside more than once: the first has the data.
+func (in Input) keptData() string {
+	name, task := in.Undone.Member, in.Undone.Task
+	for _, v := range in.Volumes {
+		if v.Member != name || v.State != survey.Seen || v.Ordinal >= in.Members {
+			continue
+		}
+		for _, dir := range slices.Sorted(slices.Values(v.Survey.Kept)) {
+			if strings.Contains(dir, member.BeforeSuffix+task+"-") {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
+// choice is from what the cluster starts.
+type choice struct {
+	source v1alpha1.RecoverySource
+	member string
+	from   v1alpha1.ClusterRestore
+	// highest is the highest revision that the cluster before may have reported.
+	highest int64
+	// why is a sentence for people.
+	why string
+}
+
+// choose says from what the cluster starts, given what is on the volumes. It is pure.
+func (in Input) choose() (choice, error) {
+	r := in.Recorded.Restore
+	c := choice{highest: highest(max(r.HighestRevision, in.Leased), in.Volumes, in.Recorded.PreviousClusterID)}
+	if in.Undone != nil {
+		if c.from.KeptData = in.keptData(); c.from.KeptData != "" {
+			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
+			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)
+			return c.bumped()
+		}
+		if r.Base == "" {
+			return c, fmt.Errorf("the volume of %s has no data from before task %s, and the final snapshot of that task cannot be restored", in.Undone.Member, in.Undone.TaskName)
+		}
+	}
+	if len(in.Volumes) == 0 {
+		return c, errors.New("no member has a volume, or could have one")
+	}
+	name, has := starter(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
+	c.source, c.member, c.from = v1alpha1.RecoverFromTarget, name, r.ClusterRestore
+	c.why = fmt.Sprintf("the cluster goes back to revision %d, on %s, from %s and the deltas after it", r.Revision, name, r.Base)
+	if !has {
+		c.why += fmt.Sprintf("; no volume has the data of before, which is in the final snapshot %s", r.FinalSnapshot)
+	}
+	return c.bumped()
+}
+
+// bumped raises the revision.
+func (c choice) bumped() (_ choice, err error) {
+	c.from.Bump, err = bumpOf(c.highest, c.from.Revision)
+	c.why += fmt.Sprintf(", and its revisions continue above %d, which the cluster before has not reached", c.highest)
+	return c, err
+}

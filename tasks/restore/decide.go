@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package restore is the task type Restore: a cluster that serves goes back to an earlier state, from its backup, or from the data
+// that an earlier Restore has set aside.
+//
+// Without a confirmation, a Job of the agent only previews it. With one, the preview runs again and has to show the same. Then clients
+// are kept away, a final snapshot of the present is taken, which retention keeps, and the cluster starts as a new one, by the phases
+// of package newcluster. Until the status of the Etcd records from what it starts, the task can be aborted, and the members start as
+// they were. What they had stays on their volumes until the task is deleted.
+package restore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
+)
+
+// Input is all that a decision rests on, once the preview has run.
+type Input struct {
+	newcluster.Input
+	// Hibernates: the spec asks for no members.
+	Hibernates bool
+	// ClusterID is the recorded ID of the cluster, in hex.
+	ClusterID string
+	// Members is how many members are started.
+	Members int32
+	// Fenced: the client Service selects no member because of this task.
+	Fenced bool
+	// Call is the request for the snapshot of the phase; nil if this operator has made none.
+	Call *background.Request[backup.Snapshot]
+	// Asked: a request for it was recorded, perhaps by another operator.
+	Asked bool
+	// Leased is the highest revision that the Leases of snapshots record.
+	Leased int64
+	// Known is the newest revision that was known when the restore was confirmed, and MaxWrites how many may follow. They are not
+	// compared if MaxWrites is negative.
+	Known, MaxWrites int64
+	// Undone is the task that is undone; nil if none is.
+	Undone *Undone
+}
+
+// Undone is a Restore that is undone.
+type Undone struct {
+	// Task is its UID, and TaskName its name.
+	Task, TaskName string
+	// Member whose volume has the data of before.
+	Member string
+	// FinalSnapshot has that data too.
+	FinalSnapshot string
+}
+
+// Decision is what to say of the task, and what to do next.
+type Decision struct {
+	newcluster.Decision
+	// Ask for the snapshot of the phase.
+	Ask bool
+}
+
+const (
+	// snapshotTimeout bounds a request for a snapshot.
+	snapshotTimeout = 15 * time.Minute
+	// retrySnapshots is how long a request for a snapshot that fails is repeated.
+	retrySnapshots = 2 * time.Minute
+)
+
+// decide says how far a restore has come, and what is next. It is pure.
+func decide(in Input, now time.Time) Decision {
+	if d := in.obstacle(); d != nil {
+		return *d
+	}
+	switch in.Recorded.Phase {
+	case v1alpha1.RecoveryFencing:
+		return in.fencing(now)
+	case v1alpha1.RecoverySaving:
+		return in.saving(now)
+	case v1alpha1.RecoveryStopping:
+		return Decision{Decision: in.Stopping(now)}
+	case v1alpha1.RecoverySurveying:
+		return in.surveying(now)
+	case v1alpha1.RecoveryStarting:
+		return Decision{Decision: in.Starting(now)}
+	case v1alpha1.RecoveryGrowing:
+		return in.growing(now)
+	}
+	return in.reopening(now)
+}
+
+// obstacle is why the restore does not go on, before it is recorded from what the cluster starts; nil if it does. Nothing has been
+// changed then, and members that were stopped are started as they were.
+func (in Input) obstacle() *Decision {
+	switch {
+	case in.Recorded.Source != "" || in.Recorded.Phase == v1alpha1.RecoveryGrowing:
+		return nil
+	case in.Hibernates:
+		return in.fail(v1alpha1.ErrHibernated, "the cluster is to hibernate, with spec.replicas 0: wake it up, and create the task again")
+	case in.ClusterID != in.Recorded.PreviousClusterID:
+		return in.fail(v1alpha1.ErrClusterID, "cluster %s is recorded now, and not cluster %s, for which the restore was confirmed: preview it again", in.ClusterID, in.Recorded.PreviousClusterID)
+	}
+	return nil
+}
+
+func (in Input) fail(code v1alpha1.ErrorCode, format string, args ...any) *Decision {
+	d := Decision{Decision: in.Stay(format+". Nothing was changed", args...)}
+	d.Outcome, d.Code = tasks.Fail, code
+	return &d
+}
+
+// notServing returns why the cluster does not serve as the one that is to be replaced; empty if it does.
+func (in Input) notServing() string {
+	s := in.Snapshot
+	switch {
+	case !s.HasQuorum():
+		return "the cluster has no quorum, and a restore needs one for the final snapshot: " + in.Describe() + ". If the quorum is lost for good, create a QuorumLossRecovery, which supersedes this task"
+	case newcluster.ID(s.Cluster.ID) != in.Recorded.PreviousClusterID:
+		return fmt.Sprintf("waiting until the members serve as cluster %s, and not as cluster %s", in.Recorded.PreviousClusterID, newcluster.ID(s.Cluster.ID))
+	}
+	return ""
+}
+
+// fencing waits until clients are kept away.
+func (in Input) fencing(now time.Time) Decision {
+	if in.Recorded.Restore.Fenced && !in.Fenced {
+		return Decision{Decision: in.Stay("waiting until the client Service selects no member")}
+	}
+	message := "the client Service selects no member: a final snapshot is taken"
+	if !in.Recorded.Restore.Fenced {
+		message = "clients stay connected until the members stop, and what they write after the final snapshot is only on the volumes: a final snapshot is taken"
+	}
+	return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "%s", message)}
+}
+
+// saving waits for the final snapshot, and then has all members stopped, if no more was written than a person has agreed to lose.
+func (in Input) saving(now time.Time) Decision {
+	if why := in.notServing(); why != "" {
+		return Decision{Decision: in.Stay("%s", why)}
+	}
+	taken, d := in.snapshot(now, "final snapshot")
+	if d != nil {
+		return *d
+	}
+	if written := taken.LastRevision - in.Known; in.MaxWrites >= 0 && written > in.MaxWrites {
+		return *in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since the preview, and at most %d may be lost (maxWritesSince): preview it again", written, in.MaxWrites)
+	}
+	next := in.Enter(v1alpha1.RecoveryStopping, now, "%s has everything up to revision %d, and is kept: all members are stopped", taken.Name(), taken.LastRevision)
+	restore := *in.Recorded.Restore
+	restore.FinalSnapshot, restore.HighestRevision = taken.Name(), max(restore.HighestRevision, taken.LastRevision)
+	next.Recovery.Restore = &restore
+	return Decision{Decision: next}
+}
+
+// snapshot returns the snapshot of the phase, or what is said and done while there is none. If the request fails for too long, the task
+// has failed.
+func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision) {
+	switch call := in.Call; {
+	case call == nil:
+		return backup.Snapshot{}, &Decision{Decision: in.Stay("the leading agent takes a %s", what), Ask: true}
+	case call.Running:
+		return backup.Snapshot{}, &Decision{Decision: in.Stay("%s", call.Name)}
+	case call.Err != nil && now.Sub(in.Recorded.PhaseSince.Time) < retrySnapshots:
+		return backup.Snapshot{}, &Decision{Decision: in.Stay("the %s failed and is tried again: %v", what, call.Err), Ask: true}
+	case call.Err != nil:
+		return backup.Snapshot{}, in.fail(v1alpha1.ErrSnapshot, "no %s could be taken: %v", what, call.Err)
+	default:
+		return call.Result, nil
+	}
+}
+
+// surveying waits until every volume is surveyed, and then chooses from what the cluster starts.
+func (in Input) surveying(now time.Time) Decision {
+	if waits, surveyed := in.Surveying(); !surveyed {
+		return Decision{Decision: waits}
+	}
+	c, err := in.choose()
+	if err != nil {
+		return *in.fail(v1alpha1.ErrNothingToRecover, "%v", err)
+	}
+	d := in.Enter(v1alpha1.RecoveryStarting, now, "%s", c.why)
+	restore := *in.Recorded.Restore
+	restore.ClusterRestore, restore.HighestRevision = c.from, c.highest
+	d.Recovery.Member, d.Recovery.Source, d.Recovery.Restore = c.member, c.source, &restore
+	return Decision{Decision: d}
+}
+
+// growing waits until all members vote.
+func (in Input) growing(now time.Time) Decision {
+	waits, voting := in.Growing()
+	if voting == 0 {
+		return Decision{Decision: waits}
+	}
+	return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote: a full snapshot of the new cluster is taken", voting)}
+}
+
+// reopening waits for a full snapshot of the new cluster. Without one, clients are let in nevertheless: the agents go on to try.
+func (in Input) reopening(now time.Time) Decision {
+	taken, d := in.snapshot(now, "full snapshot")
+	switch {
+	case d == nil:
+		return in.done(fmt.Sprintf("%s has everything of it", taken.Name()))
+	case d.Outcome == tasks.Fail:
+		return in.done(fmt.Sprintf("there is no full snapshot of it yet, which the agents try again (%v)", in.Call.Err))
+	}
+	return *d
+}
+
+func (in Input) done(snapshot string) Decision {
+	r := in.Recorded
+	what := fmt.Sprintf("the cluster is as it was at revision %d", r.Restore.Revision)
+	if r.Source == v1alpha1.RecoverFromKeptData {
+		what = fmt.Sprintf("the cluster has the data that %s had kept", r.Member)
+	}
+	d := in.Stay("%s, as cluster %s; %s. What the members had before stays on their volumes, and in the final snapshot %s, until this task is deleted: to go back to it, undo this task",
+		what, newcluster.ID(in.Snapshot.Cluster.ID), snapshot, r.Restore.FinalSnapshot)
+	d.Outcome = tasks.Done
+	return Decision{Decision: d}
+}

@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const before, after = 0xcafe, 0xbeef
+
+// at is a restore in a phase, of a cluster of three that serves.
+func at(phase v1alpha1.RecoveryPhase, change ...func(*Input)) Input {
+	in := Input{
+		Input:     newcluster.Input{Task: "task", Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}},
+		ClusterID: newcluster.ID(before), Members: 3, Known: 90, MaxWrites: 100, Fenced: true,
+	}
+	in.Recorded = v1alpha1.RecoveryStatus{
+		Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: newcluster.ID(before),
+		Restore: &v1alpha1.RestoreStatus{ClusterRestore: v1alpha1.ClusterRestore{Base: "full", Revision: 40, Hash: 7}, Fenced: true, FinalSnapshot: "final", HighestRevision: 100},
+	}
+	serving(before, 0, 1, 2)(&in)
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+// serving has some members of a cluster serve and vote.
+func serving(id uint64, ordinals ...int) func(*Input) {
+	return func(in *Input) {
+		in.Snapshot.Cluster, in.Snapshot.Ordinals = cluster.Cluster{ID: id, Reachable: true, LeaderKnown: len(ordinals) > 0}, nil
+		for i := range 3 {
+			in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, cluster.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("m-%d", i), Class: v1alpha1.ClassMissing})
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i})
+		}
+		for _, i := range ordinals {
+			o := &in.Snapshot.Ordinals[i]
+			o.Class, o.Answers, o.Serving, o.Role, o.Pod = v1alpha1.ClassParticipating, true, true, v1alpha1.RoleFollower, &cluster.Pod{EtcdStarted: epoch}
+			in.Snapshot.Cluster.Voters[i].Serving = true
+		}
+	}
+}
+
+// stopped has no member run.
+func stopped(in *Input) {
+	in.Snapshot.StatefulSet.HeldAtZeroBy, in.Snapshot.Ordinals, in.Snapshot.Cluster = in.Task, nil, cluster.Cluster{}
+}
+
+func took(revision int64) func(*Input) {
+	return func(in *Input) {
+		in.Call = &background.Request[backup.Snapshot]{Result: backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: epoch, Final: true}}
+	}
+}
+
+func failed(in *Input) {
+	in.Call = &background.Request[backup.Snapshot]{Err: errors.New("the store is away")}
+}
+
+func unfenced(in *Input) { in.Recorded.Restore.Fenced, in.Fenced = false, false }
+
+// on has a volume for each position in the log; 0 for one that is gone.
+func on(positions ...uint64) func(*Input) {
+	return func(in *Input) {
+		for i, index := range positions {
+			v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("m-%d", i), State: survey.Seen, Survey: member.Survey{
+				State: member.SurveyPresent, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: index, AppliedIndex: index, Revision: 100,
+			}}
+			if index == 0 {
+				v.State, v.Survey = survey.Gone, member.Survey{}
+			}
+			in.Volumes = append(in.Volumes, v)
+		}
+	}
+}
+
+func source(s v1alpha1.RecoverySource) func(*Input) {
+	return func(in *Input) { in.Recorded.Source, in.Recorded.Member, in.Configured = s, "m-1", true }
+}
+
+const (
+	fencing   = v1alpha1.RecoveryFencing
+	saving    = v1alpha1.RecoverySaving
+	stopping  = v1alpha1.RecoveryStopping
+	surveying = v1alpha1.RecoverySurveying
+	starting  = v1alpha1.RecoveryStarting
+	growing   = v1alpha1.RecoveryGrowing
+	reopening = v1alpha1.RecoveryReopening
+)
+
+func TestPhases(t *testing.T) {
+	const target = v1alpha1.RecoverFromTarget
+	later := func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-retrySnapshots) }
+	for name, c := range map[string]struct {
+		in      Input
+		outcome tasks.Outcome
+		want    v1alpha1.RecoveryPhase
+		says    string
+	}{
+		"clients are let in":         {at(fencing, func(in *Input) { in.Fenced = false }), tasks.Continue, fencing, "waiting until the client Service selects no member"},
+		"clients are kept away":      {at(fencing), tasks.Continue, saving, "selects no member"},
+		"clients are to stay":        {at(fencing, unfenced), tasks.Continue, saving, "clients stay connected"},
+		"hibernated in the middle":   {at(saving, func(in *Input) { in.Hibernates = true }), tasks.Fail, saving, "to hibernate"},
+		"another cluster":            {at(saving, func(in *Input) { in.ClusterID = "feed" }), tasks.Fail, saving, "preview it again"},
+		"no snapshot is asked for":   {at(saving), tasks.Continue, saving, "takes a final snapshot"},
+		"the snapshot is taken now":  {at(saving, func(in *Input) { in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"} }), tasks.Continue, saving, "asked"},
+		"the store is away":          {at(saving, failed), tasks.Continue, saving, "tried again: the store is away"},
+		"the store stays away":       {at(saving, failed, later), tasks.Fail, saving, "no final snapshot could be taken: the store is away. Nothing was changed"},
+		"the quorum is lost":         {at(saving, took(100), serving(before, 0)), tasks.Continue, saving, "create a QuorumLossRecovery"},
+		"members of another cluster": {at(saving, took(100), serving(after, 0, 1, 2)), tasks.Continue, saving, "serve as cluster cafe"},
+		"the present is saved":       {at(saving, took(190)), tasks.Continue, stopping, "everything up to revision 190"},
+		"too much was written":       {at(saving, took(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
+		"an undo has no bound":       {at(saving, took(1e6), func(in *Input) { in.MaxWrites = -1 }), tasks.Continue, stopping, ""},
+
+		"members run":               {at(stopping), tasks.Continue, stopping, "scaled to zero"},
+		"no member runs":            {at(stopping, stopped), tasks.Continue, surveying, "no member is running"},
+		"hibernated while stopped":  {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "Nothing was changed"},
+		"a volume is not read":      {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[1].State, in.Volumes[1].Message = survey.Unread, "unknown content" }), tasks.Continue, surveying, "unknown content"},
+		"all volumes are there":     {at(surveying, stopped, on(7, 9, 8)), tasks.Continue, starting, "back to revision 40, on m-1, from full"},
+		"a volume is lost":          {at(surveying, stopped, on(7, 0, 8)), tasks.Continue, starting, "on m-2"},
+		"all volumes are lost":      {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the data of before, which is in the final snapshot final"},
+		"a member lies":             {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
+		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
+		"the members are not told":  {at(starting, source(target), stopped, func(in *Input) { in.Configured = false }), tasks.Continue, starting, "configuring the members"},
+		"the cluster before serves": {at(starting, source(target)), tasks.Continue, starting, "waiting until m-1 serves"},
+		"the store went away": {at(starting, source(target), serving(after), func(in *Input) {
+			in.Snapshot.Ordinals[1].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: "no such bucket"}}
+		}), tasks.Continue, starting, "no such bucket"},
+		"one serves":                        {at(starting, source(target), serving(after, 1)), tasks.Continue, growing, "serves alone, as cluster beef"},
+		"hibernated once it is recorded":    {at(starting, source(target), serving(after, 1), func(in *Input) { in.Hibernates = true }), tasks.Continue, growing, ""},
+		"the new cluster is recorded":       {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
+		"all vote":                          {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
+		"there is a full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "as it was at revision 40"},
+		"there is no full snapshot":         {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents try again (the store is away)"},
+		"there is no full snapshot yet":     {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "tried again"},
+		"the kept data is back, and serves": {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := decide(c.in, epoch)
+			g.Expect(d.Outcome).To(Equal(c.outcome), d.Message)
+			g.Expect(d.Recovery.Phase).To(Equal(c.want), d.Message)
+			g.Expect(d.Message).To(ContainSubstring(c.says))
+			if d.Outcome == tasks.Fail {
+				g.Expect(d.Recovery.Source).To(BeEmpty(), "members start as they were")
+			}
+		})
+	}
+}
+
+// The new cluster begins above every revision that the one before may have reported, whoever knows the highest.
+func TestBump(t *testing.T) {
+	for name, change := range map[string]func(*Input){
+		"the final snapshot": func(in *Input) { in.Recorded.Restore.HighestRevision = 5000 },
+		"a lease":            func(in *Input) { in.Leased = 5000 },
+		"a volume":           func(in *Input) { in.Volumes[2].Survey.Revision = 5000 },
+		"the log of a volume": func(in *Input) {
+			in.Volumes[2].Survey.Revision, in.Volumes[2].Survey.AppliedIndex, in.Volumes[2].Survey.LastIndex = 4000, 6, 1006
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := at(surveying, stopped, on(7, 9, 8), change)
+			d := decide(in, epoch)
+			r := d.Recovery.Restore
+			g.Expect(r.Revision + r.Bump).To(BeNumerically(">=", 5000+margin))
+			g.Expect(r.HighestRevision).To(BeNumerically("==", 5000))
+			g.Expect(r.Base).To(Equal("full"))
+			g.Expect(d.Recovery.Source).To(Equal(v1alpha1.RecoverFromTarget))
+		})
+	}
+	g := NewWithT(t)
+	in := at(surveying, stopped, on(7, 9, 8), func(in *Input) { in.Volumes[0].Survey.ClusterID, in.Volumes[0].Survey.Revision = "other", 9000 })
+	g.Expect(decide(in, epoch).Recovery.Restore.HighestRevision).To(BeNumerically("==", 100), "data of another cluster says nothing")
+	for _, revision := range []int64{0, 1, 40, 5000, 6000} {
+		bump, err := bumpOf(5000, revision)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(bump).To(BeNumerically(">", 0))
+		g.Expect(revision + bump).To(BeNumerically(">=", 5000+margin))
+	}
+	for _, c := range [][2]int64{{-1, 1}, {1, -1}, {maxRevision + 1, 1}} {
+		_, err := bumpOf(c[0], c[1])
+		g.Expect(err).To(HaveOccurred())
+	}
+}
+
+// An undo goes back to what was kept, by the first directory of the task, or else by the final snapshot.
+func TestUndo(t *testing.T) {
+	undo := func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "final-of-r1"}
+	}
+	kept := func(ordinal int, dirs ...string) func(*Input) {
+		return func(in *Input) { in.Volumes[ordinal].Survey.Kept = dirs }
+	}
+	noBase := func(in *Input) { in.Recorded.Restore.Base = "" }
+	for name, c := range map[string]struct {
+		in     Input
+		member string
+		kept   string
+		fails  bool
+	}{
+		"kept":                        {at(surveying, stopped, on(9, 9, 9), undo, kept(2, "new.etcd.before-first-2", "new.etcd.before-first-1")), "m-2", "new.etcd.before-first-1", false},
+		"kept, without a snapshot":    {at(surveying, stopped, on(9, 9, 9), undo, noBase, kept(2, "new.etcd.before-first-1")), "m-2", "new.etcd.before-first-1", false},
+		"of another task":             {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-firstborn-1")), "m-0", "", false},
+		"by another member":           {at(surveying, stopped, on(9, 9, 8), undo, kept(1, "new.etcd.before-first-1")), "m-0", "", false},
+		"the member is gone":          {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 1 }), "m-0", "", false},
+		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
+		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := decide(c.in, epoch)
+			if c.fails {
+				g.Expect(d.Outcome).To(Equal(tasks.Fail))
+				g.Expect(d.Code).To(Equal(v1alpha1.ErrNothingToRecover))
+				return
+			}
+			g.Expect(d.Recovery.Member).To(Equal(c.member), d.Message)
+			g.Expect(d.Recovery.Restore.KeptData).To(Equal(c.kept))
+			g.Expect(d.Recovery.Restore.Bump).To(BeNumerically(">=", margin))
+			g.Expect(d.Recovery.Source == v1alpha1.RecoverFromKeptData).To(Equal(c.kept != ""))
+			g.Expect(d.Recovery.Restore.Base == "").To(Equal(c.kept != ""))
+		})
+	}
+}
+
+// A snapshot is asked for once, and again if that fails.
+func TestVerdict(t *testing.T) {
+	g := NewWithT(t)
+	v := verdict(at(saving), decide(at(saving), epoch), epoch)
+	g.Expect(v.Step.Detail).To(Equal(request{final: true, name: "the leading agent takes a final snapshot", since: epoch}))
+	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonRestoring))
+	again := at(saving, failed, func(in *Input) { in.Asked = true })
+	v = verdict(again, decide(again, epoch), epoch)
+	g.Expect(v.Step.Detail.(request).asked).To(BeTrue())
+	g.Expect(v.Step.RecheckAfter).To(Equal(retryInterval))
+	in := at(saving, took(120))
+	v = verdict(in, decide(in, epoch), epoch)
+	g.Expect(v.Step).To(BeNil())
+	g.Expect(v.Event).To(Equal("StopMembers"))
+	g.Expect(v.Recovery.Restore.HighestRevision).To(BeNumerically("==", 120))
+	g.Expect(v.Recovery.Restore.FinalSnapshot).To(Equal("Full-00000000-00000120-1767225600.final"))
+	g.Expect(in.Recorded.Restore.FinalSnapshot).To(Equal("final"), "what was recorded is not changed")
+}

@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// pollInterval is how often requests are looked at.
+	pollInterval = time.Second
+	// requestSnapshot is the operation of a step that asks for a snapshot.
+	requestSnapshot = "RequestSnapshot"
+	// retryInterval is how long after a request that failed the next one is made.
+	retryInterval = 5 * time.Second
+)
+
+// Handler carries out Restores.
+type Handler struct {
+	tasks.Jobs
+	tasks.NeverSuperseded[Config]
+	Observer observe.Interface
+	// Agent makes a client of the agents of an Etcd, any of which asks the leading one. It has to reach them without the client
+	// Service.
+	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
+
+	calls background.Requests[backup.Snapshot]
+}
+
+// WorkKey implements tasks.Methods: two Restores are the same work if they have the same config.
+func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, error) {
+	key, err := json.Marshal(task.Config)
+	if err != nil {
+		return "", fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, err)
+	}
+	return string(key), nil
+}
+
+// Admit implements tasks.Methods: there is a store, and, if data is to be replaced, a cluster that serves as the recorded one.
+func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	switch store := etcd.BackupStore(); {
+	case store == nil:
+		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", etcd.Name), nil
+	case storeaccess.Validate(*store, etcd.Namespace) != nil:
+		return tasks.Rejected(v1alpha1.ErrNoBackup, "spec.backup: %v", storeaccess.Validate(*store, etcd.Namespace)), nil
+	case etcd.Status.ClusterID == "":
+		return tasks.Rejected(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to go back from", etcd.Name), nil
+	case !task.Config.replaces():
+		return tasks.Verdict{Outcome: tasks.Continue, Message: "the restore is previewed, and nothing is changed"}, nil
+	case etcd.Spec.Replicas == 0:
+		return tasks.Rejected(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up first", etcd.Name), nil
+	}
+	if _, why, err := h.undone(ctx, task, etcd); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", why), err
+	}
+	v, err := tasks.AdmitWithQuorum(ctx, h.Observer, h.Live, etcd)
+	if err != nil || v.Outcome != tasks.Continue {
+		return v, err
+	}
+	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
+	switch {
+	case err != nil:
+		return tasks.Unobserved(tasks.Reject, err)
+	case snapshot.StatefulSet.OfDruid:
+		return tasks.Rejected(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read from what the operator starts a cluster", snapshot.StatefulSet.Name), nil
+	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
+		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and cluster %s is recorded: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
+	}
+	return v, nil
+}
+
+// undone returns the Restore that a task undoes, nil if it undoes none, and why it cannot be undone now, empty if it can.
+func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1alpha1.Etcd) (u *Undone, why string, err error) {
+	if task.Config.Undo == "" {
+		return nil, "", nil
+	}
+	t, key := &v1alpha1.EtcdOperatorTask{}, client.ObjectKey{Namespace: task.Object.Namespace, Name: task.Config.Undo}
+	if err := h.Live.Get(ctx, key, t); client.IgnoreNotFound(err) != nil {
+		return nil, "", coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading task %s: %w", key, err))
+	} else if err != nil {
+		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s does not exist: what its members had before was removed with it", key.Name), nil
+	}
+	r := t.Status.Recovery
+	switch {
+	case t.Spec.Type != v1alpha1.Restore || t.EtcdKey() != client.ObjectKeyFromObject(etcd) || etcdtasks.Foreign(t, etcd) != "":
+		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s is not a Restore of Etcd %s", t.Name, etcd.Name), nil
+	case r == nil || r.Restore == nil || r.Source == "":
+		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", t.Name), nil
+	}
+	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: r.Member, FinalSnapshot: r.Restore.FinalSnapshot}
+	if last := etcd.Status.Recovery; last != nil && last.TaskUID != t.UID {
+		why = fmt.Sprintf("task %s has made a newer cluster than task %s: undo that one first", last.Task, t.Name)
+	}
+	return u, why, nil
+}
+
+// Execute implements tasks.Methods.
+func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	var err error
+	if task.Etcd, err = tasks.LiveEtcd(ctx, h.Live, task.Task); err != nil {
+		return tasks.Verdict{}, err
+	}
+	if task.Object.Status.Recovery == nil {
+		return h.preview(ctx, task)
+	}
+	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	if err != nil {
+		return tasks.Unobserved(tasks.Fail, err)
+	}
+	in, foreign, err := h.input(ctx, task, snapshot)
+	switch {
+	case err != nil:
+		return tasks.Verdict{}, err
+	case foreign != nil:
+		return tasks.Failed(v1alpha1.ErrForeignObject, "clients cannot be kept away: %s. Nothing was changed", foreign), nil
+	}
+	return verdict(in, decide(in, h.Clock.Now()), h.Clock.Now()), nil
+}
+
+// input gathers what a decision rests on, by live reads.
+func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluster.Snapshot) (in Input, foreign *ownership.Foreign, err error) {
+	etcd, recorded := task.Etcd, *task.Object.Status.Recovery
+	in = Input{
+		Input:      newcluster.Input{Snapshot: s, Task: task.Object.UID, Recorded: recorded},
+		Hibernates: etcd.Spec.Replicas == 0, ClusterID: etcd.Status.ClusterID, Members: newcluster.Members(etcd), MaxWrites: -1,
+	}
+	if r := etcd.Status.Recovery; r != nil {
+		in.Configured = r.TaskUID == task.Object.UID
+	}
+	if last := task.Object.Status.LastOperation; last != nil {
+		in.Asked = last.Name == requestSnapshot
+	}
+	if recorded.Phase != v1alpha1.RecoverySaving && recorded.Phase != v1alpha1.RecoveryReopening {
+		// The snapshot of one phase is not that of the other.
+		h.calls.Forget(task.Object.UID)
+	} else if call, known := h.calls.Of(task.Object.UID); known {
+		in.Call = &call
+	}
+	switch recorded.Phase {
+	case v1alpha1.RecoveryFencing:
+		in.Fenced, foreign, err = h.fenced(ctx, task)
+	case v1alpha1.RecoverySaving:
+		if task.Config.Confirm != "" {
+			_, in.Known, err = parseConfirmation(task.Config.Confirm)
+			in.MaxWrites = *task.Config.MaxWritesSince
+		}
+	case v1alpha1.RecoverySurveying:
+		if in.Volumes, err = h.volumes().Look(ctx, task.Task, s); err != nil {
+			return in, nil, err
+		}
+		if in.Leased, err = h.leased(ctx, etcd); err != nil {
+			return in, nil, err
+		}
+		in.Undone, _, err = h.undone(ctx, task, etcd)
+	}
+	return in, foreign, err
+}
+
+// fenced reports whether the client Service selects no member because of a task.
+func (h *Handler) fenced(ctx context.Context, task tasks.Typed[Config]) (bool, *ownership.Foreign, error) {
+	service, key := &corev1.Service{}, client.ObjectKey{Namespace: task.Etcd.Namespace, Name: task.Etcd.ClientServiceName()}
+	if err := h.Live.Get(ctx, key, service); client.IgnoreNotFound(err) != nil {
+		return false, nil, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading Service %s: %w", key, err))
+	} else if err != nil {
+		// Without it, clients have no way to the members. The Etcd controller makes it again.
+		return false, nil, nil
+	}
+	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(task.Object.UID), ownership.Of(task.Etcd, "Service", service), nil
+}
+
+// leased returns the highest revision that the Leases of snapshots record.
+func (h *Handler) leased(ctx context.Context, etcd *v1alpha1.Etcd) (revision int64, err error) {
+	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
+	if err != nil {
+		return 0, coded.Error(v1alpha1.ErrObserve, err)
+	}
+	for _, lease := range []*coordinationv1.Lease{leases.Full, leases.Delta} {
+		if lease == nil {
+			continue
+		}
+		if r, err := backup.ParseRecord(ptr.Deref(lease.Spec.HolderIdentity, ""), ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time); err == nil {
+			revision = max(revision, r.Revision)
+		}
+	}
+	return revision, nil
+}
+
+// Perform implements tasks.Methods.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	switch detail := step.Detail.(type) {
+	case newcluster.Survey:
+		return h.volumes().Perform(ctx, task, detail)
+	case request:
+		return coded.Error(v1alpha1.ErrSnapshot, h.ask(ctx, task, detail))
+	}
+	return h.Jobs.Perform(ctx, task, step)
+}
+
+// Cleanup implements tasks.Methods. The Etcd controller lets clients in again, and scales the StatefulSet up, once the task has ended or
+// is gone.
+func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
+	h.calls.Forget(task.Object.UID)
+	if err := h.Jobs.Cleanup(ctx, task); err != nil {
+		return err
+	}
+	return h.volumes().Cleanup(ctx, task)
+}
+
+func (h *Handler) volumes() newcluster.Volumes {
+	return newcluster.Volumes{Client: h.Client, Live: h.Live, Clock: h.Clock, Image: h.Image}
+}
+
+// verdict translates a decision for the task engine. It is pure.
+func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
+	v := in.Verdict(d.Decision, now)
+	v.Reason = v1alpha1.ReasonRestoring
+	if d.Ask {
+		v.Step = &tasks.Step{
+			Operation: requestSnapshot, Reason: d.Message, RecheckAfter: pollInterval,
+			Detail: request{final: in.Recorded.Phase == v1alpha1.RecoverySaving, name: d.Message, since: in.Recorded.PhaseSince.Time, asked: in.Asked},
+		}
+		if in.Call != nil {
+			v.Step.RecheckAfter = retryInterval
+		}
+	}
+	return v
+}

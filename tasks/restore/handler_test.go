@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func newEtcd(change ...func(*v1alpha1.Etcd)) *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	e.Spec.Replicas = 3
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+	e.Status.ClusterID, e.Status.ClusterSize = newcluster.ID(before), 3
+	for _, c := range change {
+		c(e)
+	}
+	return e
+}
+
+func handlerOf(api client.WithWatch, s *cluster.Snapshot) *Handler {
+	return &Handler{
+		Jobs:     tasks.Jobs{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(epoch), Image: "agent:v1"},
+		Observer: apitest.Members(func() *cluster.Snapshot { return s }),
+	}
+}
+
+func taskOf(etcd *v1alpha1.Etcd, c Config, recovery *v1alpha1.RecoveryStatus) tasks.Typed[Config] {
+	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "task"}}
+	task.Status.Recovery = recovery
+	c.MaxWritesSince = ptr.To[int64](100)
+	return tasks.Typed[Config]{Task: tasks.Task{Object: task, Etcd: etcd}, Config: c}
+}
+
+// earlier is a Restore that has replaced data.
+func earlier(name string, change ...func(*v1alpha1.EtcdOperatorTask)) *v1alpha1.EtcdOperatorTask {
+	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid")}}
+	t.Spec.Type, t.Spec.OwnerEtcdReference.Name = v1alpha1.Restore, "main"
+	t.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: "etcd"}}
+	t.Status.Recovery = &v1alpha1.RecoveryStatus{
+		Phase: reopening, Source: v1alpha1.RecoverFromTarget, Member: "m-2", Restore: &v1alpha1.RestoreStatus{FinalSnapshot: "Full-00000000-00000099-1767225600.final"},
+	}
+	for _, c := range change {
+		c(t)
+	}
+	return t
+}
+
+func TestAdmit(t *testing.T) {
+	confirmed := Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}
+	preview, undo := Config{To: &Target{Latest: true}}, Config{Undo: "r1"}
+	made := func(by types.UID) func(*v1alpha1.Etcd) {
+		return func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: by} }
+	}
+	for name, c := range map[string]struct {
+		config Config
+		etcd   *v1alpha1.Etcd
+		in     Input
+		there  *v1alpha1.EtcdOperatorTask
+		code   v1alpha1.ErrorCode
+		says   string
+	}{
+		"a preview of a cluster that is down": {preview, newEtcd(), at(saving, serving(before)), nil, "", "nothing is changed"},
+		"without a store":                     {preview, newEtcd(func(e *v1alpha1.Etcd) { e.Spec.Backup = nil }), at(saving), nil, v1alpha1.ErrNoBackup, "spec.backup.store"},
+		"a store that no driver knows":        {preview, newEtcd(func(e *v1alpha1.Etcd) { e.Spec.Backup.Store.Provider = "Tape" }), at(saving), nil, v1alpha1.ErrNoBackup, "spec.backup"},
+		"never served":                        {preview, newEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }), at(saving), nil, v1alpha1.ErrNeverServed, "nothing to go back from"},
+		"confirmed":                           {confirmed, newEtcd(), at(saving), nil, "", "3 of 3 voters serve"},
+		"hibernated":                          {confirmed, newEtcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), at(saving), nil, v1alpha1.ErrHibernated, "wake it up"},
+		"no quorum":                           {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
+		"another cluster serves":              {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
+		"pods of etcd-druid":                  {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
+		"an undo":                             {undo, newEtcd(made("r1-uid")), at(saving), earlier("r1"), "", ""},
+		"of a task that is gone":              {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
+		"of an older one":                     {undo, newEtcd(made("r2-uid")), at(saving), earlier("r1"), v1alpha1.ErrRestoreRefused, "undo that one first"},
+		"of a preview":                        {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of one that was aborted":             {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of a recovery":                       {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of another Etcd":                     {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of an earlier Etcd of that name":     {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			api := apitest.API(c.etcd)
+			if c.there != nil {
+				g.Expect(api.Create(t.Context(), c.there)).To(Succeed())
+			}
+			v, err := handlerOf(api, c.in.Snapshot).Admit(t.Context(), taskOf(c.etcd, c.config, nil))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Code).To(Equal(c.code), v.Message)
+			g.Expect(v.Message).To(ContainSubstring(c.says))
+			g.Expect(v.Outcome).To(Equal(map[bool]tasks.Outcome{true: tasks.Continue, false: tasks.Reject}[c.code == ""]))
+		})
+	}
+}
+
+// What is read live decides: whether the Service is fenced, by this task, and what the Leases know.
+func TestExecute(t *testing.T) {
+	g := NewWithT(t)
+	etcd := newEtcd()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ClientServiceName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.DeltaSnapshotLeaseName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("7777"), ptr.To(metav1.NewMicroTime(epoch))
+	api := apitest.API(etcd, service, lease)
+	config := Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}
+	phase := func(in Input) tasks.Verdict {
+		v, err := handlerOf(api, in.Snapshot).Execute(t.Context(), taskOf(etcd, config, &in.Recorded))
+		g.Expect(err).NotTo(HaveOccurred())
+		return v
+	}
+	g.Expect(phase(at(fencing)).Recovery.Phase).To(Equal(fencing))
+	service.Spec.Selector = map[string]string{v1alpha1.LabelFencedBy: "other"}
+	g.Expect(api.Update(t.Context(), service)).To(Succeed())
+	g.Expect(phase(at(fencing)).Recovery.Phase).To(Equal(fencing), "that is another task's")
+	service.Spec.Selector[v1alpha1.LabelFencedBy] = "task"
+	g.Expect(api.Update(t.Context(), service)).To(Succeed())
+	g.Expect(phase(at(fencing)).Recovery.Phase).To(Equal(saving))
+	g.Expect(phase(at(saving)).Step.Detail.(request).final).To(BeTrue())
+	v := phase(at(surveying, stopped))
+	g.Expect(v.Recovery.Phase).To(Equal(starting), v.Message)
+	g.Expect(v.Recovery.Restore.HighestRevision).To(BeNumerically("==", 7777))
+
+	service.OwnerReferences = nil
+	g.Expect(api.Update(t.Context(), service)).To(Succeed())
+	v = phase(at(fencing))
+	g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject), v.Message)
+}
+
+// A task whose Etcd is gone is cleaned up after without one.
+func TestCleanup(t *testing.T) {
+	task := taskOf(newEtcd(), Config{}, nil)
+	NewWithT(t).Expect(handlerOf(apitest.API(), nil).Cleanup(t.Context(), tasks.Task{Object: task.Object})).To(Succeed())
+}
+
+func TestWorkKey(t *testing.T) {
+	g := NewWithT(t)
+	h := handlerOf(nil, nil)
+	key := func(c Config) string {
+		k, err := h.WorkKey(t.Context(), taskOf(newEtcd(), c, nil))
+		g.Expect(err).NotTo(HaveOccurred())
+		return k
+	}
+	g.Expect(key(Config{Undo: "a"})).To(Equal(key(Config{Undo: "a"})))
+	g.Expect(key(Config{Undo: "a"})).NotTo(Equal(key(Config{Undo: "b"})))
+	g.Expect(key(Config{To: &Target{Revision: 1}})).NotTo(Equal(key(Config{To: &Target{Revision: 1}, Confirm: "x"})))
+}

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+)
+
+// preview runs the Job of the preview to its end. It is the end of a task that only previews, and otherwise the evidence by which the
+// data may be replaced.
+func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	undone, _, err := h.undone(ctx, task, task.Etcd)
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	v, said, err := h.Run(ctx, task.Task, func() (*batchv1.Job, error) { return h.job(ctx, task, undone) })
+	if err != nil || v.Outcome == tasks.Continue {
+		return v, err
+	}
+	found := backup.Preview{}
+	if v.Outcome == tasks.Done {
+		if err := json.Unmarshal(said, &found); err != nil || found.Digest == "" && found.Refused == nil {
+			v = tasks.Failed(v1alpha1.ErrJob, "Job %s left no readable result", job.Name(task.Object))
+		}
+	}
+	return judge(v, found, task, h.Clock.Now()), nil
+}
+
+// job builds the Job of the preview.
+func (h *Handler) job(ctx context.Context, task tasks.Typed[Config], undone *Undone) (*batchv1.Job, error) {
+	etcd, store := task.Etcd, task.Etcd.BackupStore()
+	if store == nil {
+		return nil, errors.New("the Etcd has no spec.backup.store any more")
+	}
+	access, err := storeaccess.Of(*store, etcd.Namespace, storeaccess.Main)
+	if err != nil {
+		return nil, err
+	}
+	version, err := h.version(ctx, etcd)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"restore-preview"}, targetArgs(task.Config, undone)...)
+	args = append(args, "--etcd-uid="+string(etcd.UID), "--cluster-id="+etcd.Status.ClusterID,
+		"--quota="+strconv.FormatInt(ptr.To(job.Quota(etcd)).Value(), 10), "--accept-auth="+strconv.FormatBool(task.Config.AcceptAuth || undone != nil))
+	if version != "" {
+		args = append(args, "--etcd-version="+version)
+	}
+	stores := []storeaccess.Access{access}
+	keys, err := storeaccess.SigningKeys(etcd, storeaccess.Main)
+	if err != nil {
+		return nil, err
+	}
+	if keys != nil {
+		recorded, err := h.Recorded(ctx, etcd)
+		if err != nil {
+			return nil, err
+		}
+		args, stores = append(args, recorded...), append(stores, *keys)
+	}
+	return job.Build(job.Spec{
+		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentPreviewJob, Image: h.ImageFor(etcd), Args: args,
+		Stores: stores, WorkDir: true, WorkLimit: job.WorkLimit(etcd), Database: etcd, Timeout: newcluster.Deadline,
+	})
+}
+
+// targetArgs returns the agent's flags for the target.
+func targetArgs(c Config, undone *Undone) (args []string) {
+	if undone != nil {
+		return []string{"--snapshot=" + undone.FinalSnapshot}
+	}
+	switch to := c.To.target(); {
+	case to.Latest:
+		args = []string{"--latest"}
+	case to.Revision != 0:
+		args = []string{"--revision=" + strconv.FormatInt(to.Revision, 10)}
+	case to.Snapshot != "":
+		args = []string{"--snapshot=" + to.Snapshot}
+	default:
+		args = []string{"--time=" + to.Time.UTC().Format(time.RFC3339)}
+	}
+	if c.To.Base != "" {
+		args = append(args, "--base="+c.To.Base)
+	}
+	return args
+}
+
+// version returns the oldest version of etcd that the members run; empty if none is known.
+func (h *Handler) version(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+	s, err := h.Observer.Observe(ctx, h.Live, etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return "", nil
+	} else if err != nil {
+		return "", coded.Error(v1alpha1.ErrObserve, err)
+	}
+	var oldest *version.Version
+	for _, o := range s.Ordinals {
+		if v, err := version.ParseGeneric(o.Versions.Etcd); err == nil && (oldest == nil || v.LessThan(oldest)) {
+			oldest = v
+		}
+	}
+	if oldest == nil {
+		return "", nil
+	}
+	return oldest.String(), nil
+}
+
+// judge is the verdict on a task whose preview has run: its end, or the first phase of replacing the data. It is pure.
+func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time) tasks.Verdict {
+	c, etcd := task.Config, task.Etcd
+	why := refusal(v, found, etcd)
+	switch {
+	case c.Undo != "" && why.Outcome == tasks.Fail:
+		// The data that was kept may do.
+		found = backup.Preview{}
+		return begin(v, found, task, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", why.Message))
+	case why.Outcome == tasks.Fail:
+		return why
+	case !c.replaces():
+		v.Message = describe(found, etcd)
+		v.Result["confirm"] = confirmation(found)
+		return v
+	}
+	if digest, _, err := parseConfirmation(c.Confirm); c.Undo == "" && (err != nil || digest != confirmation(found)[:shownDigits]) {
+		f := tasks.Failed(v1alpha1.ErrNotConfirmed, "what would be restored is not what was confirmed: the backup or the cluster has changed since the preview. Now it is: %s. Nothing was changed", describe(found, etcd))
+		f.Result = v.Result
+		return f
+	}
+	return begin(v, found, task, now, "the preview shows what was confirmed")
+}
+
+// refusal is why the previewed state is not restored, as a verdict that has failed; another one if it may be.
+func refusal(v tasks.Verdict, found backup.Preview, etcd *v1alpha1.Etcd) tasks.Verdict {
+	if v.Outcome == tasks.Fail {
+		return v
+	}
+	why := ""
+	if found.Refused != nil {
+		why = found.Refused.Message
+		if found.Refused.Older != "" {
+			why += fmt.Sprintf("; to begin with the older full snapshot %s instead, preview it with base", found.Refused.Older)
+		}
+	} else if needs := found.EndBytes + 2*found.Bytes + spaceForLog; needs > ptr.To(etcd.Spec.Capacity()).Value() {
+		why = fmt.Sprintf("the volumes have %d bytes (spec.storageCapacity), and it takes %d to keep the data of now beside the restored and a copy of it: enlarge the volumes first", ptr.To(etcd.Spec.Capacity()).Value(), needs)
+	}
+	if why == "" {
+		return tasks.Verdict{Outcome: tasks.Done}
+	}
+	f := tasks.Failed(v1alpha1.ErrRestoreRefused, "%s. Nothing was changed", strings.TrimSuffix(why, "."))
+	f.Result = v.Result
+	return f
+}
+
+// spaceForLog is how much the log of a new member takes, in bytes.
+const spaceForLog = 128 << 20
+
+// begin is the first phase of replacing the data.
+func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time, why string) tasks.Verdict {
+	previous := task.Etcd.Status.ClusterID
+	lineage := newcluster.Lineage(task.Etcd.Status.Recovery, nil, "", previous)
+	recovery := v1alpha1.RecoveryStatus{
+		PreviousClusterID: previous, EarlierClusterIDs: newcluster.Earlier(lineage, previous),
+		Restore: &v1alpha1.RestoreStatus{
+			ClusterRestore: v1alpha1.ClusterRestore{Base: found.Base, Revision: found.Revision, Hash: int64(found.Hash), Bytes: found.Bytes},
+			Fenced:         !task.Config.KeepService, HighestRevision: newestKnown(found),
+		},
+	}
+	in := newcluster.Input{Recorded: recovery}
+	next := in.Verdict(in.Enter(v1alpha1.RecoveryFencing, now, "%s: clients are kept away", why), now)
+	next.Reason, next.Result = v1alpha1.ReasonRestoring, v.Result
+	return next
+}
+
+// describe says what a restore would bring.
+func describe(p backup.Preview, etcd *v1alpha1.Etcd) string {
+	what := fmt.Sprintf("revision %d of %s, from %s and %d deltas, with %d keys in %d bytes", p.Revision, p.Time.UTC().Format(time.RFC3339), p.Base, p.Deltas, p.Keys, p.Bytes)
+	if p.NotCompared != "" {
+		what += "; it could not be compared with the newest state in the backup: " + p.NotCompared
+	} else {
+		what += fmt.Sprintf("; %d revisions are lost: compared with the newest state in the backup, %d keys come back, %d get an earlier value, and %d vanish", p.Lost, p.Changes.Back, p.Changes.Changed, p.Changes.Gone)
+	}
+	return what + fmt.Sprintf(". To go back to it: kubectl etcdtask restore %s -n %s --to revision=%d --confirm %s", etcd.Name, etcd.Namespace, p.Revision, confirmation(p))
+}

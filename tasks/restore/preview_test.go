@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+const digest = "0123456789abcdef0123456789abcdefffffffffffffffffffffffffffffffff"
+
+// previewed is the verdict on a task whose preview has shown something.
+func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verdict {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	etcd.Status.ClusterID = "cafe"
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{PreviousClusterID: "ace", EarlierClusterIDs: []string{"ace0"}}
+	etcd.Spec.StorageCapacity = ptr.To(resource.MustParse("4Gi"))
+	c.MaxWritesSince = ptr.To[int64](5)
+	v := tasks.Verdict{Outcome: outcome, Message: "the Job", Result: map[string]string{"job": "j"}}
+	if outcome == tasks.Fail {
+		v.Code = v1alpha1.ErrJobFailed
+	}
+	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, epoch)
+}
+
+func TestJudge(t *testing.T) {
+	good := backup.Preview{Base: "full", Deltas: 2, Revision: 40, Hash: 4294967295, Keys: 9, Bytes: 1 << 30, Digest: digest, Lost: 60, End: &backup.Point{Revision: 100}, EndBytes: 1 << 30}
+	with := func(change func(*backup.Preview)) backup.Preview {
+		p := good
+		change(&p)
+		return p
+	}
+	refused := with(func(p *backup.Preview) {
+		p.Refused = &backup.Refusal{Code: backup.AuthEnabled, Message: "clients had to log in"}
+	})
+	corrupt := backup.Preview{Refused: &backup.Refusal{Code: backup.SnapshotCorrupt, Message: "full is corrupt", Older: "older"}}
+	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 + 1 })
+	to := &Target{Revision: 40}
+	confirmed := Config{To: to, Confirm: digest[:32] + "@100"}
+	for name, c := range map[string]struct {
+		config  Config
+		found   backup.Preview
+		job     tasks.Outcome
+		outcome tasks.Outcome
+		code    v1alpha1.ErrorCode
+		says    string
+	}{
+		"a preview":                  {Config{To: to}, good, tasks.Done, tasks.Done, "", "--to revision=40 --confirm " + digest[:32] + "@100"},
+		"that could not be compared": {Config{To: to}, with(func(p *backup.Preview) { p.NotCompared = "no space" }), tasks.Done, tasks.Done, "", "could not be compared"},
+		"one that failed":            {Config{To: to}, backup.Preview{}, tasks.Fail, tasks.Fail, v1alpha1.ErrJobFailed, "the Job"},
+		"one that is refused":        {Config{To: to}, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "clients had to log in. Nothing was changed"},
+		"a corrupt snapshot":         {Config{To: to}, corrupt, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "older full snapshot older"},
+		"too large for the volumes":  {Config{To: to}, large, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "enlarge the volumes first"},
+		"confirmed":                  {confirmed, good, tasks.Done, tasks.Continue, "", "what was confirmed"},
+		"the store has changed":      {confirmed, with(func(p *backup.Preview) { p.Digest = "f" + digest[1:] }), tasks.Done, tasks.Fail, v1alpha1.ErrNotConfirmed, "--confirm f123"},
+		"confirmed and refused":      {confirmed, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "log in"},
+		"more is known by now":       {confirmed, with(func(p *backup.Preview) { p.End.Revision = 100 }), tasks.Done, tasks.Continue, "", ""},
+		"an undo":                    {Config{Undo: "r"}, good, tasks.Done, tasks.Continue, "", "clients are kept away"},
+		"an undo without a snapshot": {Config{Undo: "r"}, backup.Preview{}, tasks.Fail, tasks.Continue, "", "only the data that was kept can be used (the Job)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			v := previewed(c.config, c.found, c.job)
+			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
+			g.Expect(v.Code).To(Equal(c.code))
+			g.Expect(v.Message).To(ContainSubstring(c.says))
+			g.Expect(v.Recovery != nil).To(Equal(c.outcome == tasks.Continue), "only then is anything changed")
+		})
+	}
+	g := NewWithT(t)
+	r := previewed(confirmed, good, tasks.Done).Recovery
+	g.Expect(r.PreviousClusterID).To(Equal("cafe"))
+	g.Expect(r.EarlierClusterIDs).To(Equal([]string{"ace0", "ace"}))
+	g.Expect(r.Source).To(BeEmpty(), "nothing is chosen yet")
+	g.Expect(*r.Restore).To(Equal(v1alpha1.RestoreStatus{
+		ClusterRestore: v1alpha1.ClusterRestore{Base: "full", Revision: 40, Hash: 4294967295, Bytes: 1 << 30}, Fenced: true, HighestRevision: 100,
+	}))
+	confirmed.KeepService = true
+	g.Expect(previewed(confirmed, good, tasks.Done).Recovery.Restore.Fenced).To(BeFalse())
+	g.Expect(previewed(Config{Undo: "r"}, backup.Preview{}, tasks.Fail).Recovery.Restore.Base).To(BeEmpty())
+	g.Expect(previewed(Config{To: to}, good, tasks.Done).Result).To(HaveKeyWithValue("confirm", digest[:32]+"@100"))
+}
+
+func TestConfig(t *testing.T) {
+	handler := tasks.For(&Handler{})
+	for config, says := range map[string]string{
+		`to: {time: "2026-11-24T14:03:00Z"}`:                        "",
+		`{to: {revision: 42}, confirm: ` + digest[:32] + `@7}`:      "",
+		`{to: {latest: true}, keepService: true, acceptAuth: true}`: "",
+		`{to: {snapshot: Full-00000000-00000042-1700000000}}`:       "",
+		`{undo: r1, maxWritesSince: 0}`:                             "",
+		``:                                                          "either to or undo",
+		`{to: {latest: true}, undo: r1}`:                            "either to or undo",
+		`{to: {}}`:                                                  "to: a target is",
+		`{to: {latest: true, revision: 1}}`:                         "to: a target is",
+		`{to: {snapshot: ../etc}}`:                                  "not the name of a snapshot",
+		`{to: {revision: -1}}`:                                      "no revision -1",
+		`{to: {latest: true}, confirm: yes please}`:                 "what the preview printed",
+		`{to: {latest: true}, confirm: ` + digest[:31] + `@7}`:      "what the preview printed",
+		`{to: {latest: true}, confirm: ` + digest[:32] + `@-7}`:     "what the preview printed",
+		`{undo: r1, confirm: ` + digest[:32] + `@7}`:                "an undo needs none",
+		`{to: {latest: true}, maxWritesSince: -1}`:                  "maxWritesSince",
+		`{to: {latest: true}, from: {}}`:                            "from",
+	} {
+		_, err := handler.Decode(config)
+		if says == "" {
+			NewWithT(t).Expect(err).NotTo(HaveOccurred(), config)
+		} else {
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), config)
+		}
+	}
+}

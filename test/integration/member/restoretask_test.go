@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	restoretask "github.com/etcd-foreman/etcd-foreman/tasks/restore"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// operated is a cluster whose Restores the operator's handler decides on. The test does what the Etcd controller does with what the
+// handler decides, and the agent's own functions do the work of Jobs.
+type operated struct {
+	*cluster
+	g       Gomega
+	api     client.WithWatch
+	handler *restoretask.Handler
+	etcd    *v1alpha1.Etcd
+	service *corev1.Service
+	taker   *snapshotter.Snapshotter
+	seen    *words.Snapshot
+}
+
+func operate(g Gomega, c *cluster, id string) *operated {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	etcd.Spec.Replicas = 3
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+	etcd.Status.ClusterID, etcd.Status.ClusterSize = id, 3
+	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name}
+	o := &operated{cluster: c, g: g, etcd: etcd, taker: c.takeSnapshots(g)}
+	o.service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ClientServiceName(), Labels: labels, OwnerReferences: apitest.ControlledBy(etcd)}}
+	o.api = apitest.API(etcd, o.service)
+	for i := range int32(3) {
+		name := etcd.ClaimName(i)
+		g.Expect(o.api.Create(c.t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: labels}})).To(Succeed())
+	}
+	o.handler = &restoretask.Handler{
+		Jobs:     tasks.Jobs{Client: o.api, Live: o.api, Clock: clock.RealClock{}, Image: "agent"},
+		Observer: apitest.Members(func() *words.Snapshot { return o.seen }), Agent: composition.AgentAt(o.agent().URL),
+	}
+	o.serves(id)
+	return o
+}
+
+// agent serves what the leading agent does.
+func (o *operated) agent() *httptest.Server {
+	mux := http.NewServeMux()
+	var last backup.Snapshot
+	mux.HandleFunc(api.PathFull, func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		if last, err = o.taker.Full(r.Context(), r.URL.Query().Get("final") == "true"); err != nil {
+			api.WriteError(w, http.StatusInternalServerError, api.CodeSnapshotFailed, err.Error())
+			return
+		}
+		_ = json.NewEncoder(w).Encode(last)
+	})
+	mux.HandleFunc(api.PathKeep, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(last) })
+	s := httptest.NewServer(mux)
+	o.t.Cleanup(s.Close)
+	return s
+}
+
+// serves has the operator see all three members serve as a cluster.
+func (o *operated) serves(id string) {
+	n, err := strconv.ParseUint(id, 16, 64)
+	o.g.Expect(err).NotTo(HaveOccurred())
+	o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true}, Cluster: words.Cluster{ID: n, Reachable: true, LeaderKnown: true}}
+	for i := range 3 {
+		pod := o.etcd.PodName(int32(i))
+		o.seen.Ordinals = append(o.seen.Ordinals, words.Ordinal{Name: pod, Member: pod, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, Serving: true, Answers: true})
+		o.seen.Cluster.Voters = append(o.seen.Cluster.Voters, words.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+	}
+}
+
+// work does the work of each new Job.
+func (o *operated) work() {
+	jobs := &batchv1.JobList{}
+	o.g.Expect(o.api.List(o.t.Context(), jobs)).To(Succeed())
+	for i := range jobs.Items {
+		j := &jobs.Items[i]
+		if len(j.Status.Conditions) > 0 {
+			continue
+		}
+		result, err := json.Marshal(o.result(j))
+		o.g.Expect(err).NotTo(HaveOccurred())
+		o.g.Expect(o.api.Create(o.t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: j.Name + "-pod", Labels: map[string]string{batchv1.JobNameLabel: j.Name}, OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: j.UID, Controller: ptr.To(true)}}},
+			Status:     corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(result)}}}}},
+		})).To(Succeed())
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		o.g.Expect(o.api.Update(o.t.Context(), j)).To(Succeed())
+	}
+}
+
+// result is what the agent reports in a Job.
+func (o *operated) result(j *batchv1.Job) any {
+	args := j.Spec.Template.Spec.Containers[0].Args
+	if args[0] == "survey" {
+		claim := j.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+		ordinal, err := strconv.Atoi(claim[strings.LastIndex(claim, "-")+1:])
+		o.g.Expect(err).NotTo(HaveOccurred())
+		found, err := datadir.Survey(o.dataDir(ordinal))
+		o.g.Expect(err).NotTo(HaveOccurred())
+		return found
+	}
+	o.g.Expect(args[0]).To(Equal("restore-preview"))
+	flags := map[string]string{}
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		flags[name] = value
+	}
+	from, err := store.Open(o.t.Context(), o.store)
+	o.g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = from.Close() }()
+	revision, _ := strconv.ParseInt(flags["revision"], 10, 64)
+	p, err := restore.Preview(o.t.Context(), restore.PreviewConfig{
+		Store: from, WorkDir: o.t.TempDir(), Target: backup.Target{Revision: revision, Snapshot: flags["snapshot"]},
+		EtcdUID: flags["etcd-uid"], ClusterID: flags["cluster-id"], Members: backup.Members{AcceptAuth: flags["accept-auth"] == "true"}, Log: logr.Discard(),
+	})
+	o.g.Expect(err).NotTo(HaveOccurred())
+	return p
+}
+
+// follow does what the Etcd controller and the members do in a phase.
+func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
+	r := t.Status.Recovery
+	switch {
+	case r == nil:
+	case r.Phase == v1alpha1.RecoveryFencing:
+		o.service.Spec.Selector = map[string]string{v1alpha1.LabelFencedBy: string(t.UID)}
+		o.g.Expect(o.api.Update(o.t.Context(), o.service)).To(Succeed())
+	case r.Phase == v1alpha1.RecoveryStopping && o.seen.StatefulSet.HeldAtZeroBy == "":
+		for i := range 3 {
+			o.stop(i)
+		}
+		o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true, HeldAtZeroBy: t.UID}}
+	case r.Phase == v1alpha1.RecoveryStarting && o.seen.StatefulSet.HeldAtZeroBy != "":
+		o.etcd.Status.Recovery = &v1alpha1.ClusterRecovery{
+			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source, PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Restore: &r.Restore.ClusterRestore,
+		}
+		told := component.Recovery(o.etcd.Status.Recovery)
+		told.Member = strings.Replace(told.Member, "main-", "m", 1)
+		o.recover(o.g, told)
+		first, _ := strconv.Atoi(strings.TrimPrefix(told.Member, "m"))
+		o.start(o.g, first, "existing")
+		o.awaitVoters(o.g, 1)
+		id := o.idOf(o.g, first)
+		o.recordID(id)
+		for i := range 3 {
+			if i != first {
+				o.start(o.g, i, "existing")
+				o.promote(o.g, i)
+			}
+		}
+		o.awaitVoters(o.g, 3)
+		o.serves(id)
+		o.etcd.Status.ClusterID = id
+		o.g.Expect(o.api.Update(o.t.Context(), o.etcd)).To(Succeed())
+	}
+}
+
+// carryOut carries a Restore out to its end.
+func (o *operated) carryOut(name, config string) *v1alpha1.EtcdOperatorTask {
+	ctx := o.t.Context()
+	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), OwnerReferences: apitest.ControlledBy(o.etcd)}}
+	t.Spec.Type, t.Spec.OwnerEtcdReference.Name = v1alpha1.Restore, o.etcd.Name
+	o.g.Expect(o.api.Create(ctx, t)).To(Succeed())
+	handler := tasks.For(o.handler)
+	decoded, err := handler.Decode(config)
+	o.g.Expect(err).NotTo(HaveOccurred())
+	task := tasks.Task{Object: t, Etcd: o.etcd, Config: decoded}
+	v, err := handler.Admit(ctx, task)
+	o.g.Expect(err).NotTo(HaveOccurred())
+	o.g.Expect(v.Outcome).To(Equal(tasks.Continue), v.Message)
+	o.g.Eventually(func(g Gomega) {
+		v, err = handler.Execute(ctx, task)
+		g.Expect(err).NotTo(HaveOccurred())
+		if v.Recovery != nil {
+			t.Status.Recovery = v.Recovery
+		}
+		if v.Result != nil {
+			t.Status.Result = v.Result
+		}
+		if v.Step != nil {
+			t.Status.LastOperation = &v1alpha1.LastOperation{Name: v.Step.Operation}
+			g.Expect(handler.Perform(ctx, task, *v.Step)).To(Succeed())
+		}
+		o.work()
+		o.follow(t)
+		g.Expect(v.Outcome).NotTo(Equal(tasks.Continue), v.Message)
+	}).WithTimeout(2 * machine.Patience()).Should(Succeed())
+	o.g.Expect(handler.Cleanup(ctx, task)).To(Succeed())
+	o.g.Expect(o.api.Update(ctx, t)).To(Succeed())
+	o.t.Logf("%s: %s: %s", name, v.Outcome, v.Message)
+	t.Status.State = map[tasks.Outcome]v1alpha1.TaskState{tasks.Done: v1alpha1.TaskStateSucceeded, tasks.Fail: v1alpha1.TaskStateFailed}[v.Outcome]
+	return t
+}
+
+// What the operator decides, real members with a real store carry out: a preview, a confirmation that is wrong, going back to a revision in
+// the middle of a delta, and back again to all that was acknowledged.
+func TestARestoreByTheOperatorsTask(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	c.put(g, "wanted")
+	target := c.revision(g)
+	for _, value := range []string{"unwanted", "unwanted too"} {
+		c.put(g, value)
+	}
+	_, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", target))
+	g.Expect(preview.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(preview.Status.Recovery).To(BeNil())
+	c.put(g, "last")
+	last := c.revision(g)
+	wrong := o.carryOut("wrong", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target+1, preview.Status.Result["confirm"]))
+	g.Expect(wrong.Status.State).To(Equal(v1alpha1.TaskStateFailed))
+
+	back := o.carryOut("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target, preview.Status.Result["confirm"]))
+	g.Expect(back.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("wanted"))
+		g.Expect(c.revisionOf(g, i)).To(BeNumerically(">", last))
+	}
+	bumped := c.revision(g)
+	undo := o.carryOut("undo", "undo: back")
+	g.Expect(undo.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(undo.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("last"), "which was written after the last delta")
+		g.Expect(c.revisionOf(g, i)).To(BeNumerically(">", bumped))
+	}
+}
