@@ -36,8 +36,12 @@ type Controller struct {
 	Metrics  *Metrics
 
 	wakes chan event.GenericEvent
+	// pokes are for the controller itself.
+	pokes chan event.GenericEvent
 
 	mu sync.Mutex
+	// passed is when the controller last looked at the fleet.
+	passed time.Time
 	// seen is what the cache showed at a time.
 	seen   *view
 	seenAt time.Time
@@ -49,9 +53,11 @@ type Controller struct {
 	// prints are fingerprints that are known.
 	prints map[string]string
 
-	// The rest is used by the controller alone: for how long clusters have been well, and which changes were paused.
+	// The rest is used by the controller alone: for how long clusters have been well, or lacked no member after their task was deleted,
+	// and which changes were paused.
 	well   lasting.Timers[types.UID, bool]
 	unwell lasting.Timers[types.UID, bool]
+	whole  lasting.Timers[types.UID, bool]
 	paused map[string]bool
 }
 
@@ -84,7 +90,7 @@ const (
 // New returns a Controller. It rebuilds the ledger if it is lost.
 func New(c client.Client, live client.Reader, namespace string, now clock.PassiveClock, recorder events.EventRecorder, metrics *Metrics) *Controller {
 	f := &Controller{
-		Client: c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024),
+		Client: c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024), pokes: make(chan event.GenericEvent, 1),
 		waiting: map[types.UID]*waiter{}, since: map[types.UID]since{}, served: map[string]float64{}, prints: map[string]string{}, paused: map[string]bool{},
 	}
 	f.Store = &store.Store{Client: c, Live: live, Namespace: namespace, Rebuild: f.rebuild}
@@ -100,7 +106,7 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 		return nil, nil
 	}
 	v, err := c.look(ctx)
-	if err != nil || v == nil || len(v.covering[task.Object.Namespace]) == 0 {
+	if err != nil || v == nil || !v.asks(task.Object) {
 		return nil, err
 	}
 	candidate, err := c.candidate(ctx, v, task)
@@ -116,44 +122,103 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 		c.leave(candidate.Task, true)
 		return nil, nil
 	}
+	c.poke()
 	return c.wait(decision), nil
 }
 
-// take has the ledger record that a task has a slot, if it may take one.
+// poke has the controller look at the fleet, unless it does: nothing else may tell it that tasks wait where no policy is.
+func (c *Controller) poke() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if age := c.Clock.Now().Sub(c.passed); age >= 0 && age < 2*interval {
+		return
+	}
+	select {
+	case c.pokes <- event.GenericEvent{Object: &v1alpha1.EtcdOperatorTask{}}:
+	default:
+	}
+}
+
+// take has the ledger record that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a
+// live read shows that it is void: an operator that was paused may still write that start.
 func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
-	version := task.Object.ResourceVersion
-	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
-		granted = true
-		if h := l.Holder(candidate.Task); h != nil {
-			// It was granted before, and its start was not written.
-			changed := h.ResourceVersion != version
-			h.ResourceVersion = version
-			return changed
-		}
-		changed := c.adopt(l, v)
-		for _, p := range v.policies {
-			if r := l.Recorded(p.Name); r != nil && r.UID == p.UID && r.Generation > p.Generation {
-				granted, decision = false, fleet.Decision{Hold: &fleet.Hold{
-					Reason: fleet.WaitingForSlot, Policy: p.Name, Next: c.Clock.Now().Add(stale),
-					Message: fmt.Sprintf("EtcdFleetPolicy %s has changed, and the cache does not show how yet", p.Name),
-				}}
+	void := ""
+	for {
+		stands := ""
+		err = c.Store.Change(ctx, func(l *fleet.Ledger) (changed bool) {
+			h := l.Holder(candidate.Task)
+			if stands = ""; h == nil {
+				granted, decision, changed = c.decide(l, v, task.Object, candidate)
 				return changed
 			}
-		}
-		in := c.input(v, l)
-		if decision = fleet.Decide(in, candidate.Task); decision.Hold != nil {
-			granted = false
+			// It was granted before, and its start was not written.
+			if h.ResourceVersion != task.Object.ResourceVersion && h.ResourceVersion != void {
+				stands = h.ResourceVersion
+				return false
+			}
+			granted, changed = true, h.ResourceVersion != task.Object.ResourceVersion
+			h.ResourceVersion = task.Object.ResourceVersion
 			return changed
+		})
+		if err != nil || stands == "" {
+			return granted && err == nil, decision, err
 		}
-		for _, name := range v.covering[candidate.Namespace] {
+		live := &v1alpha1.EtcdOperatorTask{}
+		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
+			return false, decision, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
+		}
+		if live.ResourceVersion == stands {
+			return false, c.behind("", "the cache does not show the task as it was when it got its slot"), nil
+		}
+		void = stands
+	}
+}
+
+// decide gives a task a slot, if it may take one.
+func (c *Controller) decide(l *fleet.Ledger, v *view, t *v1alpha1.EtcdOperatorTask, candidate fleet.Candidate) (granted bool, decision fleet.Decision, changed bool) {
+	changed = c.adopt(l, v)
+	in := c.input(v, l)
+	name := unseen(l, v)
+	switch {
+	case bypasses(t):
+	case name != "":
+		return false, c.behind(name, fmt.Sprintf("EtcdFleetPolicy %s has changed, and the cache does not show how yet", name)), changed
+	default:
+		changed = fleet.Lapse(in) || changed
+		if decision = fleet.Decide(in, candidate.Task); decision.Hold != nil {
+			return false, decision, changed
+		}
+	}
+	for _, name := range v.covering[candidate.Namespace] {
+		if name != fleet.Default {
 			l.Record(v.policies[name])
 		}
-		holder := fleet.Grant(in, candidate.Task, decision)
-		holder.ResourceVersion = version
-		l.Grant(holder)
-		return true
-	})
-	return granted && err == nil, decision, err
+	}
+	holder := fleet.Grant(in, candidate.Task, decision)
+	holder.ResourceVersion, holder.Unasked = t.ResourceVersion, bypasses(t)
+	l.Grant(holder)
+	return true, decision, true
+}
+
+// bypasses reports whether a person has a task start in spite of the policies. The admission policy checks that they may.
+func bypasses(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Annotations[v1alpha1.AnnotationBypassFleet] == "true"
+}
+
+// behind is the decision where what is known is out of date.
+func (c *Controller) behind(policy, message string) fleet.Decision {
+	return fleet.Decision{Hold: &fleet.Hold{Reason: fleet.WaitingForSlot, Policy: policy, Next: c.Clock.Now().Add(stale), Message: message}}
+}
+
+// unseen names a policy that the cache does not show as the ledger knows it; empty if there is none. Nothing is granted until it does,
+// or until the policy is known to be deleted.
+func unseen(l *fleet.Ledger, v *view) string {
+	for _, r := range l.Policies {
+		if p := v.policies[r.Name]; p == nil || p.UID != r.UID || p.Generation < r.Generation {
+			return r.Name
+		}
+	}
+	return ""
 }
 
 // wait is what a decision means for a task.
@@ -174,7 +239,7 @@ func (c *Controller) wait(d fleet.Decision) *engine.Wait {
 
 // Pause implements engine.Gate: a task pauses while no window of a policy that says so is open.
 func (c *Controller) Pause(t *v1alpha1.EtcdOperatorTask) *engine.Wait {
-	if !needsSlot(t.Spec.Type) {
+	if !needsSlot(t.Spec.Type) || bypasses(t) {
 		return nil
 	}
 	// It reads the cache.
@@ -205,14 +270,18 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	candidate := fleet.Candidate{
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Wave: v.waves[task.Etcd.UID], Class: fleet.Person,
 	}
-	if t.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
+	switch {
+	case automatic(t):
+		candidate.Class = fleet.Automatic
+	case t.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy:
 		candidate.Class = fleet.Upkeep
-		if t.Spec.Type.IsRollout() {
-			candidate.Class = fleet.Automatic
-		}
 	}
 	if lacksMember(task.Etcd) != nil && task.Etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady) {
 		candidate.Class = fleet.Repair
+	}
+	if v.covering[t.Namespace][0] == fleet.Default {
+		// It has no canaries, and pauses no change.
+		return candidate, nil
 	}
 	var err error
 	candidate.Change, err = c.change(ctx, task)

@@ -6,6 +6,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -206,7 +207,7 @@ func TestStatusOfAPolicy(t *testing.T) {
 	o.pass(interval)
 	s := w.read().Status
 	paused := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused)
-	if s.Clusters != 3 || s.Limit != 2 || s.Used != 2 || s.Waiting != 0 || len(s.Holders) != 2 || s.ObservedGeneration != 1 || len(s.Changes) != 1 || s.Changes[0].Failed != 1 || s.Changes[0].ResumeToken != "A.0" ||
+	if s.Clusters != 3 || s.Limit != 2 || s.Used != 2 || s.Waiting != 0 || len(s.Holders) != 2 || s.ObservedGeneration != 1 || len(s.Changes) != 1 || s.Changes[0].Failed != 1 || !strings.HasPrefix(s.Changes[0].ResumeToken, "A.") ||
 		paused == nil || paused.Reason != v1alpha1.ReasonChangeFailed || !strings.Contains(paused.Message, "ns0/main (it crashes)") {
 		t.Errorf("%+v", s)
 	}
@@ -224,7 +225,7 @@ func TestStatusOfAPolicy(t *testing.T) {
 		t.Error("it is written although nothing has changed")
 	}
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
-		p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: "A.0"}
+		p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: s.Changes[0].ResumeToken}
 	})
 	o.pass(interval)
 	if s := w.read().Status; meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused) != nil || s.Changes[0].Paused != "" || s.ObservedGeneration != 2 {
@@ -281,5 +282,168 @@ func TestALedgerThatCannotBeRead(t *testing.T) {
 	}
 	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForSlot {
 		t.Errorf("%+v", wait)
+	}
+}
+
+// automate has the operator have created the tasks of a world: rollouts.
+func (w *world) automate() {
+	w.t.Helper()
+	for i := range w.n {
+		task := w.task(i).Object
+		task.Labels, task.Spec.Type = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, v1alpha1.QuorumAwareRollout
+		if err := w.api.Update(w.t.Context(), task); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// Where no policy selects them, automatic rollouts run in a tenth of the Etcds at a time, and at least in five: without canaries, and
+// whatever else runs. Five Etcds are never limited, and cost no request.
+func TestTheDefault(t *testing.T) {
+	const limit = 5
+	for name, c := range map[string]struct {
+		change func(*world)
+		n      int
+		starts int
+		paused int
+	}{
+		"there is no policy": {func(w *world) {
+			if err := w.api.Delete(t.Context(), w.read()); err != nil {
+				t.Fatal(err)
+			}
+		}, 8, limit, 0},
+		"one in another namespace": {func(w *world) {
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.NamespaceSelector.MatchLabels, p.Spec.Paused = map[string]string{"tier": "prod"}, true
+			})
+			ns := &corev1.Namespace{}
+			if err := w.api.Get(t.Context(), types.NamespacedName{Name: "ns0"}, ns); err != nil {
+				t.Fatal(err)
+			}
+			ns.Labels = map[string]string{"tier": "prod"}
+			if err := w.api.Update(t.Context(), ns); err != nil {
+				t.Fatal(err)
+			}
+		}, 8, limit, 1},
+		"few Etcds": {func(w *world) {
+			if err := w.api.Delete(t.Context(), w.read()); err != nil {
+				t.Fatal(err)
+			}
+		}, limit, limit, 0},
+		"many": {func(w *world) {
+			if err := w.api.Delete(t.Context(), w.read()); err != nil {
+				t.Fatal(err)
+			}
+		}, 70, 7, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.n, c.n)
+			w.automate()
+			c.change(w)
+			o := w.operator()
+			writes := 0
+			o.write = func(do func() error) error { writes++; return do() }
+			start := func() int {
+				for i := range w.n {
+					o.start(i)
+				}
+				return len(w.running())
+			}
+			if c.n == limit {
+				if n := start(); n != limit || writes != limit {
+					t.Errorf("%d tasks run, %d writes", n, writes)
+				}
+				return
+			}
+			// The first makes the ledger, and with it fences all.
+			if start(); start() != c.starts {
+				t.Errorf("%d tasks run", len(w.running()))
+			}
+			if len(o.pokes) != 1 {
+				t.Error("the controller does not know that tasks wait")
+			}
+			wait := o.ask(c.n - 1)
+			if wait == nil || wait.Reason != v1alpha1.ReasonWaitingForSlot || !strings.Contains(wait.Message, fmt.Sprintf("no slot of the default for automatic rollouts without an EtcdFleetPolicy is free, which has %d: ", c.starts)) {
+				t.Errorf("%+v", wait)
+			}
+			person := w.task(c.n - 1)
+			person.Object.Labels = nil
+			if wait := o.asks(person); wait != nil {
+				t.Errorf("a person waits: %+v", wait)
+			}
+			w.finish()
+			o.pass(interval)
+			rest := min(c.starts, c.n-c.starts-c.paused)
+			if n := start(); n != rest {
+				t.Errorf("%d tasks run, want %d", n, rest)
+			}
+			if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != rest || l.Recorded(fleet.Default) != nil || len(l.Changes) > 0 {
+				t.Errorf("%+v %v", l, err)
+			}
+		})
+	}
+}
+
+// What the default limits is not looked at while nothing waits or runs.
+func TestTheDefaultAtRest(t *testing.T) {
+	w := newWorld(t, 8, 8)
+	w.automate()
+	if err := w.api.Delete(t.Context(), w.read()); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	again := func() time.Duration {
+		result, err := o.Reconcile(t.Context(), ctrl.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	if after := again(); after != 0 {
+		t.Error(after)
+	}
+	o.start(0)
+	if after := again(); after != interval {
+		t.Error(after)
+	}
+	w.finish()
+	if after := again(); after != 0 {
+		t.Error(after)
+	}
+}
+
+// A task that bypasses the policies starts whatever they say, does not pause, and counts for others.
+func TestBypass(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Spec.Windows, p.Spec.AtEnd = []v1alpha1.FleetWindow{{Schedule: "0 2 * * *", Duration: metav1.Duration{Duration: time.Hour}}}, v1alpha1.FleetPause
+	})
+	o := w.operator()
+	if o.ask(0) == nil {
+		t.Fatal("no window is open")
+	}
+	w.limit = 2
+	for i, value := range []string{"true", "true", "yes"} {
+		task := w.task(i).Object
+		metav1.SetMetaDataAnnotation(&task.ObjectMeta, v1alpha1.AnnotationBypassFleet, value)
+		if err := w.api.Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		if paused := o.Pause(task) != nil; paused == (value == "true") {
+			t.Errorf("%s: pauses: %t", value, paused)
+		}
+		o.start(i)
+	}
+	if running := w.running(); fmt.Sprint(running) != "[0 1]" {
+		t.Errorf("%v run", running)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Windows = nil })
+	w.clock.Step(maxAge)
+	if wait := o.ask(2); wait == nil || !strings.Contains(wait.Message, "no slot") {
+		t.Errorf("%+v", wait)
+	}
+	o.pass(interval)
+	if s := w.read().Status; s.Used != 2 || s.Limit != 1 {
+		t.Errorf("%+v", s)
 	}
 }
