@@ -14,7 +14,7 @@ import (
 
 // cells are what a stretch of a lane looks like in characters, and what that means.
 var cells = []struct{ class, cell, text string }{
-	{"old", "░", "ready, old revision"}, {"new", "█", "ready, new revision"}, {"unready", "▒", "not ready"}, {"terminating", "╱", "terminating"}, {"missing", "·", "no pod"},
+	{"old", "░", "ready, old revision"}, {"new", "█", "ready, new revision"}, {"unready", "▒", "not ready"}, {"terminating", "╱", "terminating"}, {"missing", "╌", "no pod"},
 }
 
 // Text draws the chart in lines of characters: a row for each member, one that has the ordinal of the leader, and the steps.

@@ -447,3 +447,32 @@ func TestBypass(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A change that passed its canary long ago, and is asked for again, begins with a canary.
+func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
+	w := newWorld(t, 2, 2)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To[int32](1) })
+	for i := range w.n {
+		task := w.task(i).Object
+		task.Spec.Type, task.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
+		if err := w.api.Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "gone", EtcdName: "gone", Policies: []string{"all"}, Change: fleet.Restart, Canary: true, Granted: w.clock.Now()})
+		l.Succeeded("gone", w.clock.Now())
+		l.Soaked("gone", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(2 * time.Hour)
+	if wait := o.ask(0); wait != nil {
+		t.Fatalf("%+v", wait)
+	}
+	if wait := o.ask(1); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForCanary {
+		t.Errorf("%+v", wait)
+	}
+}
