@@ -27,12 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Label of a pod by which its template is bad, and its values: the containers of one that Crashes do not run, and those of one that
+// Annotation of a pod by which its template is bad, and its values: the containers of one that Crashes do not run, and those of one that
 // Restarts do so once, restartAfter they became ready.
 const (
-	Label    = "rolled"
-	Crashes  = "crashes"
-	Restarts = "restarts"
+	Annotation = "rolled"
+	Crashes    = "crashes"
+	Restarts   = "restarts"
 )
 
 const restartAfter = 20 * time.Second
@@ -135,7 +135,7 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 	switch {
 	case k.fleet.probeFails(etcd, member):
 		state = env.NotReady
-	case pod.Labels[Label] == Crashes:
+	case pod.Annotations[Annotation] == Crashes:
 		state = env.Crashing
 	}
 	want := env.PodStatus(pod, state, at)
@@ -172,7 +172,7 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 
 // restart says in the status of a pod that its containers were restarted, if its template does that, or returns how long until then.
 func (k *Kubelet) restart(pod *corev1.Pod, status *corev1.PodStatus) (left time.Duration) {
-	if pod.Labels[Label] != Restarts {
+	if pod.Annotations[Annotation] != Restarts {
 		return 0
 	}
 	at := pod.CreationTimestamp.Add(k.podStart + restartAfter)
