@@ -276,6 +276,9 @@ func TestALedgerThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r := l.Recorded("all"); r == nil || r.UID != "policy" || r.Generation != 1 {
+		t.Errorf("an older policy is not refused: %+v", r)
+	}
 	if l.Rebuilt.IsZero() || len(l.Holders) != 1 || l.Holders[0].Task != "task1" || !l.Holders[0].Unasked || len(l.Changes) != 1 || len(l.Changes[0].Failures) != 1 || len(l.Failing) != 1 {
 		t.Errorf("%+v", l)
 	}

@@ -35,6 +35,7 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
 	}
 	for i := range policies.Items {
+		l.Record(read(&policies.Items[i]))
 		remember(l, &policies.Items[i], now)
 		if policies.Items[i].Status.ObservedGeneration > 0 {
 			// There was a ledger when this was written.

@@ -6,6 +6,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -142,6 +143,15 @@ func TestTwoOperators(t *testing.T) {
 	if err := one.Change(t.Context(), func(l *fleet.Ledger) bool { asked++; return grant("d")(l) }); err != nil || asked != 2 {
 		t.Errorf("%v: asked %d times", err, asked)
 	}
+	// One whose first ledger another has made takes that one.
+	late := newWorld(t)
+	first, second := late.store(), late.store()
+	second.Rebuild = func(context.Context) (*fleet.Ledger, error) {
+		return &fleet.Ledger{}, first.Change(t.Context(), grant("a"))
+	}
+	if err := second.Change(t.Context(), grant("b")); err == nil || len(late.holders(second)) != 1 {
+		t.Errorf("it overwrites what another has made: %v", err)
+	}
 	// One that is always late gives up.
 	asked = 0
 	err := one.Change(t.Context(), func(l *fleet.Ledger) bool {
@@ -218,12 +228,23 @@ func TestALostLedger(t *testing.T) {
 func TestALargeLedger(t *testing.T) {
 	w := newWorld(t)
 	s := w.store()
-	large := func(l *fleet.Ledger) bool {
-		l.Holders = []fleet.Holder{{Task: "a", Baseline: strings.Repeat("x", maxSize)}}
-		return true
+	of := func(size int) func(l *fleet.Ledger) bool {
+		return func(l *fleet.Ledger) bool {
+			l.Holders = []fleet.Holder{{Task: "a", Baseline: "x"}}
+			data, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Holders[0].Baseline = strings.Repeat("x", size-len(data)+1)
+			return true
+		}
 	}
+	large := of(maxSize + 1)
 	if err := s.Change(t.Context(), large); !errors.Is(err, errTooLarge) {
 		t.Error(err)
+	}
+	if err := newWorld(t).store().Change(t.Context(), of(maxSize)); err != nil {
+		t.Errorf("it is as large as it may be: %v", err)
 	}
 	if err := s.Change(t.Context(), grant("a")); err != nil {
 		t.Fatal(err)
