@@ -70,6 +70,9 @@ const (
 	RolloutManual = "manual"
 	// AnnotationResumeChange on an EtcdFleetPolicy resumes a change that is paused: the value is its resumeToken in the status.
 	AnnotationResumeChange = "druid.gardener.cloud/resume-change"
+	// AnnotationBypassFleet on an EtcdOperatorTask has it start in spite of all EtcdFleetPolicies: the value is "true". It takes the verb
+	// bypass on etcdfleetpolicies.
+	AnnotationBypassFleet = "druid.gardener.cloud/bypass-fleet"
 	// AnnotationAllowSingleMember on an Etcd, with any value, agrees that its cluster shrinks to one member, which tolerates no
 	// failure.
 	AnnotationAllowSingleMember = "druid.gardener.cloud/allow-single-member"

@@ -49,6 +49,14 @@ var rows = []row{
 		{"Tasks that ended, by state", "", timeseries, "none", 12, []query{{`sum by (type, state) (increase(etcddruid_operator_tasks_total[$__rate_interval]))`, "{{type}} {{state}}"}}},
 		{"Task duration, 95th percentile", "", timeseries, "s", 12, []query{{`histogram_quantile(0.95, sum by (le, type) (rate(etcddruid_operator_task_duration_seconds_bucket[$__rate_interval])))`, "{{type}}"}}},
 	}},
+	{"Policies of the fleet", []panel{
+		{"Paused", "Policies that have paused a change that failed, or are invalid.", stat, "none", 4, []query{{`sum(etcd_foreman_fleet_paused) or vector(0)`, ""}}},
+		{"Tasks that wait for a policy", "", stat, "none", 4, []query{{`sum(etcd_foreman_fleet_waiting) or vector(0)`, ""}}},
+		{"Longest time without a slot", "How long tasks have waited while a policy gave none.", stat, "s", 4, []query{{`max(time() - (etcd_foreman_fleet_slot_awaited_since_timestamp_seconds > 0)) or vector(0)`, ""}}},
+		{"Slots in use", "And the limit of each policy.", timeseries, "none", 12, []query{{`max by (policy) (etcd_foreman_fleet_slots_used)`, "{{policy}}"}, {`max by (policy) (etcd_foreman_fleet_slots)`, "{{policy}}: limit"}}},
+		{"Tasks that wait, by policy", "", timeseries, "none", 12, []query{{`max by (policy) (etcd_foreman_fleet_waiting)`, "{{policy}}"}}},
+		{"Wait for a slot, 95th percentile", "", timeseries, "s", 12, []query{{`histogram_quantile(0.95, sum by (le) (rate(etcd_foreman_fleet_slot_wait_seconds_bucket[$__rate_interval])))`, ""}}},
+	}},
 	{"Cluster $namespace/$etcd", []panel{
 		{"Conditions", "1 is True, 0 False, -1 Unknown.", timeseries, "none", 12, []query{{`max by (condition) (etcd_foreman_etcd_condition{` + here + `})`, "{{condition}}"}}},
 		{"Rollout blocked by", "The timeline of the running rollout: which guard blocked it when.", timeseries, "none", 12, []query{{`max by (guard) (etcd_foreman_rollout_held{` + here + `})`, "{{guard}}"}, {`etcddruid_rollout_stalled{` + here + `}`, "stalled"}}},

@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/timeline"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -80,7 +81,7 @@ func newRoot(k *kube.Kube) *cobra.Command {
 		}
 	}
 	add(groupRun, submit.Commands(k)...)
-	add(groupSee, status.Command(k), diagnose.Command(k), plan.Command(k), list.Command(k), describe.Command(k), restorable.Command(k), watch.Command(k), fleet.Command(k))
+	add(groupSee, status.Command(k), diagnose.Command(k), plan.Command(k), list.Command(k), describe.Command(k), restorable.Command(k), watch.Command(k), timeline.Command(k), fleet.Command(k))
 	add(groupSee, submit.ChangeCommands(k)...)
 	add(groupSee, report.Commands(k, name)...)
 	root.Args = usage(root.Args)

@@ -14,6 +14,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
@@ -120,4 +122,21 @@ func TestATaskPausesBetweenTwoSteps(t *testing.T) {
 	g.pause = nil
 	e.look()
 	e.Expect(steps).To(Equal(1))
+}
+
+// Beside a Gate, a task that has ended is kept for as long as the Gate may take to read how, whatever its TTL.
+func TestATaskThatHasEndedIsKeptForTheGate(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", failed, func(task *v1alpha1.EtcdOperatorTask) {
+		task.Spec.TTLSecondsAfterFinished, task.Status.CompletedAt = ptr.To[int32](0), &metav1.Time{Time: epoch}
+	})
+	s.ended = epoch
+	e := newEngine(t, s)
+	e.Gate = &gate{}
+	e.clock.SetTime(epoch.Add(minTTL - time.Second))
+	e.Expect(e.look()).To(Equal(time.Second))
+	e.Expect(s.get(t, "a")).NotTo(BeNil())
+	e.pass(time.Second)
+	e.look()
+	e.Expect(s.get(t, "a")).To(BeNil())
 }

@@ -28,6 +28,9 @@ func timeToLive(t *v1alpha1.EtcdOperatorTask) (ttl time.Duration, ends bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
+// minTTL is how long a task is kept beside a Gate, which reads how it ended.
+const minTTL = time.Minute
+
 // expire deletes a task that has ended and outlived its TTL, and says when to come back for one that has not. Members remove what
 // they have kept once a recovery's task is gone, so the operator's clock alone decides nothing: a TTL that this process has not seen
 // pass is measured by the API server's clock (ADR 46).
@@ -35,6 +38,9 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 	ttl, ends := timeToLive(cached)
 	if !ends {
 		return 0, nil
+	}
+	if r.Gate != nil {
+		ttl = max(ttl, minTTL)
 	}
 	elapsed, seen := r.books.elapsed(cached, cached.Status.CompletedAt.Time, r.Clock)
 	// By a time in the future, each new process would keep the task for the whole TTL.

@@ -6,6 +6,8 @@ package fleet
 
 import (
 	"container/heap"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -31,17 +33,33 @@ func Decide(in Input, task types.UID) Decision {
 	return d
 }
 
-// Next returns the tasks that may take slots now, all of them together.
-func Next(in Input) []types.UID {
+// Next returns the tasks that may take slots now, all of them together, and since when tasks have waited for a slot of each policy and none
+// was given.
+func Next(in Input) (all []types.UID, awaited map[string]time.Time) {
 	s := newState(in)
-	var all []types.UID
+	awaited = map[string]time.Time{}
 	s.pass(func(next *Candidate, hold *Hold, _ bool) bool {
 		if hold == nil {
 			all = append(all, next.Task)
+		} else if first, known := awaited[hold.Policy]; hold.Reason == WaitingForSlot && (!known || next.Since.Before(first)) {
+			awaited[hold.Policy] = next.Since
 		}
 		return true
 	})
-	return all
+	for policy, since := range awaited {
+		for i := range in.Ledger.Holders {
+			if h := &in.Ledger.Holders[i]; slices.Contains(h.Policies, policy) {
+				since = later(since, h.Granted)
+			}
+		}
+		for i := range in.Ledger.Changes {
+			if c := &in.Ledger.Changes[i]; c.Policy == policy {
+				since = later(since, c.Last)
+			}
+		}
+		awaited[policy] = since
+	}
+	return all, awaited
 }
 
 // Line returns the tasks that wait, in the order in which they are asked.

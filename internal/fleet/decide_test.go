@@ -235,7 +235,7 @@ func TestOrder(t *testing.T) {
 // As many are woken as there are slots, and each of them gets one.
 func TestNext(t *testing.T) {
 	in := situation(others(waiting("a"), waiting("b"), waiting("c")), policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("x")))
-	next := Next(in)
+	next, _ := Next(in)
 	if fmt.Sprint(next) != "[a b]" {
 		t.Errorf("%v", next)
 	}
@@ -286,5 +286,30 @@ func TestLimit(t *testing.T) {
 	}
 	if (&Policy{MaxConcurrent: -1}).Limit() != 0 || (&Policy{MaxConcurrent: 4, Clusters: 1}).Limit() != 4 {
 		t.Error("a number")
+	}
+}
+
+// How long tasks have waited for a slot counts from when the last one was given, by each policy. What waits for something else does not
+// count.
+func TestHowLongASlotIsAwaited(t *testing.T) {
+	full := holders(holding("a"), holding("b"))
+	since := waiting("w1").Since
+	for name, c := range map[string]struct {
+		in   Input
+		want time.Time
+	}{
+		"nothing waits":              {situation(func(in *Input) { in.Waiting = nil }), time.Time{}},
+		"a slot is free":             {situation(), time.Time{}},
+		"a window is closed":         {situation(full, policy(func(p *Policy) { p.Paused = true })), time.Time{}},
+		"the last was given later":   {situation(full), noon.Add(-time.Minute)},
+		"it was given before":        {situation(holders(holding("a", func(h *Holder) { h.Granted = since.Add(-time.Hour) }), holding("b", func(h *Holder) { h.Granted = since.Add(-time.Hour) }))), since},
+		"a change went on":           {situation(full, history(Change{Policy: "p", Name: "A", Passed: 1, Last: noon})), noon},
+		"a change of another policy": {situation(full, history(Change{Policy: "p", Name: "A", Passed: 1}, Change{Policy: "q", Name: "A", Last: noon})), noon.Add(-time.Minute)},
+		"the first that waits counts": {situation(holders(holding("a", func(h *Holder) { h.Granted = time.Time{} }), holding("b", func(h *Holder) { h.Granted = time.Time{} })),
+			others(waiting("x", func(c *Candidate) { c.Since = since.Add(-time.Hour) }))), since.Add(-time.Hour)},
+	} {
+		if _, got := Next(c.in); !got["p"].Equal(c.want) {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
 	}
 }

@@ -321,7 +321,7 @@ func (w world) key() string {
 		c.Ledger.Policies[i].Seconds = nil
 	}
 	for i := range c.Ledger.Changes {
-		c.Ledger.Changes[i].Resumed = min(c.Ledger.Changes[i].Resumed, 1)
+		c.Ledger.Changes[i].Resumed, c.Ledger.Changes[i].Last = 0, time.Time{}
 	}
 	for k, n := range c.Seen.Good {
 		c.Seen.Good[k] = min(n, 3)

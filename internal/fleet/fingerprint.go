@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Restart is the fingerprint of a change that only replaces pods.
@@ -46,6 +48,8 @@ func Fingerprint(current, target []byte, names Names) (string, error) {
 		switch {
 		case strings.HasSuffix(path, "/image"):
 			line += "\x00" + was + "\x00" + is
+		case strings.Contains(path, "/resources/"):
+			line += "\x00" + direction(was, is)
 		case byValue(path):
 			line += "\x00" + place(was) + "\x00" + place(is)
 		}
@@ -68,6 +72,16 @@ const checksum = "/metadata/annotations/checksum/etcd-config"
 // byValue reports whether it matters for a change what a path was, and what it becomes, and not only that it changes.
 func byValue(path string) bool {
 	return strings.HasSuffix(path, checksum) || !onlyPath.MatchString(path)
+}
+
+// direction says how a quantity changes: clusters differ in how much they get, and one that grows is another change than one that shrinks.
+func direction(was, is string) string {
+	before, errBefore := resource.ParseQuantity(was)
+	after, errAfter := resource.ParseQuantity(is)
+	if errBefore != nil || errAfter != nil {
+		return fmt.Sprint(was == "", is == "")
+	}
+	return fmt.Sprint(after.Cmp(before))
 }
 
 // placeholders returns a function that replaces the names of a cluster.

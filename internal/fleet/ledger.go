@@ -29,7 +29,6 @@ type Recorded struct {
 	Name       string    `json:"name"`
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
-	Limit      int       `json:"limit"`
 	// Seconds is how long the newest slots were held.
 	Seconds []int `json:"seconds,omitempty"`
 }
@@ -70,14 +69,15 @@ func (h *Holder) UsesSlot() bool { return h.Ended.IsZero() || h.Canary }
 type Change struct {
 	Policy string `json:"policy"`
 	Name   string `json:"name"`
-	// Since is when the first task with it got a slot.
+	// Since is when the first task with it got a slot, and Last when a cluster last got it, or was done with it.
 	Since time.Time `json:"since"`
+	Last  time.Time `json:"last,omitzero"`
 	// Passed is how many canaries it has passed, and Done in how many clusters it succeeded, those included.
 	Passed int `json:"passed,omitempty"`
 	Done   int `json:"done,omitempty"`
 	// Failures since it was last resumed, by Etcd.
 	Failures []Failure `json:"failures,omitempty"`
-	// Resumed counts how often a person has resumed it.
+	// Resumed grows each time a person resumes it.
 	Resumed int `json:"resumed,omitempty"`
 }
 

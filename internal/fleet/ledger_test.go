@@ -75,7 +75,8 @@ func TestLedgerOfFailures(t *testing.T) {
 	if len(l.Change("p", "A").Failures) != 1 || fmt.Sprint(l.Failing) != "[etcd-a]" {
 		t.Errorf("%+v", l)
 	}
-	for _, token := range []string{"", "A", "A.1", "A.x", "B.0", "A.0.0"} {
+	token := c.ResumeToken()
+	for _, token := range []string{"", "A", "A.0", "A.1", "A.x", "B" + token[1:], "A.0" + token[1:]} {
 		if l.ResumeBy("p", token) {
 			t.Errorf("%q resumes it", token)
 		}
@@ -83,10 +84,10 @@ func TestLedgerOfFailures(t *testing.T) {
 	if (&Ledger{Changes: []Change{{Policy: "p", Failures: []Failure{{}}}}}).ResumeBy("p", ".0") != true {
 		t.Error("the name is what is before the last dot")
 	}
-	if l.ResumeBy("q", "A.0") || !l.ResumeBy("p", "A.0") || l.ResumeBy("p", "A.0") || l.ResumeBy("p", "A.1") {
+	if l.ResumeBy("q", token) || !l.ResumeBy("p", token) || l.ResumeBy("p", token) || l.ResumeBy("p", l.Change("p", "A").ResumeToken()) {
 		t.Error("it is resumed once")
 	}
-	if c := l.Change("p", "A"); c.Paused(&Policy{}) || c.ResumeToken() != "A.1" {
+	if c := l.Change("p", "A"); c.Paused(&Policy{}) || c.ResumeToken() == token {
 		t.Errorf("%+v", c)
 	}
 	// What changes nothing fails nothing.
@@ -123,25 +124,84 @@ func TestNextTaskOfAWatchedCluster(t *testing.T) {
 	}
 }
 
-// A generation is recorded once, and never an older one; another policy of that name begins again.
+// A generation is recorded once, and never an older one; another policy of that name is recorded once the first is forgotten.
 func TestRecord(t *testing.T) {
 	l := &Ledger{}
-	p := &Policy{Name: "p", UID: "1", Generation: 2, MaxConcurrent: 3}
-	if !l.Record(p) || l.Record(p) || l.Recorded("p").Limit != 3 || l.Recorded("q") != nil {
+	p := &Policy{Name: "p", UID: "1", Generation: 2}
+	if !l.Record(p) || l.Record(p) || l.Recorded("q") != nil {
 		t.Errorf("%+v", l)
 	}
-	p.Generation, p.MaxConcurrent = 1, 3
+	p.Generation = 1
 	if l.Record(p) || l.Recorded("p").Generation != 2 {
 		t.Errorf("%+v", l)
 	}
-	p.MaxConcurrent = 4
-	if !l.Record(p) {
-		t.Error("the limit of a percentage changes without a generation")
+	p.Generation = 3
+	if !l.Record(p) || l.Recorded("p").Generation != 3 {
+		t.Errorf("%+v", l)
 	}
 	l.Recorded("p").Seconds = []int{1}
-	p.UID = "2"
-	if !l.Record(p) || l.Recorded("p").Generation != 1 || len(l.Recorded("p").Seconds) != 0 {
+	p.UID, p.Generation = "2", 4
+	if l.Record(p) || l.Recorded("p").UID != "1" || l.Forget([]types.UID{"2"}) || !l.Forget([]types.UID{"3", "1"}) || !l.Record(p) ||
+		l.Recorded("p").UID != "2" || l.Recorded("p").Generation != 4 || len(l.Recorded("p").Seconds) != 0 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// A change that was tried long ago is tried again. What has waited since then belongs to that time, and so does what a cluster has.
+func TestLapse(t *testing.T) {
+	since := func(d time.Duration) func(*Candidate) { return func(c *Candidate) { c.ChangeSince = noon.Add(d) } }
+	for name, c := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"after an hour":               {situation(candidate(since(lapse + 1))), true},
+		"within it":                   {situation(candidate(since(lapse))), false},
+		"another has waited":          {situation(candidate(since(2*lapse)), others(waiting("a", since(0)))), false},
+		"another change has":          {situation(candidate(since(2*lapse)), others(waiting("a", since(0), func(c *Candidate) { c.Change = "B" }))), true},
+		"a cluster has it":            {situation(candidate(since(2*lapse)), holders(holding("a"))), false},
+		"one has another":             {situation(candidate(since(2*lapse)), holders(holding("a", func(h *Holder) { h.Change = "B" }))), true},
+		"it is not asked for":         {situation(candidate(func(c *Candidate) { c.Change, c.ChangeSince = "B", noon.Add(2*lapse) })), false},
+		"it has yet to pass a canary": {situation(candidate(since(2*lapse)), history(Change{Policy: "p", Name: "A", Done: 1})), false},
+	} {
+		change := &c.in.Ledger.Changes[0]
+		change.Last, change.Done = noon, 3
+		if got := Lapse(c.in); got != c.want || (change.Passed == 0) != (c.want || name == "it has yet to pass a canary") {
+			t.Errorf("%s: %t, %+v", name, got, change)
+		}
+		if c.want && (change.Done != 0 || !change.Since.Equal(c.in.Waiting[0].ChangeSince)) {
+			t.Errorf("%s: %+v", name, change)
+		}
+	}
+	// Each grant and each end counts.
+	l := &Ledger{}
+	l.Grant(holding("a"))
+	l.Grant(holding("b", func(h *Holder) { h.Granted = noon }))
+	if c := l.Change("p", "A"); !c.Last.Equal(noon) || !c.Since.Equal(noon.Add(-time.Minute)) {
+		t.Errorf("%+v", c)
+	}
+	l.Succeeded("a", noon)
+	l.Soaked("a", noon.Add(time.Hour))
+	if c := l.Change("p", "A"); !c.Last.Equal(noon.Add(time.Hour)) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What resumed a change does not resume it in a later life: it was forgotten, and has failed again.
+func TestAnOldDecisionResumesNothing(t *testing.T) {
+	l := &Ledger{}
+	fail := func(now time.Time) string {
+		l.Grant(holding("a", func(h *Holder) { h.Granted = now }))
+		l.Failed("a", "it crashes", now)
+		l.Release("a", now)
+		return l.Change("p", "A").ResumeToken()
+	}
+	token := fail(noon)
+	if !l.ResumeBy("p", token) {
+		t.Fatal(token)
+	}
+	l.Changes = nil
+	if fail(noon.Add(time.Hour)); l.ResumeBy("p", token) {
+		t.Errorf("%s resumes it again", token)
 	}
 }
 
@@ -274,6 +334,11 @@ func TestFingerprint(t *testing.T) {
 			}
 		}
 		seen[name] = f
+	}
+	for name, cpu := range map[string]string{"fewer resources": "500m", "resources without a number": "x"} {
+		if of(render("1", "1", "1", "etcd:1", "main", "u1", cpu, "main")) == seen["resources"] {
+			t.Errorf("%s are another change than more", name)
+		}
 	}
 	if of(render("1", "1", "1", "etcd:1", "main", "u1", "3", "main")) != seen["resources"] || of(render("1", "3", "1", "etcd:1", "main", "u1", "1", "main")) != seen["an annotation"] {
 		t.Error("how large a cluster is does not matter")

@@ -10,7 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Policy is an EtcdFleetPolicy as it is decided by.
+// Default is the name of the Policy that limits automatic rollouts where no EtcdFleetPolicy does. It is no name of an object.
+const Default = "(default)"
+
+// Policy is an EtcdFleetPolicy as it is decided by, or the Default.
 type Policy struct {
 	Name       string
 	UID        types.UID
@@ -22,6 +25,8 @@ type Policy struct {
 	// MaxConcurrent is a number of clusters, or a percentage of those that the policy selects. 0 pauses.
 	MaxConcurrent int
 	Percent       bool
+	// AtLeast is the least that a percentage amounts to; 0 is 1.
+	AtLeast int
 	// MaxFailures is in how many clusters a change may fail before it is paused.
 	MaxFailures int
 	// Soak is how long a cluster is watched after its task has succeeded.
@@ -51,9 +56,17 @@ func (p *Policy) Limit() int {
 	case p.MaxConcurrent <= 0:
 		return 0
 	case p.Percent:
-		return max(1, p.Clusters*p.MaxConcurrent/100)
+		return max(1, p.AtLeast, p.Clusters*p.MaxConcurrent/100)
 	}
 	return p.MaxConcurrent
+}
+
+// title names the policy in a message.
+func (p *Policy) title() string {
+	if p.Name == Default {
+		return "the default for automatic rollouts without an EtcdFleetPolicy"
+	}
+	return "EtcdFleetPolicy " + p.Name
 }
 
 // Opens says whether tasks may start at a time: until when, zero for ever; or if not, when they may next, zero if that is not known.

@@ -17,13 +17,13 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	u, limit := s.usage[p.Name], p.Limit()
 	others := s.impairedBeside(p, c)
 	if c.Class == Repair && u.repairs >= max(1, limit/2) {
-		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of EtcdFleetPolicy %s at most: %s", plural(limit, "slot"), p.Name, named(u.holders))}
+		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of %s at most: %s", plural(limit, "slot"), p.title(), named(u.holders))}
 	}
 	holders := without(u.holders, c.Etcd)
 	if len(holders)+others < limit {
 		return nil
 	}
-	message := fmt.Sprintf("no slot of EtcdFleetPolicy %s is free, which has %d: %s", p.Name, limit, named(holders))
+	message := fmt.Sprintf("no slot of %s is free, which has %d: %s", p.title(), limit, named(holders))
 	if others > 0 {
 		message += fmt.Sprintf("; clusters that lack a member or are being recovered: %d", others)
 	}

@@ -14,19 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record records a policy: from now on nothing is granted by an older generation of it. It reports whether that is new.
+// Record records a policy: from now on nothing is granted by an older generation of it. One that has replaced another is recorded once
+// that one is forgotten. It reports whether that is new.
 func (l *Ledger) Record(p *Policy) bool {
 	r := l.Recorded(p.Name)
 	if r == nil {
-		l.Policies = append(l.Policies, Recorded{Name: p.Name})
-		r = &l.Policies[len(l.Policies)-1]
+		l.Policies = append(l.Policies, Recorded{Name: p.Name, UID: p.UID, Generation: p.Generation})
+		return true
 	}
-	before := *r
-	if r.UID != p.UID {
-		r.Generation, r.Seconds = 0, nil
+	if r.UID != p.UID || r.Generation >= p.Generation {
+		return false
 	}
-	r.UID, r.Generation, r.Limit = p.UID, max(r.Generation, p.Generation), p.Limit()
-	return r.UID != before.UID || r.Generation != before.Generation || r.Limit != before.Limit
+	r.Generation = p.Generation
+	return true
+}
+
+// Forget forgets policies that are deleted. It reports whether there are any.
+func (l *Ledger) Forget(deleted []types.UID) bool {
+	before := len(l.Policies)
+	l.Policies = slices.DeleteFunc(l.Policies, func(r Recorded) bool { return slices.Contains(deleted, r.UID) })
+	return len(l.Policies) < before
 }
 
 // Grant gives a task a slot. If its cluster is being watched, that ends: what the task does could not be told from what is watched for.
@@ -44,12 +51,17 @@ func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 		return nil
 	}
 	if c := l.Change(policy, name); c != nil {
+		c.Last = now
 		return c
 	}
 	l.prune(policy)
-	l.Changes = append(l.Changes, Change{Policy: policy, Name: name, Since: now})
+	l.Changes = append(l.Changes, Change{Policy: policy, Name: name, Since: now, Last: now, Resumed: FirstToken(now)})
 	return &l.Changes[len(l.Changes)-1]
 }
+
+// FirstToken is what the number in tokens that resume a change begins with: what resumed an earlier life of the change resumes no later
+// one.
+func FirstToken(now time.Time) int { return int(now.Unix()) }
 
 // prune makes room for another change of a policy. The oldest goes that no holder has and that has not failed; if all have, the
 // oldest of the namespace in which most have, so that a tenant who makes many changes fail pushes out only their own.

@@ -16,8 +16,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/timeline"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
-	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 )
 
 // results are those of all parts.

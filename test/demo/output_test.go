@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/timeline"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
-	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 )
 
 func exampleResults() results {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/timeline"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
-	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 )
 
 // way is a way to replace the pods of a StatefulSet.

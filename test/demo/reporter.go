@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/timeline"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
-	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"

@@ -10,12 +10,6 @@ import "time"
 // cluster, and well below client timeouts.
 const NoticeableGap = 300 * time.Millisecond
 
-// Gap is a time without an acknowledged write.
-type Gap struct{ From, To time.Time }
-
-// Duration returns the length of the gap.
-func (g Gap) Duration() time.Duration { return g.To.Sub(g.From) }
-
 // gaps returns the gaps of more than NoticeableGap between from, the acknowledgements, and until.
 func gaps(acknowledged []time.Time, from, until time.Time) []Gap {
 	var found []Gap
@@ -37,8 +31,8 @@ func longestGap(acknowledged []time.Time, from, until time.Time) time.Duration {
 func eachGap(acknowledged []time.Time, from, until time.Time, do func(Gap)) {
 	last := from
 	for _, at := range acknowledged {
-		do(Gap{last, at})
+		do(Gap{From: last, To: at})
 		last = at
 	}
-	do(Gap{last, until})
+	do(Gap{From: last, To: until})
 }

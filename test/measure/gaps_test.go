@@ -31,12 +31,12 @@ func TestGaps(t *testing.T) {
 		want         []Gap
 		longest      int
 	}{
-		"none at all":          {nil, 0, 2000, []Gap{{at(0), at(2000)}}, 2000},
+		"none at all":          {nil, 0, 2000, []Gap{{From: at(0), To: at(2000)}}, 2000},
 		"a healthy cluster":    {ats(50, 100, 150, 350), 0, 400, nil, 200},
 		"exactly the limit":    {ats(300), 0, 600, nil, 300},
-		"one in the middle":    {ats(50, 100, 1350, 1400), 0, 1450, []Gap{{at(100), at(1350)}}, 1250},
-		"since before":         {ats(900, 950), 0, 1000, []Gap{{at(0), at(900)}}, 900},
-		"until the end":        {ats(50), 0, 1000, []Gap{{at(50), at(1000)}}, 950},
+		"one in the middle":    {ats(50, 100, 1350, 1400), 0, 1450, []Gap{{From: at(100), To: at(1350)}}, 1250},
+		"since before":         {ats(900, 950), 0, 1000, []Gap{{From: at(0), To: at(900)}}, 900},
+		"until the end":        {ats(50), 0, 1000, []Gap{{From: at(50), To: at(1000)}}, 950},
 		"nothing was measured": {nil, 0, 0, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestBetweenCountsOnlyItsPart(t *testing.T) {
 	}
 	want := Figures{
 		From: at(0), Until: at(1200), Acknowledged: 3,
-		LongestGap: time.Second, WithoutWrites: time.Second, Gaps: []Gap{{at(50), at(1050)}},
+		LongestGap: time.Second, WithoutWrites: time.Second, Gaps: []Gap{{From: at(50), To: at(1050)}},
 	}
 	if diff := cmp.Diff(want, report.Between(at(0), at(1200))); diff != "" {
 		t.Errorf("until the end of the rollout (-want +got):\n%s", diff)

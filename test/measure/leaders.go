@@ -54,14 +54,6 @@ func (s *sightings) list() []Sighting {
 	return all
 }
 
-// Reign is a period in which one member led in one term.
-type Reign struct {
-	// Pod of the leader; empty if no sighting shows it.
-	Pod      string
-	Term     uint64
-	From, To time.Time
-}
-
 // Reigns returns the leaders that the members knew, in order. A reign ends when a member knows a leader in a newer term, or
 // when no member knows one; the last lasts until the end.
 func Reigns(all []Sighting, end time.Time) []Reign {

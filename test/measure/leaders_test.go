@@ -33,19 +33,19 @@ func TestReigns(t *testing.T) {
 		"no member answers": {[]Sighting{unanswered(0)}, nil, 0},
 		"all agree": {
 			[]Sighting{says(0, 1, 3, 2), says(1, 2, 3, 2), says(2, 3, 3, 2)},
-			[]Reign{{"m-2", 2, at(0), at(9000)}}, 0,
+			[]Reign{{Pod: "m-2", Term: 2, From: at(0), To: at(9000)}}, 0,
 		},
 		"handed over, one learns late": {
 			[]Sighting{says(0, 1, 3, 2), says(1, 2, 3, 2), says(1000, 1, 2, 3), says(1100, 2, 2, 3)},
-			[]Reign{{"", 2, at(0), at(1000)}, {"m-1", 3, at(1000), at(9000)}}, 1,
+			[]Reign{{Pod: "", Term: 2, From: at(0), To: at(1000)}, {Pod: "m-1", Term: 3, From: at(1000), To: at(9000)}}, 1,
 		},
 		"the leader dies, and the same member is elected again": {
 			[]Sighting{says(0, 1, 1, 2), says(1, 2, 1, 2), unanswered(500), says(600, 2, 0, 3), says(2000, 2, 1, 4), says(2100, 1, 1, 4)},
-			[]Reign{{"m-0", 2, at(0), at(600)}, {"m-0", 4, at(2000), at(9000)}}, 1,
+			[]Reign{{Pod: "m-0", Term: 2, From: at(0), To: at(600)}, {Pod: "m-0", Term: 4, From: at(2000), To: at(9000)}}, 1,
 		},
 		"a time without answers is no election": {
 			[]Sighting{says(0, 1, 1, 2), unanswered(500), says(700, 1, 1, 2)},
-			[]Reign{{"m-0", 2, at(0), at(500)}, {"m-0", 2, at(700), at(9000)}}, 0,
+			[]Reign{{Pod: "m-0", Term: 2, From: at(0), To: at(500)}, {Pod: "m-0", Term: 2, From: at(700), To: at(9000)}}, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,27 +9,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/etcd-foreman/etcd-foreman/internal/timeline"
 )
 
-// State is what the API server shows of one pod name.
-type State struct {
-	// Class as in the status of a rollout; Participating stands for a readiness probe that passes.
-	Class v1alpha1.PodClass
-	// Revision and UID of the pod.
-	Revision string
-	UID      types.UID
-}
-
-// Span is a period in which a pod name kept its state. The newest has no end.
-type Span struct {
-	State
-	From, To time.Time
-}
-
-// Life has the spans of each pod name, in order and without holes.
-type Life map[string][]Span
+// What is recorded is drawn by package timeline.
+type (
+	// State is what the API server shows of one pod name.
+	State = timeline.State
+	// Span is a period in which a pod name kept its state.
+	Span = timeline.Span
+	// Life has the spans of each pod name.
+	Life = timeline.Life
+	// Reign is a period in which one member led in one term.
+	Reign = timeline.Reign
+	// Gap is a time without an acknowledged write.
+	Gap = timeline.Gap
+)
 
 // life collects a Life.
 type life struct {

@@ -66,11 +66,11 @@ func TestStateOf(t *testing.T) {
 func TestReplacements(t *testing.T) {
 	life := func(old, successor types.UID, deleted, ready int) []Span {
 		return []Span{
-			{state(v1alpha1.ClassParticipating, old), at(-1000), at(deleted)},
-			{state(v1alpha1.ClassTerminating, old), at(deleted), at(deleted + 100)},
-			{state(v1alpha1.ClassMissing, ""), at(deleted + 100), at(deleted + 200)},
-			{state(v1alpha1.ClassUnready, successor), at(deleted + 200), at(ready)},
-			{state(v1alpha1.ClassParticipating, successor), at(ready), time.Time{}},
+			{State: state(v1alpha1.ClassParticipating, old), From: at(-1000), To: at(deleted)},
+			{State: state(v1alpha1.ClassTerminating, old), From: at(deleted), To: at(deleted + 100)},
+			{State: state(v1alpha1.ClassMissing, ""), From: at(deleted + 100), To: at(deleted + 200)},
+			{State: state(v1alpha1.ClassUnready, successor), From: at(deleted + 200), To: at(ready)},
+			{State: state(v1alpha1.ClassParticipating, successor), From: at(ready), To: time.Time{}},
 		}
 	}
 	report := Report{Pods: Life{"m-0": life("a", "b", 100, 1000), "m-1": life("c", "d", 1150, 2000), "m-2": life("e", "f", 2400, 3000)}}
@@ -97,7 +97,7 @@ func TestReplacements(t *testing.T) {
 
 func TestSettled(t *testing.T) {
 	ready := func(revision string, ms int) []Span {
-		return []Span{{State{Class: v1alpha1.ClassParticipating, Revision: revision}, at(ms), time.Time{}}}
+		return []Span{{State: State{Class: v1alpha1.ClassParticipating, Revision: revision}, From: at(ms)}}
 	}
 	report := Report{Pods: Life{"m-0": ready("new", 100), "m-1": ready("new", 300), "m-2": ready("new", 200)}}
 	if at300, ok := report.Settled("new"); !ok || !at300.Equal(at(300)) {

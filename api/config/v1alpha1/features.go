@@ -23,8 +23,8 @@ const QuorumAwareUpdatesWithOnDelete featuregate.Feature = "QuorumAwareUpdatesWi
 // Beta, on by default: nothing is adopted unless the annotation asks for it.
 const AdoptFromDruid featuregate.Feature = "AdoptFromDruid"
 
-// FleetPolicies has tasks wait for the EtcdFleetPolicies that select their namespace. While there is none, nothing waits. The operator
-// needs the definition of the type, and rights to namespaces and to its ledger.
+// FleetPolicies has tasks wait for the EtcdFleetPolicies that select their namespace, and automatic rollouts for each other where there
+// is none. The operator needs the definition of the type, and rights to namespaces and to its ledger.
 //
 // Alpha, off by default.
 const FleetPolicies featuregate.Feature = "FleetPolicies"

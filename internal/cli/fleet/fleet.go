@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ type command struct {
 	*kube.Kube
 	format string
 	policy string
+	watch  bool
 }
 
 // Command is the verb.
@@ -35,12 +37,14 @@ func Command(k *kube.Kube) *cobra.Command {
 		Use: "fleet [POLICY]", Short: "Show how changes go through all Etcds, by EtcdFleetPolicies",
 		Long: "Shows each EtcdFleetPolicy with its slots, a line for each change with the clusters in which it waits, runs, is watched, is done or " +
 			"failed, and the clusters that hold slots. It takes the right to list EtcdFleetPolicies.",
-		Example: "  # Show what changes in the fleet\n  kubectl etcdtask fleet\n\n  # Let a change continue that has failed\n  kubectl etcdtask fleet resume v1-0123456789abcdef",
+		Example: "  # Follow how a change goes through the fleet\n  kubectl etcdtask fleet --watch\n\n  # Let a change continue that has failed\n  kubectl etcdtask fleet resume v1-0123456789abcdef",
 		Args:    cobra.MaximumNArgs(1),
 		PreRunE: func(*cobra.Command, []string) error { return kube.CheckDocumentFormat(c.format) },
 		RunE:    k.Run(c.run),
 	}
 	kube.AddDocumentFormat(cmd, &c.format)
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the page every two seconds until interrupted; if the output is not a terminal, print it when it changes.")
+	cmd.MarkFlagsMutuallyExclusive("watch", "output")
 	cmd.AddCommand(c.resume())
 	return cmd
 }
@@ -78,6 +82,13 @@ func (c *command) policies(ctx context.Context, cluster *kube.Cluster, name stri
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
+	read := func(ctx context.Context) (watch.Page, error) {
+		all, err := c.policies(ctx, cluster, name)
+		return func(now time.Time, width int) []string { return page(all, now, width) }, err
+	}
+	if c.watch {
+		return watch.Poll(ctx, c.Kube, read)
+	}
 	all, err := c.policies(ctx, cluster, name)
 	switch {
 	case err != nil:
@@ -85,16 +96,27 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) e
 	case c.format != "":
 		return c.PrintDocument(all, c.format)
 	case len(all) == 0:
-		text.Print(c.ErrOut, "There is no EtcdFleetPolicy: tasks wait for no other Etcd.")
+		text.Print(c.ErrOut, none)
 		return nil
+	}
+	c.Print(page(all, c.Clock.Now(), c.Width())...)
+	return nil
+}
+
+const none = "There is no EtcdFleetPolicy: with the feature gate FleetPolicies, automatic rollouts run in 10% of the Etcds at a time, at least in 5."
+
+// page shows policies.
+func page(all []v1alpha1.EtcdFleetPolicy, now time.Time, width int) (shown []string) {
+	if len(all) == 0 {
+		return []string{none}
 	}
 	for i := range all {
 		if i > 0 {
-			c.Print("")
+			shown = append(shown, "")
 		}
-		c.Print(lines(&all[i], c.Clock.Now(), c.Width())...)
+		shown = append(shown, lines(&all[i], now, width)...)
 	}
-	return nil
+	return shown
 }
 
 // lines show a policy.
@@ -111,11 +133,11 @@ func lines(p *v1alpha1.EtcdFleetPolicy, now time.Time, width int) []string {
 		all = append(all, "Paused: "+c.Message)
 	}
 	if len(s.Changes) > 0 {
-		t := &text.Table{Columns: []text.Column{{Name: "CHANGE"}, {Name: "STATE"}, {Name: "WAITING"}, {Name: "RUNNING"}, {Name: "WATCHED"}, {Name: "DONE"}, {Name: "FAILED"}, {Name: "AGE", Rank: 1}}}
+		t := &text.Table{Columns: []text.Column{{Name: "CHANGE"}, {Name: "STATE"}, {Name: "WAITING"}, {Name: "RUNNING"}, {Name: "WATCHED"}, {Name: "DONE"}, {Name: "FAILED"}, {Name: "PROGRESS", Rank: 2}, {Name: "LEFT", Rank: 1}, {Name: "AGE", Rank: 3}}}
 		for i := range s.Changes {
 			change := &s.Changes[i]
 			number := func(n int32) string { return strconv.Itoa(int(n)) }
-			t.Add(change.Change, stateOf(s, change), number(change.Waiting), number(change.Running), number(change.Watched), number(change.Done), number(change.Failed), text.Since(change.Since.Time, now))
+			t.Add(change.Change, stateOf(s, change), number(change.Waiting), number(change.Running), number(change.Watched), number(change.Done), number(change.Failed), progress(change, width > 0), left(change, now), text.Since(change.Since.Time, now))
 		}
 		all = append(append(all, ""), t.Lines(width)...)
 	}
@@ -134,6 +156,30 @@ func lines(p *v1alpha1.EtcdFleetPolicy, now time.Time, width int) []string {
 		all = append(append(all, ""), t.Lines(width)...)
 	}
 	return all
+}
+
+// progress is in how many of its clusters a change is done: a bar on a terminal.
+func progress(c *v1alpha1.FleetChange, bar bool) string {
+	all := c.Waiting + c.Running + c.Watched + c.Done + c.Failed
+	if all == 0 {
+		return "-"
+	}
+	shown := fmt.Sprintf("%d%%", 100*c.Done/all)
+	if bar {
+		n := int(10 * c.Done / all)
+		shown = strings.Repeat("█", n) + strings.Repeat("░", 10-n) + " " + shown
+	}
+	return shown
+}
+
+// left is how long a change takes until it has come to all clusters that wait, if it goes on as it went so far.
+func left(c *v1alpha1.FleetChange, now time.Time) string {
+	remain := c.Waiting + c.Running + c.Watched
+	if c.Paused != "" || c.Done == 0 || remain == 0 || now.IsZero() {
+		return "-"
+	}
+	end := now.Add(now.Sub(c.Since.Time) / time.Duration(c.Done) * time.Duration(remain))
+	return text.Since(now, end)
 }
 
 // stateOf says how a change goes.

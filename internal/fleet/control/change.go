@@ -42,15 +42,19 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (string, error
 	if to == "" {
 		to = set.Status.UpdateRevision
 	}
-	from, err := c.oldest(ctx, set, to)
-	if err != nil || from == nil {
+	from, outdated, err := c.oldest(ctx, set, to)
+	if err != nil || !outdated {
 		return fleet.Restart, err
 	}
-	key := strings.Join([]string{string(set.UID), from.Name, to}, "/")
+	// If no revision of the pods is left, all of the new template is the change.
+	current, name := []byte("{}"), ""
+	if from != nil {
+		current, name = from.Data.Raw, from.Name
+	}
+	key := strings.Join([]string{string(set.UID), name, to}, "/")
 	if known := c.print(key); known != "" {
 		return known, nil
 	}
-	current := from.Data.Raw
 	after, err := c.revision(ctx, set, to)
 	if err != nil {
 		return "", err
@@ -66,29 +70,28 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (string, error
 	return found, err
 }
 
-// oldest returns the oldest revision of the pods that are not at a target; nil if all are, or if none of their revisions is left.
-func (c *Controller) oldest(ctx context.Context, set *appsv1.StatefulSet, target string) (*appsv1.ControllerRevision, error) {
+// oldest reports whether pods are not at a target, and returns the oldest of their revisions; nil if none is left.
+func (c *Controller) oldest(ctx context.Context, set *appsv1.StatefulSet, target string) (oldest *appsv1.ControllerRevision, outdated bool, err error) {
 	pods := &corev1.PodList{}
 	if err := c.Client.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the pods of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
+		return nil, false, fmt.Errorf("listing the pods of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
-	var oldest *appsv1.ControllerRevision
 	seen := map[string]bool{target: true, "": true}
 	for i := range pods.Items {
 		name := pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel]
 		if seen[name] || !metav1.IsControlledBy(&pods.Items[i], set) {
 			continue
 		}
-		seen[name] = true
+		seen[name], outdated = true, true
 		r, err := c.revision(ctx, set, name)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if r != nil && (oldest == nil || r.Revision < oldest.Revision) {
 			oldest = r
 		}
 	}
-	return oldest, nil
+	return oldest, outdated, nil
 }
 
 // revision reads a revision of a StatefulSet; nil if there is none.

@@ -25,13 +25,14 @@ import (
 const (
 	// maxGap is how long may pass between two looks for what lasts to last: several intervals.
 	maxGap = time.Minute
-	// settle is how long a cluster may take to be well after its task has succeeded: its status follows.
+	// settle is how long a cluster may take to be well after its task has succeeded, and how long one has to be well whose task was
+	// deleted: its status follows.
 	settle = time.Minute
 )
 
 // follow finds out what has become of the holders.
 func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all []finding, err error) {
-	well, unwell := map[types.UID]bool{}, map[types.UID]bool{}
+	well, unwell, whole := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range l.Holders {
 		h := &l.Holders[i]
 		if h.Ended.IsZero() {
@@ -39,7 +40,11 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 			if err != nil {
 				return nil, err
 			}
-			if f != nil {
+			switch {
+			case f == nil:
+			case f.kind == aborted:
+				whole[h.Task] = true
+			default:
 				all = append(all, *f)
 			}
 			continue
@@ -48,7 +53,12 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 		well[h.Task], unwell[h.Task] = state.broken == "" && !state.unknown, state.broken != ""
 	}
 	now := c.Clock.Now()
-	c.well, c.unwell = c.well.Next(well, now, maxGap), c.unwell.Next(unwell, now, maxGap)
+	c.well, c.unwell, c.whole = c.well.Next(well, now, maxGap), c.unwell.Next(unwell, now, maxGap), c.whole.Next(whole, now, maxGap)
+	for task, timer := range c.whole {
+		if timer.Lasted(settle) {
+			all = append(all, finding{task: task, kind: released})
+		}
+	}
 	for i := range l.Holders {
 		if h := &l.Holders[i]; !h.Ended.IsZero() {
 			if f := c.watched(ctx, v, h); f != nil {
@@ -93,7 +103,7 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated.
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change.
 	gone bool
 	// unknown: members are unreachable. That is neither success nor failure.
 	unknown bool
@@ -106,7 +116,7 @@ type state struct {
 // stateOf looks at a cluster that is watched.
 func (c *Controller) stateOf(ctx context.Context, v *view, h *fleet.Holder) state {
 	etcd := v.etcds[h.Etcd]
-	if etcd == nil || etcd.Spec.Replicas == 0 {
+	if etcd == nil || etcd.Spec.Replicas == 0 || v.changing[h.Etcd] {
 		return state{gone: true}
 	}
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
@@ -213,16 +223,19 @@ func (c *Controller) running(v *view, h *fleet.Holder, t *v1alpha1.EtcdOperatorT
 	return nil
 }
 
-// deleted says whether the slot of a task that is gone is released: once its cluster lacks no member, since a step may have been
-// underway. A deletion aborts the task: the change has neither succeeded nor failed.
+// deleted says whether the slot of a task that is gone is released: once its cluster has lacked no member for a while, since a step may
+// have been underway. A deletion aborts the task: the change has neither succeeded nor failed.
 func (c *Controller) deleted(ctx context.Context, h *fleet.Holder) (*finding, error) {
 	etcd := &v1alpha1.Etcd{}
 	err := c.Live.Get(ctx, types.NamespacedName{Namespace: h.Namespace, Name: h.EtcdName}, etcd)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading Etcd %s/%s, which holds a slot: %w", h.Namespace, h.EtcdName, err)
 	}
-	if err != nil || etcd.UID != h.Etcd || etcd.Spec.Replicas == 0 || etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) {
+	switch {
+	case err != nil || etcd.UID != h.Etcd || etcd.Spec.Replicas == 0:
 		return &finding{task: h.Task, kind: released}, nil
+	case etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady):
+		return &finding{task: h.Task, kind: aborted}, nil
 	}
 	return nil, nil
 }

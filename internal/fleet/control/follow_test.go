@@ -148,6 +148,14 @@ func TestSoak(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, nil, "neither"},
+		"its members change": {nil, func(w *world) {
+			_, _, task := w.objects(0)
+			task.Name, task.UID, task.Spec.Type, task.Status.State = "scale", "scale", v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+		}, nil, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
@@ -271,7 +279,9 @@ func TestHoldersAreReleased(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			o.pass(interval)
+			if o.pass(interval); c.remove {
+				o.pass(settle + interval)
+			}
 			if got := o.outcome(); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -346,6 +356,16 @@ func TestChangesOfTasks(t *testing.T) {
 	}
 	if none := of(0, v1alpha1.OnDemandMaintenance, ""); none != "" {
 		t.Error(none)
+	}
+	// No revision of its pods is left: the change is all that is new, and no restart.
+	for _, revision := range []string{"r1", "r2"} {
+		if err := w.api.Delete(t.Context(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(1), Name: revision}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o = w.operator()
+	if lost := of(1, v1alpha1.QuorumAwareRollout, ""); !strings.HasPrefix(lost, "v1-") || lost == first {
+		t.Error(lost)
 	}
 	if gone := of(0, v1alpha1.QuorumAwareRollout, "targetRevision: r9"); gone != "v1-unknown-r9" {
 		t.Error(gone)

@@ -36,8 +36,12 @@ type Controller struct {
 	Metrics  *Metrics
 
 	wakes chan event.GenericEvent
+	// pokes are for the controller itself.
+	pokes chan event.GenericEvent
 
 	mu sync.Mutex
+	// passed is when the controller last looked at the fleet.
+	passed time.Time
 	// seen is what the cache showed at a time.
 	seen   *view
 	seenAt time.Time
@@ -49,9 +53,11 @@ type Controller struct {
 	// prints are fingerprints that are known.
 	prints map[string]string
 
-	// The rest is used by the controller alone: for how long clusters have been well, and which changes were paused.
+	// The rest is used by the controller alone: for how long clusters have been well, or lacked no member after their task was deleted,
+	// and which changes were paused.
 	well   lasting.Timers[types.UID, bool]
 	unwell lasting.Timers[types.UID, bool]
+	whole  lasting.Timers[types.UID, bool]
 	paused map[string]bool
 }
 
@@ -84,7 +90,7 @@ const (
 // New returns a Controller. It rebuilds the ledger if it is lost.
 func New(c client.Client, live client.Reader, namespace string, now clock.PassiveClock, recorder events.EventRecorder, metrics *Metrics) *Controller {
 	f := &Controller{
-		Client: c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024),
+		Client: c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024), pokes: make(chan event.GenericEvent, 1),
 		waiting: map[types.UID]*waiter{}, since: map[types.UID]since{}, served: map[string]float64{}, prints: map[string]string{}, paused: map[string]bool{},
 	}
 	f.Store = &store.Store{Client: c, Live: live, Namespace: namespace, Rebuild: f.rebuild}
@@ -100,7 +106,7 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 		return nil, nil
 	}
 	v, err := c.look(ctx)
-	if err != nil || v == nil || len(v.covering[task.Object.Namespace]) == 0 {
+	if err != nil || v == nil || !v.asks(task.Object) {
 		return nil, err
 	}
 	candidate, err := c.candidate(ctx, v, task)
@@ -116,44 +122,21 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 		c.leave(candidate.Task, true)
 		return nil, nil
 	}
+	c.poke()
 	return c.wait(decision), nil
 }
 
-// take has the ledger record that a task has a slot, if it may take one.
-func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
-	version := task.Object.ResourceVersion
-	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
-		granted = true
-		if h := l.Holder(candidate.Task); h != nil {
-			// It was granted before, and its start was not written.
-			changed := h.ResourceVersion != version
-			h.ResourceVersion = version
-			return changed
-		}
-		changed := c.adopt(l, v)
-		for _, p := range v.policies {
-			if r := l.Recorded(p.Name); r != nil && r.UID == p.UID && r.Generation > p.Generation {
-				granted, decision = false, fleet.Decision{Hold: &fleet.Hold{
-					Reason: fleet.WaitingForSlot, Policy: p.Name, Next: c.Clock.Now().Add(stale),
-					Message: fmt.Sprintf("EtcdFleetPolicy %s has changed, and the cache does not show how yet", p.Name),
-				}}
-				return changed
-			}
-		}
-		in := c.input(v, l)
-		if decision = fleet.Decide(in, candidate.Task); decision.Hold != nil {
-			granted = false
-			return changed
-		}
-		for _, name := range v.covering[candidate.Namespace] {
-			l.Record(v.policies[name])
-		}
-		holder := fleet.Grant(in, candidate.Task, decision)
-		holder.ResourceVersion = version
-		l.Grant(holder)
-		return true
-	})
-	return granted && err == nil, decision, err
+// poke has the controller look at the fleet, unless it does: nothing else may tell it that tasks wait where no policy is.
+func (c *Controller) poke() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if age := c.Clock.Now().Sub(c.passed); age >= 0 && age < 2*interval {
+		return
+	}
+	select {
+	case c.pokes <- event.GenericEvent{Object: &v1alpha1.EtcdOperatorTask{}}:
+	default:
+	}
 }
 
 // wait is what a decision means for a task.
@@ -174,7 +157,7 @@ func (c *Controller) wait(d fleet.Decision) *engine.Wait {
 
 // Pause implements engine.Gate: a task pauses while no window of a policy that says so is open.
 func (c *Controller) Pause(t *v1alpha1.EtcdOperatorTask) *engine.Wait {
-	if !needsSlot(t.Spec.Type) {
+	if !needsSlot(t.Spec.Type) || bypasses(t) {
 		return nil
 	}
 	// It reads the cache.
@@ -205,14 +188,18 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	candidate := fleet.Candidate{
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Wave: v.waves[task.Etcd.UID], Class: fleet.Person,
 	}
-	if t.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
+	switch {
+	case automatic(t):
+		candidate.Class = fleet.Automatic
+	case t.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy:
 		candidate.Class = fleet.Upkeep
-		if t.Spec.Type.IsRollout() {
-			candidate.Class = fleet.Automatic
-		}
 	}
 	if lacksMember(task.Etcd) != nil && task.Etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady) {
 		candidate.Class = fleet.Repair
+	}
+	if v.covering[t.Namespace][0] == fleet.Default {
+		// It has no canaries, and pauses no change.
+		return candidate, nil
 	}
 	var err error
 	candidate.Change, err = c.change(ctx, task)

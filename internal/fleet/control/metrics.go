@@ -15,9 +15,9 @@ import (
 
 // Metrics are those of the fleet, by policy.
 type Metrics struct {
-	slots, used, waiting, paused *prometheus.GaugeVec
-	wait                         prometheus.Histogram
-	rebuilt                      prometheus.Gauge
+	slots, used, waiting, paused, awaited *prometheus.GaugeVec
+	wait                                  prometheus.Histogram
+	rebuilt                               prometheus.Gauge
 }
 
 const labelPolicy = "policy"
@@ -32,12 +32,13 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		used:    gauge("etcd_foreman_fleet_slots_used", "Slots of an EtcdFleetPolicy that are in use, including those of clusters that lack a member."),
 		waiting: gauge("etcd_foreman_fleet_waiting", "Tasks that wait for an EtcdFleetPolicy."),
 		paused:  gauge("etcd_foreman_fleet_paused", "1 while a change is paused because it failed, or an EtcdFleetPolicy is invalid."),
+		awaited: gauge("etcd_foreman_fleet_slot_awaited_since_timestamp_seconds", "Unix time since which tasks have waited for a slot of an EtcdFleetPolicy, and none was given; 0 while none waits for a slot."),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "etcd_foreman_fleet_slot_wait_seconds", Help: "Time from when a task could start until it got a slot.", Buckets: prometheus.ExponentialBuckets(0.5, 2, 18),
 		}),
 	}
 	m.rebuilt = prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcd_foreman_fleet_ledger_rebuilt_timestamp_seconds", Help: "Unix time at which the ledger of the fleet was last made again because it was lost; 0 if it never was."})
-	registerer.MustRegister(m.slots, m.used, m.waiting, m.paused, m.wait, m.rebuilt)
+	registerer.MustRegister(m.slots, m.used, m.waiting, m.paused, m.awaited, m.wait, m.rebuilt)
 	return m
 }
 
@@ -55,6 +56,17 @@ func (m *Metrics) show(policy string, s *v1alpha1.EtcdFleetPolicyStatus) {
 	m.paused.WithLabelValues(policy).Set(paused)
 }
 
+// await publishes since when tasks have waited for a slot of each policy.
+func (m *Metrics) await(policies map[string]*fleet.Policy, since map[string]time.Time) {
+	for name := range policies {
+		at := 0.0
+		if t, waits := since[name]; waits {
+			at = float64(t.Unix())
+		}
+		m.awaited.WithLabelValues(name).Set(at)
+	}
+}
+
 // ledger publishes when the ledger was lost.
 func (m *Metrics) ledger(l *fleet.Ledger) {
 	if !l.Rebuilt.IsZero() {
@@ -64,7 +76,7 @@ func (m *Metrics) ledger(l *fleet.Ledger) {
 
 // reset removes what there is of policies.
 func (m *Metrics) reset() {
-	for _, v := range []*prometheus.GaugeVec{m.slots, m.used, m.waiting, m.paused} {
+	for _, v := range []*prometheus.GaugeVec{m.slots, m.used, m.waiting, m.paused, m.awaited} {
 		v.Reset()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
@@ -20,13 +21,16 @@ import (
 const interval = 5 * time.Second
 
 // Reconcile looks at the whole fleet: it releases slots, follows changes, publishes the status of policies, and wakes the tasks whose
-// turn it is. Without a policy it sends no request.
+// turn it is. Without a policy, and while the default limits nothing, it sends no request.
 func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	c.refresh()
 	v, err := c.look(ctx)
-	if err != nil || v == nil {
-		c.Metrics.reset()
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if v == nil {
+		c.Metrics.reset()
+		return c.dismiss(), nil
 	}
 	c.forget(v)
 	known, err := c.Store.Read(ctx)
@@ -37,9 +41,14 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	replaced, err := c.replaced(ctx, v, known)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	var after *fleet.Ledger
 	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
-		changed := c.adopt(l, v)
+		changed := l.Forget(replaced)
+		changed = c.adopt(l, v) || changed
 		for i := range v.objects {
 			o := &v.objects[i]
 			changed = l.Record(v.policies[o.Name]) || changed
@@ -58,15 +67,37 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	c.Metrics.ledger(after)
 	in := c.input(v, after)
-	c.wake(append(fleet.Next(in), c.report(v, in)...))
+	next, awaited := fleet.Next(in)
+	c.wake(append(next, c.report(v, in)...))
+	c.Metrics.await(v.policies, awaited)
+	if len(v.objects)+len(after.Holders)+len(in.Waiting) == 0 {
+		return ctrl.Result{}, nil
+	}
 	return ctrl.Result{RequeueAfter: interval}, c.publish(ctx, v, in)
+}
+
+// replaced returns the policies that the ledger knows and the API server does not have any more.
+func (c *Controller) replaced(ctx context.Context, v *view, l *fleet.Ledger) (all []types.UID, err error) {
+	for _, r := range l.Policies {
+		if p := v.policies[r.Name]; p != nil && p.UID == r.UID {
+			continue
+		}
+		live := &v1alpha1.EtcdFleetPolicy{}
+		if err := c.Live.Get(ctx, types.NamespacedName{Name: r.Name}, live); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading EtcdFleetPolicy %s, which the ledger knows: %w", r.Name, err)
+		}
+		if live.UID != r.UID {
+			all = append(all, r.UID)
+		}
+	}
+	return all, nil
 }
 
 // refresh has the next look be a new one.
 func (c *Controller) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seenAt = time.Time{}
+	c.seenAt, c.passed = time.Time{}, c.Clock.Now()
 }
 
 // wake has tasks ask again.
@@ -74,19 +105,35 @@ func (c *Controller) wake(tasks []types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uid := range tasks {
-		w := c.waiting[uid]
-		if w == nil || !w.woken.IsZero() {
-			continue
-		}
-		etcd := &v1alpha1.Etcd{}
-		etcd.Namespace, etcd.Name = w.Namespace, w.EtcdName
-		select {
-		case c.wakes <- event.GenericEvent{Object: etcd}:
+		if w := c.waiting[uid]; w != nil && w.woken.IsZero() && c.send(w) {
 			w.woken = c.Clock.Now()
-		default:
-			// The engine is busy: it is woken in the next pass, or asks by itself.
 		}
 	}
+}
+
+// send has a task ask again. It reports false if the engine is busy: then the task is woken in the next pass, or asks by itself.
+func (c *Controller) send(w *waiter) bool {
+	etcd := &v1alpha1.Etcd{}
+	etcd.Namespace, etcd.Name = w.Namespace, w.EtcdName
+	select {
+	case c.wakes <- event.GenericEvent{Object: etcd}:
+		return true
+	default:
+		return false
+	}
+}
+
+// dismiss has all tasks ask again that wait: there is no policy any more.
+func (c *Controller) dismiss() ctrl.Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid, w := range c.waiting {
+		if !c.send(w) {
+			return ctrl.Result{RequeueAfter: stale}
+		}
+		delete(c.waiting, uid)
+	}
+	return ctrl.Result{}
 }
 
 // finding is what has become of a holder.
@@ -104,6 +151,7 @@ type kind int
 const (
 	succeeded kind = iota // its task has succeeded, and was cleaned up after
 	released              // its task is over, and the change neither succeeded nor failed
+	aborted               // its task was deleted, and its cluster lacks no member
 	failed                // its task has failed, and was cleaned up after
 	failing               // the change failed, and its task runs
 	baseline              // it is watched from this state on

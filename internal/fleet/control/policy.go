@@ -25,6 +25,9 @@ const (
 	defaultSoak       = 5 * time.Minute
 )
 
+// The default for automatic rollouts where no policy is: a percentage of the Etcds, and at least so many.
+const defaultPercent, defaultAtLeast = 10, 5
+
 // read reads a policy. One that cannot be read grants nothing, and says why.
 func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
 	soak := ptr.Deref(o.Spec.Soak, metav1.Duration{Duration: defaultSoak}).Duration

@@ -35,7 +35,8 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
 	}
 	for i := range policies.Items {
-		remember(l, &policies.Items[i])
+		l.Record(read(&policies.Items[i]))
+		remember(l, &policies.Items[i], now)
 		if policies.Items[i].Status.ObservedGeneration > 0 {
 			// There was a ledger when this was written.
 			l.Rebuilt = now
@@ -46,7 +47,7 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 		return l, err
 	}
 	for namespace := range v.covering {
-		if err := c.rebuildOf(ctx, l, namespace, v.covering[namespace], now); err != nil {
+		if err := c.rebuildOf(ctx, l, v, namespace, now); err != nil {
 			return nil, err
 		}
 	}
@@ -56,14 +57,14 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 }
 
 // rebuildOf records the tasks of a namespace that run, and fences the others.
-func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, namespace string, policies []string, now time.Time) error {
+func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, v *view, namespace string, now time.Time) error {
 	found := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Live.List(ctx, found, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the tasks of namespace %s: %w", namespace, err)
 	}
 	for i := range found.Items {
 		t := &found.Items[i]
-		if !needsSlot(t.Spec.Type) || t.Status.State.IsFinal() {
+		if !v.asks(t) || t.Status.State.IsFinal() {
 			continue
 		}
 		if t.Status.State != v1alpha1.TaskStateInProgress {
@@ -72,8 +73,10 @@ func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, namespace s
 			}
 		}
 		if t.Status.State == v1alpha1.TaskStateInProgress {
-			h := unasked(t, policies, now)
-			h.Change = c.changeOf(ctx, t)
+			h := unasked(t, v.covering[namespace], now)
+			if h.Policies[0] != fleet.Default {
+				h.Change = c.changeOf(ctx, t)
+			}
 			l.Grant(h)
 		}
 	}
@@ -115,15 +118,19 @@ func unasked(t *v1alpha1.EtcdOperatorTask, policies []string, now time.Time) fle
 
 // remember records what the status of a policy says of changes. That a change has passed its canaries is not known: it begins with one
 // again.
-func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy) {
+func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy, now time.Time) {
 	for _, s := range p.Status.Changes {
-		change := fleet.Change{Policy: p.Name, Name: s.Change, Since: s.Since.Time, Done: int(s.Done)}
+		change := fleet.Change{Policy: p.Name, Name: s.Change, Since: s.Since.Time, Done: int(s.Done), Resumed: fleet.FirstToken(now)}
 		if n, err := strconv.Atoi(s.ResumeToken[strings.LastIndex(s.ResumeToken, ".")+1:]); err == nil {
 			change.Resumed = n
 		}
 		for _, f := range s.Failures {
 			change.Failures = append(change.Failures, fleet.Failure{Etcd: f.UID, Namespace: f.Namespace, EtcdName: f.Etcd, Reason: f.Reason, At: f.At.Time})
 			l.Failing = append(l.Failing, f.UID)
+		}
+		for len(change.Failures) < int(s.Failed) {
+			// The status names the first few.
+			change.Failures = append(change.Failures, fleet.Failure{Reason: "the ledger was lost, which had the name and the reason"})
 		}
 		l.Changes = append(l.Changes, change)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdfleetpolicies,verbs=get;list;watch
@@ -41,6 +42,7 @@ func (c *Controller) Setup(mgr ctrl.Manager, _ int) error {
 		}).
 		Watches(&v1alpha1.EtcdFleetPolicy{}, whole, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.EtcdOperatorTask{}, whole, builder.WithPredicates(states)).
+		WatchesRawSource(source.Channel(c.pokes, whole)).
 		Complete(c)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of the fleet: %w", err)

@@ -27,10 +27,12 @@ type view struct {
 	covering map[string][]string
 	impaired []fleet.Impaired
 	waves    map[types.UID]string
-	// etcds are those that a policy selects.
+	// etcds are those that a policy selects, or the default limits.
 	etcds map[types.UID]*v1alpha1.Etcd
-	// tasks are those of these Etcds that need a slot, and have not ended.
+	// tasks are those of these Etcds that ask for a slot, and have not ended.
 	tasks map[types.UID]*v1alpha1.EtcdOperatorTask
+	// changing are the Etcds whose members change.
+	changing map[types.UID]bool
 }
 
 // maxAge is for how long a view is used again. The ledger is never that old: what is granted is decided on the newest one.
@@ -45,7 +47,18 @@ func needsSlot(t v1alpha1.TaskType) bool {
 	return true
 }
 
-// look returns what the cache shows; nil if there is no policy.
+// automatic reports whether a task is a rollout that the operator has created.
+func automatic(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && t.Spec.Type.IsRollout()
+}
+
+// asks reports whether a task needs a slot. By default, only automatic rollouts do.
+func (v *view) asks(t *v1alpha1.EtcdOperatorTask) bool {
+	covering := v.covering[t.Namespace]
+	return len(covering) > 0 && needsSlot(t.Spec.Type) && (covering[0] != fleet.Default || automatic(t))
+}
+
+// look returns what the cache shows; nil if there is no policy, and not even the default limits anything.
 func (c *Controller) look(ctx context.Context) (*view, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,24 +68,27 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 	}
 	v := &view{
 		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[types.UID]string{},
-		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{},
+		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{}, changing: map[types.UID]bool{},
 	}
 	list := &v1alpha1.EtcdFleetPolicyList{}
 	if err := c.Client.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
 	}
-	if len(list.Items) == 0 {
-		c.seen = nil
-		return nil, nil
-	}
 	v.objects = list.Items
 	slices.SortFunc(v.objects, func(a, b v1alpha1.EtcdFleetPolicy) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	etcds := &v1alpha1.EtcdList{}
+	if err := c.Client.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the Etcds: %w", err)
+	}
 	if err := c.lookAtNamespaces(ctx, v); err != nil {
 		return nil, err
 	}
-	if err := c.lookAtEtcds(ctx, v); err != nil {
-		return nil, err
+	v.limitTheRest(etcds)
+	if len(v.policies) == 0 {
+		c.seen = nil
+		return nil, nil
 	}
+	v.lookAtEtcds(etcds)
 	if err := c.lookAtTasks(ctx, v); err != nil {
 		return nil, err
 	}
@@ -82,6 +98,9 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 
 // lookAtNamespaces finds out which policies select which namespaces.
 func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
+	if len(v.objects) == 0 {
+		return nil
+	}
 	namespaces := &corev1.NamespaceList{}
 	if err := c.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the namespaces: %w", err)
@@ -103,12 +122,26 @@ func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
 	return nil
 }
 
-// lookAtEtcds finds out what there is of the Etcds that a policy selects.
-func (c *Controller) lookAtEtcds(ctx context.Context, v *view) error {
-	etcds := &v1alpha1.EtcdList{}
-	if err := c.Client.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the Etcds: %w", err)
+// limitTheRest has the default limit the Etcds that no policy selects, unless there are so few that it never does.
+func (v *view) limitTheRest(etcds *v1alpha1.EtcdList) {
+	n, rest := 0, map[string]bool{}
+	for i := range etcds.Items {
+		if namespace := etcds.Items[i].Namespace; len(v.covering[namespace]) == 0 {
+			rest[namespace] = true
+			n++
+		}
 	}
+	if n <= defaultAtLeast {
+		return
+	}
+	v.policies[fleet.Default] = &fleet.Policy{Name: fleet.Default, MaxConcurrent: defaultPercent, Percent: true, AtLeast: defaultAtLeast}
+	for namespace := range rest {
+		v.covering[namespace] = []string{fleet.Default}
+	}
+}
+
+// lookAtEtcds finds out what there is of the Etcds that a policy selects.
+func (v *view) lookAtEtcds(etcds *v1alpha1.EtcdList) {
 	chosen := map[string]labels.Selector{}
 	for i := range v.objects {
 		o := &v.objects[i]
@@ -141,7 +174,6 @@ func (c *Controller) lookAtEtcds(ctx context.Context, v *view) error {
 		}
 		v.waves[e.UID] = v.wave(e)
 	}
-	return nil
 }
 
 // wave is the value of the label that the first policy orders by that orders.
@@ -180,7 +212,10 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
 			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}
-		if needsSlot(t.Spec.Type) {
+		if t.Spec.Type == v1alpha1.MembershipChange && t.Status.State == v1alpha1.TaskStateInProgress {
+			v.changing[etcd] = true
+		}
+		if v.asks(t) {
 			v.tasks[t.UID] = t
 		}
 	}

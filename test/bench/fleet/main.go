@@ -6,6 +6,7 @@
 //
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-profiles] [-strict]
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -etcds 50 -attack 10m
+//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -policy crashes|restarts|good [-slots 50] [-soak 1m]
 //
 // What is real: the operator's binary, in its own process with two cores and the permissions of its ServiceAccount;
 // kube-apiserver, its etcd, and kube-controller-manager with the controllers of StatefulSets, PodDisruptionBudgets
@@ -19,6 +20,9 @@
 // rollouts blocked by a hanging member, and watches an idle operator. Finally it measures how fast the operator reacts for healthy
 // Etcds beside others whose members all hang, or that have many tasks. After each step it writes its results to
 // .local/bench-fleet.json.
+//
+// With -policy, it measures instead how a template goes through all Etcds under an EtcdFleetPolicy: how many a bad one reaches and when it
+// is paused, or how long a good one takes compared with the ideal.
 //
 // With -attack, it measures instead how fast the operator reacts for the Etcds, and how much memory it takes, while all is quiet, and
 // while an administrator of another namespace does all that package attack knows to keep it busy.
@@ -59,6 +63,10 @@ type options struct {
 	attack              time.Duration
 	hanging, configMaps int
 	means               string
+	// policy is the template that goes through the fleet under a policy with so many slots; soak is how long each cluster is watched.
+	policy string
+	slots  int
+	soak   time.Duration
 }
 
 func main() {
@@ -75,6 +83,9 @@ func main() {
 	flag.StringVar(&o.means, "means", strings.Join(attack.Means(), ","), "what that tenant does")
 	flag.IntVar(&o.hanging, "hanging", 300, "how many Etcds of that tenant have members that hang")
 	flag.IntVar(&o.configMaps, "config-maps", 200, "how many ConfigMaps of almost a megabyte the tenant has")
+	flag.StringVar(&o.policy, "policy", "", "instead of all the rest, change all templates at once under an EtcdFleetPolicy, to one that is: "+strings.Join(templates(), ", "))
+	flag.IntVar(&o.slots, "slots", 50, "how many slots that policy has")
+	flag.DurationVar(&o.soak, "soak", time.Minute, "for how long it watches each cluster")
 	flag.Parse()
 	// The benchmark disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
@@ -98,7 +109,10 @@ func (o options) check() error {
 			return fmt.Errorf("attacking by %q: there are %s", name, strings.Join(attack.Means(), ", "))
 		}
 	}
-	if o.attack == 0 && (o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung) {
+	if o.policy != "" && (!slices.Contains(templates(), o.policy) || o.slots < 1) {
+		return fmt.Errorf("changing templates to %q, with %d slots: there are %s, and one slot at least", o.policy, o.slots, strings.Join(templates(), ", "))
+	}
+	if o.attack == 0 && o.policy == "" && (o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung) {
 		return fmt.Errorf("measuring %d rollouts while %d hang: at least one rollout, and %d more Etcds than both together are needed", o.rollouts, o.hung, firstOfMany)
 	}
 	return nil
@@ -123,6 +137,9 @@ func run(ctx context.Context, o options) (err error) {
 	steps := []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest, b.besideOthers}
 	if o.attack > 0 {
 		steps = []func(context.Context) error{b.make, b.underAttack}
+	}
+	if o.policy != "" {
+		steps = []func(context.Context) error{b.make, b.throughPolicy}
 	}
 	for _, measure := range steps {
 		// Write the results after each step.

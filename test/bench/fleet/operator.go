@@ -27,7 +27,7 @@ import (
 // configuration of the operator: its defaults, with ports for this process.
 const configuration = `apiVersion: operator.config.druid.gardener.cloud/v1alpha1
 kind: OperatorConfiguration
-featureGates: {QuorumAwareUpdatesWithOnDelete: true}
+featureGates: {QuorumAwareUpdatesWithOnDelete: true, FleetPolicies: %t}
 images: {etcdAgent: localhost/etcd-agent:fleet}
 leaderElection: {namespace: etcd-foreman-system}
 server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", pprofBindAddress: "%s"}
@@ -58,8 +58,8 @@ func buildOperator(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startOperator starts an operator that logs to operator.log and serves profiles on request.
-func startOperator(dir string, kubeconfig []byte, profiles bool) (*operator, error) {
+// startOperator starts an operator that logs to operator.log, and serves profiles and knows policies on request.
+func startOperator(dir string, kubeconfig []byte, profiles, policies bool) (*operator, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func startOperator(dir string, kubeconfig []byte, profiles bool) (*operator, err
 		}
 		pprof = fmt.Sprintf("127.0.0.1:%d", other)
 	}
-	for name, data := range map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": fmt.Appendf(nil, configuration, port, pprof)} {
+	for name, data := range map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": fmt.Appendf(nil, configuration, policies, port, pprof)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the operator's configuration: %w", err)
 		}

@@ -51,6 +51,9 @@ type results struct {
 	// Attack is the reaction for healthy Etcds with and without an attack.
 	Attack *comparison `json:"attack,omitempty"`
 
+	// Policy is how a template went through the fleet.
+	Policy *passage `json:"policy,omitempty"`
+
 	alone, many *rollouts
 }
 
@@ -72,6 +75,9 @@ func (r results) targets() []target.Target {
 	}
 	if r.Attack != nil {
 		all = append(all, r.Attack.targets()...)
+	}
+	if r.Policy != nil {
+		all = append(all, r.Policy.targets()...)
 	}
 	return all
 }
@@ -108,6 +114,9 @@ func (r results) table(targets []target.Target) string {
 	}
 	if r.Attack != nil {
 		out.WriteString("\n" + r.Attack.table())
+	}
+	if r.Policy != nil {
+		out.WriteString("\n" + r.Policy.table())
 	}
 	out.WriteString("\n" + target.Table(targets))
 	return out.String()

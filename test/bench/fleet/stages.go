@@ -154,14 +154,17 @@ func (b *bench) restartOperator() error {
 	if err != nil {
 		return err
 	}
-	b.operator, err = startOperator(b.dir, kubeconfig, b.profiles)
+	b.operator, err = startOperator(b.dir, kubeconfig, b.profiles, b.policy != "")
 	return err
 }
 
-// change changes the template of an Etcd, in a way that takes new pods.
-func (b *bench) change(ctx context.Context, etcd int) error {
+// change changes the template of an Etcd.
+func (b *bench) change(ctx context.Context, etcd int) error { return b.changeTo(ctx, etcd, "once") }
+
+// changeTo changes the template of an Etcd, in a way that takes new pods, to one that package simulated knows, or that works.
+func (b *bench) changeTo(ctx context.Context, etcd int, template string) error {
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"podUpdatePolicy":"Recreate","annotations":{"rolled":"once"}}}`))
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"podUpdatePolicy":"Recreate","annotations":{%q:%q}}}`, simulated.Annotation, template))
 	if err := b.env.Client.Patch(ctx, e, patch); err != nil {
 		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
 	}

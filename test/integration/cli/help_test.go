@@ -31,6 +31,7 @@ func TestCompletion(t *testing.T) {
 		"report ":                    "main\tEtcd of 3 members\n:4\n",
 		"version ":                   ":4\n",
 		"version -o ":                "json\nyaml\n:4\n",
+		"timeline -o ":               "svg\nhtml\n:4\n",
 		"list -o ":                   "wide\njson\nyaml\nname\n:4\n",
 		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nVotersOdd\nNodesStable\nVersionsCompatible\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\nSnapshotTaken\n:4\n",
 	} {
@@ -56,7 +57,7 @@ func TestEveryVerbHasAnExample(t *testing.T) {
 	p := newPerson(t)
 	for _, verb := range []string{
 		"rollout", "restart", "snapshot", "compact", "defrag", "copy-backups", "recover", "restore", "recreate",
-		"status", "diagnose", "plan", "list", "describe", "restorable", "watch", "fleet", "suspend", "resume", "abort", "override", "report", "version",
+		"status", "diagnose", "plan", "list", "describe", "restorable", "watch", "timeline", "fleet", "suspend", "resume", "abort", "override", "report", "version",
 	} {
 		got := p.run(verb, "--help")
 		p.Expect(got.code).To(BeZero())

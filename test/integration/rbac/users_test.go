@@ -130,6 +130,46 @@ func TestWhoMayChangeTasks(t *testing.T) {
 	w.Expect(operate.Delete(t.Context(), recovery)).To(Succeed())
 }
 
+// Only who has the verb on EtcdFleetPolicies, which are in no namespace, has a task bypass them. Another annotation, and one that was there
+// before, take nothing.
+func TestWhoMayBypassTheFleet(t *testing.T) {
+	w := newWorld(t)
+	dangerous := w.user("dangerous", "etcd-foreman-operate", "etcd-foreman-dangerous", "etcd-foreman-fleet")
+	fleet := w.user("fleet", "etcd-foreman-operate")
+	w.Create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "fleet-of-" + w.Namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "etcd-foreman-fleet"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "fleet-of-" + w.Namespace}},
+	})
+	bypassing := func() *v1alpha1.EtcdOperatorTask {
+		task := w.task(v1alpha1.QuorumAwareRollout, suspended)
+		task.Annotations = map[string]string{v1alpha1.AnnotationBypassFleet: "true"}
+		return task
+	}
+	task := bypassing()
+	w.Eventually(func() error { return fleet.Create(t.Context(), bypassing(), client.DryRunAll) }).Should(Succeed())
+	w.forbidden(dangerous.Create(t.Context(), bypassing()), "bypass", "creating")
+	w.Expect(fleet.Create(t.Context(), task)).To(Succeed())
+
+	patch := func(by client.Client, change func(*v1alpha1.EtcdOperatorTask)) error {
+		fresh := &v1alpha1.EtcdOperatorTask{}
+		w.Expect(by.Get(t.Context(), client.ObjectKeyFromObject(task), fresh)).To(Succeed())
+		before := client.MergeFrom(fresh.DeepCopy())
+		change(fresh)
+		return by.Patch(t.Context(), fresh, before)
+	}
+	annotated := func(value string) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) {
+			metav1.SetMetaDataAnnotation(&task.ObjectMeta, v1alpha1.AnnotationBypassFleet, value)
+		}
+	}
+	w.forbidden(patch(dangerous, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false }), "bypass", "resuming")
+	w.Expect(patch(dangerous, func(task *v1alpha1.EtcdOperatorTask) { metav1.SetMetaDataAnnotation(&task.ObjectMeta, "a", "b") })).To(Succeed())
+	w.Expect(patch(dangerous, annotated("false"))).To(Succeed())
+	w.forbidden(patch(dangerous, annotated("true")), "bypass", "annotating")
+	w.Expect(patch(fleet, annotated("true"))).To(Succeed())
+}
+
 // The operator creates tasks of those types that an Etcd asks for, and of no others.
 func TestWhichTasksTheOperatorCreates(t *testing.T) {
 	w := newWorld(t)

@@ -27,6 +27,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// Annotation of a pod by which its template is bad, and its values: the containers of one that Crashes do not run, and those of one that
+// Restarts do so once, restartAfter they became ready.
+const (
+	Annotation = "rolled"
+	Crashes    = "crashes"
+	Restarts   = "restarts"
+)
+
+const restartAfter = 20 * time.Second
+
 // nodes is the number of nodes.
 const nodes = 100
 
@@ -122,10 +132,15 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 	}
 	at := address(etcd, member)
 	state := env.Ready
-	if k.fleet.probeFails(etcd, member) {
+	switch {
+	case k.fleet.probeFails(etcd, member):
 		state = env.NotReady
+	case pod.Annotations[Annotation] == Crashes:
+		state = env.Crashing
 	}
-	switch want := env.PodStatus(pod, state, at); {
+	want := env.PodStatus(pod, state, at)
+	left := k.restart(pod, &want)
+	switch {
 	case pod.DeletionTimestamp != nil:
 		k.fleet.set(at, false)
 		k.record(etcd, Entry{time.Now(), pod.Name, false})
@@ -138,6 +153,7 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 		// Until it answers again.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case equality.Semantic.DeepEqual(pod.Status, want):
+		return reconcile.Result{RequeueAfter: left}, nil
 	case time.Since(pod.CreationTimestamp.Time) < k.podStart:
 		return reconcile.Result{RequeueAfter: k.podStart - time.Since(pod.CreationTimestamp.Time)}, nil
 	default:
@@ -152,6 +168,23 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, err
+}
+
+// restart says in the status of a pod that its containers were restarted, if its template does that, or returns how long until then.
+func (k *Kubelet) restart(pod *corev1.Pod, status *corev1.PodStatus) (left time.Duration) {
+	if pod.Annotations[Annotation] != Restarts {
+		return 0
+	}
+	at := pod.CreationTimestamp.Add(k.podStart + restartAfter)
+	if left = time.Until(at); left > 0 {
+		return left
+	}
+	for i := range status.ContainerStatuses {
+		if c := &status.ContainerStatuses[i]; c.State.Running != nil {
+			c.State.Running, c.RestartCount = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Truncate(time.Second))}, 1
+		}
+	}
+	return 0
 }
 
 // claim binds a claim to a new volume.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
-	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -27,11 +26,11 @@ func at(seconds float64) time.Time {
 }
 
 // life returns the spans of a pod that is deleted, gone, back and ready at these seconds.
-func life(deleted, gone, back, ready float64) []measure.Span {
-	state := func(class v1alpha1.PodClass, revision string) measure.State {
-		return measure.State{Class: class, Revision: revision, UID: types.UID(revision)}
+func life(deleted, gone, back, ready float64) []Span {
+	state := func(class v1alpha1.PodClass, revision string) State {
+		return State{Class: class, Revision: revision, UID: types.UID(revision)}
 	}
-	return []measure.Span{
+	return []Span{
 		{State: state(v1alpha1.ClassParticipating, "old"), From: at(-20), To: at(deleted)},
 		{State: state(v1alpha1.ClassTerminating, "old"), From: at(deleted), To: at(gone)},
 		{State: state(v1alpha1.ClassMissing, ""), From: at(gone), To: at(back)},
@@ -51,17 +50,17 @@ func example() Chart {
 			{
 				Name: "StatefulSet RollingUpdate", Summary: "no writes for 19.4 s · 2 leader changes · rolled out in 51.2 s",
 				From: zero, Until: at(51.2), Members: members, Revision: "new", Frozen: "etcd-main-0", FrozenAt: at(-16),
-				Pods: measure.Life{
+				Pods: Life{
 					"etcd-main-0": life(18, 48, 48.2, 51.2),
 					"etcd-main-1": life(9, 9.4, 9.6, 17.9),
 					"etcd-main-2": life(0.2, 0.6, 0.8, 8.8),
 				},
-				Reigns: []measure.Reign{
+				Reigns: []Reign{
 					{Pod: "etcd-main-2", Term: 2, From: at(-20), To: at(1.2)},
 					{Pod: "etcd-main-1", Term: 3, From: at(7.8), To: at(9.6)},
 					{Pod: "etcd-main-2", Term: 4, From: at(17), To: at(60)},
 				},
-				Gaps: []measure.Gap{{From: at(0.4), To: at(8)}, {From: at(9.2), To: at(17.1)}, {From: at(30), To: at(30.4)}},
+				Gaps: []Gap{{From: at(0.4), To: at(8)}, {From: at(9.2), To: at(17.1)}, {From: at(30), To: at(30.4)}},
 				Steps: []Step{
 					{At: at(0.2), Pod: "etcd-main-2", Text: "etcd-main-2 is deleted: highest ordinal first"},
 					{At: at(9), Pod: "etcd-main-1", Text: "etcd-main-1 is deleted: next ordinal"},
@@ -71,12 +70,12 @@ func example() Chart {
 			{
 				Name: "etcd-foreman QuorumAwareRollout", Summary: "no writes for 0 s · 1 leader change · rolled out in 46.0 s", Good: true,
 				From: zero, Until: at(46), Members: members, Revision: "new", Frozen: "etcd-main-0", FrozenAt: at(-16),
-				Pods: measure.Life{
+				Pods: Life{
 					"etcd-main-0": life(0.3, 30.3, 30.5, 34.0),
 					"etcd-main-1": life(34.1, 34.5, 34.7, 40),
 					"etcd-main-2": life(40.2, 40.6, 40.9, 46),
 				},
-				Reigns: []measure.Reign{{Pod: "etcd-main-2", Term: 2, From: at(-20), To: at(40.1)}, {Pod: "etcd-main-0", Term: 3, From: at(40.1), To: at(60)}},
+				Reigns: []Reign{{Pod: "etcd-main-2", Term: 2, From: at(-20), To: at(40.1)}, {Pod: "etcd-main-0", Term: 3, From: at(40.1), To: at(60)}},
 				Steps: []Step{
 					{At: at(0.3), Pod: "etcd-main-0", Text: "etcd-main-0 runs and does not participate"},
 					{At: at(34.1), Pod: "etcd-main-1", Text: "etcd-main-1 is a follower, and all others participate"},
@@ -128,7 +127,7 @@ func TestGapsWhileNothingChanges(t *testing.T) {
 		{7.5, 16.9, "gap", "the leader came and went"},
 		{59.5, 60.2, "gap", "the last reign ends at 60"},
 	} {
-		run.Gaps = []measure.Gap{{From: at(c.from), To: at(c.to)}}
+		run.Gaps = []Gap{{From: at(c.from), To: at(c.to)}}
 		if got := run.writes(scale{zero, 61}, 0).Bars[1].Class; got != c.class {
 			t.Errorf("from %v to %v: got %s, want %s: %s", c.from, c.to, got, c.class, c.why)
 		}

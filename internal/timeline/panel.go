@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/test/measure"
 )
 
 // panel is a run in pixels.
@@ -20,7 +19,7 @@ type panel struct {
 	Top     float64 // of the grid
 	Foot    float64 // of the grid, where its numbers are
 	Lanes   []lane
-	Writes  lane
+	Writes  *lane // nil if they are not known
 	Steps   []mark
 	Bottom  float64
 }
@@ -65,8 +64,11 @@ func (r Run) panel(y float64, s scale) panel {
 		p.Lanes = append(p.Lanes, l)
 		y += laneHeight
 	}
-	p.Writes = r.writes(s, y)
-	y += laneHeight
+	if !r.WritesUnknown {
+		writes := r.writes(s, y)
+		p.Writes = &writes
+		y += laneHeight
+	}
 	p.Foot = y
 	y += ticksHeight
 	last := map[string]float64{}
@@ -140,7 +142,7 @@ func (r Run) reigns(name string, s scale, y float64) []bar {
 func (r Run) writes(s scale, y float64) lane {
 	l := lane{Name: "writes", Y: y, Text: y + 15}
 	last := r.From.Add(-leadIn)
-	for _, gap := range append(slices.Clone(r.Gaps), measure.Gap{From: r.Until}) {
+	for _, gap := range append(slices.Clone(r.Gaps), Gap{From: r.Until}) {
 		b := r.between(last, gap.From, s, y)
 		b.Class, b.Title = "writes", "writes are acknowledged"
 		l.add(b)
@@ -161,7 +163,7 @@ func (r Run) writes(s scale, y float64) lane {
 }
 
 // Quiet reports whether a gap in the writes is not the rollout's: no pod changed, and one member led.
-func (r Run) Quiet(gap measure.Gap) bool { return r.steady(gap.From.Add(-reaction), gap.To) }
+func (r Run) Quiet(gap Gap) bool { return r.steady(gap.From.Add(-reaction), gap.To) }
 
 // reaction is how long after a change of a pod or of the leader a gap may be its effect.
 const reaction = time.Second
@@ -170,11 +172,11 @@ const reaction = time.Second
 func (r Run) steady(from, to time.Time) bool {
 	within := func(t time.Time) bool { return !t.Before(from) && !t.After(to) }
 	for _, pod := range r.Members {
-		if slices.ContainsFunc(r.Pods[pod], func(s measure.Span) bool { return within(s.From) || within(s.To) }) {
+		if slices.ContainsFunc(r.Pods[pod], func(s Span) bool { return within(s.From) || within(s.To) }) {
 			return false
 		}
 	}
 	return !within(r.FrozenAt) &&
 		!slices.ContainsFunc(r.Steps, func(s Step) bool { return within(s.At) }) &&
-		slices.ContainsFunc(r.Reigns, func(reign measure.Reign) bool { return reign.From.Before(from) && reign.To.After(to) })
+		slices.ContainsFunc(r.Reigns, func(reign Reign) bool { return reign.From.Before(from) && reign.To.After(to) })
 }

@@ -3,15 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package timeline draws rollouts: a panel for each, stacked on the same time scale, with a lane for every member and one
-// for the writes. The picture is a self-contained SVG for light and dark pages. It imports only the standard library and
-// package measure.
+// for the writes, if they are known. The picture is a self-contained SVG for light and dark pages, a page with it, or lines of characters
+// for a terminal. What is drawn was measured (test/measure), or is read from the status of a task. It imports only the standard
+// library and the API.
 package timeline
 
-import (
-	"time"
-
-	"github.com/etcd-foreman/etcd-foreman/test/measure"
-)
+import "time"
 
 // Chart is a picture to be drawn.
 type Chart struct {
@@ -31,15 +28,17 @@ type Run struct {
 	From, Until time.Time
 	// Members are the lanes from top to bottom: names of pods.
 	Members []string
-	Pods    measure.Life
+	Pods    Life
 	// Revision that the rollout leads to.
 	Revision string
 	// Frozen is the member that hangs since FrozenAt; it may be empty.
 	Frozen   string
 	FrozenAt time.Time
-	Reigns   []measure.Reign
-	Gaps     []measure.Gap
-	Steps    []Step
+	Reigns   []Reign
+	// Gaps are times without writes. WritesUnknown: nothing wrote.
+	Gaps          []Gap
+	WritesUnknown bool
+	Steps         []Step
 }
 
 // Step is an action on a pod.

@@ -5,10 +5,12 @@
 package timeline
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -16,6 +18,12 @@ import (
 var pictureTemplate string
 
 var parsed = template.Must(template.New("picture").Parse(pictureTemplate))
+
+var page = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>{{.Title}}</title>
+<body style="margin:2rem auto;max-width:1000px">{{.Picture}}</body></html>
+`))
 
 // picture is a chart in pixels.
 type picture struct {
@@ -38,6 +46,18 @@ func (c Chart) Write(w io.Writer) error {
 	return nil
 }
 
+// WritePage draws the chart on a page.
+func (c Chart) WritePage(w io.Writer) error {
+	var drawn bytes.Buffer
+	if err := c.Write(&drawn); err != nil {
+		return err
+	}
+	if err := page.Execute(w, map[string]any{"Title": c.Title, "Picture": template.HTML(drawn.String())}); err != nil {
+		return fmt.Errorf("writing the page of a timeline: %w", err)
+	}
+	return nil
+}
+
 func (c Chart) picture() picture {
 	seconds := c.seconds()
 	axis := scale{seconds: seconds}
@@ -49,7 +69,7 @@ func (c Chart) picture() picture {
 		y = panel.Bottom + panelGap
 	}
 	p.AxisY = y
-	p.Legend = legend(y + axisHeight)
+	p.Legend = c.legend(y + axisHeight)
 	p.Height = y + axisHeight + legendHeight
 	p.CardHeight = p.Height - 1
 	return p
@@ -62,10 +82,13 @@ type legendEntry struct {
 	Text  string
 }
 
-func legend(y float64) []legendEntry {
-	var all []legendEntry
-	x := 28.0
-	for _, e := range []legendEntry{
+// writesKnown reports whether a run shows writes.
+func (c Chart) writesKnown() bool {
+	return slices.ContainsFunc(c.Runs, func(r Run) bool { return !r.WritesUnknown })
+}
+
+func (c Chart) legend(y float64) []legendEntry {
+	entries := []legendEntry{
 		{Class: "old", Text: "ready, old revision"},
 		{Class: "new", Text: "ready, new revision"},
 		{Class: "unready", Text: "not ready"},
@@ -75,7 +98,13 @@ func legend(y float64) []legendEntry {
 		{Class: "writes", Text: "writes"},
 		{Class: "gap", Text: "no writes"},
 		{Class: "quiet", Text: "no writes, nothing changed"},
-	} {
+	}
+	if !c.writesKnown() {
+		entries = entries[:6]
+	}
+	var all []legendEntry
+	x := 28.0
+	for _, e := range entries {
 		e.X, e.Y = round(x), y
 		x += 24 + textWidth(e.Text) + 4
 		all = append(all, e)

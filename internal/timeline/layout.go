@@ -60,7 +60,7 @@ type tick struct {
 // ticks returns about eight marks at round numbers of seconds.
 func ticks(s scale) []tick {
 	step := 1.0
-	for _, candidate := range []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600} {
+	for _, candidate := range []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 21600, 86400, 604800} {
 		if step = candidate; s.seconds/candidate <= 12 {
 			break
 		}

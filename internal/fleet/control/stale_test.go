@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// task reads the task of a cluster as the API server shows it now, and its Etcd.
+func (w *world) task(i int) tasks.Task {
+	w.t.Helper()
+	task := tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: &v1alpha1.Etcd{}}
+	for name, object := range map[string]client.Object{"task": task.Object, "main": task.Etcd} {
+		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: name}, object); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return task
+}
+
+// asks asks about a task as it was read.
+func (o *operator) asks(task tasks.Task) *engine.Wait {
+	o.world.t.Helper()
+	wait, err := o.Ask(o.world.t.Context(), task)
+	if err != nil {
+		o.world.t.Fatal(err)
+	}
+	return wait
+}
+
+// begin writes the start of a task on what was read of it.
+func (w *world) begin(task tasks.Task) error {
+	task.Object.Status.State = v1alpha1.TaskStateInProgress
+	task.Object.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now()}
+	return w.api.Status().Update(w.t.Context(), task.Object)
+}
+
+// An operator that has read an older task than its twin does not take over the slot: the start that the twin was granted can still be
+// written.
+func TestATwinThatHasReadAnOlderTask(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o, twin := w.operator(), w.operator()
+	if _, err := twin.Store.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := w.task(0)
+	changed := w.task(0).Object
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
+	if err := w.api.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	granted := w.task(0)
+	if wait := twin.asks(granted); wait != nil {
+		t.Fatalf("%+v", wait)
+	}
+	if wait := o.asks(old); wait == nil || wait.RequeueAfter != stale || !strings.Contains(wait.Message, "the cache does not show the task") {
+		t.Errorf("%+v", wait)
+	}
+	o.pass(interval)
+	o.start(1)
+	if err := w.begin(granted); err != nil {
+		t.Fatal(err)
+	}
+	w.judge()
+	// A grant that is void is replaced.
+	w.finish()
+	o.pass(interval)
+	granted = w.task(1)
+	if wait := o.asks(granted); wait != nil {
+		t.Fatalf("%+v", wait)
+	}
+	changed = w.task(1).Object
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
+	if err := w.api.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if wait := w.operator().asks(w.task(1)); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+	if w.begin(granted) == nil {
+		t.Error("the first grant is void")
+	}
+}
+
+// An operator whose cache does not show that a policy was replaced by another of its name, or that there is a further one, grants nothing
+// by what it shows.
+func TestAPolicyThatWasReplaced(t *testing.T) {
+	strict := func(name string) *v1alpha1.EtcdFleetPolicy {
+		p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "later", Generation: 1}}
+		p.Spec.MaxConcurrent, p.Spec.Canary.Count, p.Spec.Soak = ptr.To(intstr.FromInt32(1)), ptr.To(int32(0)), &metav1.Duration{}
+		return p
+	}
+	for name, change := range map[string]func(*world){
+		"replaced": func(w *world) {
+			if err := w.api.Delete(t.Context(), w.read()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.api.Create(t.Context(), strict("all")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"joined": func(w *world) {
+			if err := w.api.Create(t.Context(), strict("more")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, 3)
+			o, twin := w.operator(), w.operator()
+			// It is paused with this view of the cluster: its next ones show nothing newer.
+			o.pass(interval)
+			view, err := o.look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(w)
+			w.limit = 1
+			twin.pass(interval)
+			twin.start(0)
+			o.seen, o.seenAt = view, w.clock.Now()
+			if wait := o.ask(1); wait == nil || !strings.Contains(wait.Message, "has changed, and the cache does not show how yet") {
+				t.Errorf("%+v", wait)
+			}
+			o.start(1)
+			w.judge()
+			// Its cache shows it.
+			o.pass(interval)
+			if wait := o.ask(1); wait == nil || !strings.Contains(wait.Message, "no slot") {
+				t.Errorf("%+v", wait)
+			}
+			w.finish()
+			o.pass(interval)
+			if wait := o.ask(1); wait != nil {
+				t.Errorf("%+v", wait)
+			}
+		})
+	}
+}
+
+// A stale operator does not record a policy that was replaced.
+func TestAReplacedPolicyIsNotRecordedAgain(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	before := w.read()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.api.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	after := before.DeepCopy()
+	after.UID, after.ResourceVersion = "later", ""
+	if err := w.api.Create(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	w.operator().pass(interval)
+	l, err := w.operator().Store.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := o.replaced(t.Context(), v, l)
+	if err != nil || len(gone) > 0 || l.Record(v.policies["all"]) || l.Recorded("all").UID != "later" {
+		t.Errorf("%v %v %+v", gone, err, l.Policies)
+	}
+}
+
+// The status of an Etcd follows what happens to its pods. A slot of a task that was deleted while it ran is released once the cluster has
+// lacked no member for as long as that may take.
+func TestADeletedTaskOfAnEtcdWhoseStatusLags(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	o.start(0)
+	if err := w.api.Delete(t.Context(), w.task(0).Object); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(settle - interval)
+	if wait := o.ask(1); wait == nil {
+		t.Error("a step may have been underway")
+	}
+	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+	o.pass(2 * settle)
+	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue))
+	o.pass(settle)
+	if wait := o.ask(1); wait == nil {
+		t.Error("it was not whole for long enough")
+	}
+	o.pass(2 * interval)
+	if wait := o.ask(1); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+}
+
+// Once the last policy is gone, all tasks that wait are told to ask again.
+func TestTheLastPolicyGoes(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+	o := w.operator()
+	for i := range w.n {
+		if o.ask(i) == nil {
+			t.Fatal("it is paused")
+		}
+	}
+	if err := w.api.Delete(t.Context(), w.read()); err != nil {
+		t.Fatal(err)
+	}
+	if result, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("%+v %v", result, err)
+	}
+	woken := map[string]bool{}
+	for len(o.wakes) > 0 {
+		woken[(<-o.wakes).Object.GetNamespace()] = true
+	}
+	if len(woken) != w.n || len(o.waiting) > 0 {
+		t.Errorf("%v are woken, %d wait", woken, len(o.waiting))
+	}
+}
+
+// The status of a policy names the first few clusters in which a change failed. A ledger that is made of it is paused as the lost one was.
+func TestALostLedgerWithManyFailures(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.MaxFailures = maxFailures + 1 })
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		for i := range maxFailures + 2 {
+			name := fmt.Sprint("gone", i)
+			l.Grant(fleet.Holder{Task: types.UID(name), TaskName: name, Namespace: "ns", Etcd: types.UID(name), EtcdName: name, Policies: []string{"all"}, Change: "A", Granted: w.clock.Now()})
+			l.Failed(types.UID(name), "it crashes", w.clock.Now())
+			l.Release(types.UID(name), w.clock.Now())
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(interval)
+	token := w.read().Status.Changes[0].ResumeToken
+	if token == "" {
+		t.Fatalf("%+v", w.read().Status)
+	}
+	w.lose()
+	w.clock.Step(time.Hour)
+	o = w.operator()
+	o.pass(interval)
+	if s := w.read().Status; s.Changes[0].Paused == "" || s.Changes[0].ResumeToken != token {
+		t.Errorf("%+v", s.Changes)
+	}
+	// One that is not paused has no token, and none from before resumes it.
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Spec.MaxFailures = 0
+		p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: token}
+	})
+	o.pass(interval)
+	w.lose()
+	o = w.operator()
+	o.pass(interval)
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "again", TaskName: "again", Namespace: "ns", Etcd: "again", EtcdName: "again", Policies: []string{"all"}, Change: "A", Granted: w.clock.Now()})
+		l.Failed("again", "it crashes", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(interval)
+	if s := w.read().Status; s.Changes[0].Paused == "" {
+		t.Errorf("an old decision resumes it: %+v", s.Changes)
+	}
+}

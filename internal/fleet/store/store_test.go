@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// world is an API server with one ledger, and counts.
+type world struct {
+	t                      *testing.T
+	api                    client.WithWatch
+	reads, writes, rebuilt int
+	// fail is returned by the next write, which takes place if lost is set.
+	fail error
+	lost bool
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t}
+	write := func(do func() error) error {
+		w.writes++
+		fail := w.fail
+		w.fail = nil
+		if fail == nil || w.lost {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		return fail
+	}
+	w.api = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			w.reads++
+			return c.Get(ctx, key, o, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return write(func() error { return c.Create(ctx, o, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return write(func() error { return c.Update(ctx, o, options...) })
+		},
+	})
+	return w
+}
+
+func (w *world) store() *Store {
+	return &Store{Client: w.api, Live: w.api, Namespace: "operator", Rebuild: func(context.Context) (*fleet.Ledger, error) {
+		w.rebuilt++
+		return &fleet.Ledger{}, nil
+	}}
+}
+
+// object is the ConfigMap.
+func (w *world) object() *corev1.ConfigMap {
+	w.t.Helper()
+	o := &corev1.ConfigMap{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "operator", Name: Name}, o); err != nil {
+		w.t.Fatal(err)
+	}
+	w.reads--
+	return o
+}
+
+func grant(task types.UID) func(*fleet.Ledger) bool {
+	return func(l *fleet.Ledger) bool {
+		if l.Holder(task) != nil {
+			return false
+		}
+		l.Grant(fleet.Holder{Task: task})
+		return true
+	}
+}
+
+func (w *world) holders(s *Store) (all []types.UID) {
+	w.t.Helper()
+	l, err := s.Read(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, h := range l.Holders {
+		all = append(all, h.Task)
+	}
+	return all
+}
+
+// A ledger is made once, read once, and then written without reading it. What is not changed is not written, and what a function does to
+// it and does not keep is forgotten.
+func TestOneOperator(t *testing.T) {
+	w := newWorld(t)
+	s := w.store()
+	for _, task := range []types.UID{"a", "b", "b"} {
+		if err := s.Change(t.Context(), grant(task)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.reads != 1 || w.writes != 3 || w.rebuilt != 1 || w.object().Labels[v1alpha1.LabelName] != v1alpha1.ManagedBy {
+		t.Errorf("%d reads, %d writes, %d times rebuilt, %v", w.reads, w.writes, w.rebuilt, w.object().Labels)
+	}
+	full := &fleet.Ledger{Changes: []fleet.Change{{Failures: []fleet.Failure{{}}}}, Failing: []types.UID{"x"}, Policies: []fleet.Recorded{{Seconds: []int{1}}}}
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool { *l = *clone(full); l.Holders = []fleet.Holder{{Task: "a"}}; return true }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Holders[0].Task, l.Changes[0].Failures[0].Reason, l.Changes[0].Name, l.Failing[0], l.Policies[0].Seconds[0], l.Policies[0].Name = "z", "z", "z", "z", 9, "z"
+		return false
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Read(t.Context())
+	if err != nil || l.Holders[0].Task != "a" || l.Changes[0].Failures[0].Reason != "" || l.Changes[0].Name != "" || l.Failing[0] != "x" || l.Policies[0].Seconds[0] != 1 || l.Policies[0].Name != "" {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// Of two operators, the one that is out of date decides again on what the other has written.
+func TestTwoOperators(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.store(), w.store()
+	for i, s := range []*Store{one, other, one, other} {
+		if err := s.Change(t.Context(), grant(types.UID(rune('a'+i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.holders(w.store()); len(got) != 4 || w.rebuilt != 1 {
+		t.Errorf("%v, %d times rebuilt", got, w.rebuilt)
+	}
+	asked := 0
+	if err := one.Change(t.Context(), func(l *fleet.Ledger) bool { asked++; return grant("d")(l) }); err != nil || asked != 2 {
+		t.Errorf("%v: asked %d times", err, asked)
+	}
+	// One whose first ledger another has made takes that one.
+	late := newWorld(t)
+	first, second := late.store(), late.store()
+	second.Rebuild = func(context.Context) (*fleet.Ledger, error) {
+		return &fleet.Ledger{}, first.Change(t.Context(), grant("a"))
+	}
+	if err := second.Change(t.Context(), grant("b")); err == nil || len(late.holders(second)) != 1 {
+		t.Errorf("it overwrites what another has made: %v", err)
+	}
+	// One that is always late gives up.
+	asked = 0
+	err := one.Change(t.Context(), func(l *fleet.Ledger) bool {
+		asked++
+		if err := w.store().Change(t.Context(), grant(types.UID(rune('m'+asked)))); err != nil {
+			t.Fatal(err)
+		}
+		return grant("late")(l)
+	})
+	if err == nil || asked != tries {
+		t.Errorf("%v after %d tries", err, asked)
+	}
+}
+
+// After an error nothing is known, and all is read again: whether it was written or not.
+func TestALostAnswer(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		w := newWorld(t)
+		s := w.store()
+		if err := s.Change(t.Context(), grant("a")); err != nil {
+			t.Fatal(err)
+		}
+		w.fail, w.lost = errors.New("the answer is lost"), lost
+		if err := s.Change(t.Context(), grant("b")); err == nil || !strings.Contains(err.Error(), "writing the ledger of the fleet to ConfigMap operator/etcd-foreman-fleet: the answer is lost") {
+			t.Errorf("%v", err)
+		}
+		if got := w.holders(s); (len(got) == 2) != lost || w.reads != 2 {
+			t.Errorf("%v, %d reads", got, w.reads)
+		}
+	}
+}
+
+// A ledger that is lost, or cannot be read, is made again; an error in that, and in reading it, is returned.
+func TestALostLedger(t *testing.T) {
+	w := newWorld(t)
+	s := w.store()
+	if err := s.Change(t.Context(), grant("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.api.Delete(t.Context(), w.object()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(t.Context(), grant("b")); err != nil || w.rebuilt != 2 || len(w.holders(s)) != 1 {
+		t.Errorf("%v, %d times rebuilt", err, w.rebuilt)
+	}
+	broken := w.object()
+	broken.Data[Key], broken.Labels = "{", nil
+	if err := w.api.Update(t.Context(), broken); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.holders(w.store()); len(got) != 0 || w.rebuilt != 3 || w.object().Data[Key] == "{" {
+		t.Errorf("%v, %d times rebuilt", got, w.rebuilt)
+	}
+	if err := w.api.Delete(t.Context(), w.object()); err != nil {
+		t.Fatal(err)
+	}
+	away := w.store()
+	away.Rebuild = func(context.Context) (*fleet.Ledger, error) { return nil, errors.New("it is away") }
+	if _, err := away.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "rebuilding the ledger of the fleet: it is away") {
+		t.Error(err)
+	}
+	if err := away.Change(t.Context(), grant("c")); err == nil {
+		t.Error("there is no ledger")
+	}
+	away.Live = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("it is away")
+	}})
+	if _, err := away.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "reading the ledger of the fleet in ConfigMap operator/etcd-foreman-fleet: it is away") {
+		t.Error(err)
+	}
+}
+
+// A ledger that has reached its size takes no more holders, but whatever releases some.
+func TestALargeLedger(t *testing.T) {
+	w := newWorld(t)
+	s := w.store()
+	of := func(size int) func(l *fleet.Ledger) bool {
+		return func(l *fleet.Ledger) bool {
+			l.Holders = []fleet.Holder{{Task: "a", Baseline: "x"}}
+			data, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Holders[0].Baseline = strings.Repeat("x", size-len(data)+1)
+			return true
+		}
+	}
+	large := of(maxSize + 1)
+	if err := s.Change(t.Context(), large); !errors.Is(err, errTooLarge) {
+		t.Error(err)
+	}
+	if err := newWorld(t).store().Change(t.Context(), of(maxSize)); err != nil {
+		t.Errorf("it is as large as it may be: %v", err)
+	}
+	if err := s.Change(t.Context(), grant("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(t.Context(), large); err != nil {
+		t.Errorf("as many as before: %v", err)
+	}
+	if err := s.Change(t.Context(), grant("b")); !errors.Is(err, errTooLarge) || len(w.holders(s)) != 1 {
+		t.Error(err)
+	}
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool { l.Release("a", l.Rebuilt); return true }); err != nil || len(w.holders(s)) != 0 {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// good is a template that works. Others are named as in package simulated.
+const good = "good"
+
+const (
+	// policyName is that of the policy of the fleet.
+	policyName = "bench"
+	// policyTimeout is how long a template may take to go through the fleet, or to be paused: a rollout is stalled after ten minutes.
+	policyTimeout = 3 * time.Hour
+	// aftermath is how long a change that is paused is watched.
+	aftermath = time.Minute
+	// maxPrice is how much longer than the ideal a template may take to go through the fleet.
+	maxPrice = 1.1
+)
+
+// passage is how a template went through the fleet.
+type passage struct {
+	Template string `json:"template"`
+	Slots    int    `json:"slots"`
+	// Touched is the number of Etcds of which a pod was deleted, and Seconds the time until all are done, or until the change is paused.
+	Touched int     `json:"etcdsTouched"`
+	Seconds float64 `json:"seconds"`
+	// Paused is what the policy says of a change that failed.
+	Paused string `json:"paused,omitempty"`
+	// Ideal is how long it takes if a slot is never idle, by the durations and the order of the rollouts; Order is how much longer that is
+	// than any order must take. 0 for one that failed.
+	Ideal float64 `json:"idealSeconds,omitempty"`
+	Order float64 `json:"priceOfTheOrder,omitempty"`
+}
+
+// throughPolicy changes the templates of all Etcds at once, under a policy with one canary.
+func (b *bench) throughPolicy(ctx context.Context) error {
+	return b.console.Step(fmt.Sprintf("template %q, %d slots", b.policy, b.slots), func(note func(string)) (string, error) {
+		if err := b.server.untilQuiet(ctx); err != nil {
+			return "", err
+		}
+		policy := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Spec: v1alpha1.EtcdFleetPolicySpec{
+			MaxConcurrent: ptr.To(intstr.FromInt32(int32(b.slots))), Soak: &metav1.Duration{Duration: b.soak},
+			Canary: v1alpha1.FleetCanary{Count: ptr.To[int32](1), Soak: &metav1.Duration{Duration: b.soak}},
+		}}
+		if err := b.env.Client.Create(ctx, policy); err != nil {
+			return "", fmt.Errorf("creating the policy: %w", err)
+		}
+		from := time.Now()
+		for i := range b.etcds {
+			if err := b.changeTo(ctx, i, b.policy); err != nil {
+				return "", err
+			}
+		}
+		p := &passage{Template: b.policy, Slots: b.slots}
+		b.results.Policy = p
+		if err := b.untilThrough(ctx, note, p); err != nil {
+			return "", err
+		}
+		p.Seconds = time.Since(from).Seconds()
+		if b.policy != good {
+			select {
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			case <-time.After(aftermath):
+			}
+		} else if err := b.compareWithIdeal(ctx, p); err != nil {
+			return "", err
+		}
+		for i := range b.etcds {
+			if len(b.kubelet.Since(i, from)) > 0 {
+				p.Touched++
+			}
+		}
+		return fmt.Sprintf("%d Etcds touched in %.1f s", p.Touched, p.Seconds), nil
+	})
+}
+
+// untilThrough waits until all Etcds are done, or the change is paused.
+func (b *bench) untilThrough(ctx context.Context, note func(string), p *passage) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, policyTimeout, fmt.Errorf("the template is neither everywhere nor paused within %s", policyTimeout))
+	defer cancel()
+	return poll.Until(ctx, 500*time.Millisecond, func() (bool, error) {
+		policy := &v1alpha1.EtcdFleetPolicy{}
+		if err := b.env.Client.Get(ctx, client.ObjectKey{Name: policyName}, policy); err != nil {
+			return false, fmt.Errorf("reading the policy: %w", err)
+		}
+		done := 0
+		for _, c := range policy.Status.Changes {
+			done += int(c.Done)
+		}
+		note(fmt.Sprintf("%d of %d are done, %d slots are in use", done, b.etcds, policy.Status.Used))
+		if paused := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionPaused); paused != nil {
+			p.Paused = paused.Message
+			return true, nil
+		}
+		return done == b.etcds, nil
+	})
+}
+
+// compareWithIdeal computes how long the rollouts that took place take at best.
+func (b *bench) compareWithIdeal(ctx context.Context, p *passage) error {
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	if err := b.env.Client.List(ctx, tasks); err != nil {
+		return fmt.Errorf("listing the tasks: %w", err)
+	}
+	all := slices.DeleteFunc(tasks.Items, func(t v1alpha1.EtcdOperatorTask) bool { return t.Status.CompletedAt == nil })
+	slices.SortFunc(all, func(a, b v1alpha1.EtcdOperatorTask) int {
+		return a.Status.InitiatedAt.Compare(b.Status.InitiatedAt.Time)
+	})
+	var each []time.Duration
+	for i := range all {
+		each = append(each, all[i].Status.CompletedAt.Sub(all[i].Status.InitiatedAt.Time))
+	}
+	p.Ideal, p.Order = ideal(each, p.Slots, b.soak)
+	return nil
+}
+
+// ideal returns the seconds that rollouts take in this order if the first is a canary, which is watched, and each of the slots takes the
+// next one as soon as it is free; and how much longer that is than any order must take.
+func ideal(each []time.Duration, slots int, soak time.Duration) (seconds, order float64) {
+	if len(each) == 0 {
+		return 0, 0
+	}
+	free := make([]time.Duration, slots)
+	var total, longest time.Duration
+	for i, d := range each {
+		longest = max(longest, d)
+		total += d
+		if i == 0 {
+			for s := range free {
+				free[s] = d + soak
+			}
+			continue
+		}
+		next := slices.Index(free, slices.Min(free))
+		free[next] += d
+	}
+	end := slices.Max(free)
+	least := max(longest, total/time.Duration(slots))
+	return end.Seconds(), end.Seconds() / least.Seconds()
+}
+
+func (p *passage) targets() []target.Target {
+	if p.Template != good {
+		return []target.Target{target.New("Etcds that a bad template reached", "", float64(p.Touched), 1)}
+	}
+	return []target.Target{target.New("a good template, compared with the ideal", "x", p.Seconds/p.Ideal, maxPrice)}
+}
+
+func (p *passage) table() string {
+	if p.Template != good {
+		return fmt.Sprintf("template %q: %d Etcds touched, paused after %.1f s: %s\n", p.Template, p.Touched, p.Seconds, strings.TrimSpace(p.Paused))
+	}
+	return fmt.Sprintf("template %q: %d Etcds in %.1f s with %d slots, ideal %.1f s; the order takes %.2f times as long as any must\n", p.Template, p.Touched, p.Seconds, p.Slots, p.Ideal, p.Order)
+}
+
+// templates are what -policy may be.
+func templates() []string { return []string{good, simulated.Crashes, simulated.Restarts} }
