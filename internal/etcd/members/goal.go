@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Goal returns what the members of an Etcd are to be. The size is that of its spec unless a task is for another one; single is the
@@ -23,6 +24,16 @@ func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
 		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || allowed,
 		KeepClaims: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained,
 	}
+}
+
+// Relieve returns the UID of the pod that a rollout needs to be replaced, and whose member another one is to relieve before that; empty if
+// there is none. Once the rollout is suspended or gone, or the Etcd asks for something else, the cluster goes back to its members.
+func Relieve(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) types.UID {
+	t := etcdtasks.RollingOut(tasks)
+	if t == nil || t.Spec.Suspend || t.Status.Rollout == nil || !etcd.Surges() {
+		return ""
+	}
+	return t.Status.Rollout.Relieve
 }
 
 // Acting returns what else acts on the members of an Etcd, as a sentence; empty if nothing does.
