@@ -104,7 +104,7 @@ type Outdated int
 const (
 	Nothing Outdated = iota
 	Pod
-	// Volume: the claim, and with it the pod.
+	// Volume: the claim, and with it the pod. Only of ordinals in the goal.
 	Volume
 )
 

@@ -68,11 +68,11 @@ func TestMayBeDue(t *testing.T) {
 		"suspended, and a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady), func(e *v1alpha1.Etcd) {
 			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 		}), true, nil},
-		"a rollout needs relief":          {etcd(surges), true, relieving()},
-		"a rollout is suspended":          {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true })},
-		"a rollout has ended":             {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateSucceeded })},
-		"the Etcd surges no more":         {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
-		"is being deleted": {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
+		"a rollout needs relief":  {etcd(surges), true, relieving()},
+		"a rollout is suspended":  {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true })},
+		"a rollout has ended":     {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateSucceeded })},
+		"the Etcd surges no more": {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
+		"is being deleted":        {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
 	} {
 		if got := mayBeDue(c.etcd, c.tasks); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -132,8 +132,8 @@ func TestMember(t *testing.T) {
 		"the claim was restored from a temporary one": {func(k *Known) {
 			k.Claims[2].UID, k.Claims[2].Annotations = "restored", map[string]string{v1alpha1.AnnotationTemporary: "claim"}
 		}, healthy, at},
-		"there is no claim":          {func(k *Known) { delete(k.Claims, 2) }, healthy, membership.Ordinal{Pod: true}},
-		"a learner":                  {func(k *Known) { k.List[2].Learner = true }, with(func(m *membership.Member) { m.Learner = true }), at},
+		"there is no claim": {func(k *Known) { delete(k.Claims, 2) }, healthy, membership.Ordinal{Pod: true}},
+		"a learner":         {func(k *Known) { k.List[2].Learner = true }, with(func(m *membership.Member) { m.Learner = true }), at},
 		"has no name yet": {func(k *Known) {
 			k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
 		}, healthy, at},

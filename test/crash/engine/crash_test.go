@@ -96,6 +96,7 @@ func scenarios() []scenario {
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, outdate: true, whole: true, alone: true},
 		{name: "grow", taskType: v1alpha1.MembershipChange, whole: true, from: 1, replicas: 3},
 		{name: "shrink", taskType: v1alpha1.MembershipChange, whole: true, from: 3, replicas: 1},
+		{name: "surge", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true", whole: true, from: 1, surges: true},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, whole: true, lost: true, result: disturb.Surveyed},
 	}
 }
