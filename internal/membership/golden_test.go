@@ -86,11 +86,6 @@ func scenarios() []scenario {
 		{"surge-withdrawn", "The rollout is withdrawn once the first member has left.", single(), []event{
 			{"The rollout is suspended.", func(w *world) bool { return w.at(0) == nil }, withdraw},
 		}},
-		{"surge-dies", "The second member is lost for good before it votes.", single(), []event{
-			{"The volume of the second member is gone, and its agent reports that it has no data.", nextIs(PromoteLearner), func(w *world) {
-				w.at(1).up, w.at(1).lags, w.ordinals[1].store = false, true, Free
-			}},
-		}},
 		{"storage-class", "Three members move to another storage class.", cluster(3, 0, Goal{Size: 3}).with(outdated), nil},
 		{"migration", "Three members of a source cluster are replaced by three of ours.", cluster(0, 3, Goal{Size: 3, KeepSources: true}), []event{
 			{"A person cuts over.", waits(GuardSourcesKeepQuorum), func(w *world) { w.goal.KeepSources = false }},

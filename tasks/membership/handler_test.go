@@ -397,7 +397,7 @@ func TestSurgesOnAClaimThatExists(t *testing.T) {
 
 	r = surging(t, "main-main-0")
 	r.Expect(r.api.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-main-1", UID: "foreign"}})).To(Succeed())
-	r.Expect(r.next(0).Message).To(HavePrefix("StoreFree: PersistentVolumeClaim main-main-1 has neither the labels"))
+	r.Expect(r.next(0).Message).To(HavePrefix("StoreFree: PersistentVolumeClaim ns/main-main-1 has neither the labels"))
 }
 
 func TestAdmit(t *testing.T) {
