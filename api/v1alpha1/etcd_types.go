@@ -345,7 +345,7 @@ type EtcdStatus struct {
 	// may still have to follow; see the conditions.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
+	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled, ScaleOperationComplete,
 	// ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, UpToDate, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
