@@ -65,6 +65,11 @@ func (e *Etcd) MostMembers() int32 {
 	return e.Spec.Replicas
 }
 
+// AsksFor reports whether so many members are as many as the spec asks for, with or without the one that stands in for the only one.
+func (e *Etcd) AsksFor(members int32) bool {
+	return members == e.Spec.Replicas || members == e.MostMembers()
+}
+
 // MemberHosts returns the host names of all members, ordered by ordinal: also of those that the spec no longer has, as long as the
 // cluster has them.
 func (e *Etcd) MemberHosts() []string {

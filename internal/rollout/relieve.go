@@ -22,7 +22,7 @@ func memberRelieved(s *state, step *Step) *Hold {
 		return nil
 	}
 	name := s.ordinal(i).Name
-	return &Hold{Pod: name, Message: fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first: see the task of type %s. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
+	return &Hold{Pod: name, Message: fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first: see the task of type %s, which waits while the spec is suspended. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
 		name, v1alpha1.SurgeSingleMember, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
 }
 

@@ -23,7 +23,7 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 	switch {
 	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "":
 		return false
-	case etcd.SpecSuspended() && s.ClusterSize != etcd.Spec.Replicas:
+	case etcd.SpecSuspended() && !etcd.AsksFor(s.ClusterSize):
 		// The number of members stays. One that has lost its data is replaced all the same.
 		return false
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):

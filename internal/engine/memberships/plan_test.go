@@ -37,6 +37,10 @@ func surges(e *v1alpha1.Etcd) {
 	e.Spec.Replicas, e.Spec.SurgePolicy, e.Status.ClusterSize = 1, v1alpha1.SurgeSingleMember, 1
 }
 
+func suspendSpec(e *v1alpha1.Etcd) {
+	metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+}
+
 // relieving is a rollout that waits until another member has taken over.
 func relieving(changes ...func(*v1alpha1.EtcdOperatorTask)) []v1alpha1.EtcdOperatorTask {
 	t := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}
@@ -68,11 +72,13 @@ func TestMayBeDue(t *testing.T) {
 		"suspended, and a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady), func(e *v1alpha1.Etcd) {
 			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 		}), true, nil},
-		"a rollout needs relief":  {etcd(surges), true, relieving()},
-		"a rollout is suspended":  {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true })},
-		"a rollout has ended":     {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateSucceeded })},
-		"the Etcd surges no more": {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
-		"is being deleted":        {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
+		"a rollout needs relief":          {etcd(surges), true, relieving()},
+		"a rollout is suspended":          {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true })},
+		"a rollout has ended":             {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateSucceeded })},
+		"the spec is suspended":           {etcd(surges, suspendSpec), false, relieving()},
+		"half-way, the spec is suspended": {etcd(surges, suspendSpec, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 2 }), true, relieving()},
+		"the Etcd surges no more":         {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
+		"is being deleted":                {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
 	} {
 		if got := mayBeDue(c.etcd, c.tasks); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -294,6 +294,17 @@ func TestGoalAndActing(t *testing.T) {
 	}
 }
 
+// A second member that stands in is not one that a recovery waits for, and leaves also while the spec is suspended.
+func TestASecondMemberStandsInBesideOthers(t *testing.T) {
+	k := known(2)
+	k.Etcd.Spec.Replicas, k.Etcd.Status.Recovery, k.Snapshot.Cluster.Voters = 1, &v1alpha1.ClusterRecovery{}, []cluster.Voter{{Serving: true}}
+	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+	g := NewWithT(t)
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).NotTo(BeEmpty())
+	k.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+}
+
 // A member that has lost its data is replaced also while the spec is suspended.
 func TestASuspendedSpecKeepsNoMemberAway(t *testing.T) {
 	k := known(3)
