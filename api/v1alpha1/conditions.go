@@ -206,6 +206,9 @@ const (
 	ConditionBackupReady = "BackupReady"
 	// ConditionScaled is True once the cluster has as many members as specified.
 	ConditionScaled = "Scaled"
+	// ConditionScaleOperationComplete is False while members are added or removed because spec.replicas asks for another number.
+	// It is etcd-druid's name for that, with its reasons.
+	ConditionScaleOperationComplete = "ScaleOperationComplete"
 	// ConditionObjectsOwned is True while every existing object under a name that the Etcd needs is the Etcd's own: the Etcd
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
@@ -386,6 +389,10 @@ const ReasonDefragmenting = "Defragmenting"
 // ReasonMembersChange is the reason of the event for a task created because the members are not those that the spec asks for.
 const ReasonMembersChange = "MembersChange"
 
+// ReasonNoScaleOperation is the reason of the condition ScaleOperationComplete when it is True. When it is False, the reason is ScalingOut
+// or ScalingIn.
+const ReasonNoScaleOperation = "NoScaleOperation"
+
 // Reasons of the condition Scaled.
 const (
 	// ReasonScaled means that the cluster has as many members as specified.
@@ -394,6 +401,8 @@ const (
 	ReasonScalingOut = "ScalingOut"
 	// ReasonScalingIn means that members are being removed.
 	ReasonScalingIn = "ScalingIn"
+	// ReasonSurging means that a second member stands in while the only one is replaced.
+	ReasonSurging = "Surging"
 	// ReasonScalingHeld means that the next member cannot be added or removed yet; the message says why.
 	ReasonScalingHeld = "ScalingHeld"
 	// ReasonSingleMemberNotAllowed means that the spec asks for one member of several, which tolerates no failure, and that the

@@ -259,7 +259,24 @@ type EtcdSpec struct {
 	// configuration.
 	// +optional
 	PodUpdatePolicy PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
+	// surgePolicy is how a QuorumAwareRollout replaces the pod of a cluster with one member. With SingleMember, a second member
+	// on a volume of its own takes over first, so that clients are served all the time. Clusters of several members are not
+	// affected. Changing it replaces no pods. Default: Never.
+	// +optional
+	SurgePolicy SurgePolicy `json:"surgePolicy,omitempty"`
 }
+
+// SurgePolicy says which clusters get a further member while the pod of one is replaced.
+// +kubebuilder:validation:Enum=Never;SingleMember
+type SurgePolicy string
+
+// The values of SurgePolicy.
+const (
+	// SurgeNever gives no cluster a further member: writes stop while the pod of a single one is replaced.
+	SurgeNever SurgePolicy = "Never"
+	// SurgeSingleMember gives clusters with one member a second one.
+	SurgeSingleMember SurgePolicy = "SingleMember"
+)
 
 // PodUpdatePolicy is how a QuorumAwareRollout brings a pod to a new template.
 // +kubebuilder:validation:Enum=InPlaceIfPossible;Recreate
@@ -328,7 +345,7 @@ type EtcdStatus struct {
 	// may still have to follow; see the conditions.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
+	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled, ScaleOperationComplete,
 	// ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, UpToDate, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
@@ -445,6 +462,11 @@ type EtcdList struct {
 func (e *Etcd) SpecSuspended() bool {
 	_, suspended := e.Annotations[AnnotationSuspendSpecReconcile]
 	return suspended
+}
+
+// Surges reports whether a second member takes over while the only one is replaced.
+func (e *Etcd) Surges() bool {
+	return e.Spec.SurgePolicy == SurgeSingleMember && e.Spec.Replicas == 1
 }
 
 // Reports reports whether the status has an error with a code.

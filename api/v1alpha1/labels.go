@@ -141,6 +141,9 @@ const (
 	// AnnotationMembersTold on a pod is the generation of what its ConfigMap says of members that leave. It makes the kubelet
 	// update the mount at once.
 	AnnotationMembersTold = "druid.gardener.cloud/members-told"
+	// AnnotationTemporary on a claim, with the UID of the claim, means that it was made for a member that is to leave again: it is
+	// deleted with that member, whatever the retention policy says.
+	AnnotationTemporary = "druid.gardener.cloud/temporary"
 	// AnnotationPeerTLSEnabled on the Lease of a member: whether it listens to its peers with TLS, true or false.
 	AnnotationPeerTLSEnabled = "member.etcd.gardener.cloud/tls-enabled"
 	// AnnotationMembersRead on the Lease of a member is what its agent has read of the members that are about to be removed, as JSON. The

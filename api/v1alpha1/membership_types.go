@@ -31,6 +31,10 @@ type MembershipStatus struct {
 	// replicas is what the StatefulSet is to be scaled to now; absent while it is not scaled. The controller of the Etcd scales it.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
+	// newClaim is the claim that did not exist when the StatefulSet was scaled up for a member that is to leave again; it is deleted
+	// with that member.
+	// +optional
+	NewClaim string `json:"newClaim,omitempty"`
 	// request is the newest request to change the member list. Its answer may be lost: the list says whether it took effect.
 	// +optional
 	Request *MembershipRequest `json:"request,omitempty"`

@@ -57,10 +57,23 @@ func (e *Etcd) MemberHost(pod string) string {
 	return fmt.Sprintf("%s.%s.%s.svc", pod, e.PeerServiceName(), e.Namespace)
 }
 
+// MostMembers is how many members the spec asks for, with the second one that stands in for the only one.
+func (e *Etcd) MostMembers() int32 {
+	if e.Surges() {
+		return 2
+	}
+	return e.Spec.Replicas
+}
+
+// AsksFor reports whether so many members are as many as the spec asks for, with or without the one that stands in for the only one.
+func (e *Etcd) AsksFor(members int32) bool {
+	return members == e.Spec.Replicas || members == e.MostMembers()
+}
+
 // MemberHosts returns the host names of all members, ordered by ordinal: also of those that the spec no longer has, as long as the
 // cluster has them.
 func (e *Etcd) MemberHosts() []string {
-	n := max(e.Spec.Replicas, e.Status.ClusterSize)
+	n := max(e.MostMembers(), e.Status.ClusterSize)
 	hosts := make([]string, 0, n)
 	for i := range n {
 		hosts = append(hosts, e.MemberHost(e.PodName(i)))

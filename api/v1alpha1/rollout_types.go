@@ -37,6 +37,9 @@ const (
 	// GuardVotersOdd requires, before a voter that serves is restarted, that the number of voters is odd, unless an even number is
 	// what the Etcd has for good: a membership change passes through even sizes, which tolerate one failure fewer.
 	GuardVotersOdd GuardName = "VotersOdd"
+	// GuardMemberRelieved requires, with surgePolicy SingleMember, that another member has taken over from a voter that serves before
+	// anything disrupts it. A MembershipChange does that.
+	GuardMemberRelieved GuardName = "MemberRelieved"
 	// GuardNodesStable requires, before a serving member is removed, that no other serving member may be lost with its node or
 	// is being evicted or preempted.
 	GuardNodesStable GuardName = "NodesStable"
@@ -66,7 +69,7 @@ const GuardBackedUp OverridableGuard = "BackedUp"
 
 // OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
 // that protect the quorum, cannot be overridden; the decision itself enforces this.
-// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;VotersOdd;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;BackedUp
+// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;VotersOdd;MemberRelieved;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;BackedUp
 type OverridableGuard string
 
 // Role is the role of a member in its cluster.
@@ -154,6 +157,10 @@ type RolloutStatus struct {
 	// snapshot is the full snapshot before the first step; absent if none was asked for.
 	// +optional
 	Snapshot *RolloutSnapshot `json:"snapshot,omitempty"`
+	// relieve is the UID of the pod whose member a MembershipChange replaces for this rollout, since surgePolicy is SingleMember;
+	// absent if there is none.
+	// +optional
+	Relieve types.UID `json:"relieve,omitempty"`
 	// pods that this rollout removed or updated in place, or is about to, oldest first, at most the newest 50.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=map

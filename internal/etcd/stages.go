@@ -262,7 +262,10 @@ func (p *pass) decidesOnRecovery(next *v1alpha1.ClusterRecovery) bool {
 
 // instructMembers writes what the status says of the cluster for the members.
 func (p *pass) instructMembers(ctx context.Context) error {
-	return p.instructor.Write(ctx, p.Client, p.etcd, p.session)
+	if err := p.instructor.Write(ctx, p.Client, p.etcd, p.session); err != nil || p.held || p.found.Adoption.Frozen {
+		return err
+	}
+	return p.instructor.List(ctx, p.etcd, p.found.StatefulSet, p.session)
 }
 
 // removeOperation removes the annotations that asked for a reconcile, once it is done.

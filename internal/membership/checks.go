@@ -88,6 +88,8 @@ func oneLearner(s *state, _ *Step) string {
 
 func storeFree(s *state, step *Step) string {
 	switch o := s.ordinal(step.Ordinal); {
+	case step.Action == ScaleUp:
+		return o.Foreign
 	case o.Terminating:
 		return fmt.Sprintf("the claim of ordinal %d is being deleted", step.Ordinal)
 	case o.Store == Free:

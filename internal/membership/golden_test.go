@@ -41,6 +41,14 @@ func cluster(ours, sources int, goal Goal) *world {
 
 func (w *world) with(change func(*world)) *world { change(w); return w }
 
+// single is a member whose pod is to be replaced by way of a second one.
+func single() *world {
+	return cluster(1, 0, Goal{Size: 1, KeepClaims: true}).with(func(w *world) { w.ordinals[0].outdated = Pod })
+}
+
+// withdraw ends what made the pod outdated.
+func withdraw(w *world) { w.ordinals[0].outdated = Nothing }
+
 func outdated(w *world) {
 	for i := range w.ordinals {
 		w.ordinals[i].outdated = Volume
@@ -69,6 +77,15 @@ func scenarios() []scenario {
 			w.ordinals[1].store = Free
 		}), nil},
 		{"surge", "A single member moves to another volume.", cluster(1, 0, Goal{Size: 1}).with(outdated), nil},
+		{"surge-pod", "A single member gets another pod. The claims of members that leave are kept, and that of the second one is temporary.", single(), nil},
+		{"surge-kept-claim", "The claim of an earlier second member is there, and kept.", single().with(func(w *world) { w.ordinals = append(w.ordinals, slot{claim: true, store: Left}) }), nil},
+		{"surge-learner-lags", "The second member does not catch up, and the rollout is withdrawn.", single(), []event{
+			{"The second member falls behind.", nextIs(PromoteLearner), func(w *world) { w.at(1).lags, w.ordinals[1].store = true, Left }},
+			{"The rollout is suspended.", waits(GuardLearnerCaughtUp), withdraw},
+		}},
+		{"surge-withdrawn", "The rollout is withdrawn once the first member has left.", single(), []event{
+			{"The rollout is suspended.", func(w *world) bool { return w.at(0) == nil }, withdraw},
+		}},
 		{"storage-class", "Three members move to another storage class.", cluster(3, 0, Goal{Size: 3}).with(outdated), nil},
 		{"migration", "Three members of a source cluster are replaced by three of ours.", cluster(0, 3, Goal{Size: 3, KeepSources: true}), []event{
 			{"A person cuts over.", waits(GuardSourcesKeepQuorum), func(w *world) { w.goal.KeepSources = false }},

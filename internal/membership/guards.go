@@ -61,8 +61,8 @@ var guards = []guard{
 	{name: GuardDataElsewhere, judges: []Action{ScaleDown, DeleteClaim, DeletePod}, check: dataElsewhere},
 	// There is no learner when one is added.
 	{name: GuardOneLearner, judges: []Action{AddLearner}, check: oneLearner},
-	// The volume of the newcomer has no data that it could start with.
-	{name: GuardStoreFree, judges: []Action{AddLearner}, check: storeFree},
+	// The claim of the newcomer is the Etcd's own, and its volume has no data that it could start with.
+	{name: GuardStoreFree, judges: []Action{ScaleUp, AddLearner}, check: storeFree},
 	// Every other voter that stays serves.
 	{name: GuardOthersServing, overridable: true, judges: []Action{AddLearner, MoveLeader, RemoveMember}, check: othersServing},
 	// The voters that serve are a quorum before the change, and after it without the one that it is about.

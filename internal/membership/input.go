@@ -38,7 +38,7 @@ type Goal struct {
 	// KeepSources: the sources stay, keep the quorum and lead, as before the cut-over of a migration and after one that was given
 	// up. Otherwise they leave once every member of the goal votes.
 	KeepSources bool
-	// KeepClaims: claims of ordinals above Size are kept.
+	// KeepClaims: claims of ordinals above Size are kept, unless they are temporary.
 	KeepClaims bool
 	// Single: a person has agreed that one member remains where a failure was tolerated.
 	Single bool
@@ -89,10 +89,12 @@ type Member struct {
 type Ordinal struct {
 	// Pod: there is a pod, and Claim: there is a claim.
 	Pod, Claim bool
-	// Terminating: the claim is being deleted; it goes with its pod.
-	Terminating bool
-	Outdated    Outdated
-	Store       Store
+	// Terminating: the claim is being deleted; it goes with its pod. Temporary: it was made for a further member, and goes with it.
+	Terminating, Temporary bool
+	// Foreign says why the claim is not the Etcd's own; empty if it is, or if there is none.
+	Foreign  string
+	Outdated Outdated
+	Store    Store
 }
 
 // Outdated is what has to be replaced of an ordinal, and cannot be while its member is in the list.
@@ -102,7 +104,7 @@ type Outdated int
 const (
 	Nothing Outdated = iota
 	Pod
-	// Volume: the claim, and with it the pod.
+	// Volume: the claim, and with it the pod. Only of ordinals in the goal.
 	Volume
 )
 

@@ -41,6 +41,9 @@ var invariants = []invariant{
 			when(w.seen()*2 <= w.count(), "no quorum is known to serve"),
 			when(!w.accepts(step), "etcd refuses"))
 	}},
+	{"a claim that is not the Etcd's own gets no member", func(w, _ *world, step *Step) string {
+		return when(step.Action == ScaleUp && step.Ordinal < len(w.ordinals) && w.ordinals[step.Ordinal].foreign, "the claim is foreign")
+	}},
 	{"4 a learner votes once it has caught up, and the others are a quorum of one more", func(w, _ *world, step *Step) string {
 		if step.Action != PromoteLearner {
 			return ""
@@ -91,6 +94,7 @@ var invariants = []invariant{
 		return cmpOr(
 			when(w.at(step.Ordinal) != nil, "its member is in the list"),
 			when(o.store == Other, "the volume has the data of another cluster"),
+			when(step.Action == DeleteClaim && step.Ordinal >= w.goal.Size && w.goal.KeepClaims && !o.temporary, "the claim is kept"),
 			when(w.observed < w.replicas || w.observed > w.replicas, "the controller would act on older replicas"),
 			when(step.Action == DeleteClaim && step.Ordinal >= w.replicas && o.pod, "its pod is still there"),
 			when(step.Action == DeleteClaim && w.seen()*2 <= w.count(), "no quorum is known to have its data"))
@@ -285,7 +289,7 @@ func reached(w *world) bool {
 		}
 	}
 	for i, o := range w.ordinals {
-		if i >= w.goal.Size && (o.pod || o.claim && !w.goal.KeepClaims) || i < w.goal.Size && o.outdated != Nothing {
+		if i >= w.goal.Size && (o.pod || o.claim && (o.temporary || !w.goal.KeepClaims)) || i < w.goal.Size && o.outdated != Nothing {
 			return false
 		}
 	}

@@ -52,6 +52,8 @@ type node struct {
 // slot is one ordinal.
 type slot struct {
 	pod, claim, terminating bool
+	temporary               bool // the claim was made for a further member
+	foreign                 bool // the claim is not the Etcd's own
 	outdated                Outdated
 	store                   Store
 }
@@ -143,8 +145,15 @@ func (w *world) input() Input {
 		}
 		in.Members = append(in.Members, m)
 	}
-	for _, o := range w.ordinals {
-		in.Ordinals = append(in.Ordinals, Ordinal{Pod: o.pod, Claim: o.claim, Terminating: o.terminating, Outdated: o.outdated, Store: o.store})
+	for i, s := range w.ordinals {
+		o := Ordinal{Pod: s.pod, Claim: s.claim, Terminating: s.terminating, Temporary: s.temporary && i >= w.goal.Size, Outdated: s.outdated, Store: s.store}
+		if s.foreign {
+			o.Foreign = "the claim is not the Etcd's own"
+		}
+		if i >= w.goal.Size && s.outdated == Volume {
+			o.Outdated = Nothing // what does not stay need not move
+		}
+		in.Ordinals = append(in.Ordinals, o)
 	}
 	if w.leader == 0 || w.seen() == 0 {
 		in.Members = nil // nobody answers a linearizable request
@@ -245,7 +254,7 @@ func (w *world) pass() {
 func (w *world) controller(i int) {
 	o := &w.ordinals[i]
 	if !o.pod && o.terminating {
-		o.claim, o.terminating, o.store = false, false, InUse
+		o.claim, o.terminating, o.temporary, o.store = false, false, false, InUse
 		if o.outdated == Volume {
 			o.outdated = Nothing
 		}
@@ -256,7 +265,7 @@ func (w *world) controller(i int) {
 			o.outdated = Nothing
 		}
 		if !o.claim {
-			*o = slot{pod: true, claim: true, store: Free}
+			*o = slot{pod: true, claim: true, store: Free, temporary: i >= w.goal.Size}
 		}
 	}
 	if i >= w.replicas {

@@ -45,6 +45,10 @@ func states(rare bool) []ordinalState {
 		ordinalState{slot: with(func(s *slot) { s.store, s.outdated, s.terminating = Left, Volume, true })},
 		ordinalState{slot: with(func(s *slot) { s.store, s.terminating = Free, true })},
 		ordinalState{slot: with(func(s *slot) { s.store = Other })},
+		ordinalState{slot: slot{claim: true, temporary: true}},
+		ordinalState{slot: slot{claim: true, foreign: true}},
+		ordinalState{listed: true, node: node{up: true}, slot: with(func(s *slot) { s.temporary = true })},
+		ordinalState{listed: true, node: node{learner: true, up: true, lags: true}, slot: with(func(s *slot) { s.temporary = true })},
 	)
 }
 

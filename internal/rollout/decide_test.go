@@ -78,6 +78,13 @@ func TestDecide(t *testing.T) {
 	foreign := func(n int, w *world) *world { w.foreignUp = n; return w }
 	foreignDown := func(n int, w *world) *world { w.foreignDown = n; return w }
 	changing := func(in *Input) { in.Snapshot.Changing = true }
+	surges := func(in *Input) { in.Surges = true }
+	nonVoter := func(ordinal int) change {
+		return func(in *Input) {
+			c := &in.Snapshot.Cluster
+			c.Voters = slices.DeleteFunc(c.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
+		}
+	}
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
@@ -121,19 +128,26 @@ func TestDecide(t *testing.T) {
 		"the attempts of another leader do not count": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-1", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
 		}, "MoveLeader m-0 to m-1"},
-		"a single member":                         {of(0, readyOld), nil, "DeletePod m-0"},
-		"a single member that is frozen":          {of(-1, frozenOld), nil, "hold QuorumLossConfirmed m-0"},
-		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
-		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
-		"two members, the second":                 {of(0, readyOld, missing), nil, "hold OthersParticipating m-1"},
-		"two members, scaling out to three":       {of(0, readyOld, readyOld), changing, "hold VotersOdd m-1"},
-		"one member, scaling out to three":        {of(0, readyOld), changing, "DeletePod m-0"},
-		"four members on their way to five":       {of(0, readyOld, readyOld, readyOld, readyOld), changing, "hold VotersOdd m-3"},
-		"four on their way, one does not serve":   {of(0, readyOld, readyOld, readyOld, deadOld), changing, "DeletePod m-3"},
-		"four members for good":                   {of(0, readyOld, readyOld, readyOld, readyOld), nil, "DeletePod m-3"},
-		"one of two voters":                       {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
-		"two of three voters, one is down":        {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
-		"three pods, two voters":                  {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold VotersOdd m-1"},
+		"a single member":                                {of(0, readyOld), nil, "DeletePod m-0"},
+		"a single member that is frozen":                 {of(-1, frozenOld), nil, "hold QuorumLossConfirmed m-0"},
+		"a single member that is frozen for long":        {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
+		"two members go one at a time":                   {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
+		"two members, the second":                        {of(0, readyOld, missing), nil, "hold OthersParticipating m-1"},
+		"two members, scaling out to three":              {of(0, readyOld, readyOld), changing, "hold VotersOdd m-1"},
+		"one member, scaling out to three":               {of(0, readyOld), changing, "DeletePod m-0"},
+		"four members on their way to five":              {of(0, readyOld, readyOld, readyOld, readyOld), changing, "hold VotersOdd m-3"},
+		"four on their way, one does not serve":          {of(0, readyOld, readyOld, readyOld, deadOld), changing, "DeletePod m-3"},
+		"four members for good":                          {of(0, readyOld, readyOld, readyOld, readyOld), nil, "DeletePod m-3"},
+		"one of two voters":                              {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
+		"two of three voters, one is down":               {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
+		"the only member is left to a change of members": {of(0, readyOld), surges, "hold MemberRelieved m-0"},
+		"unless it does not serve":                       {lasting(of(-1, frozenOld)), surges, "DeletePod m-0"},
+		"or a person overrides it":                       {of(0, readyOld), twice(surges, override(v1alpha1.GuardMemberRelieved)), "DeletePod m-0"},
+		"nor is leadership moved while two vote":         {of(0, readyOld, readyNew), twice(surges, changing), "hold MemberRelieved m-0"},
+		"a second one that serves is left to it, too":    {of(0, readyOld, readyOld), twice(surges, override(v1alpha1.GuardVotersOdd)), "hold MemberRelieved m-1"},
+		"a second one whose template is broken is not":   {of(0, readyOld, deadOld), twice(surges, nonVoter(1)), "DeletePod m-1"},
+		"one that has been removed is not":               {of(0, readyNew, readyOld), twice(surges, nonVoter(1)), "DeletePod m-1"},
+		"three pods, two voters":                         {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold VotersOdd m-1"},
 
 		"no deletion during a moment without a leader":  {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
 		"the leader froze a moment ago":                 {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
@@ -445,6 +459,41 @@ func TestRecordOfARollout(t *testing.T) {
 	r = Record(in, Decide(in, later), later)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
 	g.Expect(r.UpdatedReplicas).To(Equal(int32(1)))
+}
+
+// The rollout says which pod is to be replaced by way of a second member, whatever else it does, and as long as that is so.
+func TestRelief(t *testing.T) {
+	of0, of1 := of(0, readyOld).uid(0), of(0, readyOld, readyOld).uid(1)
+	for name, c := range map[string]struct {
+		world  *world
+		change change
+		want   types.UID
+	}{
+		"the only member":                           {of(0, readyOld), nil, of0},
+		"while the second one is a learner":         {of(0, readyOld, learnerNew), nil, of0},
+		"while the second one does not start":       {of(0, readyOld, deadOld), nil, of0},
+		"while both vote":                           {of(0, readyOld, readyNew), nil, of0},
+		"while the StatefulSet is being scaled":     {of(0, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }, of0},
+		"it is back":                                {of(0, readyNew, readyNew), nil, ""},
+		"only the second one is outdated":           {of(0, readyNew, readyOld), nil, ""},
+		"the Etcd does not surge":                   {of(0, readyOld), func(in *Input) { in.Surges = false }, ""},
+		"a person overrides it":                     {of(0, readyOld), override(v1alpha1.GuardMemberRelieved), ""},
+		"a version that etcd does not take":         {&world{members: []member{readyOld}, intent: -1, upgrade: skipsMinor}, nil, ""},
+		"unless a person overrides that":            {&world{members: []member{readyOld}, intent: -1, upgrade: skipsMinor}, override(v1alpha1.GuardVersionsCompatible), of0},
+		"before the snapshot":                       {&world{members: []member{readyOld}, intent: -1, upgrade: unsaved}, nil, ""},
+		"an image without a version":                {&world{members: []member{readyOld, startingNew}, intent: -1, upgrade: blind}, func(in *Input) { in.Backup.Configured = false }, of0},
+		"resources that are raised in place":        {&world{members: []member{readyOld}, intent: -1, kind: raised}, nil, ""},
+		"an update in place that restarts the etcd": {&world{members: []member{readyOld}, intent: -1, kind: restarted}, nil, of0},
+	} {
+		in := c.world.input(noon, DefaultConfig())
+		in.Surges = true
+		if c.change != nil {
+			c.change(&in)
+		}
+		if got := Record(in, Decide(in, noon), noon).Relieve; got != c.want {
+			t.Errorf("%s: %q, and not %q (%q is the second)", name, got, c.want, of1)
+		}
+	}
 }
 
 func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {

@@ -106,6 +106,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost, w.unmarked = -1, false, false, false, false, false, false, false, false, false
 		w.kind, w.phase = replaced, [7]phase{}
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
+		w.surges = false
 		w.cordoned, w.unsteady, w.stranded, w.lost, w.young, w.behind, w.lying, w.toPromote = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
@@ -161,6 +162,7 @@ func (z size) circumstances(w *world, plain, try func()) {
 		func() { w.upgrade = unsaved },
 		func() { w.upgrade = saving },
 		func() { w.upgrade = blind },
+		func() { w.surges = z.members <= 2 },
 	} {
 		plain()
 		set()
@@ -329,6 +331,11 @@ func (w *world) recover() {
 	w.unsteady, w.stranded, w.young, w.behind, w.lying = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	w.restoreNodes()
 	for i, m := range w.members {
+		if w.surges && m == readyOld && w.participating(i) {
+			// The change of members has replaced it, or removed it for good.
+			w.members[i], w.phase[i], w.generation[i] = readyNew, untouched, w.generation[i]+1
+			continue
+		}
 		if w.phase[i] == written {
 			w.phase[i] = carried
 		}
@@ -462,6 +469,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		"forgets pods on their way": ordered(func(s *state, a, b int) int {
 			return cmp.Or(compareHealth(s.ordinal(a), s.ordinal(b), false, false), cmp.Compare(b, a))
 		}),
+		"takes the only member that another one is to relieve": without(v1alpha1.GuardMemberRelieved),
 		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
 		"does not wait for updated pods":        without(v1alpha1.GuardOthersParticipating),
 		"does not count voters":                 without(v1alpha1.GuardQuorumKept),

@@ -61,6 +61,8 @@ var guards = []guard{
 	{name: v1alpha1.GuardOthersServing, overridable: true, judges: disruptions, check: othersServing},
 	// No voter is restarted while members change and their number is even, which tolerates one failure fewer.
 	{name: v1alpha1.GuardVotersOdd, overridable: true, judges: disruptions, check: votersOdd},
+	// Where the only member is replaced by way of a second one, no voter that serves is disrupted.
+	{name: v1alpha1.GuardMemberRelieved, overridable: true, judges: disruptions, check: memberRelieved},
 	// No other serving member may be lost at any moment with its node, or is being evicted.
 	{name: v1alpha1.GuardNodesStable, overridable: true, judges: disruptions, check: nodesStable},
 	// etcd takes every member from its version to the new one.

@@ -37,6 +37,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if d.Step == nil || !s.wasTried(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy, r.BlockedBy = Held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
+	r.Relieve = s.relief()
 	r.Snapshot = in.Backup.record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
 		s.recordIntent(&r, d.Step)

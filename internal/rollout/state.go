@@ -32,6 +32,8 @@ type Input struct {
 	Updates inplace.Updates
 	// Backup is what is known of the snapshot before the rollout.
 	Backup Backup
+	// Surges: the only member is not disrupted before another one has taken over from it.
+	Surges bool
 }
 
 // RefusedWrite is the API server's answer to a removal, or an update in place, that it did not carry out.

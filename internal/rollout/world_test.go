@@ -77,6 +77,8 @@ type world struct {
 	distort func(*inplace.Assessment)
 	// toPromote: a member whose etcd does not run is a learner, and still is one when it runs.
 	toPromote [7]bool
+	// surges: a change of members replaces the only member by way of a second one.
+	surges bool
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
 }
@@ -517,6 +519,7 @@ func (w *world) input(now time.Time, config Config) Input {
 		Snapshot: w.snapshot(now), Config: config, Created: epoch,
 		Recorded: v1alpha1.RolloutStatus{TargetRevision: newRevision},
 		Backup:   Backup{Configured: w.upgrade == unsaved || w.upgrade == saving, Running: w.upgrade == saving},
+		Surges:   w.surges,
 	}
 	since := now
 	if w.lasted {
@@ -633,6 +636,9 @@ func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) 
 	}
 	if w.stranded[i] {
 		say("removes a pod whose volume fits no node")
+	}
+	if w.surges && w.participating(i) && !w.cutOff && !w.hidden {
+		say("takes the only member before another one has taken over")
 	}
 	onItsOwn := w.voters() == len(w.members) && len(w.members) <= 2
 	lastingLoss := w.leader < 0 && w.lasted

@@ -352,6 +352,72 @@ func TestDeletesClaims(t *testing.T) {
 	}
 }
 
+// surging is a single member whose pod a rollout needs to be replaced, with claims that exist.
+func surging(t *testing.T, claims ...string) *trial {
+	r := newTrial(t, 1, 1)
+	r.task.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+	rollout := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rollout", UID: "rollout"}}
+	rollout.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
+	rollout.Status = v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress, Rollout: &v1alpha1.RolloutStatus{Relieve: "main-0"}}
+	r.Expect(r.api.Create(t.Context(), rollout)).To(Succeed())
+	for _, name := range claims {
+		r.claim(name)
+	}
+	return r
+}
+
+// claim makes a claim as the StatefulSet controller does.
+func (r *trial) claim(name string) {
+	r.Expect(r.api.Create(r.t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
+	}})).To(Succeed())
+}
+
+// mark is what a claim says of its being temporary.
+func (r *trial) mark(name string) string {
+	claim := &corev1.PersistentVolumeClaim{}
+	r.Expect(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, claim)).To(Succeed())
+	return claim.Annotations[v1alpha1.AnnotationTemporary]
+}
+
+// The second member is on a claim that is marked as temporary before it joins, and loses the mark if the member is to stay.
+func TestSurges(t *testing.T) {
+	r := surging(t, "main-main-0")
+	v := r.next(0)
+	r.Expect(v.Step.Operation).To(Equal("ScaleUp"))
+	r.Expect(v.Membership.NewClaim).To(Equal("main-main-1"))
+	r.claim("main-main-1")
+	r.Expect(r.next(time.Second).Membership.NewClaim).To(Equal("main-main-1"))
+	r.waiting()
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.mark("main-main-1")).To(Equal("main-main-1"))
+	r.Expect(r.mark("main-main-0")).To(BeEmpty())
+
+	r.list = append(r.list, etcdclient.Member{ID: 2, Name: "main-1"})
+	o := &r.live.Ordinals[1]
+	o.Class, o.Role, o.MemberID, o.Answers, o.Serving, o.Pod.Refusal = v1alpha1.ClassParticipating, v1alpha1.RoleFollower, 2, true, true, nil
+	r.task.Etcd.Spec.Replicas = 3
+	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+	r.Expect(r.settle().Step.Operation).To(Equal("ScaleUp"))
+	r.Expect(r.mark("main-main-1")).To(BeEmpty(), "its member is to stay")
+}
+
+// A claim that a member has left behind is not made temporary, and no member is started on one of someone else.
+func TestSurgesOnAClaimThatExists(t *testing.T) {
+	r := surging(t, "main-main-0", "main-main-1")
+	v := r.next(0)
+	r.Expect(v.Step.Operation).To(Equal("ScaleUp"))
+	r.Expect(v.Membership.NewClaim).To(BeEmpty())
+	r.waiting()
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.mark("main-main-1")).To(BeEmpty())
+
+	r = surging(t, "main-main-0")
+	r.Expect(r.api.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-main-1", UID: "foreign"}})).To(Succeed())
+	r.Expect(r.next(0).Message).To(HavePrefix("StoreFree: PersistentVolumeClaim ns/main-main-1 has neither the labels"))
+}
+
 func TestAdmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Etcd)

@@ -32,7 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 
 // detail is what a tasks.Step of this type carries.
@@ -53,6 +53,9 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 		if err := h.tell(ctx, d); err != nil {
 			return coded.Error(v1alpha1.ErrMembership, err)
 		}
+	}
+	if err := h.markClaims(ctx, d.in); err != nil {
+		return coded.Error(v1alpha1.ErrMembership, err)
 	}
 	switch d.step.Action {
 	case membership.AddLearner, membership.PromoteLearner, membership.RemoveMember:
@@ -172,6 +175,29 @@ func (h *Handler) deletePod(ctx context.Context, d detail) error {
 	err := tasks.DeletePod(ctx, h.Client, pod, metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}, 0)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// markClaims marks the claim that was made for a member that is to leave again, before that member joins, and removes the mark of one whose
+// member is to stay. A claim that was there before is not marked: it is kept, or deleted, as the retention policy says.
+func (h *Handler) markClaims(ctx context.Context, in input) error {
+	for i, claim := range in.Claims {
+		temporary, marked := i >= in.Goal.Size && claim.Name == in.recorded.NewClaim, claim.Annotations[v1alpha1.AnnotationTemporary] != ""
+		if temporary == marked || marked && i >= in.Goal.Size || ownership.OfClaim(in.Etcd, claim) != nil {
+			continue
+		}
+		mark := any(claim.UID)
+		if marked {
+			mark = nil
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "annotations": map[string]any{v1alpha1.AnnotationTemporary: mark}}})
+		if err != nil {
+			return fmt.Errorf("encoding a patch: %w", err)
+		}
+		if err := h.Client.Patch(ctx, claim.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(claim), err)
+		}
 	}
 	return nil
 }

@@ -36,6 +36,9 @@ func record(in input, d membership.Decision, now time.Time) v1alpha1.MembershipS
 		}
 	}
 	r.Replicas = scaledTo(d)
+	if d.Conclusion == membership.Act && d.Step.Action == membership.ScaleUp && d.Step.Ordinal >= in.Goal.Size && in.Claims[d.Step.Ordinal] == nil {
+		r.NewClaim = in.Etcd.ClaimName(int32(d.Step.Ordinal))
+	}
 	r.HeldBy, r.BlockedBy = held(in, d, now), nil
 	for _, h := range d.Blocking {
 		r.BlockedBy = append(r.BlockedBy, v1alpha1.BlockedBy{Guard: v1alpha1.GuardName(h.Guard), Pod: in.podOf(d.Step), Message: h.Message})

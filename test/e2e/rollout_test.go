@@ -9,13 +9,17 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -195,6 +199,59 @@ func TestSingleMember(t *testing.T) {
 	c.Expect(done.Status.Rollout.Pods[0].LastOperation.Reason).To(ContainSubstring("writes stop"))
 	c.ready()
 	c.writesSurvive()
+}
+
+// A second member stands in for the only one: clients are served all the time. Beside it is what a rollout of the same cluster costs
+// without one.
+func TestSingleMemberSurges(t *testing.T) {
+	t.Parallel()
+	c := newEmptyCluster(t).begin(1, func(_ *cluster, e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeSingleMember })
+	id, before := c.etcd(c).Status.ClusterID, c.pod(c, 0).UID
+	from := time.Now()
+	c.change("1")
+	done := c.untilSucceeded()
+	c.Expect(replaced(done)).NotTo(ContainElement(podName(1)))
+	var steps []v1alpha1.MembershipStep
+	c.Eventually(func(g Gomega) {
+		i := slices.IndexFunc(c.tasks(g), func(t v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.MembershipChange })
+		g.Expect(i).To(BeNumerically(">=", 0))
+		task := c.tasks(g)[i]
+		g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+		steps = task.Status.Membership.Steps
+	}).Should(Succeed())
+	surged := time.Now()
+	c.untilVoters(1)
+	c.ready()
+	c.Expect(c.pod(c, 0).UID).NotTo(Equal(before))
+	c.Expect(c.etcd(c).Status.ClusterID).To(Equal(id))
+	c.Expect(*c.statefulSet(c).Spec.Replicas).To(Equal(int32(1)))
+	c.Eventually(func(g Gomega) {
+		claim, lease := types.NamespacedName{Namespace: c.namespace, Name: claimName(1)}, types.NamespacedName{Namespace: c.namespace, Name: podName(1)}
+		g.Expect(apierrors.IsNotFound(kube.Get(t.Context(), claim, &corev1.PersistentVolumeClaim{}))).To(BeTrue())
+		g.Expect(apierrors.IsNotFound(kube.Get(t.Context(), lease, &coordinationv1.Lease{}))).To(BeTrue())
+	}).Should(Succeed())
+
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever })
+	c.change("2")
+	c.untilNumberSucceeded(2)
+	c.ready()
+	report := c.writesSurvive()
+	with, without := report.Between(from, surged), report.Between(surged, time.Now())
+	t.Logf("with a second member: %s, longest gap %s; without: longest gap %s", surged.Sub(from), with.LongestGap, without.LongestGap)
+	for i, s := range steps {
+		if s.Action == "PromoteLearner" {
+			t.Logf("two voters from %s on, until %s", s.Evidence.ObservedAt, removalAfter(steps[i:]).Evidence.ObservedAt)
+		}
+	}
+	c.Expect(with.LongestGap).To(BeNumerically("<", without.LongestGap))
+}
+
+// removalAfter is the first removal among steps.
+func removalAfter(steps []v1alpha1.MembershipStep) (removal v1alpha1.MembershipStep) {
+	if i := slices.IndexFunc(steps, func(s v1alpha1.MembershipStep) bool { return s.Action == "RemoveMember" }); i >= 0 {
+		removal = steps[i]
+	}
+	return removal
 }
 
 func TestFiveMembers(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,8 @@ type World struct {
 	Down, Crashing map[string]bool
 	// Result is what the agent reports in a Job.
 	Result func(*batchv1.Job) string
+	// Claims: the StatefulSet controller makes claims, as it does for each pod; without it, the StatefulSet has none.
+	Claims bool
 	// ready are the pods whose members serve, and ids are those that the members of pods had last.
 	ready map[string]bool
 	ids   map[string]uint64
@@ -159,6 +162,9 @@ func (w *World) statefulSets(ctx context.Context) error {
 		}
 	}
 	for i := range replicas {
+		if err := w.claim(ctx, set, i); err != nil {
+			return err
+		}
 		if there[PodName(i)] {
 			continue
 		}
@@ -171,6 +177,24 @@ func (w *World) statefulSets(ctx context.Context) error {
 	}
 	set.Status = status
 	return w.Status().Update(ctx, set)
+}
+
+// claim makes the claim of a pod, unless there is one.
+func (w *World) claim(ctx context.Context, set *appsv1.StatefulSet, i int) error {
+	if !w.Claims {
+		return nil
+	}
+	for _, template := range set.Spec.VolumeClaimTemplates {
+		err := w.Create(ctx, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels},
+			Spec:       template.Spec,
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
+		})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Revision is that of a StatefulSet's template.

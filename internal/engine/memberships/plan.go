@@ -12,24 +12,25 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/attempts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 )
 
-// mayBeDue reports whether the members of an Etcd may have to change, by its status alone. It is asked of every Etcd, and the members
-// of one are only asked where it is true.
-func mayBeDue(etcd *v1alpha1.Etcd) bool {
+// mayBeDue reports whether the members of an Etcd may have to change, by its status and its tasks alone. It is asked of every Etcd, and the
+// members of one are only asked where it is true.
+func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 	s := &etcd.Status
 	switch {
 	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "":
 		return false
-	case etcd.SpecSuspended() && s.ClusterSize != etcd.Spec.Replicas:
+	case etcd.SpecSuspended() && !etcd.AsksFor(s.ClusterSize):
 		// The number of members stays. One that has lost its data is replaced all the same.
 		return false
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
 		// Members change only while there is a quorum.
 		return false
 	}
-	return s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
+	return members.Relieve(etcd, tasks) != "" || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }
 
 // covered reports whether a task that has not ended changes the members. One that a user created counts.

@@ -32,29 +32,55 @@ func not(condition string) func(*v1alpha1.Etcd) {
 	}
 }
 
+// surges makes it a cluster of one member that is replaced by way of a second one.
+func surges(e *v1alpha1.Etcd) {
+	e.Spec.Replicas, e.Spec.SurgePolicy, e.Status.ClusterSize = 1, v1alpha1.SurgeSingleMember, 1
+}
+
+func suspendSpec(e *v1alpha1.Etcd) {
+	metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+}
+
+// relieving is a rollout that waits until another member has taken over.
+func relieving(changes ...func(*v1alpha1.EtcdOperatorTask)) []v1alpha1.EtcdOperatorTask {
+	t := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}
+	t.Status = v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress, Rollout: &v1alpha1.RolloutStatus{Relieve: "pod"}}
+	for _, c := range changes {
+		c(&t)
+	}
+	return []v1alpha1.EtcdOperatorTask{t}
+}
+
 // Members of a healthy cluster are not asked.
 func TestMayBeDue(t *testing.T) {
 	for name, c := range map[string]struct {
-		etcd *v1alpha1.Etcd
-		want bool
+		etcd  *v1alpha1.Etcd
+		want  bool
+		tasks []v1alpha1.EtcdOperatorTask
 	}{
-		"healthy":          {etcd(), false},
-		"another size":     {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }), true},
-		"not scaled":       {etcd(not(v1alpha1.ConditionScaled)), true},
-		"a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady)), true},
-		"no quorum":        {etcd(not(v1alpha1.ConditionAllMembersReady), not(v1alpha1.ConditionReady)), false},
-		"hibernates":       {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), false},
-		"has never served": {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }), false},
+		"healthy":          {etcd(), false, nil},
+		"another size":     {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }), true, nil},
+		"not scaled":       {etcd(not(v1alpha1.ConditionScaled)), true, nil},
+		"a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady)), true, nil},
+		"no quorum":        {etcd(not(v1alpha1.ConditionAllMembersReady), not(v1alpha1.ConditionReady)), false, nil},
+		"hibernates":       {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), false, nil},
+		"has never served": {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }), false, nil},
 		"suspended": {etcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Replicas = 5
 			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
-		}), false},
+		}), false, nil},
 		"suspended, and a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady), func(e *v1alpha1.Etcd) {
 			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
-		}), true},
-		"is being deleted": {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false},
+		}), true, nil},
+		"a rollout needs relief":          {etcd(surges), true, relieving()},
+		"a rollout is suspended":          {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true })},
+		"a rollout has ended":             {etcd(surges), false, relieving(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateSucceeded })},
+		"the spec is suspended":           {etcd(surges, suspendSpec), false, relieving()},
+		"half-way, the spec is suspended": {etcd(surges, suspendSpec, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 2 }), true, relieving()},
+		"the Etcd surges no more":         {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
+		"is being deleted":                {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
 	} {
-		if got := mayBeDue(c.etcd); got != c.want {
+		if got := mayBeDue(c.etcd, c.tasks); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -72,11 +72,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		} else if err != nil {
 			return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request, err)
 		}
-		if !mayBeDue(etcd) {
-			return ctrl.Result{}, nil
-		}
 		var err error
-		if tasks, err = etcdtasks.List(ctx, reader, etcd); err != nil || covered(tasks) {
+		if tasks, err = etcdtasks.List(ctx, reader, etcd); err != nil || !mayBeDue(etcd, tasks) || covered(tasks) {
 			return ctrl.Result{}, err
 		}
 	}
@@ -104,7 +101,7 @@ func (r *Reconciler) due(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alp
 	if err != nil {
 		return "", fmt.Errorf("reading the members of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	in := known.Input(members.Request{Goal: members.Goal(etcd, 0, false), Acting: members.Acting(etcd, snapshot, tasks)})
+	in := known.Input(members.Request{Goal: members.Goal(etcd, 0, false), Relieve: members.Relieve(etcd, tasks), Acting: members.Acting(etcd, snapshot, tasks)})
 	d := membership.Decide(in)
 	if outdated, _ := snapshot.PodsBehind(); !isDue(in, d, outdated) {
 		return "", nil

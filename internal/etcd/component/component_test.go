@@ -7,6 +7,7 @@ package component
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func everything() Input {
 	}
 	// Without the prefix, it is the name of a member.
 	in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs.ClientURLs.Members = append(in.Etcd.Spec.Etcd.AdditionalAdvertisedURLs.ClientURLs.Members, further("etcd-main-0", false).Members...)
-	in.Etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+	in.Etcd.Spec.PodUpdatePolicy, in.Etcd.Spec.SurgePolicy = v1alpha1.InPlaceIfPossible, v1alpha1.SurgeSingleMember
 	in.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	return in
 }
@@ -386,5 +387,22 @@ func TestUsersMapsAreNotChanged(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, in.Etcd); diff != "" {
 		t.Errorf("building the objects changed the Etcd (-before +after):\n%s", diff)
+	}
+}
+
+// The agents of both members may renew their Leases before there is a second one: nothing else is applied when it comes.
+func TestRoleOfTheSecondMember(t *testing.T) {
+	in := input(1)
+	in.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+	second := in.Etcd.MemberName(in.Etcd.PodName(1))
+	if names := role(in).Rules[0].ResourceNames; !slices.Contains(names, second) {
+		t.Errorf("%s is not among %v", second, names)
+	}
+	if hosts := in.Etcd.MemberHosts(); len(hosts) != 2 {
+		t.Errorf("certificates are for %v", hosts)
+	}
+	in.Etcd.Spec.SurgePolicy = v1alpha1.SurgeNever
+	if names := role(in).Rules[0].ResourceNames; slices.Contains(names, second) {
+		t.Errorf("%s is among %v", second, names)
 	}
 }

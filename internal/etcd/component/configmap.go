@@ -29,7 +29,7 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	bootstrap, err := bootstrapConfig(in)
+	bootstrap, err := Bootstrap(in.Etcd, in.Replicas, in.PeerTLS)
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +91,12 @@ func sharedConfig(in Input) (string, error) {
 	return string(config), nil
 }
 
-// bootstrapConfig renders what only a member without data uses. The token separates the members of an Etcd from those of a
-// deleted Etcd of the same name.
-func bootstrapConfig(in Input) (string, error) {
-	config, err := yaml.Marshal(bootstrap(in.Etcd, in.Replicas, in.PeerTLS == PeerTLSOn))
+// Bootstrap renders what only a member without data uses, for so many members. The token separates the members of an Etcd from those
+// of a deleted Etcd of the same name.
+func Bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) (string, error) {
+	config, err := yaml.Marshal(bootstrap(etcd, members, peerTLS == PeerTLSOn))
 	if err != nil {
-		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", in.Etcd.Namespace, in.Etcd.Name, err)
+		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
 	return string(config), nil
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -283,4 +285,43 @@ func TestInstructed(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// The initial cluster follows the StatefulSet, by live reads, and nothing else of the ConfigMap changes.
+func TestList(t *testing.T) {
+	etcd := served()
+	etcd.Status.Recovery = nil
+	set := func(replicas int32) *appsv1.StatefulSet {
+		return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+	}
+	listing := func(members int32) map[string]string {
+		bootstrap, err := component.Bootstrap(etcd, members, component.PeerTLSOff)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return map[string]string{member.KeyBootstrap: bootstrap, "other": "stays"}
+	}
+	run := func(r *trial, api client.WithWatch, cached *appsv1.StatefulSet) error {
+		return r.writer(api).List(t.Context(), etcd, cached, r.session(api, etcd))
+	}
+	r := newTrial(t, etcd, set(2), own(etcd, listing(1)))
+	apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error { return run(r, api, set(2)) })
+	r.Expect(run(r, r.api, set(2))).To(Succeed())
+	r.Expect(r.data()).To(Equal(listing(2)))
+	patches := 0
+	counted := counting(r.api, &patches, nil)
+	r.Expect(run(r, counted, set(2))).To(Succeed())
+	r.Expect(run(r, counted, set(1))).To(Succeed(), "the cache is late")
+	r.Expect(run(r, counted, set(0))).To(Succeed(), "all members are stopped")
+	r.Expect(run(r, counted, nil)).To(Succeed())
+	r.Expect(patches).To(BeZero())
+
+	foreign := own(etcd, listing(1))
+	foreign.OwnerReferences = nil
+	r = newTrial(t, etcd, set(2), foreign)
+	r.Expect(run(r, r.api, set(2))).To(Succeed())
+	r.Expect(r.data()).To(Equal(listing(1)))
+	fresh := served()
+	fresh.Status = v1alpha1.EtcdStatus{}
+	r = newTrial(t, fresh, set(2), own(etcd, listing(1)))
+	r.Expect(r.writer(r.api).List(t.Context(), fresh, set(2), r.session(r.api, fresh))).To(Succeed())
+	r.Expect(r.data()).To(Equal(listing(1)), "the cluster has not begun")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Goal returns what the members of an Etcd are to be. The size is that of its spec unless a task is for another one; single is the
@@ -23,6 +24,17 @@ func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
 		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || allowed,
 		KeepClaims: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained,
 	}
+}
+
+// Relieve returns the UID of the pod that a rollout needs to be replaced, and whose member another one is to relieve before that; empty if
+// there is none. Once the rollout is suspended or gone, or the Etcd asks for something else, the cluster goes back to its members. While
+// the spec is suspended, none begins: a further member needs objects of its own.
+func Relieve(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) types.UID {
+	t := etcdtasks.RollingOut(tasks)
+	if t == nil || t.Spec.Suspend || t.Status.Rollout == nil || !etcd.Surges() || etcd.SpecSuspended() {
+		return ""
+	}
+	return t.Status.Rollout.Relieve
 }
 
 // Acting returns what else acts on the members of an Etcd, as a sentence; empty if nothing does.
@@ -37,11 +49,11 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return "the cluster hibernates"
 	case etcd.Status.Hibernation != nil:
 		return "the cluster wakes up"
-	case etcd.Status.Recovery != nil && len(s.Cluster.Voters) < s.Replicas():
+	case etcd.Status.Recovery != nil && len(s.Cluster.Voters) < s.Replicas() && (len(s.Cluster.Voters) == 0 || !etcd.Surges()):
 		return "the cluster was recovered or has woken up, and its members join it"
 	case shrinksFromOdd(etcd, s) && etcdtasks.RollingOut(tasks) != nil:
 		return fmt.Sprintf("rollout %s is in progress, and the number of members shrinks after it", etcdtasks.RollingOut(tasks).Name)
-	case etcd.SpecSuspended() && int(etcd.Spec.Replicas) != s.Replicas():
+	case etcd.SpecSuspended() && !etcd.AsksFor(int32(s.Replicas())):
 		return "the reconciliation of the spec is suspended, so the number of members stays"
 	case adopted != nil && adopted.Status != metav1.ConditionTrue:
 		return "the objects of the Etcd are being adopted or handed back"

@@ -14,10 +14,12 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Known is what was read of the members of an Etcd at one moment.
@@ -45,6 +47,8 @@ type Request struct {
 	Goal       membership.Goal
 	Timers     Timers
 	Overridden []v1alpha1.OverridableGuard
+	// Relieve is the UID of a pod that is to be replaced by way of a further member.
+	Relieve types.UID
 	// Pending and Acting are those of membership.Input.
 	Pending, Acting string
 }
@@ -62,7 +66,11 @@ func (k Known) Input(r Request) membership.Input {
 		in.Members = append(in.Members, k.member(m, r.Timers))
 	}
 	for i := range k.ordinals(r.Goal) {
-		in.Ordinals = append(in.Ordinals, k.ordinal(i))
+		o := k.ordinal(i)
+		if i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve {
+			o.Outdated = membership.Pod
+		}
+		in.Ordinals = append(in.Ordinals, o)
 	}
 	return in
 }
@@ -102,7 +110,11 @@ func (k Known) at(listed etcdclient.Member) *cluster.Ordinal {
 func (k Known) ordinal(i int) membership.Ordinal {
 	o := membership.Ordinal{Pod: slices.Contains(k.Snapshot.Surplus, k.Etcd.PodName(int32(i)))}
 	if claim := k.Claims[i]; claim != nil {
+		if foreign := ownership.OfClaim(k.Etcd, claim); foreign != nil {
+			o.Foreign = foreign.String()
+		}
 		o.Claim, o.Terminating = true, claim.DeletionTimestamp != nil
+		o.Temporary = claim.Annotations[v1alpha1.AnnotationTemporary] == string(claim.UID) && claim.UID != ""
 	}
 	if i >= len(k.Snapshot.Ordinals) {
 		return o

@@ -23,6 +23,9 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// ownLabels are those of the Etcd's own claims.
+var ownLabels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}
+
 // known is a healthy cluster of n members, led by main-0, with changes.
 func known(n int, changes ...func(*Known)) Known {
 	k := Known{
@@ -34,7 +37,7 @@ func known(n int, changes ...func(*Known)) Known {
 		name := fmt.Sprintf("main-%d", i)
 		k.List = append(k.List, etcdclient.Member{ID: uint64(i + 1), Name: name})
 		k.Initial = append(k.Initial, name)
-		k.Claims[i] = &corev1.PersistentVolumeClaim{}
+		k.Claims[i] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: ownLabels}}
 		k.Snapshot.Ordinals = append(k.Snapshot.Ordinals, cluster.Ordinal{
 			Name: name, Member: name, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1), Answers: true, Serving: true,
 			Pod: &cluster.Pod{UID: types.UID(name), Ready: true, EtcdStarted: noon},
@@ -124,8 +127,14 @@ func TestMember(t *testing.T) {
 		"nothing was told":           {func(k *Known) { k.Snapshot.Ordinals[2].Read.Leaving = true }, healthy, at},
 		"told, and has read less":    {told(5), with(func(m *membership.Member) { m.Told = true }), at},
 		"the claim is being deleted": {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
-		"there is no claim":          {func(k *Known) { delete(k.Claims, 2) }, healthy, membership.Ordinal{Pod: true}},
-		"a learner":                  {func(k *Known) { k.List[2].Learner = true }, with(func(m *membership.Member) { m.Learner = true }), at},
+		"the claim is temporary": {func(k *Known) {
+			k.Claims[2].UID, k.Claims[2].Annotations = "claim", map[string]string{v1alpha1.AnnotationTemporary: "claim"}
+		}, healthy, membership.Ordinal{Pod: true, Claim: true, Temporary: true}},
+		"the claim was restored from a temporary one": {func(k *Known) {
+			k.Claims[2].UID, k.Claims[2].Annotations = "restored", map[string]string{v1alpha1.AnnotationTemporary: "claim"}
+		}, healthy, at},
+		"there is no claim": {func(k *Known) { delete(k.Claims, 2) }, healthy, membership.Ordinal{Pod: true}},
+		"a learner":         {func(k *Known) { k.List[2].Learner = true }, with(func(m *membership.Member) { m.Learner = true }), at},
 		"has no name yet": {func(k *Known) {
 			k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
 		}, healthy, at},
@@ -200,7 +209,7 @@ func TestOrdinals(t *testing.T) {
 	in := k.Input(Request{Goal: membership.Goal{Size: 3}, Pending: "p", Acting: "a", Overridden: []v1alpha1.OverridableGuard{v1alpha1.GuardBackedUp}})
 	g.Expect(in.Ordinals).To(HaveLen(6))
 	g.Expect(in.Ordinals[3]).To(Equal(membership.Ordinal{Pod: true}))
-	g.Expect(in.Ordinals[5]).To(Equal(membership.Ordinal{Claim: true}))
+	g.Expect(in.Ordinals[5]).To(And(HaveField("Claim", true), HaveField("Foreign", ContainSubstring("has neither the labels of this Etcd's claims"))))
 	g.Expect(in.Members[1]).To(Equal(membership.Member{ID: 0xab, Name: "far"}))
 	g.Expect(in.Members[2]).To(Equal(membership.Member{ID: 9, Name: "main-4", Owner: membership.Ours, Ordinal: 4}))
 	g.Expect(in).To(And(HaveField("Pending", "p"), HaveField("Acting", "a"), HaveField("Replicas", 1), HaveField("Observed", true), HaveField("Overridden", []membership.Guard{membership.GuardBackedUp})))
@@ -332,6 +341,17 @@ func TestNothingElseActs(t *testing.T) {
 	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(ContainSubstring("hibernates"))
 }
 
+// A second member that stands in is not one that a recovery waits for, and leaves also while the spec is suspended.
+func TestASecondMemberStandsInBesideOthers(t *testing.T) {
+	k := known(2)
+	k.Etcd.Spec.Replicas, k.Etcd.Status.Recovery, k.Snapshot.Cluster.Voters = 1, &v1alpha1.ClusterRecovery{}, []cluster.Voter{{Serving: true}}
+	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+	g := NewWithT(t)
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).NotTo(BeEmpty())
+	k.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+}
+
 // A member that has lost its data is replaced also while the spec is suspended.
 func TestASuspendedSpecKeepsNoMemberAway(t *testing.T) {
 	k := known(3)
@@ -370,5 +390,22 @@ func TestBesideARollout(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 		NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+	}
+}
+
+// The pod that a rollout needs to be replaced is outdated, and not the one after it.
+func TestRelieve(t *testing.T) {
+	g := NewWithT(t)
+	k := known(2)
+	for _, c := range []struct {
+		relieve types.UID
+		want    []membership.Outdated
+	}{
+		{"", []membership.Outdated{membership.Nothing, membership.Nothing}},
+		{"main-0", []membership.Outdated{membership.Pod, membership.Nothing}},
+		{"the pod before", []membership.Outdated{membership.Nothing, membership.Nothing}},
+	} {
+		in := k.Input(Request{Goal: membership.Goal{Size: 1}, Relieve: c.relieve})
+		g.Expect([]membership.Outdated{in.Ordinals[0].Outdated, in.Ordinals[1].Outdated}).To(Equal(c.want), string(c.relieve))
 	}
 }

@@ -32,6 +32,8 @@ type Size struct {
 	Replicas int32
 	// Reason, of those of the condition Scaled, and Why it is not what the spec says; empty when it is.
 	Reason, Why string
+	// Operation is the reason of the condition ScaleOperationComplete while the spec asks for another number of members; otherwise empty.
+	Operation string
 }
 
 // input is what a Size follows from.
@@ -44,6 +46,8 @@ type input struct {
 	size int32
 	// heldBy is what blocks the task that changes the members; nil if nothing does.
 	heldBy *v1alpha1.Hold
+	// surges: a second member takes over from the only one that the spec asks for.
+	surges bool
 }
 
 // decide decides how many replicas the StatefulSet is to have, without a task. A cluster that has served is not started with another
@@ -59,18 +63,24 @@ func decide(f input) Size {
 		return Size{}
 	case has == 0 || has == f.wanted:
 		return Size{Replicas: f.wanted}
+	case f.surges && has == f.wanted+1:
+		why := "a second member stands in while the only one is replaced"
+		if f.heldBy != nil {
+			why += fmt.Sprintf("; %s: %s", f.heldBy.Guard, f.heldBy.Message)
+		}
+		return Size{has, v1alpha1.ReasonSurging, why, ""}
 	}
-	reason := v1alpha1.ReasonScalingOut
+	operation := v1alpha1.ReasonScalingOut
 	if has > f.wanted {
-		reason = v1alpha1.ReasonScalingIn
+		operation = v1alpha1.ReasonScalingIn
 	}
 	if f.heldBy != nil && f.heldBy.Guard == v1alpha1.GuardName(membership.GuardSingleAgreed) {
-		return Size{has, v1alpha1.ReasonSingleMemberNotAllowed, fmt.Sprintf("the cluster has %d members, and the spec asks for 1, which tolerates no failure: to agree to that, annotate the Etcd with %s=true, or set spec.replicas to %d", has, v1alpha1.AnnotationAllowSingleMember, has)}
+		return Size{has, v1alpha1.ReasonSingleMemberNotAllowed, fmt.Sprintf("the cluster has %d members, and the spec asks for 1, which tolerates no failure: to agree to that, annotate the Etcd with %s=true, or set spec.replicas to %d", has, v1alpha1.AnnotationAllowSingleMember, has), operation}
 	}
 	if f.heldBy != nil {
-		return Size{has, v1alpha1.ReasonScalingHeld, fmt.Sprintf("the cluster has %d members, and the spec asks for %d; %s: %s", has, f.wanted, f.heldBy.Guard, f.heldBy.Message)}
+		return Size{has, v1alpha1.ReasonScalingHeld, fmt.Sprintf("the cluster has %d members, and the spec asks for %d; %s: %s", has, f.wanted, f.heldBy.Guard, f.heldBy.Message), operation}
 	}
-	return Size{has, reason, fmt.Sprintf("the cluster has %d members, and the spec asks for %d: they change one at a time", has, f.wanted)}
+	return Size{has, operation, fmt.Sprintf("the cluster has %d members, and the spec asks for %d: they change one at a time", has, f.wanted), operation}
 }
 
 // Seen returns the size of a cluster, given that which it has been seen to have before: so many members have to be started when it
@@ -125,7 +135,7 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 		}
 		return size
 	}
-	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd)}
+	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), surges: etcd.Surges() && !state.Due(etcd)}
 	if set != nil {
 		f.have = set.Spec.Replicas
 	}
@@ -135,8 +145,25 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 	return decide(f)
 }
 
-// Condition returns the condition Scaled: whether the cluster has as many members as its spec asks for.
-func (s Size) Condition(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot) metav1.Condition {
+// Conditions returns the condition Scaled, whether the cluster has as many members as its spec asks for, and ScaleOperationComplete.
+func (s Size) Conditions(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot) []metav1.Condition {
+	scaled := s.scaled(etcd, size, snapshot)
+	operation := s.Operation
+	if scaled.Reason == v1alpha1.ReasonScalingOut || scaled.Reason == v1alpha1.ReasonScalingIn {
+		operation = scaled.Reason
+	}
+	if operation == "" {
+		return []metav1.Condition{scaled, NoOperation()}
+	}
+	return []metav1.Condition{scaled, conditions.False(v1alpha1.ConditionScaleOperationComplete, operation, "%s", scaled.Message)}
+}
+
+// NoOperation returns the condition ScaleOperationComplete of a cluster whose size does not change.
+func NoOperation() metav1.Condition {
+	return conditions.True(v1alpha1.ConditionScaleOperationComplete, v1alpha1.ReasonNoScaleOperation, "The number of members is not being changed.")
+}
+
+func (s Size) scaled(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot) metav1.Condition {
 	joined := int32(0)
 	for _, v := range snapshot.Cluster.Voters {
 		if v.Ordinal >= 0 {

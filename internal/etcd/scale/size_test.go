@@ -75,15 +75,24 @@ func TestClusterSizeShrinksLast(t *testing.T) {
 }
 
 func TestScaled(t *testing.T) {
-	seen := int32(3)
+	seen, operation := int32(3), metav1.Condition{}
 	scaledOf := func(wanted int32, s *cluster.Snapshot, size Size) metav1.Condition {
-		return size.Condition(&v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: wanted}}, seen, s)
+		all := size.Conditions(&v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: wanted}}, seen, s)
+		operation = all[1]
+		return all[0]
 	}
 	g := NewWithT(t)
 	g.Expect(scaledOf(3, clustertest.Healthy(3), Size{}).Status).To(Equal(metav1.ConditionTrue))
-	c := scaledOf(3, clustertest.Healthy(1), Size{2, v1alpha1.ReasonScalingOut, "1 of 3"})
+	g.Expect(operation).To(And(HaveField("Type", v1alpha1.ConditionScaleOperationComplete), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1alpha1.ReasonNoScaleOperation)))
+	c := scaledOf(3, clustertest.Healthy(1), Size{2, v1alpha1.ReasonScalingOut, "1 of 3", v1alpha1.ReasonScalingOut})
 	g.Expect(c.Message).To(Equal("1 of 3."))
+	g.Expect(operation).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonScalingOut), HaveField("Message", "1 of 3.")))
 	g.Expect(scaledOf(1, clustertest.Healthy(3), Size{}).Reason).To(Equal(v1alpha1.ReasonScalingIn))
+	g.Expect(operation.Reason).To(Equal(v1alpha1.ReasonScalingIn))
+	scaledOf(1, clustertest.Healthy(3), Size{3, v1alpha1.ReasonSingleMemberNotAllowed, "why", v1alpha1.ReasonScalingIn})
+	g.Expect(operation).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonScalingIn)), "its reasons are etcd-druid's")
+	scaledOf(1, clustertest.Healthy(2), Size{2, v1alpha1.ReasonSurging, "why", ""})
+	g.Expect(operation.Status).To(Equal(metav1.ConditionTrue), "a surge changes no size")
 	s := clustertest.Healthy(3)
 	learn(s, 2)
 	g.Expect(scaledOf(3, s, Size{}).Message).To(Equal("2 of 3 members have joined."))

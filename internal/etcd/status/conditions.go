@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -65,7 +66,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 		all = append(all, o.Volumes.Ready(s))
 	}
 	if o.Size != nil {
-		all = append(all, o.Size.Condition(o.Etcd, status.ClusterSize, s))
+		all = append(all, o.Size.Conditions(o.Etcd, status.ClusterSize, s)...)
 	}
 	return all
 }
@@ -102,7 +103,7 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 			v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated)
 	case s.Replicas() == 0:
 		const message = "The Etcd has no replicas."
-		return append([]metav1.Condition{conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, message)},
+		return append([]metav1.Condition{conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, message), scale.NoOperation()},
 			alike(conditions.True, v1alpha1.ReasonHibernated, message,
 				v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionDataVolumesReady, v1alpha1.ConditionScaled)...)
 	}

@@ -28,6 +28,7 @@ var resolvers = map[v1alpha1.GuardName]resolver{
 	v1alpha1.GuardOthersParticipating: (*foresight).recoverPod,
 	v1alpha1.GuardOthersServing:       (*foresight).recoverPod,
 	v1alpha1.GuardVotersOdd:           (*foresight).settleMembers,
+	v1alpha1.GuardMemberRelieved:      (*foresight).relieve,
 	v1alpha1.GuardNodesStable:         (*foresight).settleNodes,
 	v1alpha1.GuardVersionsCompatible:  (*foresight).agreeOnVersions,
 	v1alpha1.GuardQuorumKept:          (*foresight).recoverVoters,
@@ -76,6 +77,14 @@ func (f *foresight) settleMembers(next *projection, _ rollout.Hold, _ *rollout.S
 			next.bringBack(o.Name, f.now)
 		}
 	}
+}
+
+// relieve has a change of members replace the only member by way of a second one.
+func (f *foresight) relieve(next *projection, _ rollout.Hold, step *rollout.Step) {
+	next.Changing = false
+	next.Ordinals = next.Ordinals[:1]
+	next.Cluster.Voters = slices.DeleteFunc(next.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal > 0 })
+	next.replace([]int{0}, f.now)
 }
 
 func (f *foresight) settleNodes(next *projection, _ rollout.Hold, _ *rollout.Step) {

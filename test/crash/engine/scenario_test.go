@@ -46,6 +46,8 @@ type scenario struct {
 	// from is how many members the cluster begins with, 3 if it is 0, and replicas what its spec asks for when the task is made, the same
 	// if it is 0.
 	from, replicas int32
+	// surges: the pod of the only member is replaced by way of a second one.
+	surges bool
 }
 
 // disturbance is what happens to a run.
@@ -104,13 +106,16 @@ func (s scenario) newEtcd() *v1alpha1.Etcd {
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name}}
 	e.Spec.Replicas = cmp.Or(s.from, 3)
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "store", Prefix: "a/main"}}
+	if s.surges {
+		e.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+	}
 	return e
 }
 
 func (r *run) perform(ctx context.Context) outcome {
 	r.begin(ctx)
 	r.operator, r.armed = r.start(), true
-	r.until(ctx, "the task has ended", func() bool { return r.read(ctx).Status.State.IsFinal() && r.isQuiet(ctx) })
+	r.until(ctx, "the task has ended", func() bool { return r.read(ctx).Status.State.IsFinal() && r.ended(ctx) && r.isQuiet(ctx) })
 	return r.outcome(ctx)
 }
 
@@ -161,7 +166,7 @@ func (r *run) resize(ctx context.Context, replicas int32) {
 // backUp has the agents report that the store has everything, while members change.
 func (r *run) backUp(ctx context.Context) {
 	lease := &coordinationv1.Lease{}
-	if r.scenario.replicas == 0 || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease) != nil {
+	if r.scenario.replicas == 0 && !r.scenario.surges || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease) != nil {
 		return
 	}
 	if at := lease.Spec.RenewTime; at == nil || time.Since(at.Time) > time.Minute {
@@ -174,7 +179,8 @@ func (r *run) start() *operator {
 	return newOperator(r.t, r.world, r.agent.URL, r.scenario.whole, r.decide)
 }
 
-// build has an operator make the objects of the Etcd, and waits for its members. There are claims, as the StatefulSet controller makes them.
+// build has an operator make the objects of the Etcd, and waits for its members. From then on there are claims, as the StatefulSet controller
+// makes them.
 func (r *run) build(ctx context.Context, etcd *v1alpha1.Etcd) {
 	r.operator = r.start()
 	r.until(ctx, "the Etcd is ready", func() bool {
@@ -182,16 +188,8 @@ func (r *run) build(ctx context.Context, etcd *v1alpha1.Etcd) {
 		must(r.t, r.world.Get(ctx, client.ObjectKeyFromObject(etcd), e))
 		return ptr.Deref(e.Status.Ready, false) && e.Status.ClusterID != "" && r.isQuiet(ctx)
 	})
-	set, err := r.world.StatefulSet(ctx)
-	must(r.t, err)
-	for i := range etcd.Spec.Replicas {
-		template := set.Spec.VolumeClaimTemplates[0]
-		must(r.t, r.world.Create(ctx, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: etcd.ClaimName(i), Labels: set.Spec.Selector.MatchLabels},
-			Spec:       template.Spec,
-			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
-		}))
-	}
+	r.world.Claims = true
+	r.settle(ctx)
 }
 
 // outdate changes the pod template.
@@ -268,7 +266,7 @@ func (r *run) step(ctx context.Context) {
 	r.backUp(ctx)
 	_, err := r.world.Step(ctx)
 	must(r.t, err)
-	if r.armed && r.scenario.replicas > 0 && r.world.Members.Leader() < 0 {
+	if r.armed && (r.scenario.replicas > 0 || r.scenario.surges) && r.world.Members.Leader() < 0 {
 		r.broken = append(r.broken, fmt.Sprintf("the quorum is lost after %v", r.world.Members.Changes()))
 	}
 	pods, err := r.world.Pods(ctx)
@@ -368,9 +366,32 @@ func (r *run) check(w disturb.Write) {
 			ready[name] = r.world.Ready(name)
 		}
 	}
-	if harm := disturb.Harm(w, inmemory.Namespace, ready); harm != "" {
+	harm := disturb.Harm(w, inmemory.Namespace, ready)
+	if r.scenario.surges {
+		harm = r.harmOfSurge(w, harm)
+	}
+	if harm != "" {
 		r.broken = append(r.broken, harm)
 	}
+}
+
+// harmOfSurge is what a write does to the only member: its pod stays while it is listed, and the claim of the second one alone goes.
+func (r *run) harmOfSurge(w disturb.Write, harm string) string {
+	second := r.scenario.newEtcd().ClaimName(1)
+	for i, name := range r.world.Members.Names {
+		listed, _, _ := r.world.Members.Lists(i)
+		switch kind := strings.ToLower(w.Kind); {
+		case !listed || w.Verb != "delete":
+		case strings.HasPrefix(kind, "pod") && w.Name == name:
+			return fmt.Sprintf("%s, whose member is listed", w)
+		case i == 1 && w.Name == second:
+			return harm
+		}
+	}
+	if w.Name == second {
+		return ""
+	}
+	return harm
 }
 
 // state is what the cluster has come to, without what may differ from run to run: times, names of leaders, resourceVersions.

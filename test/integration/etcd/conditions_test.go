@@ -46,7 +46,8 @@ func TestEveryConditionOfAHealthyEtcdIsTrue(t *testing.T) {
 			v1alpha1.ConditionReady: metav1.ConditionTrue, v1alpha1.ConditionAllMembersReady: metav1.ConditionTrue,
 			v1alpha1.ConditionAllMembersUpdated: metav1.ConditionTrue, v1alpha1.ConditionDataVolumesReady: metav1.ConditionTrue,
 			v1alpha1.ConditionVolumesGrown: metav1.ConditionTrue, v1alpha1.ConditionScaled: metav1.ConditionTrue,
-			v1alpha1.ConditionObjectsOwned: metav1.ConditionTrue, v1alpha1.ConditionBackupReady: metav1.ConditionTrue,
+			v1alpha1.ConditionScaleOperationComplete: metav1.ConditionTrue,
+			v1alpha1.ConditionObjectsOwned:           metav1.ConditionTrue, v1alpha1.ConditionBackupReady: metav1.ConditionTrue,
 			v1alpha1.ConditionTLSReady: metav1.ConditionTrue, v1alpha1.ConditionReconciled: metav1.ConditionTrue,
 			v1alpha1.ConditionUpToDate: metav1.ConditionTrue,
 		}))

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memberRelieved: a voter that serves is left to the change of members that brings in another one first (ADR 67). One that does not
+// serve has nothing to be relieved of, and members cannot change without it.
+func memberRelieved(s *state, step *Step) *Hold {
+	i := step.Ordinals[0]
+	votes := slices.ContainsFunc(s.Snapshot.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+	if !s.Surges || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {
+		return nil
+	}
+	name := s.ordinal(i).Name
+	return &Hold{Pod: name, Message: fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first: see the task of type %s, which waits while the spec is suspended. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
+		name, v1alpha1.SurgeSingleMember, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
+}
+
+// needsRelief reports whether a step takes from a member what another one has to do instead.
+func needsRelief(step *Step) bool { return step.disturbs() || step.Action == MoveLeader }
+
+// relief returns the UID of the pod whose member is to be replaced by way of a second one; empty if there is none. A snapshot that comes
+// before the rollout comes before the second member, too, and a version of etcd that is refused is refused for both. A canary is not
+// waited for: the second member is it.
+func (s *state) relief() types.UID {
+	if !s.Surges || len(s.Snapshot.Ordinals) == 0 || !s.outdated(0) || s.overrides(v1alpha1.GuardMemberRelieved) {
+		return ""
+	}
+	target, _ := targetVersion(s.Snapshot, s.outdated)
+	_, refused := RefusedVersion(VersionsOf(s.Snapshot), target)
+	if !needsRelief(s.candidate(0)) || refused != "" && !s.overrides(v1alpha1.GuardVersionsCompatible) {
+		return ""
+	}
+	return s.ordinal(0).Pod.UID
+}
