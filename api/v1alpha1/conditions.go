@@ -160,6 +160,9 @@ const (
 	ErrHibernated ErrorCode = "ERR_HIBERNATED"
 	// ErrSingleMember means that the cluster has a single member, and no other is configured: it restores the newest backup itself.
 	ErrSingleMember ErrorCode = "ERR_SINGLE_MEMBER"
+	// ErrSourceCluster means that the members have joined the cluster of spec.etcd.bootstrapWithExistingCluster, which has the quorum: it
+	// is recovered there.
+	ErrSourceCluster ErrorCode = "ERR_SOURCE_CLUSTER"
 	// ErrNeverServed means that the cluster has never had a quorum, so there is nothing to recover.
 	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"
 	// ErrQuorumNotLost means that the cluster has a quorum and needs no recovery.
@@ -200,6 +203,9 @@ const (
 	ConditionBackupReady = "BackupReady"
 	// ConditionScaled is True once the cluster has as many members as specified.
 	ConditionScaled = "Scaled"
+	// ConditionBootstrappedWithExistingCluster is True once the members have joined the cluster of
+	// spec.etcd.bootstrapWithExistingCluster, as far as they do before the cut-over. Absent for other Etcds.
+	ConditionBootstrappedWithExistingCluster = "BootstrappedWithExistingCluster"
 	// ConditionObjectsOwned is True while every existing object under a name that the Etcd needs is the Etcd's own: the Etcd
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
@@ -379,6 +385,14 @@ const ReasonDefragmenting = "Defragmenting"
 
 // ReasonMembersChange is the reason of the event for a task created because the members are not those that the spec asks for.
 const ReasonMembersChange = "MembersChange"
+
+// Reasons of the condition BootstrappedWithExistingCluster.
+const (
+	// ReasonBootstrapInProgress means that members have yet to join.
+	ReasonBootstrapInProgress = "BootstrapInProgress"
+	// ReasonBootstrapSucceeded means that the members had joined. It stays.
+	ReasonBootstrapSucceeded = "BootstrapSucceeded"
+)
 
 // Reasons of the condition Scaled.
 const (

@@ -20,7 +20,7 @@ import (
 func mayBeDue(etcd *v1alpha1.Etcd) bool {
 	s := &etcd.Status
 	switch {
-	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "":
+	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 && !etcd.SourceStays() || s.ClusterID == "":
 		return false
 	case etcd.SpecSuspended() && s.ClusterSize != etcd.Spec.Replicas:
 		// The number of members stays. One that has lost its data is replaced all the same.
@@ -28,6 +28,10 @@ func mayBeDue(etcd *v1alpha1.Etcd) bool {
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
 		// Members change only while there is a quorum.
 		return false
+	}
+	if etcd.Source() != nil && !etcd.SourceStays() {
+		// The members of the source cluster leave.
+		return true
 	}
 	return s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }

@@ -35,7 +35,7 @@ func TestMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			data, err := missing(&tc.status, "", tc.data)
+			data, err := missing(&v1alpha1.Etcd{Status: tc.status}, "", tc.data)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(data).To(Equal(tc.want))
 		})
