@@ -14,7 +14,7 @@ func TestMembers(t *testing.T) {
 	g := NewWithT(t)
 	for _, m := range []Members{
 		{Etcd: "uid", ClusterID: "cafe", Generation: 1},
-		{Etcd: "uid", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2", "main-1"}, Others: []string{"https://source-0:2379"}},
+		{Etcd: "uid", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2", "main-1"}},
 	} {
 		text, err := m.Encode()
 		g.Expect(err).NotTo(HaveOccurred())

@@ -12,7 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	membersof "github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 )
 
 // join decides on the first start of members that join a source cluster, given what the volumes hold and what that cluster says of
@@ -39,7 +39,7 @@ func join(etcd *v1alpha1.Etcd, found *Cluster, id uint64, list []etcdclient.Memb
 // compare returns the members of the source cluster that are not declared, and those that are declared and not listed.
 func compare(etcd *v1alpha1.Etcd, list []etcdclient.Member) (undeclared, missing []string) {
 	for _, m := range list {
-		if members.Ordinal(etcd, m) < 0 && !members.IsSource(etcd, m) {
+		if membersof.Ordinal(etcd, m) < 0 && !membersof.IsSource(etcd, m) {
 			undeclared = append(undeclared, fmt.Sprintf("%s (%x)", m.Name, m.ID))
 		}
 	}
@@ -54,7 +54,7 @@ func compare(etcd *v1alpha1.Etcd, list []etcdclient.Member) (undeclared, missing
 // ownListed returns the name of a listed member that has the name or the address of one of the Etcd; empty if there is none.
 func ownListed(etcd *v1alpha1.Etcd, list []etcdclient.Member) string {
 	for _, m := range list {
-		if members.Ordinal(etcd, m) >= 0 {
+		if membersof.Ordinal(etcd, m) >= 0 {
 			return m.Name
 		}
 		for i := range etcd.Spec.Replicas {
