@@ -320,7 +320,7 @@ func (m *migration) endpoints() (all []string) {
 	return all
 }
 
-// ask sends a request to whichever member answers.
+// ask sends a request to a member that answers.
 func (m *migration) ask(g Gomega, question func(context.Context, *clientv3.Client) error) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: m.endpoints(), Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -372,7 +372,11 @@ func (m *migration) leader(g Gomega) (name string) {
 			return err
 		}
 		for _, endpoint := range m.endpoints() {
-			if s, err := etcd.Status(ctx, endpoint); err == nil && s.Leader != 0 {
+			// A member that has left does not answer.
+			each, end := context.WithTimeout(ctx, 300*time.Millisecond)
+			s, err := etcd.Status(each, endpoint)
+			end()
+			if err == nil && s.Leader != 0 {
 				i := slices.IndexFunc(list.Members, func(l *etcdserverpb.Member) bool { return l.ID == s.Leader })
 				name = list.Members[i].Name
 				return nil
