@@ -64,6 +64,10 @@ func (k Known) Input(r Request) membership.Input {
 	}
 	for _, m := range k.List {
 		in.Members = append(in.Members, k.member(m, r.Timers))
+		if m := in.Members[len(in.Members)-1]; m.Owner == membership.Source && m.Leads {
+			// Until leadership has moved, no agent takes snapshots.
+			in.BackedUp = true
+		}
 	}
 	for i := range k.ordinals(r.Goal) {
 		in.Ordinals = append(in.Ordinals, k.ordinal(i))

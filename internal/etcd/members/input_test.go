@@ -347,6 +347,7 @@ func TestSources(t *testing.T) {
 	})
 	in := k.Input(Request{Goal: Goal(k.Etcd, 3, false)})
 	g.Expect(in.Sources).To(Equal(2))
+	g.Expect(in.BackedUp).To(BeTrue(), "only the source could take a snapshot")
 	g.Expect(in.Goal).To(Equal(membership.Goal{Size: 3, KeepSources: true, KeepClaims: true}))
 	g.Expect(in.Members[1]).To(Equal(membership.Member{ID: 8, Name: "s0", Owner: membership.Source, Serving: true, Leads: true, Lag: 5}))
 	g.Expect(in.Members[2]).To(Equal(membership.Member{ID: 9, Name: "9", Owner: membership.Source}))
@@ -363,6 +364,8 @@ func TestSources(t *testing.T) {
 	k.Etcd.Spec.Etcd.BootstrapWithExistingCluster = nil
 	in = k.Input(Request{Goal: Goal(k.Etcd, 3, false)})
 	g.Expect(in.Goal.KeepSources).To(BeFalse(), "they leave")
+	k.Snapshot.Cluster.Leader = 1
+	g.Expect(k.Input(Request{}).BackedUp).To(BeFalse(), "the member leads, and its agent can take one")
 	g.Expect(in.Members[1].Owner).To(Equal(membership.Source))
 	k.Etcd.Status.BootstrapWithExistingCluster.Source = nil
 	g.Expect(k.Input(Request{}).Members[1].Owner).To(Equal(membership.Unknown))
