@@ -74,6 +74,9 @@ func (m BootstrapExistingMember) Is(name string, peerURLs []string) bool {
 // SourceStays reports whether the members join a source cluster, or have joined it, and its members stay: before the cut-over.
 func (e *Etcd) SourceStays() bool { return e.Spec.Etcd.BootstrapWithExistingCluster != nil }
 
+// LeavesSource reports whether the members leave the source cluster that they join, or have joined, and it stays as it was.
+func (e *Etcd) LeavesSource() bool { return e.SourceStays() && e.Spec.Replicas == 0 }
+
 // Source returns the cluster that the members join, or whose members have yet to leave after the cut-over; nil if there is none.
 func (e *Etcd) Source() *BootstrapWithExistingCluster {
 	switch joined := e.Status.BootstrapWithExistingCluster; {

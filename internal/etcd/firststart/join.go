@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	membersof "github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
@@ -27,7 +28,7 @@ func join(etcd *v1alpha1.Etcd, found *Cluster, id uint64, list []etcdclient.Memb
 	case found == nil && ownListed(etcd, list) != "":
 		return blocked(wait, "the source cluster lists %s, which is a name or a peer URL of a member of this Etcd: choose another name for the Etcd or a memberNamePrefix, or, if the member is left from an earlier Etcd of this name, remove it with etcdctl", ownListed(etcd, list))
 	case len(undeclared) > 0:
-		return blocked(wait, "the source cluster has members that spec.etcd.bootstrapWithExistingCluster does not name: %s", strings.Join(undeclared, ", "))
+		return blocked(wait, "the source cluster has members that spec.etcd.bootstrapWithExistingCluster does not name: %s", strings.Join(undeclared[:min(len(undeclared), maxNames)], ", "))
 	case len(missing) > 0:
 		return blocked(wait, "spec.etcd.bootstrapWithExistingCluster names members that the source cluster does not have: %s", strings.Join(missing, ", "))
 	}
@@ -36,11 +37,18 @@ func join(etcd *v1alpha1.Etcd, found *Cluster, id uint64, list []etcdclient.Memb
 	return d
 }
 
+// maxName bounds what is shown of the name of a member, in bytes, and maxNames how many are shown: another cluster says them.
+const maxName, maxNames = 64, 5
+
+func shown(m etcdclient.Member) string {
+	return fmt.Sprintf("%s (%x)", sanitize.Text(m.Name, maxName), m.ID)
+}
+
 // compare returns the members of the source cluster that are not declared, and those that are declared and not listed.
 func compare(etcd *v1alpha1.Etcd, list []etcdclient.Member) (undeclared, missing []string) {
 	for _, m := range list {
 		if membersof.Ordinal(etcd, m) < 0 && !membersof.IsSource(etcd, m) {
-			undeclared = append(undeclared, fmt.Sprintf("%s (%x)", m.Name, m.ID))
+			undeclared = append(undeclared, shown(m))
 		}
 	}
 	for _, s := range etcd.Source().Members {
@@ -55,11 +63,11 @@ func compare(etcd *v1alpha1.Etcd, list []etcdclient.Member) (undeclared, missing
 func ownListed(etcd *v1alpha1.Etcd, list []etcdclient.Member) string {
 	for _, m := range list {
 		if membersof.Ordinal(etcd, m) >= 0 {
-			return m.Name
+			return shown(m)
 		}
 		for i := range etcd.Spec.Replicas {
 			if slices.ContainsFunc([]bool{true, false}, func(tls bool) bool { return slices.Contains(m.PeerURLs, component.PeerURL(etcd, i, tls)) }) {
-				return m.Name
+				return shown(m)
 			}
 		}
 	}

@@ -34,8 +34,8 @@ func TestJoin(t *testing.T) {
 		"it does not answer":              {nil, nil, blockedBy, "no client endpoint of spec.etcd.bootstrapWithExistingCluster answers", nil},
 		"one more than declared":          {nil, and(etcdclient.Member{ID: 15, Name: "x"}), blockedBy, "does not name: x (f)", nil},
 		"one fewer":                       {nil, both[:1], blockedBy, "does not have: s1", nil},
-		"a name of ours":                  {nil, and(etcdclient.Member{ID: 3, Name: "main-1"}), blockedBy, "lists main-1, which is a name or a peer URL of a member of this Etcd", nil},
-		"a peer URL of ours":              {nil, []etcdclient.Member{{ID: 1, Name: "s0", PeerURLs: []string{"https://main-2.main-peer.ns.svc:2380"}}, both[1]}, blockedBy, "lists s0, which is", nil},
+		"a name of ours":                  {nil, and(etcdclient.Member{ID: 3, Name: "main-1"}), blockedBy, "lists main-1 (3), which is a name or a peer URL of a member of this Etcd", nil},
+		"a peer URL of ours":              {nil, []etcdclient.Member{{ID: 1, Name: "s0", PeerURLs: []string{"https://main-2.main-peer.ns.svc:2380"}}, both[1]}, blockedBy, "lists s0 (1), which is", nil},
 		"the volumes hold its data":       {&Cluster{"cafe", 1}, and(etcdclient.Member{ID: 3, Name: "main-1"}), looks, "join cluster cafe", &Cluster{"cafe", 3}},
 		"the volumes hold another's data": {&Cluster{"beef", 1}, both, blockedBy, "hold data of cluster beef", nil},
 	} {

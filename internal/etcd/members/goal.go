@@ -33,7 +33,7 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return fmt.Sprintf("recovery %s starts the cluster again", t.Name)
 	case s.StatefulSet.HeldAtZeroBy != "":
 		return "a task keeps all members stopped"
-	case (etcd.Spec.Replicas == 0 || s.Replicas() == 0) && !(etcd.SourceStays() && etcd.Spec.Replicas == 0):
+	case !etcd.LeavesSource() && (etcd.Spec.Replicas == 0 || s.Replicas() == 0):
 		return "the cluster hibernates"
 	case etcd.Status.Hibernation != nil:
 		return "the cluster wakes up"

@@ -34,7 +34,7 @@ func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.Etc
 		return nil
 	}
 	have, wanted, least := ptr.Deref(set.Spec.Replicas, 1), *t.Status.Membership.Replicas, int32(1)
-	if etcd.SourceStays() && etcd.Spec.Replicas == 0 {
+	if etcd.LeavesSource() {
 		least = 0
 	}
 	if have == 0 || wanted < least || wanted != have-1 && wanted != have+1 {
