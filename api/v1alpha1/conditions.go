@@ -162,6 +162,9 @@ const (
 	ErrHibernated ErrorCode = "ERR_HIBERNATED"
 	// ErrSingleMember means that the cluster has a single member, and no other is configured: it restores the newest backup itself.
 	ErrSingleMember ErrorCode = "ERR_SINGLE_MEMBER"
+	// ErrSourceCluster means that the members have joined the cluster of spec.etcd.bootstrapWithExistingCluster, which has the quorum: it
+	// is recovered there.
+	ErrSourceCluster ErrorCode = "ERR_SOURCE_CLUSTER"
 	// ErrNeverServed means that the cluster has never had a quorum, so there is nothing to recover.
 	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"
 	// ErrQuorumNotLost means that the cluster has a quorum and needs no recovery.
@@ -209,6 +212,9 @@ const (
 	// ConditionScaleOperationComplete is False while members are added or removed because spec.replicas asks for another number.
 	// It is etcd-druid's name for that, with its reasons.
 	ConditionScaleOperationComplete = "ScaleOperationComplete"
+	// ConditionBootstrappedWithExistingCluster is True once the members have joined the cluster of
+	// spec.etcd.bootstrapWithExistingCluster, as far as they do before the cut-over. Absent for other Etcds.
+	ConditionBootstrappedWithExistingCluster = "BootstrappedWithExistingCluster"
 	// ConditionObjectsOwned is True while every existing object under a name that the Etcd needs is the Etcd's own: the Etcd
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
@@ -392,6 +398,14 @@ const ReasonMembersChange = "MembersChange"
 // ReasonNoScaleOperation is the reason of the condition ScaleOperationComplete when it is True. When it is False, the reason is ScalingOut
 // or ScalingIn.
 const ReasonNoScaleOperation = "NoScaleOperation"
+
+// Reasons of the condition BootstrappedWithExistingCluster.
+const (
+	// ReasonBootstrapInProgress means that members have yet to join.
+	ReasonBootstrapInProgress = "BootstrapInProgress"
+	// ReasonBootstrapSucceeded means that the members had joined. It stays.
+	ReasonBootstrapSucceeded = "BootstrapSucceeded"
+)
 
 // Reasons of the condition Scaled.
 const (

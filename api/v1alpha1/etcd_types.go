@@ -56,7 +56,6 @@ type FreelistType string
 
 // EtcdConfig is the configuration of the etcd container.
 // +kubebuilder:validation:XValidation:rule="!has(self.additionalAdvertisePeerURLs) || size(self.additionalAdvertisePeerURLs) == 0 || !has(self.additionalAdvertisedURLs) || !has(self.additionalAdvertisedURLs.peerURLs)",message="additionalAdvertisePeerURLs and additionalAdvertisedURLs.peerURLs mean the same: set one of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.bootstrapWithExistingCluster)",message="bootstrapWithExistingCluster is not supported: a cluster starts new or from its backup"
 type EtcdConfig struct {
 	// image is an unmodified etcd image of version 3.5.11, 3.6.0 or newer. Default: images.etcd of the operator's
 	// configuration.
@@ -126,7 +125,9 @@ type EtcdConfig struct {
 	// additionalAdvertisedURLs are further URLs that members advertise, to peers and to clients in other networks. Default: none.
 	// +optional
 	AdditionalAdvertisedURLs *AdditionalAdvertisedURLs `json:"additionalAdvertisedURLs,omitempty"`
-	// bootstrapWithExistingCluster must not be set; it is not supported.
+	// bootstrapWithExistingCluster names a running cluster that the members join, one at a time, in place of beginning one. It can only
+	// be set when the Etcd is created. While it is set, the source cluster leads and has the quorum. To remove it is to cut over: the
+	// members of the source leave, one at a time. To give up before that, set replicas to 0. Default: the members begin a cluster.
 	// +optional
 	BootstrapWithExistingCluster *BootstrapWithExistingCluster `json:"bootstrapWithExistingCluster,omitempty"`
 	// etcdDefragTimeout is how long the operator waits for the defragmentation of one member, at least 1s. Default: 20m.
@@ -188,6 +189,11 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.peerURLs)) || (has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.peerURLs.members.all(m, m.urls.all(u, u.startsWith('http://')))",message="when peerUrlTls is not enabled, all additionalAdvertisedURLs.peerURLs must use http://"
 // +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.clientURLs)) || !(has(self.etcd.clientUrlTls) || has(self.managedTLS) && 'Clients' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, m.urls.all(u, u.startsWith('https://')))",message="when clientUrlTls is enabled, all additionalAdvertisedURLs.clientURLs must use https://"
 // +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.additionalAdvertisedURLs) && has(self.etcd.additionalAdvertisedURLs.clientURLs)) || (has(self.etcd.clientUrlTls) || has(self.managedTLS) && 'Clients' in self.managedTLS.connections) || self.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, m.urls.all(u, u.startsWith('http://')))",message="when clientUrlTls is not enabled, all additionalAdvertisedURLs.clientURLs must use http://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.bootstrapWithExistingCluster)) || !(has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.bootstrapWithExistingCluster.members.all(m, m.peerUrls.all(u, u.startsWith('https://')))",message="when peerUrlTls is enabled, all bootstrapWithExistingCluster member peer URLs must use https://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.bootstrapWithExistingCluster)) || (has(self.etcd.peerUrlTls) || has(self.managedTLS) && 'Peers' in self.managedTLS.connections) || self.etcd.bootstrapWithExistingCluster.members.all(m, m.peerUrls.all(u, u.startsWith('http://')))",message="when peerUrlTls is not enabled, all bootstrapWithExistingCluster member peer URLs must use http://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.bootstrapWithExistingCluster)) || !(has(self.etcd.clientUrlTls) || has(self.managedTLS) && 'Clients' in self.managedTLS.connections) || self.etcd.bootstrapWithExistingCluster.clientEndpoints.all(u, u.startsWith('https://'))",message="when clientUrlTls is enabled, all bootstrapWithExistingCluster clientEndpoints must use https://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.bootstrapWithExistingCluster)) || (has(self.etcd.clientUrlTls) || has(self.managedTLS) && 'Clients' in self.managedTLS.connections) || self.etcd.bootstrapWithExistingCluster.clientEndpoints.all(u, u.startsWith('http://'))",message="when clientUrlTls is not enabled, all bootstrapWithExistingCluster clientEndpoints must use http://"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.bootstrapWithExistingCluster)) || has(oldSelf.etcd) && has(oldSelf.etcd.bootstrapWithExistingCluster)",message="etcd.bootstrapWithExistingCluster cannot be added after the Etcd has been created: its members have a cluster"
 type EtcdSpec struct {
 	// replicas is the number of members: 1, 3 or 5, or 0 to hibernate the cluster. It may grow and shrink; members are then added
 	// or removed one at a time. To leave one member of several, the annotation druid.gardener.cloud/allow-single-member is needed.
@@ -363,7 +369,7 @@ type EtcdStatus struct {
 	// peerUrlTLSEnabled is true once every member serves its peers over TLS.
 	// +optional
 	PeerURLTLSEnabled *bool `json:"peerUrlTLSEnabled,omitempty"`
-	// bootstrapWithExistingCluster is never written by this operator.
+	// bootstrapWithExistingCluster records the source cluster, once the members have joined it.
 	// +optional
 	BootstrapWithExistingCluster *BootstrapWithExistingClusterStatus `json:"bootstrapWithExistingCluster,omitempty"`
 	// advertisedPeerURLs are the further peer URLs, by member, that the operator lists members with because the spec names them, or has
@@ -439,6 +445,11 @@ type EtcdStatus struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.peerURLs)) || self.spec.replicas == 0 || self.spec.etcd.additionalAdvertisedURLs.peerURLs.members.all(m, int(m.name.substring(m.name.lastIndexOf('-') + 1)) < self.spec.replicas)",message="additionalAdvertisedURLs.peerURLs member name index must be less than replicas"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.clientURLs)) || self.spec.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, has(self.spec.memberNamePrefix) ? m.name.startsWith(self.spec.memberNamePrefix + '-' + self.metadata.name + '-') && size(m.name) == size(self.spec.memberNamePrefix) + size(self.metadata.name) + 3 : m.name.startsWith(self.metadata.name + '-') && size(m.name) == size(self.metadata.name) + 2)",message="additionalAdvertisedURLs.clientURLs member names must start with the Etcd resource name followed by a dash, and end with the ordinal of a member"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.additionalAdvertisedURLs) && has(self.spec.etcd.additionalAdvertisedURLs.clientURLs)) || self.spec.replicas == 0 || self.spec.etcd.additionalAdvertisedURLs.clientURLs.members.all(m, int(m.name.substring(m.name.lastIndexOf('-') + 1)) < self.spec.replicas)",message="additionalAdvertisedURLs.clientURLs member name index must be less than replicas"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.bootstrapWithExistingCluster)) || !(has(oldSelf.spec.etcd) && has(oldSelf.spec.etcd.bootstrapWithExistingCluster)) || !(has(self.status) && has(self.status.conditions) && self.status.conditions.exists(c, c.type == 'BootstrappedWithExistingCluster' && c.status == 'False')) || self.spec.etcd.bootstrapWithExistingCluster.members == oldSelf.spec.etcd.bootstrapWithExistingCluster.members",message="etcd.bootstrapWithExistingCluster.members cannot be modified while the bootstrap is in progress"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.bootstrapWithExistingCluster)) || !(has(oldSelf.spec.etcd) && has(oldSelf.spec.etcd.bootstrapWithExistingCluster)) || !(has(self.status) && has(self.status.conditions) && self.status.conditions.exists(c, c.type == 'BootstrappedWithExistingCluster' && c.status == 'False')) || self.spec.etcd.bootstrapWithExistingCluster.clientEndpoints == oldSelf.spec.etcd.bootstrapWithExistingCluster.clientEndpoints",message="etcd.bootstrapWithExistingCluster.clientEndpoints cannot be modified while the bootstrap is in progress"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.bootstrapWithExistingCluster)) || self.spec.etcd.bootstrapWithExistingCluster.members.all(m1, self.spec.etcd.bootstrapWithExistingCluster.members.filter(m2, m1.name == m2.name).size() == 1)",message="bootstrapWithExistingCluster.members[*].name must be unique"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.etcd) && has(self.spec.etcd.bootstrapWithExistingCluster)) || self.spec.etcd.bootstrapWithExistingCluster.members.all(m, has(self.spec.memberNamePrefix) ? !m.name.startsWith(self.spec.memberNamePrefix + '-' + self.metadata.name + '-') : !m.name.startsWith(self.metadata.name + '-'))",message="bootstrapWithExistingCluster.members[*].name must not collide with a target member (must not start with the target Etcd's member-name prefix)"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.etcd) && has(self.spec.etcd.bootstrapWithExistingCluster) || !(has(oldSelf.spec.etcd) && has(oldSelf.spec.etcd.bootstrapWithExistingCluster)) || has(self.status) && has(self.status.conditions) && self.status.conditions.exists(c, c.type == 'BootstrappedWithExistingCluster' && c.status == 'True')",message="etcd.bootstrapWithExistingCluster can be removed, which cuts over, once the condition BootstrappedWithExistingCluster is True: to give up before that, set replicas to 0"
 type Etcd struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

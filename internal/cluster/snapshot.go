@@ -189,6 +189,9 @@ type Voter struct {
 	Versions Versions
 	// PeerURLs under which the others know it.
 	PeerURLs []string
+	// Endpoint at which a foreign voter answered, and Lag, as an ordinal has it; empty when it did not answer.
+	Endpoint string
+	Lag      uint64
 }
 
 // Replicas of the StatefulSet.

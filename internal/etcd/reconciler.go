@@ -46,6 +46,8 @@ type Reconciler struct {
 	// Dialer and Credentials connect to members.
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
+	// Source asks the cluster that the members of an Etcd are to join (firststart.Starter).
+	Source func(context.Context, *v1alpha1.Etcd) (clusterID uint64, list []etcdclient.Member)
 	// Recorder of events.
 	Recorder events.EventRecorder
 	// Images for an Etcd that does not name its own.
@@ -99,7 +101,7 @@ func (r *Reconciler) build() *parts {
 		fencer:     fence.Fencer{Access: access},
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
-		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images},
+		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images, Source: r.Source},
 		scaler:     scale.Scaler{Access: access, Instructor: instructor, Members: members.Reader{Dialer: r.Dialer, Credentials: r.Credentials}.List},
 		volumes:    &volumes.Grower{Access: access},
 		status:     statusWriter{client: r.Client, recorder: r.Recorder, clock: r.Clock},

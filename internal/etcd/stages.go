@@ -26,7 +26,8 @@ func (p *pass) read(ctx context.Context) (err error) {
 	p.found.State, err = p.Read(ctx, p.etcd)
 	if err == nil {
 		now := p.Clock.Now()
-		p.hanging.Set(p.etcd, p.hanging.Of(p.etcd).next(hangs(p.found.Snapshot, now.Sub(began)), now))
+		p.hung = p.hanging.Of(p.etcd)
+		p.hanging.Set(p.etcd, p.hung.next(hangs(p.found.Snapshot, now.Sub(began)), now))
 	}
 	return err
 }
@@ -111,7 +112,12 @@ func (p *pass) lookFirst(ctx context.Context) (err error) {
 	if p.specFailed || p.held || p.etcd.SpecSuspended() || p.found.Adoption.Frozen {
 		return nil
 	}
+	began := p.Clock.Now()
 	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Stage, p.session)
+	if now := p.Clock.Now(); p.etcd.SourceStays() && now.Sub(began) >= hangsAfter {
+		// The source hangs, and is asked less and less often.
+		p.hanging.Set(p.etcd, p.hung.next(true, now))
+	}
 	return err
 }
 

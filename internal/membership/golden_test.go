@@ -90,6 +90,13 @@ func scenarios() []scenario {
 		{"migration", "Three members of a source cluster are replaced by three of ours.", cluster(0, 3, Goal{Size: 3, KeepSources: true}), []event{
 			{"A person cuts over.", waits(GuardSourcesKeepQuorum), func(w *world) { w.goal.KeepSources = false }},
 		}},
+		{"migration-of-one", "The only member of a source cluster is replaced by three of ours.", cluster(0, 1, Goal{Size: 3, KeepSources: true}), []event{
+			{"A person cuts over.", waits(GuardSourcesKeepQuorum), func(w *world) { w.goal.KeepSources = false }},
+		}},
+		{"source-down", "A member of the source is down while ours join.", cluster(0, 3, Goal{Size: 3, KeepSources: true}).with(func(w *world) { w.members[2].hidden, w.members[2].long = true, true }), []event{
+			{"It is back.", waits(GuardOthersServing), func(w *world) { w.members[2].hidden = false }},
+			{"A person cuts over.", waits(GuardSourcesKeepQuorum), func(w *world) { w.goal.KeepSources = false }},
+		}},
 		{"abort-before-promotion", "A migration is given up while the first of our members is a learner.", cluster(0, 3, Goal{Size: 3, KeepSources: true}), []event{
 			{"The migration is given up.", func(w *world) bool { return learners(w) == 1 }, func(w *world) { w.goal.Size = 0 }},
 		}},

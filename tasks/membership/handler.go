@@ -61,7 +61,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Typed[Config]) (str
 
 func supersededBy(config Config, etcd *v1alpha1.Etcd) string {
 	switch wanted := etcd.Spec.Replicas; {
-	case wanted == 0:
+	case wanted == 0 && !etcd.SourceStays():
 		return fmt.Sprintf("Etcd %s is to hibernate, with spec.replicas 0", etcd.Name)
 	case config.Size != 0 && config.Size != wanted:
 		return fmt.Sprintf("the task is for %d members, and spec.replicas of Etcd %s is %d", config.Size, etcd.Name, wanted)

@@ -5,6 +5,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,7 +84,7 @@ func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error 
 		case membership.RemoveMember:
 			return c.RemoveMember(ctx, id)
 		}
-		return c.AddLearner(ctx, []string{peerURL(d.in, d.step.Ordinal)})
+		return c.AddLearner(ctx, peerURLs(d.in, d.step.Ordinal))
 	})
 	if err == nil || etcdclient.IsRefusal(err) {
 		h.tracker.answer(task.Object.UID, d.at)
@@ -91,21 +92,26 @@ func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error 
 	return err
 }
 
-// peerURL is the one under which the member of an ordinal listens to its peers.
-func peerURL(in input, ordinal int) string {
+// peerURLs are those of the member of an ordinal: its own, by which its agent finds it, and, where it joins the members of another
+// network, the further ones under which these reach it.
+func peerURLs(in input, ordinal int) []string {
 	on := in.Snapshot.Ordinals[ordinal].Pod.PeerTLS == v1alpha1.TLSOn
-	return component.PeerURL(in.Etcd, int32(ordinal), on)
+	urls := []string{component.PeerURL(in.Etcd, int32(ordinal), on)}
+	if in.Etcd.Source() != nil {
+		urls = append(urls, in.Etcd.AdvertisedPeerURLs().Of(in.Etcd.MemberName(in.Etcd.PodName(int32(ordinal))))...)
+	}
+	return urls
 }
 
 // ask asks the leader, or else a voter that serves.
 func (h *Handler) ask(ctx context.Context, in input, do func(etcdclient.Client) error) error {
-	o := members.Spokesman(in.Snapshot)
-	if o == nil {
+	speaks := members.SpokesmanOf(in.Etcd, in.Snapshot)
+	if speaks == nil {
 		return errors.New("no voter serves")
 	}
-	c, err := h.Reader.Credentials.Dial(ctx, h.Reader.Dialer, in.Etcd, o.Name, o.Pod.Endpoint)
+	c, err := h.Reader.Credentials.Dial(ctx, h.Reader.Dialer, in.Etcd, speaks.Pod, speaks.Endpoint)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", o.Name, err)
+		return fmt.Errorf("connecting to %s: %w", cmp.Or(speaks.Pod, speaks.Endpoint), err)
 	}
 	// Nothing depends on how the connection ends.
 	defer func() { _ = c.Close() }()
@@ -137,7 +143,7 @@ func (h *Handler) tell(ctx context.Context, d detail) error {
 // told is what the members are told once a step was carried out. No generation is used twice, also after the ConfigMap was lost. It is
 // pure.
 func told(in input, step membership.Step) member.Members {
-	next := member.Members{Generation: in.Told.Generation + 1, Others: in.Told.Others}
+	next := member.Members{Generation: in.Told.Generation + 1}
 	for _, o := range in.Snapshot.Ordinals {
 		next.Generation = max(next.Generation, o.Read.Generation+1)
 	}

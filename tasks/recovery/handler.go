@@ -63,6 +63,8 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	switch {
 	case etcd.Spec.Replicas == 0:
 		return reject(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up", etcd.Name)
+	case etcd.SourceStays():
+		return reject(v1alpha1.ErrSourceCluster, "Etcd %s joins the cluster of spec.etcd.bootstrapWithExistingCluster, which has the quorum: recover that cluster. If it is lost for good, and the members here had joined, remove bootstrapWithExistingCluster and create the task again", etcd.Name)
 	case etcd.Status.ClusterID == "":
 		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: check why its members do not start", etcd.Name)
 	}

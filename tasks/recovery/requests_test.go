@@ -85,9 +85,12 @@ func TestAdmit(t *testing.T) {
 		code       v1alpha1.ErrorCode
 		says       string
 	}{
-		"the quorum is lost":            {lostEtcd(), 3, newInput(), "", "", "main-2 answers but knows no leader"},
-		"hibernated":                    {lostEtcd(ofSize(0)), 3, newInput(), "", v1alpha1.ErrHibernated, "wake it up"},
-		"never served":                  {lostEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }), 3, newInput(), "", v1alpha1.ErrNeverServed, "never had a quorum"},
+		"the quorum is lost": {lostEtcd(), 3, newInput(), "", "", "main-2 answers but knows no leader"},
+		"hibernated":         {lostEtcd(ofSize(0)), 3, newInput(), "", v1alpha1.ErrHibernated, "wake it up"},
+		"never served":       {lostEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }), 3, newInput(), "", v1alpha1.ErrNeverServed, "never had a quorum"},
+		"joins a source cluster": {lostEtcd(func(e *v1alpha1.Etcd) {
+			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
+		}), 3, newInput(), "", v1alpha1.ErrSourceCluster, "recover that cluster"},
 		"a quorum serves":               {lostEtcd(), 3, newInput(serving(before, 0, 2)), "", v1alpha1.ErrQuorumNotLost, "2 of 3 voters serve"},
 		"one member":                    {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
 		"one member of several":         {lostEtcd(ofSize(1)), 3, newInput(), "", "", "no leader"},

@@ -39,6 +39,8 @@ type Shared struct {
 	ClientURLs map[string]string
 	// Members is how the operator is about to change the list of members; nil if it is not.
 	Members *Members
+	// Source is a cluster that the members join; nil if there is none, or once its members have left.
+	Source *Source
 }
 
 // Identity is what distinguishes a member from the others.
@@ -77,7 +79,7 @@ func (s Shared) Token() string {
 
 // MayBegin reports whether the operator permits members without data to begin the cluster of this very Etcd.
 func (s Shared) MayBegin() bool {
-	return s.FirstStart != nil && s.FirstStart.Etcd == s.EtcdUID()
+	return s.Source == nil && s.FirstStart != nil && s.FirstStart.Etcd == s.EtcdUID()
 }
 
 // EtcdUID returns the UID of the Etcd, which is the token of the cluster that it bootstraps.
@@ -98,7 +100,7 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
 		if errors.Is(err, fs.ErrNotExist) && key != KeyConfig && key != KeyBootstrap {
 			continue
@@ -131,6 +133,9 @@ func ParseShared(data map[string]string) (Shared, error) {
 		s.Revision = s.Recovery.Revision
 	}
 	if s.Accept, err = parseAcceptance([]byte(data[KeyAccept])); err != nil {
+		return Shared{}, err
+	}
+	if s.Source, err = parseSource(data[KeySource]); err != nil {
 		return Shared{}, err
 	}
 	if s.Members, err = ParseMembers(data[KeyMembers]); err != nil {
@@ -171,8 +176,8 @@ func (s Shared) Identify(name string) (Identity, error) {
 			id.PeerClientURLs = append(id.PeerClientURLs, clientURL.String())
 		}
 	}
-	if s.Members != nil {
-		id.PeerClientURLs = append(id.PeerClientURLs, s.Members.Others...)
+	if s.Source != nil {
+		id.PeerClientURLs = append(id.PeerClientURLs, s.Source.ClientEndpoints...)
 	}
 	if id.PeerURL == "" {
 		return Identity{}, fmt.Errorf("looking up member %s: it is not in the initial cluster %q", name, s.InitialCluster())

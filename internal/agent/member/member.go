@@ -30,6 +30,9 @@ const (
 	// KeyMembers is how the operator is about to change the list of members: a Members as YAML. It is absent or empty if it is not. A
 	// change of it replaces no pod.
 	KeyMembers = "members.yaml"
+	// KeySource is the cluster that the members join: a Source as YAML. It is absent or empty if there is none, and once its members have
+	// left.
+	KeySource = "source.yaml"
 	// KeyClientURLs are the client URLs that members advertise, in place of their own, by their names: URLs separated by commas. It is
 	// absent if each advertises its own.
 	KeyClientURLs = "client-urls.yaml"

@@ -23,9 +23,6 @@ type Members struct {
 	Generation int64 `json:"generation"`
 	// Leaving are the names of the members that are about to be removed.
 	Leaving []string `json:"leaving,omitempty"`
-	// Others are the client URLs of further members that serve or are about to, and that initial-cluster does not list: the sources of
-	// a migration. A member asks them as it asks the others, and with any it does not count as the only one.
-	Others []string `json:"others,omitempty"`
 }
 
 // ParseMembers parses the value of KeyMembers; nil if it is empty. Fields that a later operator may add are ignored.
@@ -54,7 +51,7 @@ func (m Members) Encode() (string, error) {
 
 // Alone reports whether the member is configured as the only one: nothing else is listed that may serve.
 func (s Shared) Alone() bool {
-	return !strings.Contains(s.InitialCluster(), ",") && (s.Members == nil || len(s.Members.Others) == 0)
+	return !strings.Contains(s.InitialCluster(), ",") && s.Source == nil
 }
 
 // Leaves reports whether a member is about to be removed.

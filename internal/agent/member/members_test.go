@@ -14,7 +14,7 @@ func TestMembers(t *testing.T) {
 	g := NewWithT(t)
 	for _, m := range []Members{
 		{Etcd: "uid", ClusterID: "cafe", Generation: 1},
-		{Etcd: "uid", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2", "main-1"}, Others: []string{"https://source-0:2379"}},
+		{Etcd: "uid", ClusterID: "cafe", Generation: 7, Leaving: []string{"main-2", "main-1"}},
 	} {
 		text, err := m.Encode()
 		g.Expect(err).NotTo(HaveOccurred())
@@ -50,8 +50,8 @@ func TestMembersOfAnother(t *testing.T) {
 	}
 }
 
-// A member that initial-cluster lists alone is not the only one while there are others.
-func TestOthersAreAsked(t *testing.T) {
+// A member that initial-cluster lists alone is not the only one while it joins a cluster, whose members it asks.
+func TestSourcesAreAsked(t *testing.T) {
 	g := NewWithT(t)
 	s := Shared{
 		Config:    map[string]any{"listen-client-urls": "http://0.0.0.0:2379"},
@@ -61,13 +61,14 @@ func TestOthersAreAsked(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(id.PeerClientURLs).To(BeEmpty())
 	g.Expect(s.Alone()).To(BeTrue())
-	s.Members = &Members{Leaving: []string{"main-1"}}
-	g.Expect(s.Alone()).To(BeTrue(), "nothing else is listed")
-	s.Members = &Members{Others: []string{"http://source-0:2379"}}
+	s.FirstStart = &FirstStart{}
+	g.Expect(s.MayBegin()).To(BeTrue())
+	s.Source = &Source{ClientEndpoints: []string{"http://source-0:2379"}}
 	g.Expect(s.Alone()).To(BeFalse())
+	g.Expect(s.MayBegin()).To(BeFalse(), "beside a cluster that it joins, a member never begins one")
 	id, err = s.Identify("main-0")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(id.PeerClientURLs).To(Equal([]string{"http://source-0:2379"}))
-	s.Members, s.Bootstrap["initial-cluster"] = nil, "main-0=http://main-0:2380,main-1=http://main-1:2380"
+	s.Source, s.Bootstrap["initial-cluster"] = nil, "main-0=http://main-0:2380,main-1=http://main-1:2380"
 	g.Expect(s.Alone()).To(BeFalse())
 }

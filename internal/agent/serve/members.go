@@ -10,20 +10,30 @@ import (
 	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// readMembers reads what the operator says of the members, reports in the lease that it was read, and returns whether a learner is to be
-// promoted: in a recovery, until the operator says how the members change.
-func (s *Server) readMembers(ctx context.Context) (promotes bool) {
+// readShared reads the shared configuration; it is empty where there is none, or if it cannot be read.
+func (s *Server) readShared(ctx context.Context) member.Shared {
 	if s.Shared == nil {
-		return false
+		return member.Shared{}
 	}
 	shared, err := s.Shared()
 	if err != nil {
 		s.say(ctx, err, "Reading how the members change failed")
-		return false
+		return member.Shared{}
 	}
+	return shared
+}
+
+// promotes reports whether a learner is to be promoted: in a recovery, until the operator says how the members change.
+func promotes(shared member.Shared) bool {
+	return shared.Settled().Recovery != nil && shared.Members == nil
+}
+
+// readMembers reports in the lease what was read of the members that leave.
+func (s *Server) readMembers(ctx context.Context, shared member.Shared) {
 	read := cluster.Read{Etcd: shared.EtcdUID()}
 	if m := shared.Members; m != nil {
 		read.Generation, read.Leaving = m.Generation, m.Leaves(s.Name)
@@ -34,7 +44,6 @@ func (s *Server) readMembers(ctx context.Context) (promotes bool) {
 	if read != s.read && (read.Generation > 0 || s.removed != 0) {
 		s.reportRead(ctx, read)
 	}
-	return shared.Settled().Recovery != nil && shared.Members == nil
 }
 
 func (s *Server) reportRead(ctx context.Context, read cluster.Read) {

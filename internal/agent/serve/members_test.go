@@ -5,6 +5,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -78,4 +79,22 @@ func TestARemovedMemberSaysSo(t *testing.T) {
 	pass()
 	g.Expect(m.stirs).To(Equal(stirs + 1))
 	g.Expect(l.annotations).To(HaveLen(1))
+}
+
+// While the source of a migration leads, it takes the snapshots: a member that leads for a moment takes none. After the cut-over it does.
+func TestTheSourceTakesTheSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, _ := newServer()
+	s.Lead = func(ctx context.Context) { <-ctx.Done() }
+	m.status.Leader = m.status.MemberID
+	shared := member.Shared{Bootstrap: map[string]any{"initial-cluster-token": "uid"}, Source: &member.Source{Leads: true}}
+	s.Name, s.Shared = "m-2", func() (member.Shared, error) { return shared, nil }
+	s.once(t.Context())
+	g.Expect(s.resign).To(BeNil())
+	shared.Source = &member.Source{}
+	s.once(t.Context())
+	g.Expect(s.resign).NotTo(BeNil())
+	shared.Source = &member.Source{Leads: true}
+	s.once(t.Context())
+	g.Expect(s.resign).To(BeNil())
 }

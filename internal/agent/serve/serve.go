@@ -146,7 +146,8 @@ func (s *Server) once(ctx context.Context) {
 	status, err := s.Member.Status(ask)
 	cancel()
 	s.Metrics.observe(status, err)
-	promotes := s.readMembers(ctx)
+	shared := s.readShared(ctx)
+	s.readMembers(ctx, shared)
 	if err != nil {
 		// A leader that hangs does not lead. Its lease expires by itself.
 		s.lead(ctx, false)
@@ -155,11 +156,11 @@ func (s *Server) once(ctx context.Context) {
 		return
 	}
 	s.stirred, s.removed = s.Clock.Now(), 0
-	s.lead(ctx, status.leads())
+	s.lead(ctx, status.leads() && (shared.Source == nil || !shared.Source.Leads))
 	switch {
 	case status.Learner:
 		s.tidied = false
-		if promotes {
+		if promotes(shared) {
 			s.promote(ctx, status)
 		}
 	case status.Leader != 0:

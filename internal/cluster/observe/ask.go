@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ask asks every member that has an address for its status, the best informed voter for the member list, and
+// ask asks every member that has an address for its status, and the source cluster; the best informed voter for the member list, and
 // then the foreign members, all with deadlines. Members that do not answer are not in the input. As long as no answer
 // names a leader, every member that runs has askTimeout.
 func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error {
@@ -32,16 +33,23 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error
 	defer members.close()
 	limited, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
+	sources, answered := sourceTargets(etcd), make(chan map[int]etcdclient.Status, 1)
+	go func() { answered <- statuses(limited, members, sources, patient) }()
 	f.answers = statuses(limited, members, endpoints, func(i int) time.Duration {
 		if !f.ordinals[i].Pod.Ready && !o.afar {
 			return askUnreadyTimeout
 		}
 		return askTimeout
 	})
-	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
+	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), patient))
+	f.sources = <-answered
 	o.recheckCertificates(etcd, f)
-	f.members = memberList(limited, members, f, endpoints)
-	f.foreign = statuses(limited, members, foreignVoters(f), func(uint64) time.Duration { return askTimeout })
+	if f.members = memberList(limited, members, bestInformed(f.answers, f.clusterID()), endpoints); f.members == nil {
+		f.members = memberList(limited, members, bestInformed(f.sources, f.clusterID()), sources)
+	}
+	f.foreignAt = foreignVoters(f)
+	f.foreign = answeredSources(f, sources)
+	maps.Copy(f.foreign, statuses(limited, members, unanswered(f), patient))
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
 	}
@@ -72,6 +80,39 @@ func (f *input) knowLeader() bool {
 		}
 	}
 	return false
+}
+
+// patient waits for as long as one may take that is not known to be slow.
+func patient[K comparable](K) time.Duration { return askTimeout }
+
+// sourceTargets are the client endpoints of the source cluster.
+func sourceTargets(etcd *v1alpha1.Etcd) map[int]target {
+	targets := map[int]target{}
+	if source := etcd.Source(); source != nil {
+		for i, endpoint := range source.ClientEndpoints {
+			targets[i] = target{endpoint: endpoint}
+		}
+	}
+	return targets
+}
+
+// answeredSources returns the foreign voters that an endpoint of the source cluster has answered for, and notes where.
+func answeredSources(f *input, sources map[int]target) map[uint64]etcdclient.Status {
+	foreign := map[uint64]etcdclient.Status{}
+	for i, s := range f.sources {
+		listed := slices.IndexFunc(f.members, func(m etcdclient.Member) bool { return m.ID == s.MemberID && !m.Learner })
+		if listed >= 0 && !isOurs(f.ordinals, f.answers, f.members[listed]) {
+			foreign[s.MemberID], f.foreignAt[s.MemberID] = s, sources[i]
+		}
+	}
+	return foreign
+}
+
+// unanswered are the foreign voters that have not answered at an endpoint of the source cluster.
+func unanswered(f *input) map[uint64]target {
+	rest := maps.Clone(f.foreignAt)
+	maps.DeleteFunc(rest, func(id uint64, _ target) bool { _, ok := f.foreign[id]; return ok })
+	return rest
 }
 
 // maxForeign is how many foreign voters are asked. A member list can name any address, and each takes a connection. Voters that
@@ -167,9 +208,9 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 	return answers
 }
 
-// memberList asks the voters that answered, the best informed first, until one gives the list.
-func memberList(ctx context.Context, members *members, f *input, endpoints map[int]target) []etcdclient.Member {
-	for _, i := range bestInformed(f) {
+// memberList asks some in their order, until one gives the list.
+func memberList(ctx context.Context, members *members, order []int, endpoints map[int]target) []etcdclient.Member {
+	for _, i := range order {
 		c, err := members.at(ctx, endpoints[i])
 		if err != nil {
 			continue

@@ -33,8 +33,19 @@ type input struct {
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil when no voter gave one.
 	members []etcdclient.Member
-	// foreign are the statuses of the members without an ordinal that answered, by member ID.
-	foreign map[uint64]etcdclient.Status
+	// sources are the statuses that the client endpoints of the source cluster answered, by their index.
+	sources map[int]etcdclient.Status
+	// foreign are the statuses of the members without an ordinal that answered, by member ID, and foreignAt where.
+	foreign   map[uint64]etcdclient.Status
+	foreignAt map[uint64]target
+}
+
+// clusterID is the ID of the cluster that the members belong to or, where none of them answers, the source cluster that they join.
+func (f *input) clusterID() uint64 {
+	if len(f.answers) > 0 {
+		return f.lineage.clusterID(f.answers)
+	}
+	return f.lineage.clusterID(f.sources)
 }
 
 // confirm reports whether a Snapshot was made of the same objects, whatever its members answered.
@@ -48,8 +59,8 @@ func (f input) confirm(s *cluster.Snapshot) bool {
 // build makes a Snapshot of its input. It is pure.
 func build(f input) *cluster.Snapshot {
 	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Changing: f.changing}
-	s.Cluster.Reachable = len(f.answers) > 0
-	s.Cluster.ID = f.lineage.clusterID(f.answers)
+	s.Cluster.Reachable = len(f.answers)+len(f.sources) > 0
+	s.Cluster.ID = f.clusterID()
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
 	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
 	committed := committedIndex(f, s.Cluster)
@@ -79,6 +90,7 @@ func build(f input) *cluster.Snapshot {
 			v.Serving = s.Ordinals[v.Ordinal].Serves()
 		} else if status, ok := f.foreign[m.ID]; ok {
 			v.Serving, v.Versions = serves(status), versions(status)
+			v.Endpoint, v.Lag = f.foreignAt[m.ID].endpoint, lag(status, committed)
 		}
 		s.Cluster.Voters = append(s.Cluster.Voters, v)
 	}
@@ -203,9 +215,8 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 	}
 }
 
-// bestInformed orders the voters of the cluster that answered by how much they know: a leader, then term, then log.
-func bestInformed(f *input) []int {
-	answers, cluster := f.answers, f.lineage.clusterID(f.answers)
+// bestInformed orders the voters of a cluster that answered by how much they know: a leader, then term, then log.
+func bestInformed(answers map[int]etcdclient.Status, cluster uint64) []int {
 	voters := slices.DeleteFunc(slices.Sorted(maps.Keys(answers)), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
 	slices.SortStableFunc(voters, func(a, b int) int {
 		x, y := answers[a], answers[b]

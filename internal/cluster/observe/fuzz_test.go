@@ -123,7 +123,7 @@ func FuzzAnswers(f *testing.F) {
 		if foreign := foreignVoters(&seen); len(foreign) > maxForeign {
 			t.Errorf("%d foreign voters are asked", len(foreign))
 		}
-		_ = bestInformed(&seen)
+		_ = bestInformed(seen.answers, seen.clusterID())
 		given := slices.Clone(seen.ordinals)
 		s := build(seen)
 		for i, o := range s.Ordinals {

@@ -217,7 +217,7 @@ func TestForeignVotersAreAskedUpToABound(t *testing.T) {
 func TestKnowsLeader(t *testing.T) {
 	g := NewWithT(t)
 	f := &input{answers: map[int]etcdclient.Status{0: says(0, 0, 9), 1: says(1, 2, 5), 2: says(2, 2, 6)}}
-	g.Expect(bestInformed(f)).To(Equal([]int{2, 1, 0}))
+	g.Expect(bestInformed(f.answers, f.clusterID())).To(Equal([]int{2, 1, 0}))
 	g.Expect(knowsLeader(says(0, 2, 5)) - knowsLeader(says(0, 0, 5))).To(Equal(1))
 }
 

@@ -21,7 +21,7 @@ import (
 func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 	s := &etcd.Status
 	switch {
-	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 || s.ClusterID == "":
+	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 && !etcd.SourceStays() || s.ClusterID == "":
 		return false
 	case etcd.SpecSuspended() && !etcd.AsksFor(s.ClusterSize):
 		// The number of members stays. One that has lost its data is replaced all the same.
@@ -29,6 +29,10 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
 		// Members change only while there is a quorum.
 		return false
+	}
+	if etcd.Source() != nil && !etcd.SourceStays() {
+		// The members of the source cluster leave.
+		return true
 	}
 	return members.Relieve(etcd, tasks) != "" || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }

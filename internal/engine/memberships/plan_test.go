@@ -64,6 +64,15 @@ func TestMayBeDue(t *testing.T) {
 		"a member is away": {etcd(not(v1alpha1.ConditionAllMembersReady)), true, nil},
 		"no quorum":        {etcd(not(v1alpha1.ConditionAllMembersReady), not(v1alpha1.ConditionReady)), false, nil},
 		"hibernates":       {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), false, nil},
+		"leaves a source cluster": {etcd(func(e *v1alpha1.Etcd) {
+			e.Spec.Replicas, e.Spec.Etcd.BootstrapWithExistingCluster = 0, &v1alpha1.BootstrapWithExistingCluster{}
+		}), true, nil},
+		"the sources leave": {etcd(func(e *v1alpha1.Etcd) {
+			e.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: &v1alpha1.BootstrapWithExistingCluster{}}
+		}), true, nil},
+		"the sources have left": {etcd(func(e *v1alpha1.Etcd) {
+			e.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{}
+		}), false, nil},
 		"has never served": {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }), false, nil},
 		"suspended": {etcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Replicas = 5

@@ -13,6 +13,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -31,6 +32,9 @@ type Starter struct {
 	Instructor memberconfig.Writer
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
+	// Source asks the cluster that the members of an Etcd are to join for its ID and its member list, by a linearizable read; it returns
+	// no members if no voter of it gives one.
+	Source func(context.Context, *v1alpha1.Etcd) (clusterID uint64, list []etcdclient.Member)
 }
 
 // View is the progress of the first start of a cluster; the zero View if it has served.
@@ -52,6 +56,10 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 		return View{}, nil
 	}
 	if state.Awake(st.StatefulSet) {
+		if etcd.SourceStays() {
+			// Members that run wait: nothing permits them to begin a cluster.
+			return View{}, nil
+		}
 		return View{}, s.inherit(ctx, st, objects)
 	}
 	reads := s.Live()
@@ -60,11 +68,15 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 		return View{}, err
 	}
 	d := decide(f)
+	if etcd.SourceStays() && (d.begins || d.found != nil) {
+		id, list := s.Source(ctx, etcd)
+		d = join(etcd, d.found, id, list)
+	}
 	if err := s.carryOut(ctx, reads, st, f, d, objects); err != nil {
 		return View{}, err
 	}
 	if d.found != nil {
-		ctrl.LoggerFrom(ctx).Info("The volumes hold data of a cluster, which becomes that of the Etcd", "clusterID", d.found.ID, "members", d.found.Size)
+		ctrl.LoggerFrom(ctx).Info("The members are those of a cluster that exists, which becomes that of the Etcd", "why", d.why, "clusterID", d.found.ID, "members", d.found.Size)
 	}
 	return View{Reason: d.reason, Why: d.why, Found: d.found, begins: d.begins, permitted: f.permit != nil, reads: reads}, nil
 }

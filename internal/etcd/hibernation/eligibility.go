@@ -18,7 +18,15 @@ import (
 
 // Blocked returns why a cluster that is to hibernate is kept running; empty if it is not.
 func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
-	if etcd.Spec.Replicas > 0 || !state.Awake(set) || etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained {
+	switch {
+	case etcd.Spec.Replicas > 0 || !state.Awake(set):
+		return ""
+	case etcd.SourceStays():
+		return "The members leave the cluster that they have joined, one at a time."
+	case etcd.Source() != nil:
+		return "The cluster is kept running until the members of the source cluster have left: set spec.replicas back."
+	}
+	if etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained {
 		return ""
 	}
 	why := cmp.Or(storeMissing(etcd), backupsFail(etcd))
@@ -30,7 +38,7 @@ func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 
 // BlockedForNow reports whether what keeps a cluster running may end without a change of its spec.
 func BlockedForNow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
-	return Blocked(etcd, set) != "" && storeMissing(etcd) == ""
+	return Blocked(etcd, set) != "" && etcd.Source() == nil && storeMissing(etcd) == ""
 }
 
 // storeMissing returns why there is no store that a final snapshot could go into; empty when there is one.

@@ -58,7 +58,7 @@ type View struct {
 // applied; settled: the cache shows each object as it was applied.
 func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled bool, objects *apply.Session) (*View, error) {
 	etcd := s.Etcd
-	if etcd.Spec.Replicas > 0 || s.StatefulSet == nil || held {
+	if etcd.Spec.Replicas > 0 || s.StatefulSet == nil || held || etcd.SourceStays() {
 		return nil, nil
 	}
 	f := input{

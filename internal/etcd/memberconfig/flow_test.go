@@ -114,9 +114,9 @@ func TestWrite(t *testing.T) {
 
 func TestMissingTrust(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(missing(&v1alpha1.EtcdStatus{}, "a", nil)).To(Equal(map[string]any{member.KeyAgentAPI: "a"}))
-	g.Expect(missing(&v1alpha1.EtcdStatus{}, "a", map[string]string{member.KeyAgentAPI: "a"})).To(BeEmpty())
-	g.Expect(missing(&v1alpha1.EtcdStatus{}, "", map[string]string{member.KeyAgentAPI: "a"})).To(BeEmpty())
+	g.Expect(missing(&v1alpha1.Etcd{}, "a", nil)).To(Equal(map[string]any{member.KeyAgentAPI: "a"}))
+	g.Expect(missing(&v1alpha1.Etcd{}, "a", map[string]string{member.KeyAgentAPI: "a"})).To(BeEmpty())
+	g.Expect(missing(&v1alpha1.Etcd{}, "", map[string]string{member.KeyAgentAPI: "a"})).To(BeEmpty())
 }
 
 // Where there is no ConfigMap nothing is written, and a foreign one, or any other foreign object of the Etcd, is left alone.

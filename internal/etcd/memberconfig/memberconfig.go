@@ -50,7 +50,7 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	if i.AgentTrust != nil {
 		trust = i.AgentTrust(etcd).String()
 	}
-	if data, err := missing(&etcd.Status, trust, config.Data); err != nil || len(data) == 0 {
+	if data, err := missing(etcd, trust, config.Data); err != nil || len(data) == 0 {
 		return err
 	}
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
@@ -64,12 +64,13 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	if config, err = ConfigMap(ctx, i.API, etcd, objects.Manager); err != nil || config == nil {
 		return err
 	}
-	data, err := missing(&etcd.Status, trust, config.Data)
+	data, err := missing(etcd, trust, config.Data)
 	if err != nil || len(data) == 0 || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return err
 	}
-	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) {
-		return state.Behind(ctx, "Etcd %s records another cluster, or another recovery", client.ObjectKeyFromObject(etcd))
+	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) ||
+		live.SourceStays() != etcd.SourceStays() || !equality.Semantic.DeepEqual(live.Source(), etcd.Source()) {
+		return state.Behind(ctx, "Etcd %s records another cluster, or another recovery, or has another source", client.ObjectKeyFromObject(etcd))
 	}
 	return i.patch(ctx, config, data)
 }
@@ -162,12 +163,22 @@ func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, m
 }
 
 // missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.
-func missing(status *v1alpha1.EtcdStatus, trust string, data map[string]string) (map[string]any, error) {
+func missing(etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
+	status := &etcd.Status
 	recovery, err := encode(status.Recovery)
 	if err != nil {
 		return nil, err
 	}
+	source, err := encodeSource(etcd)
+	if err != nil {
+		return nil, err
+	}
 	change := map[string]any{}
+	if before, ok := data[member.KeySource]; source != "" && before != source {
+		change[member.KeySource] = source
+	} else if source == "" && ok {
+		change[member.KeySource] = nil
+	}
 	if id := status.ClusterID; id != "" && data[member.KeyClusterID] != id {
 		change[member.KeyClusterID] = id
 	}
@@ -184,6 +195,15 @@ func missing(status *v1alpha1.EtcdStatus, trust string, data map[string]string) 
 		change[member.KeyAgentAPI] = trust
 	}
 	return change, nil
+}
+
+// encodeSource returns what the members read of a source cluster; empty when there is none.
+func encodeSource(etcd *v1alpha1.Etcd) (string, error) {
+	source := etcd.Source()
+	if source == nil {
+		return "", nil
+	}
+	return member.Source{ClientEndpoints: source.ClientEndpoints, Leads: etcd.SourceStays()}.Encode() //nolint:wrapcheck // it says what
 }
 
 // encode returns what the members read of a recovery; empty when there is none.

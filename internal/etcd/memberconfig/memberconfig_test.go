@@ -35,11 +35,28 @@ func TestMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			data, err := missing(&tc.status, "", tc.data)
+			data, err := missing(&v1alpha1.Etcd{Status: tc.status}, "", tc.data)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(data).To(Equal(tc.want))
 		})
 	}
+}
+
+// Members read of a source from the moment that they may be started until its members have left, also if the cluster ID is not recorded.
+func TestMissingSource(t *testing.T) {
+	g := NewWithT(t)
+	const stays, leaves = "clientEndpoints:\n- http://s\nleads: true\n", "clientEndpoints:\n- http://s\nleads: false\n"
+	etcd := &v1alpha1.Etcd{}
+	source := &v1alpha1.BootstrapWithExistingCluster{ClientEndpoints: []string{"http://s"}}
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = source
+	g.Expect(missing(etcd, "", nil)).To(Equal(map[string]any{member.KeySource: stays}))
+	etcd.Status.ClusterID = "cafe"
+	g.Expect(missing(etcd, "", nil)).To(Equal(map[string]any{member.KeyClusterID: "cafe", member.KeySource: stays}))
+	g.Expect(missing(etcd, "", map[string]string{member.KeyClusterID: "cafe", member.KeySource: stays})).To(BeEmpty())
+	etcd.Spec.Etcd.BootstrapWithExistingCluster, etcd.Status.BootstrapWithExistingCluster = nil, &v1alpha1.BootstrapWithExistingClusterStatus{Source: source}
+	g.Expect(missing(etcd, "", map[string]string{member.KeyClusterID: "cafe", member.KeySource: stays})).To(Equal(map[string]any{member.KeySource: leaves}))
+	etcd.Status.BootstrapWithExistingCluster.Source = nil
+	g.Expect(missing(etcd, "", map[string]string{member.KeyClusterID: "cafe", member.KeySource: leaves})).To(Equal(map[string]any{member.KeySource: nil}))
 }
 
 func TestEncode(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
 	_, allowed := etcd.Annotations[v1alpha1.AnnotationAllowSingleMember]
 	return membership.Goal{
-		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || allowed,
+		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || allowed, KeepSources: etcd.SourceStays(),
 		KeepClaims: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained,
 	}
 }
@@ -45,7 +45,7 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return fmt.Sprintf("task %s starts the cluster as a new one", t.Name)
 	case s.StatefulSet.HeldAtZeroBy != "":
 		return "a task keeps all members stopped"
-	case etcd.Spec.Replicas == 0 || s.Replicas() == 0:
+	case !etcd.LeavesSource() && (etcd.Spec.Replicas == 0 || s.Replicas() == 0):
 		return "the cluster hibernates"
 	case etcd.Status.Hibernation != nil:
 		return "the cluster wakes up"

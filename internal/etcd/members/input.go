@@ -59,11 +59,18 @@ func (k Known) Input(r Request) membership.Input {
 		Goal: r.Goal, Replicas: k.Snapshot.Replicas(), Observed: k.Snapshot.StatefulSet.Observed,
 		Pending: r.Pending, Acting: r.Acting, BackedUp: k.BackedUp,
 	}
+	if source := k.Etcd.Source(); source != nil {
+		in.Sources = len(source.Members)
+	}
 	for _, g := range r.Overridden {
 		in.Overridden = append(in.Overridden, membership.Guard(g))
 	}
 	for _, m := range k.List {
 		in.Members = append(in.Members, k.member(m, r.Timers))
+		if m := in.Members[len(in.Members)-1]; m.Owner == membership.Source && m.Leads {
+			// Until leadership has moved, no agent takes snapshots.
+			in.BackedUp = true
+		}
 	}
 	for i := range k.ordinals(r.Goal) {
 		o := k.ordinal(i)
@@ -81,9 +88,14 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 	if ordinal := Ordinal(k.Etcd, listed); ordinal >= 0 {
 		m.Owner, m.Ordinal, m.Name = membership.Ours, ordinal, k.Etcd.MemberName(k.Etcd.PodName(int32(ordinal)))
 	}
+	if m.Owner == membership.Unknown && IsSource(k.Etcd, listed) {
+		m.Owner = membership.Source
+	}
+	if r, lag := k.run(listed); r != (run{}) {
+		m.Serving, m.Lag = true, lag
+	}
 	if o := k.at(listed); o != nil {
 		volume := o.Volume()
-		m.Serving, m.Lag = o.Serves(), o.Lag
 		m.Lost = volume.Lost != "" && volume.Lost == hex(listed.ID)
 		m.Confirmed = k.Told.Generation > 0 && o.Read.Confirms(k.Told.Generation)
 	}
@@ -104,6 +116,21 @@ func (k Known) at(listed etcdclient.Member) *cluster.Ordinal {
 		return nil
 	}
 	return o
+}
+
+// run is the run of a listed member that serves, and how far it is behind; the zero run if it does not. Of a source it is unknown when
+// it was started.
+func (k Known) run(listed etcdclient.Member) (run, uint64) {
+	if o := k.at(listed); o != nil && o.Serves() {
+		// Without the kubelet's word on when it was started, its pod has to do.
+		return run{o.Pod.UID, o.Pod.EtcdStarted}, o.Lag
+	}
+	for _, v := range k.Snapshot.Cluster.Voters {
+		if v.ID == listed.ID && v.Ordinal < 0 && v.Serving && IsSource(k.Etcd, listed) {
+			return run{pod: types.UID(v.Endpoint)}, v.Lag
+		}
+	}
+	return run{}, 0
 }
 
 // ordinal is what is known of an ordinal.
@@ -161,6 +188,12 @@ func (k Known) ordinals(goal membership.Goal) int {
 		n = max(n, ordinalOf(k.Etcd.Name, pod)+1)
 	}
 	return n
+}
+
+// IsSource reports whether a member is one of the source cluster that was declared: by its name or, while it has none, by a peer URL.
+func IsSource(etcd *v1alpha1.Etcd, m etcdclient.Member) bool {
+	source := etcd.Source()
+	return source != nil && slices.ContainsFunc(source.Members, func(s v1alpha1.BootstrapExistingMember) bool { return s.Is(m.Name, m.PeerURLs) })
 }
 
 // Ordinal returns the ordinal of a member that is the Etcd's own, by its name or, while it has none, by its peer URL; -1 for any

@@ -5,6 +5,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
@@ -119,13 +120,13 @@ func (k *Known) ordinalsOfClaims() int {
 // List asks for the member list by a linearizable read; nil if no member gives one. The leader is asked, or else any voter that
 // serves.
 func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) []etcdclient.Member {
-	o := Spokesman(s)
-	if o == nil {
+	speaks := SpokesmanOf(etcd, s)
+	if speaks == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, o.Name, o.Pod.Endpoint)
+	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, speaks.Pod, speaks.Endpoint)
 	if err != nil {
 		return nil
 	}
@@ -138,21 +139,38 @@ func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapsh
 	return members
 }
 
-// Spokesman returns the ordinal whose member is asked about the list, and to change it: the leader, or else a voter that serves; nil
-// if there is none. Some releases of etcd promote at the leader alone.
-func Spokesman(s *cluster.Snapshot) *cluster.Ordinal {
-	var found *cluster.Ordinal
+// Spokesman is a member that is asked about the list, and to change it.
+type Spokesman struct {
+	// Pod of the member; empty if it is one of the source cluster.
+	Pod string
+	// Endpoint of its client port.
+	Endpoint string
+}
+
+// SpokesmanOf returns the leader, or else a voter that serves; nil if there is none. Some releases of etcd promote at the leader alone.
+// Voters of the source cluster speak if they lead, or if no other does.
+func SpokesmanOf(etcd *v1alpha1.Etcd, s *cluster.Snapshot) *Spokesman {
+	var own, source *Spokesman
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
 		switch {
 		case !o.Serves() || o.Role == v1alpha1.RoleLearner || o.Pod == nil || o.Pod.Endpoint == "":
 		case o.Role == v1alpha1.RoleLeader:
-			return o
-		case found == nil:
-			found = o
+			return &Spokesman{o.Name, o.Pod.Endpoint}
+		case own == nil:
+			own = &Spokesman{o.Name, o.Pod.Endpoint}
 		}
 	}
-	return found
+	for _, v := range s.Cluster.Voters {
+		switch {
+		case v.Ordinal >= 0 || !v.Serving || !IsSource(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs}):
+		case v.ID == s.Cluster.Leader:
+			return &Spokesman{Endpoint: v.Endpoint}
+		case source == nil:
+			source = &Spokesman{Endpoint: v.Endpoint}
+		}
+	}
+	return cmp.Or(own, source)
 }
 
 // backupAge is how old the newest report may be that the store has everything, beside twice the period of deltas.

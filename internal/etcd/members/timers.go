@@ -44,15 +44,10 @@ func (t Timers) Next(k Known) Timers {
 	}
 	away, serving, close := map[uint64]bool{}, map[uint64]run{}, map[uint64]run{}
 	for _, m := range k.List {
-		o := k.at(m)
-		if away[m.ID] = o == nil || !o.Serves(); away[m.ID] {
-			serving[m.ID], close[m.ID] = run{}, run{}
-			continue
-		}
-		// Without the kubelet's word on when it was started, its pod has to do.
-		serving[m.ID] = run{o.Pod.UID, o.Pod.EtcdStarted}
-		if o.Lag <= membership.MaxLag {
-			close[m.ID] = serving[m.ID]
+		r, lag := k.run(m)
+		away[m.ID], serving[m.ID], close[m.ID] = r == run{}, r, run{}
+		if lag <= membership.MaxLag {
+			close[m.ID] = r
 		}
 	}
 	at := k.Snapshot.At

@@ -28,13 +28,16 @@ import (
 
 // recorded returns what the StatefulSet of a cluster that runs is to be scaled to by the task that changes its members; nil if it is
 // to stay as it is. It is pure.
-func recorded(set *appsv1.StatefulSet, tasks []v1alpha1.EtcdOperatorTask) *int32 {
+func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.EtcdOperatorTask) *int32 {
 	t := etcdtasks.ChangingMembers(tasks)
 	if t == nil || t.Status.Membership == nil || t.Status.Membership.Replicas == nil || etcdtasks.Recovering(tasks) != nil {
 		return nil
 	}
-	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *t.Status.Membership.Replicas
-	if have == 0 || wanted < 1 || wanted != have-1 && wanted != have+1 {
+	have, wanted, least := ptr.Deref(set.Spec.Replicas, 1), *t.Status.Membership.Replicas, int32(1)
+	if etcd.LeavesSource() {
+		least = 0
+	}
+	if have == 0 || wanted < least || wanted != have-1 && wanted != have+1 {
 		return nil
 	}
 	return &wanted
@@ -55,7 +58,7 @@ func ShowsChange(before, after *v1alpha1.EtcdOperatorTask) bool {
 // Follow scales the StatefulSet to what the task records that changes the members, by one replica, also while the spec is suspended.
 // It returns state.ErrBehind when it has.
 func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Session) error {
-	if st.StatefulSet == nil || recorded(st.StatefulSet, st.Tasks) == nil {
+	if st.StatefulSet == nil || recorded(st.Etcd, st.StatefulSet, st.Tasks) == nil {
 		return nil
 	}
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
@@ -78,10 +81,10 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
 	if err != nil {
 		return err
 	}
-	if set == nil || set.DeletionTimestamp != nil || recorded(set, tasks) == nil {
+	if set == nil || set.DeletionTimestamp != nil || recorded(etcd, set, tasks) == nil {
 		return state.Behind(ctx, "no task scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
-	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *recorded(set, tasks)
+	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *recorded(etcd, set, tasks)
 	if wanted < have {
 		if err := s.hasLeft(ctx, etcd, wanted); err != nil {
 			return err

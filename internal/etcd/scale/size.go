@@ -130,7 +130,10 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 	}
 	if why := hibernation.Blocked(etcd, set); why != "" {
 		size := Size{Replicas: released(etcd, set)}
-		if hibernation.BlockedForNow(etcd, set) {
+		switch {
+		case etcd.Source() != nil:
+			size.Reason, size.Why = v1alpha1.ReasonScalingIn, strings.TrimSuffix(why, ".")
+		case hibernation.BlockedForNow(etcd, set):
 			size.Reason, size.Why = v1alpha1.ReasonNoFinalSnapshot, strings.TrimSuffix(why, ".")
 		}
 		return size
@@ -175,7 +178,7 @@ func (s Size) scaled(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot
 		return conditions.False(v1alpha1.ConditionScaled, s.Reason, "%s.", strings.ToUpper(s.Why[:1])+s.Why[1:])
 	case size == 0:
 		return conditions.Unknown(v1alpha1.ConditionScaled, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet.")
-	case joined > 0 && joined < etcd.Spec.Replicas:
+	case len(snapshot.Cluster.Voters) > 0 && joined < etcd.Spec.Replicas:
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, "%d of %d members have joined.", joined, etcd.Spec.Replicas)
 	case joined > etcd.Spec.Replicas:
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "%d members vote, and the spec asks for %d.", joined, etcd.Spec.Replicas)

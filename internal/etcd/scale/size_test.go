@@ -6,6 +6,9 @@ package scale
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"slices"
 	"testing"
 
@@ -127,4 +130,35 @@ func TestReleased(t *testing.T) {
 	}
 	etcd.Status.ClusterSize = 0
 	g.Expect(released(etcd, setOf(0))).To(Equal(int32(3)), "it has not been seen")
+}
+
+// Members that have joined a source are not stopped before they have left it, nor those that a source has yet to leave: they may be part
+// of its quorum. The task that has them leave, and no other, takes the last replica.
+func TestMembersBesideASourceAreNotStopped(t *testing.T) {
+	g := NewWithT(t)
+	source := &v1alpha1.BootstrapWithExistingCluster{}
+	joins, left := &v1alpha1.Etcd{}, &v1alpha1.Etcd{}
+	joins.Spec.Etcd.BootstrapWithExistingCluster = source
+	leave := joins.DeepCopy()
+	leave.Spec.Etcd.BootstrapWithExistingCluster, leave.Status.BootstrapWithExistingCluster = nil, &v1alpha1.BootstrapWithExistingClusterStatus{Source: source}
+	left.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{}
+	task := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange}}
+	task.Status.State, task.Status.Membership = v1alpha1.TaskStateInProgress, &v1alpha1.MembershipStatus{Replicas: ptr.To[int32](0)}
+	for _, c := range []struct {
+		etcd     *v1alpha1.Etcd
+		replicas int32
+		why      string
+		follows  bool
+	}{
+		{joins, 3, "The members leave the cluster that they have joined, one at a time", true},
+		{leave, 3, "The cluster is kept running until the members of the source cluster have left: set spec.replicas back", false},
+		{left, 0, "", false},
+	} {
+		got := size(&state.State{Etcd: c.etcd, StatefulSet: setOf(3)}, firststart.View{}, hibernation.WakeUp{})
+		g.Expect(got.Replicas).To(Equal(c.replicas))
+		g.Expect(got.Why).To(Equal(c.why))
+		g.Expect(recorded(c.etcd, setOf(1), []v1alpha1.EtcdOperatorTask{task}) != nil).To(Equal(c.follows))
+	}
+	joins.Spec.Replicas = 3
+	g.Expect(recorded(joins, setOf(1), []v1alpha1.EtcdOperatorTask{task})).To(BeNil())
 }

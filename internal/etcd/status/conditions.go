@@ -29,6 +29,9 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	if c := o.Adoption.Condition; c != nil {
 		all = append(all, *c)
 	}
+	if c := bootstrapped(o.Etcd, next.BootstrapWithExistingCluster, o.Snapshot); c != nil {
+		all = append(all, *c)
+	}
 	if o.TLS != nil && tls.Wanted(o.Etcd) {
 		all = append(all, o.TLS.Condition(o.Etcd, o.Snapshot))
 	}

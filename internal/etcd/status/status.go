@@ -82,6 +82,7 @@ func Next(o Input) v1alpha1.EtcdStatus {
 			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
 		}
 	}
+	next.BootstrapWithExistingCluster = joined(etcd, next.BootstrapWithExistingCluster, o.Snapshot, o.Now)
 	if found := o.FirstStart.Found; found != nil && next.ClusterID == "" {
 		next.ClusterID, next.ClusterSize = found.ID, max(next.ClusterSize, found.Size)
 	}
@@ -148,6 +149,9 @@ func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	}
 	if !tls.Wanted(o.Etcd) {
 		next.Conditions.Remove(v1alpha1.ConditionTLSReady)
+	}
+	if !o.Etcd.SourceStays() && next.BootstrapWithExistingCluster == nil {
+		next.Conditions.Remove(v1alpha1.ConditionBootstrappedWithExistingCluster)
 	}
 	if !o.Etcd.HasBackupStore() && !o.Etcd.LacksProvider() {
 		next.Conditions.Remove(v1alpha1.ConditionBackupReady)

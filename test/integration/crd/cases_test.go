@@ -9,10 +9,12 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -152,16 +154,12 @@ func peerURLs() []decision {
 	}
 }
 
-// joins are the decisions about a cluster that joins another one, which the project refuses. Of what etcd-druid decides by its
-// condition BootstrappedWithExistingCluster there is nothing to compare: no Etcd has the field.
+// joins are the decisions about a cluster that joins another one. What is decided by the condition BootstrappedWithExistingCluster is in
+// TestJoinsInProgress.
 func joins() []decision {
 	of := func(admitted bool, members, endpoints string) decision {
-		differs := ""
-		if admitted {
-			differs = "bootstrapWithExistingCluster"
-		}
 		return decision{
-			what: "bootstrapWithExistingCluster " + members + " " + endpoints, kind: "Etcd", admitted: admitted, differs: differs,
+			what: "bootstrapWithExistingCluster " + members + " " + endpoints, kind: "Etcd", admitted: admitted,
 			spec: fmt.Sprintf("{etcd: {bootstrapWithExistingCluster: {members: [%s], clientEndpoints: [%s]}}}", members, endpoints),
 		}
 	}
@@ -174,6 +172,65 @@ func joins() []decision {
 		of(true, a, endpoint), of(false, `{name: etcd-main-0, peerUrls: ["http://10.0.0.1:2380"]}`, endpoint),
 		of(true, `{name: src-0, peerUrls: ["http://10.0.0.1:2380", "http://10.0.0.2:2380"]}`, endpoint),
 		of(false, `{name: src-0, peerUrls: ["http://10.0.0.1:2380", "http://10.0.0.1:2380"]}`, endpoint), of(false, a, endpoint+", "+endpoint),
+		prefixed(true, `etcd-main-0`), prefixed(false, `main-etcd-main-0`),
+		of(false, a, `"https://10.0.0.1:2379"`), of(false, `{name: src-0, peerUrls: ["https://10.0.0.1:2380"]}`, endpoint), of(false, "", endpoint), of(false, a, ""),
+	}
+}
+
+// prefixed is the decision about the name of a source beside an Etcd whose members have a prefix.
+func prefixed(admitted bool, name string) decision {
+	return decision{
+		what: "bootstrapWithExistingCluster of " + name + " beside a memberNamePrefix", kind: "Etcd", admitted: admitted,
+		spec: fmt.Sprintf(`{memberNamePrefix: main, etcd: {bootstrapWithExistingCluster: {members: [{name: %s, peerUrls: ["http://10.0.0.1:2380"]}], clientEndpoints: ["http://10.0.0.1:2379"]}}}`, name),
+	}
+}
+
+// While members join, the source cluster stays the same. Of the two definitions only the project's keeps the field until they have
+// joined: without it nothing would say whose the other members are.
+func TestJoinsInProgress(t *testing.T) {
+	const field = `{etcd: {bootstrapWithExistingCluster: {members: [%s], clientEndpoints: [%s]}}}`
+	const a, b, more = `{name: src-0, peerUrls: ["http://10.0.0.1:2380"]}`, `{name: src-1, peerUrls: ["http://10.0.0.2:2380"]}`, `{name: src-0, peerUrls: ["http://10.0.0.1:2380", "http://10.0.0.99:2380"]}`
+	const one, two = `"http://10.0.0.1:2379"`, `"http://10.0.0.1:2379", "http://10.0.0.2:2379"`
+	before := fmt.Sprintf(field, a, one)
+	for whose, crds := range map[string][]*unstructured.Unstructured{"etcd-druid": stock(t), "etcd-foreman": own(t, "etcd")} {
+		t.Run(whose, func(t *testing.T) {
+			install(t, NewWithT(t), crds...)
+			namespace := testEnv.Namespace(t)
+			for _, c := range []struct {
+				what, condition, after string
+				admitted               bool
+			}{
+				{"no condition, other members", "", fmt.Sprintf(field, a+", "+b, one), true},
+				{"joined, other members", "True", fmt.Sprintf(field, a+", "+b, one), true},
+				{"in progress, no change", "False", before, true},
+				{"in progress, other members", "False", fmt.Sprintf(field, a+", "+b, one), false},
+				{"in progress, other URLs", "False", fmt.Sprintf(field, more, one), false},
+				{"in progress, other endpoints", "False", fmt.Sprintf(field, a, two), false},
+				{"joined, removed", "True", "{etcd: {}}", true},
+				{"in progress, removed", "False", "{etcd: {}}", whose == "etcd-druid"},
+				{"no condition, removed", "", "{etcd: {}}", whose == "etcd-druid"},
+			} {
+				t.Run(c.what, func(t *testing.T) {
+					g := NewWithT(t)
+					d := decision{kind: "Etcd"}
+					etcd := d.object(g, before)
+					etcd.SetNamespace(namespace)
+					g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
+					defer func() { g.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed()) }()
+					if c.condition != "" {
+						now := metav1.Now().UTC().Format(time.RFC3339)
+						etcd.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+							"type": "BootstrappedWithExistingCluster", "status": c.condition, "reason": "Test", "message": "test", "lastTransitionTime": now, "lastUpdateTime": now,
+						}}}
+						g.Expect(testEnv.Client.Status().Update(t.Context(), etcd)).To(Succeed())
+					}
+					etcd.Object["spec"] = d.object(g, c.after).Object["spec"]
+					err := testEnv.Client.Update(t.Context(), etcd)
+					g.Expect(err).To(Or(BeNil(), Satisfy(apierrors.IsInvalid)))
+					g.Expect(err == nil).To(Equal(c.admitted), "%v", err)
+				})
+			}
+		})
 	}
 }
 

@@ -126,10 +126,10 @@ func TestGardenersEtcds(t *testing.T) {
 		object *unstructured.Unstructured
 		says   string
 	}{
-		"two members": {gardenerEtcd(t, "2", "", withSecret+"aws", ""), "spec.replicas: Unsupported value: 2"},
-		"static pods": {gardenerEtcd(t, "1", "", withSecret+"aws", "externallyManagedMemberAddresses: [10.0.0.1]"), "externallyManagedMemberAddresses is not supported"},
-		"root":        {gardenerEtcd(t, "1", "", withSecret+"aws", "runAsRoot: true"), "runAsRoot is not supported"},
-		"a join":      {gardenerEtcd(t, "1", "bootstrapWithExistingCluster: {members: [{name: a, peerUrls: [\"https://a\"]}], clientEndpoints: [\"https://a\"]}", withSecret+"aws", ""), "bootstrapWithExistingCluster is not supported"},
+		"two members":                 {gardenerEtcd(t, "2", "", withSecret+"aws", ""), "spec.replicas: Unsupported value: 2"},
+		"static pods":                 {gardenerEtcd(t, "1", "", withSecret+"aws", "externallyManagedMemberAddresses: [10.0.0.1]"), "externallyManagedMemberAddresses is not supported"},
+		"root":                        {gardenerEtcd(t, "1", "", withSecret+"aws", "runAsRoot: true"), "runAsRoot is not supported"},
+		"a join without TLS of peers": {gardenerEtcd(t, "1", "bootstrapWithExistingCluster: {members: [{name: a, peerUrls: [\"https://a\"]}], clientEndpoints: [\"https://a\"]}", withSecret+"aws", ""), "when peerUrlTls is not enabled, all bootstrapWithExistingCluster member peer URLs must use http://"},
 		"peer URLs in both fields": {gardenerEtcd(t, "3", `additionalAdvertisePeerURLs: [{memberName: etcd-main-0, urls: ["http://a:1"]}]
     additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["http://a:1"]}]}}`, withSecret+"aws", ""), "mean the same: set one of them"},
 		"a peer URL with TLS of peers without it": {gardenerEtcd(t, "3", `additionalAdvertisedURLs: {peerURLs: {members: [{name: etcd-main-0, urls: ["https://a:1"]}]}}`, withSecret+"aws", ""), "when peerUrlTls is not enabled, all additionalAdvertisedURLs.peerURLs must use http://"},

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package firststart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	membersof "github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+)
+
+// join decides on the first start of members that join a source cluster, given what the volumes hold and what that cluster says of
+// itself. They never begin a cluster: that of the source becomes the Etcd's, and is recorded before any member is started. It is pure.
+func join(etcd *v1alpha1.Etcd, found *Cluster, id uint64, list []etcdclient.Member) decision {
+	hex := fmt.Sprintf("%x", id)
+	switch undeclared, missing := compare(etcd, list); {
+	case len(list) == 0:
+		return blocked(wait, "no client endpoint of spec.etcd.bootstrapWithExistingCluster answers with the member list of a cluster that has a quorum (%s): check the source cluster, the network and, with TLS, that each side trusts the CA of the other", strings.Join(etcd.Source().ClientEndpoints, ", "))
+	case found != nil && found.ID != hex:
+		return blocked(wait, "the volumes hold data of cluster %s, and the members are to join cluster %s: delete the claims whose data is not wanted", found.ID, hex)
+	case found == nil && ownListed(etcd, list) != "":
+		return blocked(wait, "the source cluster lists %s, which is a name or a peer URL of a member of this Etcd: choose another name for the Etcd or a memberNamePrefix, or, if the member is left from an earlier Etcd of this name, remove it with etcdctl", ownListed(etcd, list))
+	case len(undeclared) > 0:
+		return blocked(wait, "the source cluster has members that spec.etcd.bootstrapWithExistingCluster does not name: %s", strings.Join(undeclared[:min(len(undeclared), maxNames)], ", "))
+	case len(missing) > 0:
+		return blocked(wait, "spec.etcd.bootstrapWithExistingCluster names members that the source cluster does not have: %s", strings.Join(missing, ", "))
+	}
+	d := surveying(wait, "the members join cluster %s; recording that before they are started", hex)
+	d.found = &Cluster{ID: hex, Size: etcd.Spec.Replicas}
+	return d
+}
+
+// maxName bounds what is shown of the name of a member, in bytes, and maxNames how many are shown: another cluster says them.
+const maxName, maxNames = 64, 5
+
+func shown(m etcdclient.Member) string {
+	return fmt.Sprintf("%s (%x)", sanitize.Text(m.Name, maxName), m.ID)
+}
+
+// compare returns the members of the source cluster that are not declared, and those that are declared and not listed.
+func compare(etcd *v1alpha1.Etcd, list []etcdclient.Member) (undeclared, missing []string) {
+	for _, m := range list {
+		if membersof.Ordinal(etcd, m) < 0 && !membersof.IsSource(etcd, m) {
+			undeclared = append(undeclared, shown(m))
+		}
+	}
+	for _, s := range etcd.Source().Members {
+		if !slices.ContainsFunc(list, func(m etcdclient.Member) bool { return s.Is(m.Name, m.PeerURLs) }) {
+			missing = append(missing, s.Name)
+		}
+	}
+	return undeclared, missing
+}
+
+// ownListed returns the name of a listed member that has the name or the address of one of the Etcd; empty if there is none.
+func ownListed(etcd *v1alpha1.Etcd, list []etcdclient.Member) string {
+	for _, m := range list {
+		if membersof.Ordinal(etcd, m) >= 0 {
+			return shown(m)
+		}
+		for i := range etcd.Spec.Replicas {
+			if slices.ContainsFunc([]bool{true, false}, func(tls bool) bool { return slices.Contains(m.PeerURLs, component.PeerURL(etcd, i, tls)) }) {
+				return shown(m)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// beside returns a Snapshot of n members, of which the first vote beside so many sources, and the next is a learner.
+func beside(n, voting, sources int) *cluster.Snapshot {
+	s := clustertest.Healthy(n)
+	s.Cluster.Voters = s.Cluster.Voters[:voting]
+	for i := voting; i < n; i++ {
+		s.Ordinals[i].Role, s.Ordinals[i].Serving = v1alpha1.RoleUnknown, false
+		if i == voting {
+			s.Ordinals[i].Role, s.Ordinals[i].Serving = v1alpha1.RoleLearner, true
+		}
+	}
+	for i := range sources {
+		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: uint64(100 + i), Ordinal: -1, Serving: true})
+	}
+	return s
+}
+
+// The members have joined once each votes, or as many as the source keeps the quorum beside and one more has caught up.
+func TestHaveJoined(t *testing.T) {
+	with := func(s *cluster.Snapshot, change func(*cluster.Snapshot)) *cluster.Snapshot { change(s); return s }
+	for name, c := range map[string]struct {
+		s    *cluster.Snapshot
+		want bool
+	}{
+		"none of three":                     {beside(3, 0, 3), false},
+		"one of three":                      {beside(3, 1, 3), false},
+		"two of three, and a learner":       {beside(3, 2, 3), true},
+		"two of three, and it lags":         {with(beside(3, 2, 3), func(s *cluster.Snapshot) { s.Ordinals[2].Lag = membership.MaxLag + 1 }), false},
+		"two of three, and it is not added": {with(beside(3, 2, 3), func(s *cluster.Snapshot) { s.Ordinals[2].Role = v1alpha1.RoleUnknown }), false},
+		"all three":                         {beside(3, 3, 3), true},
+		"all, and one does not serve":       {with(beside(3, 3, 3), func(s *cluster.Snapshot) { s.Cluster.Voters[1].Serving = false }), false},
+		"a learner beside one":              {beside(1, 0, 1), true},
+		"one beside three":                  {beside(1, 1, 3), true},
+		"no quorum":                         {with(beside(1, 1, 3), func(s *cluster.Snapshot) { s.Cluster.LeaderKnown = false }), false},
+		"none wanted":                       {beside(0, 0, 3), false},
+	} {
+		if got := haveJoined(c.s); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What is recorded of the source is recorded once, follows the spec until the cut-over, and says how its members are reached until the
+// last has left.
+func TestJoined(t *testing.T) {
+	g := NewWithT(t)
+	now := metav1.Now()
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	g.Expect(joined(etcd, nil, beside(3, 3, 0), now)).To(BeNil())
+	g.Expect(bootstrapped(etcd, nil, nil)).To(BeNil())
+	spec := &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "s", PeerURLs: []string{"http://s"}}}, ClientEndpoints: []string{"http://c"}}
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = spec
+	g.Expect(joined(etcd, nil, nil, now)).To(BeNil())
+	g.Expect(joined(etcd, nil, beside(3, 1, 3), now)).To(BeNil())
+	g.Expect(bootstrapped(etcd, nil, beside(3, 1, 3))).To(HaveField("Message", "1 of 3 members have joined the source cluster."))
+
+	record := joined(etcd, nil, beside(3, 2, 3), now)
+	g.Expect(record).To(Equal(&v1alpha1.BootstrapWithExistingClusterStatus{JoinedAt: now, Members: []v1alpha1.BootstrapJoinedMember{{Name: "s", PeerURLs: []string{"http://s"}}}, Source: spec}))
+	changed := spec.DeepCopy()
+	changed.ClientEndpoints = []string{"http://d"}
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = changed
+	record = joined(etcd, record, beside(3, 0, 3), metav1.Time{})
+	g.Expect(record).To(And(HaveField("JoinedAt", now), HaveField("Source", changed)), "a member that is away does not take it back")
+	g.Expect(bootstrapped(etcd, record, nil).Message).To(ContainSubstring("To cut over, remove"))
+
+	etcd.Spec.Etcd.BootstrapWithExistingCluster, etcd.Status.BootstrapWithExistingCluster = nil, record
+	for _, s := range []*cluster.Snapshot{nil, beside(3, 3, 1), {}} {
+		record = joined(etcd, record, s, now)
+		g.Expect(record.Source).To(Equal(changed))
+	}
+	g.Expect(etcd.Source()).To(Equal(changed))
+	g.Expect(bootstrapped(etcd, record, nil)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", "The members of the source cluster leave, one at a time.")))
+	record = joined(etcd, record, beside(3, 3, 0), now)
+	g.Expect(record.Source).To(BeNil())
+	g.Expect(bootstrapped(etcd, record, nil)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", "The members of the source cluster have left.")))
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Members that join a source are not started before its ID is recorded; they know where it is, and may not begin a cluster. To give up
+// does not stop them: they have to leave first.
+func TestMembersJoinASource(t *testing.T) {
+	t.Parallel()
+	var serves atomic.Bool
+	w := &world{Cluster: testEnv.NewCluster(t, name)}
+	w.Simulate(0)
+	source := &v1alpha1.BootstrapWithExistingCluster{}
+	for i := range 3 {
+		w.Members.Names = append(w.Members.Names, fmt.Sprintf("old-%d", i))
+		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://192.0.2.10%d:2379", i))
+		source.Members = append(source.Members, v1alpha1.BootstrapExistingMember{Name: w.Members.Names[i], PeerURLs: []string{fmt.Sprintf("http://old-%d:2380", i)}})
+	}
+	source.ClientEndpoints = w.Members.Endpoints
+	w.Members.Up = func(int) bool { return serves.Load() }
+	w.CreateEtcd(3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = source })
+	w.start()
+	condition := func(g Gomega, of string) string {
+		c := w.Status(g).Conditions.Find(of)
+		g.Expect(c).NotTo(BeNil())
+		return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+	}
+	w.Eventually(func(g Gomega) {
+		g.Expect(condition(g, v1alpha1.ConditionDataVolumesReady)).To(HavePrefix("False/FirstStartBlocked: No member has been started yet: no client endpoint of spec.etcd.bootstrapWithExistingCluster answers"))
+		g.Expect(condition(g, v1alpha1.ConditionBootstrappedWithExistingCluster)).To(Equal("False/BootstrapInProgress: 0 of 3 members have joined the source cluster."))
+	}).Should(Succeed())
+	set := &appsv1.StatefulSet{}
+	err := testEnv.Client.Get(t.Context(), w.Key(name), set)
+	w.Expect(apierrors.IsNotFound(err) || *set.Spec.Replicas == 0).To(BeTrue())
+
+	serves.Store(true)
+	w.Eventually(func(g Gomega) {
+		w.Get(g, name, set)
+		g.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.Status(g).ClusterID).NotTo(BeEmpty())
+		g.Expect(condition(g, v1alpha1.ConditionReady)).To(Equal("True/Quorate: 3 of 3 voters serve."))
+		g.Expect(condition(g, v1alpha1.ConditionScaled)).To(Equal("False/ScalingOut: 0 of 3 members have joined."))
+	}).Should(Succeed())
+	w.Expect(w.config(w)).To(And(HaveKeyWithValue(member.KeyClusterID, w.Status(w).ClusterID), HaveKeyWithValue(member.KeySource, ContainSubstring("leads: true")), Not(HaveKey(member.KeyFirstStart))))
+
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Eventually(func(g Gomega) {
+		g.Expect(condition(g, v1alpha1.ConditionScaled)).To(Equal("False/ScalingIn: The members leave the cluster that they have joined, one at a time."))
+	}).Should(Succeed())
+	w.Get(w, name, set)
+	w.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+}
