@@ -54,9 +54,12 @@ const (
 	rebuiltSuffix    = ".rebuilt-"
 )
 
-// Leftovers returns patterns of what an abandoned rebuild may leave beside a data directory.
+// RestoringDir returns the folder beside a data directory in which that is restored from snapshots.
+func RestoringDir(dataDir string) string { return dataDir + ".restoring" }
+
+// Leftovers returns patterns of what an abandoned rebuild or restore may leave beside a data directory.
 func Leftovers(dataDir string) []string {
-	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*"}
+	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*", RestoringDir(dataDir)}
 }
 
 // RebuiltDir returns the name of a complete data directory that Swap has yet to give its name.
@@ -95,6 +98,9 @@ func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 // Swap gives the data directory that was made for a task, RebuiltDir, the name of the previous one, which it sets aside. Between the two
 // renames there is no data directory, and Rebuilt reports true.
 func Swap(dataDir, task string, clock clock.PassiveClock) error {
+	if err := os.RemoveAll(RestoringDir(dataDir)); err != nil {
+		return fmt.Errorf("removing leftovers of the restore: %w", err)
+	}
 	before := fmt.Sprintf("%s%s%s-%d", dataDir, member.BeforeSuffix, task, clock.Now().Unix())
 	if err := crashsafe.Rename(dataDir, before); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("setting the previous data aside: %w", err)

@@ -86,6 +86,19 @@ func TestRecoveryIsReadCompletelyOrNotAtAll(t *testing.T) {
 		g.Expect(shared.Token()).To(Equal("4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f"))
 		g.Expect(shared.Founders()).To(Equal(shared.InitialCluster()))
 	}
+	of := func(source, restore string) string {
+		return strings.Replace(recovery, "source: Data", "source: "+source, 1) + restore + "\n"
+	}
+	for _, good := range []RestorePoint{{Base: "b", Revision: 7, Hash: 1 << 31, Bytes: 5, Bump: 1}, {Kept: "new.etcd.before-x-1", Bump: 1}} {
+		r := *shared.Recovery
+		r.Restore, r.Source = &good, RecoverFromPoint
+		if good.Kept != "" {
+			r.Source = RecoverFromKept
+		}
+		text, err := r.Encode()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ParseRecovery([]byte(text))).To(Equal(&r))
+	}
 	for name, bad := range map[string]string{
 		"no YAML":              "task: [",
 		"an unknown field":     recovery + "force: true\n",
@@ -96,6 +109,13 @@ func TestRecoveryIsReadCompletelyOrNotAtAll(t *testing.T) {
 		"no cluster":           strings.Replace(recovery, "previousClusterID: cafe\n", "", 1),
 		"to wake up from data": recovery + "revision: 42\n",
 		"another source":       strings.Replace(recovery, "source: Data", "source: data", 1),
+		"a state for data":     recovery + "restore: {base: b, revision: 7, bump: 1}\n",
+		"a point without one":  of("Restore", ""),
+		"it goes back":         of("Restore", "restore: {base: b, revision: 7, bump: 0}"),
+		"no base":              of("Restore", "restore: {revision: 7, bump: 1}"),
+		"no revision":          of("Restore", "restore: {base: b, bump: 1}"),
+		"no kept data":         of("KeptData", "restore: {bump: 1}"),
+		"another folder":       of("KeptData", "restore: {bump: 1, kept: ../new.etcd.before-x-1}"),
 	} {
 		_, err := parse(bad)
 		g.Expect(err).To(MatchError(ContainSubstring("reading "+KeyRecovery)), name)

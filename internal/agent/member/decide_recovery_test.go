@@ -51,6 +51,17 @@ func TestDecideRecovery(t *testing.T) {
 		{"the previous cluster answers, and the data is damaged", chosen, RecoverFromData, Input{Data: damaged, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
 		{"an earlier cluster answers", chosen, RecoverFromData, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: "ace"}, Wait, v1alpha1.ReasonRecovering, "cluster ace answers with a quorum"},
 
+		{"a point, good data", chosen, RecoverFromPoint, Input{Data: old, ClusterID: before}, Rebuild, "", "goes back to an earlier state by task t: revision 7 in the backup, by member main-2"},
+		{"a point, no data", chosen, RecoverFromPoint, Input{ClusterID: before}, Rebuild, "", "revision 7"},
+		{"a point, damaged data", chosen, RecoverFromPoint, Input{Data: damaged, ClusterID: before}, Rebuild, "", "revision 7"},
+		{"a point, interrupted between the renames", chosen, RecoverFromPoint, Input{ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
+		{"a point, restored", chosen, RecoverFromPoint, Input{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"a point, and the new cluster has served", chosen, RecoverFromPoint, Input{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
+		{"a point, and the cluster before serves", chosen, RecoverFromPoint, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonPreviousClusterServes, "stop the members that run with its data. To keep it as it is, delete task t"},
+		{"a point, and another member is chosen", other, RecoverFromPoint, Input{Data: old, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner once it serves"},
+		{"a point, and data of a cluster that was none", chosen, RecoverFromPoint, Input{Data: Data{State: DataPresent, ClusterID: "fade"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"kept data", chosen, RecoverFromKept, Input{Data: old, ClusterID: before}, Rebuild, "", "the data in new.etcd.before-x-1 on the volume of member main-2"},
+
 		{"backup, no data", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, good data", chosen, RecoverFromBackup, Input{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, damaged data", chosen, RecoverFromBackup, Input{Data: damaged, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
@@ -81,6 +92,9 @@ func TestDecideRecovery(t *testing.T) {
 			f := tc.in
 			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
 			f.Recovery = &Recovery{Task: "9a7e", TaskName: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}}
+			if tc.source == RecoverFromPoint || tc.source == RecoverFromKept {
+				f.Recovery.Restore = &RestorePoint{Base: "Full-00000000-00000005-5", Revision: 7, Kept: "new.etcd.before-x-1", Bump: 1}
+			}
 			got := Decide(f)
 			g.Expect(got.Action).To(Equal(tc.want), got.Why)
 			g.Expect(got.Reason).To(Equal(tc.reason))

@@ -57,11 +57,11 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	config := restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
 		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
-		// Only the final snapshot of a cluster that was hibernated certainly has everything.
-		Behind: shared.Recovery == nil || shared.Recovery.Revision == 0,
+		// Of a cluster that has served, only the final snapshot from its hibernation certainly has everything.
+		Behind: shared.ClusterID != "" && (shared.Recovery == nil || shared.Recovery.Revision == 0),
 	}
 	if r := shared.Recovery; r != nil && r.Restore != nil {
-		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), restore.WorkDirOf(shared.DataDir())
+		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), datadir.RestoringDir(shared.DataDir())
 		config.Point = &restore.Point{Base: r.Restore.Base, Revision: r.Restore.Revision, Hash: r.Restore.Hash, Bytes: r.Restore.Bytes}
 		config.Behind, config.Bump = false, r.Restore.Bump
 	} else if from.Signed() {

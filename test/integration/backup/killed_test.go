@@ -6,6 +6,7 @@ package backup_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -86,6 +87,10 @@ func operate(ctx context.Context, what, dir string) error {
 		err = takeSnapshots(ctx, source)
 	case "rebuild":
 		err = rebuild(ctx, dir)
+	case "going back":
+		err = goBack(ctx, source, dir)
+	case "going back to kept data":
+		err = rebuildKept(ctx, dir)
 	}
 	return errors.Join(err, source.Close())
 }
@@ -126,15 +131,68 @@ func rebuild(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if rebuilt, err := datadir.Rebuilt(dataIn(dir), "task"); err != nil {
+	if rebuilt, err := datadir.Rebuilt(dataIn(dir), "task"); err != nil || !rebuilt && isNew(dir) {
 		return err
-	} else if survey, err := datadir.Survey(dataIn(dir)); !rebuilt && err == nil && survey.State == member.SurveyPresent && survey.ClusterID != string(previous) {
-		return nil
 	}
 	_, err = datadir.Rebuild(ctx, datadir.RebuildConfig{
 		DataDir: dataIn(dir), Task: "task", Member: memberName, PeerURL: peerURL, Token: "new", PreviousClusterID: string(previous), Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	return err
+}
+
+// raise is how much is added to the revision of an earlier state.
+const raise = 5000
+
+// goBack makes a new cluster of an earlier state, its last one here, unless that was done.
+func goBack(ctx context.Context, source *store.Store, dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "point"))
+	if err != nil {
+		return err
+	}
+	point := &restore.Point{}
+	if err := json.Unmarshal(text, point); err != nil {
+		return err
+	}
+	made, err := datadir.Rebuilt(dataIn(dir), "task")
+	if err != nil || !made && isNew(dir) {
+		return err
+	}
+	if !made {
+		if _, err := restore.Restore(ctx, restore.Config{
+			Store: source, DataDir: datadir.RebuiltDir(dataIn(dir), "task"), WorkDir: datadir.RestoringDir(dataIn(dir)), Member: memberName, PeerURL: peerURL,
+			InitialCluster: memberName + "=" + peerURL, Token: "new", Point: point, Bump: raise, Log: logr.Discard(),
+		}); err != nil {
+			return err
+		}
+	}
+	return datadir.Swap(dataIn(dir), "task", clock.RealClock{})
+}
+
+// rebuildKept makes a new cluster of data that was set aside, unless that was done.
+func rebuildKept(ctx context.Context, dir string) error {
+	previous, err := os.ReadFile(filepath.Join(dir, "previous"))
+	if err != nil {
+		return err
+	}
+	made, err := datadir.Rebuilt(dataIn(dir), "task")
+	if err != nil || !made && isNew(dir) {
+		return err
+	}
+	_, err = datadir.Rebuild(ctx, datadir.RebuildConfig{
+		DataDir: dataIn(dir), From: filepath.Join(dir, "kept"), Bump: raise,
+		Task: "task", Member: memberName, PeerURL: peerURL, Token: "new", PreviousClusterID: string(previous), Clock: clock.RealClock{}, Log: logr.Discard(),
+	})
+	return err
+}
+
+// isNew reports whether there is the data of another cluster than the previous one.
+func isNew(dir string) bool {
+	previous, err := os.ReadFile(filepath.Join(dir, "previous"))
+	if err != nil {
+		return false
+	}
+	survey, err := datadir.Survey(dataIn(dir))
+	return err == nil && survey.State == member.SurveyPresent && survey.ClusterID != string(previous)
 }
 
 // backedUp returns a folder with the data of a member that is killed, and its backup: two full snapshots and two deltas, which reach a revision.
@@ -167,12 +225,16 @@ func backedUp(t *testing.T) (dir string, revision int64) {
 	survey, err := datadir.Survey(dataIn(dir))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(filepath.Join(dir, "previous"), []byte(survey.ClusterID), 0o600)).To(Succeed())
+	point, err := json.Marshal(pointOf(previewed(t, s, backup.Target{Revision: revision - 10})))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "point"), point, 0o600)).To(Succeed())
+	g.Expect(os.CopyFS(filepath.Join(dir, "kept"), os.DirFS(dataIn(dir)))).To(Succeed())
 	return dir, revision
 }
 
 // An operation that is killed at any of its writes leaves nothing that is taken for what it is not, and the next one does what it would have done.
 func TestKilledAtEachWrite(t *testing.T) {
-	for _, what := range []string{"restore", "compaction", "copy", "final snapshot", "rebuild"} {
+	for _, what := range []string{"restore", "compaction", "copy", "final snapshot", "rebuild", "going back", "going back to kept data"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
@@ -287,10 +349,11 @@ func cameToItsEnd(t *testing.T, what, dir, original string, revision int64) {
 	case "final snapshot":
 		g.Expect(chain.Full.Final).To(BeTrue())
 		g.Expect(exec.Command("diff", "-r", dataIn(original), dataIn(dir)).CombinedOutput()).To(BeEmpty(), "the data was only read")
-	case "rebuild":
+	case "rebuild", "going back", "going back to kept data":
+		want := map[string]int64{"rebuild": revision, "going back": revision - 10 + raise, "going back to kept data": revision + raise}[what]
 		survey, err := datadir.Survey(dataIn(dir))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("Revision", revision)))
+		g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("Revision", want)))
 		kept, err := filepath.Glob(dataIn(dir) + ".*")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(kept).To(HaveLen(1))

@@ -79,7 +79,7 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Result{}, fmt.Errorf("restoring into %s: it must be empty: %w", config.DataDir, err)
 	}
-	work := cmp.Or(config.WorkDir, WorkDirOf(config.DataDir))
+	work := cmp.Or(config.WorkDir, datadir.RestoringDir(config.DataDir))
 	if err := os.RemoveAll(work); err != nil {
 		return Result{}, fmt.Errorf("removing leftovers of an interrupted restore: %w", err)
 	}
@@ -89,9 +89,6 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	result, err := config.restore(ctx, work)
 	return result, errors.Join(err, os.RemoveAll(work))
 }
-
-// WorkDirOf returns the folder beside a data directory in which it is made.
-func WorkDirOf(dataDir string) string { return dataDir + ".restoring" }
 
 // margin is how many revisions may be lost with what the snapshots lack: etcd's documentation recommends it, as a week with 1,500
 // writes each second.
