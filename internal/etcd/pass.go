@@ -37,6 +37,8 @@ type pass struct {
 	specFailed bool
 	// recoveryReads are the live reads by which the recovery in the status is over, or a restore begins; nil if there are none.
 	recoveryReads *state.Live
+	// hung is how often the members have hung before this pass.
+	hung hanging
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
 	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.

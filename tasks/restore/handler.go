@@ -15,11 +15,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -57,68 +55,6 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, 
 		return "", fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, err)
 	}
 	return string(key), nil
-}
-
-// Admit implements tasks.Methods: there is a store, and, if data is to be replaced, a cluster that serves as the recorded one.
-func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
-	etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
-	if err != nil {
-		return tasks.Verdict{}, err
-	}
-	switch store := etcd.BackupStore(); {
-	case store == nil:
-		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", etcd.Name), nil
-	case storeaccess.Validate(*store, etcd.Namespace) != nil:
-		return tasks.Rejected(v1alpha1.ErrNoBackup, "spec.backup: %v", storeaccess.Validate(*store, etcd.Namespace)), nil
-	case etcd.Status.ClusterID == "":
-		return tasks.Rejected(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to go back from", etcd.Name), nil
-	case !task.Config.replaces():
-		return tasks.Verdict{Outcome: tasks.Continue, Message: "the restore is previewed, and nothing is changed"}, nil
-	case etcd.Spec.Replicas == 0:
-		return tasks.Rejected(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up first", etcd.Name), nil
-	}
-	if _, why, err := h.undone(ctx, task, etcd); err != nil || why != "" {
-		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", why), err
-	}
-	v, err := tasks.AdmitWithQuorum(ctx, h.Observer, h.Live, etcd)
-	if err != nil || v.Outcome != tasks.Continue {
-		return v, err
-	}
-	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
-	switch {
-	case err != nil:
-		return tasks.Unobserved(tasks.Reject, err)
-	case snapshot.StatefulSet.OfDruid:
-		return tasks.Rejected(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read from what the operator starts a cluster", snapshot.StatefulSet.Name), nil
-	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
-		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and cluster %s is recorded: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
-	}
-	return v, nil
-}
-
-// undone returns the Restore that a task undoes, nil if it undoes none, and why it cannot be undone now, empty if it can.
-func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1alpha1.Etcd) (u *Undone, why string, err error) {
-	if task.Config.Undo == "" {
-		return nil, "", nil
-	}
-	t, key := &v1alpha1.EtcdOperatorTask{}, client.ObjectKey{Namespace: task.Object.Namespace, Name: task.Config.Undo}
-	if err := h.Live.Get(ctx, key, t); client.IgnoreNotFound(err) != nil {
-		return nil, "", coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading task %s: %w", key, err))
-	} else if err != nil {
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s does not exist: what its members had before was removed with it", key.Name), nil
-	}
-	r := t.Status.Recovery
-	switch {
-	case t.Spec.Type != v1alpha1.Restore || t.EtcdKey() != client.ObjectKeyFromObject(etcd) || etcdtasks.Foreign(t, etcd) != "":
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s is not a Restore of Etcd %s", t.Name, etcd.Name), nil
-	case r == nil || r.Restore == nil || r.Source == "":
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", t.Name), nil
-	}
-	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: r.Member, FinalSnapshot: r.Restore.FinalSnapshot}
-	if last := etcd.Status.Recovery; last != nil && last.TaskUID != t.UID {
-		why = fmt.Sprintf("task %s has made a newer cluster than task %s: undo that one first", last.Task, t.Name)
-	}
-	return u, why, nil
 }
 
 // Execute implements tasks.Methods.

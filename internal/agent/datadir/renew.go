@@ -7,6 +7,7 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -30,7 +31,11 @@ func Renew(path string, bump int64) (err error) {
 		if err := removeAlarms(tx); err != nil || bump == 0 {
 			return err
 		}
-		revision := mvcc.RevToBytes(mvcc.Revision{Main: revisionOf(tx) + bump}, mvcc.NewRevBytes())
+		last := revisionOf(tx)
+		if bump < 0 || last > math.MaxInt64-bump {
+			return fmt.Errorf("%d cannot be added to revision %d", bump, last)
+		}
+		revision := mvcc.RevToBytes(mvcc.Revision{Main: last + bump}, mvcc.NewRevBytes())
 		return errors.Join(
 			tx.Bucket(schema.Key.Name()).Put(revision, []byte{}),
 			tx.Bucket(schema.Meta.Name()).Put(schema.ScheduledCompactKeyName, revision))

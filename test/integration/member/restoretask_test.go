@@ -118,7 +118,7 @@ func (o *operated) work() {
 			Status:     corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(result)}}}}},
 		})).To(Succeed())
 		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-		o.g.Expect(o.api.Update(o.t.Context(), j)).To(Succeed())
+		o.g.Expect(o.api.Status().Update(o.t.Context(), j)).To(Succeed())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -94,6 +95,9 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 // writes each second.
 const margin = 1_000_000_000
 
+// maxRevision bounds what the name of a snapshot is believed, so that no sum overflows.
+const maxRevision = math.MaxInt64 / 4
+
 // quiet logs nothing, and panics where etcd would end the process, so that it becomes an error.
 var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 
@@ -131,7 +135,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		}
 	}
 	if c.Behind {
-		result.Bump = max(source.highest, c.Record.Revision, result.Revision) - result.Revision + margin
+		result.Bump = min(max(source.highest, c.Record.Revision)-result.Revision, maxRevision) + margin
 	}
 	// Last of all: it changes HashKV.
 	if err := datadir.Renew(databaseIn(data), result.Bump); err != nil {

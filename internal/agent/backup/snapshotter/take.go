@@ -65,7 +65,11 @@ func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error
 func (n *session) closeGap(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, n.config.Timeout/2)
 	defer cancel()
-	if _, err := n.delta(limited); err != nil {
+	last, err := n.delta(limited)
+	if last != nil {
+		n.metrics.stored(*last)
+	}
+	if err != nil {
 		n.config.Log.Info("There is no delta before the full snapshot, so the revisions in between cannot be restored", "reason", err.Error())
 		n.forget()
 	}
