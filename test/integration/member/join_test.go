@@ -120,7 +120,7 @@ func TestSingleMemberThatJoinsRestoresNoBackup(t *testing.T) {
 	g.Expect(c.refusal(g, 0)).To(Equal(words.Refusal{Reason: v1alpha1.ReasonDataLost}))
 }
 
-// A member that nobody declared is left alone, and so is the list.
+// A member that was not declared is left alone, and so is the list.
 func TestMigrationBesideAForeignMember(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package members
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	. "github.com/onsi/gomega"
+)
+
+// beside has two members of a source cluster in the list, the first of which leads, and declares them.
+func beside(k *Known) {
+	k.Etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{
+		Members: []v1alpha1.BootstrapExistingMember{{Name: "s0", PeerURLs: []string{"http://s0"}}, {Name: "s1", PeerURLs: []string{"http://s1"}}},
+	}
+	k.List = append(k.List, etcdclient.Member{ID: 8, Name: "s0"}, etcdclient.Member{ID: 9, PeerURLs: []string{"http://s1"}})
+	k.Snapshot.Cluster.Leader = 8
+	k.Snapshot.Cluster.Voters = []cluster.Voter{
+		{ID: 8, Name: "s0", Ordinal: -1, Serving: true, Endpoint: "http://s0:1", Lag: 5}, {ID: 9, Name: "9", Ordinal: -1, PeerURLs: []string{"http://s1"}}, {ID: 7, Name: "x", Ordinal: -1, Serving: true, Endpoint: "http://x:1"},
+	}
+}
+
+// Members of the source are known by what was declared, and serve by what they answer. Others belong to no one.
+func TestSources(t *testing.T) {
+	g := NewWithT(t)
+	k := known(1, beside, func(k *Known) {
+		k.Snapshot.Ordinals[0].Role = v1alpha1.RoleFollower
+		k.List = append(k.List, etcdclient.Member{ID: 7, Name: "x"})
+	})
+	in := k.Input(Request{Goal: Goal(k.Etcd, 3, false)})
+	g.Expect(in.Sources).To(Equal(2))
+	g.Expect(in.BackedUp).To(BeTrue(), "only the source could take a snapshot")
+	g.Expect(in.Goal).To(Equal(membership.Goal{Size: 3, KeepSources: true, KeepClaims: true}))
+	g.Expect(in.Members[1]).To(Equal(membership.Member{ID: 8, Name: "s0", Owner: membership.Source, Serving: true, Leads: true, Lag: 5}))
+	g.Expect(in.Members[2]).To(Equal(membership.Member{ID: 9, Name: "9", Owner: membership.Source}))
+	g.Expect(in.Members[3]).To(Equal(membership.Member{ID: 7, Name: "x"}), "nothing that it says counts")
+
+	timers := Timers{}
+	for i := range 8 {
+		k.Snapshot.At = noon.Add(time.Duration(i) * time.Second)
+		timers = timers.Next(k)
+	}
+	g.Expect([]bool{timers.settled(8), timers.settled(9), timers.settled(7), timers.steady(8)}).To(Equal([]bool{true, false, false, true}))
+
+	k.Etcd.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: k.Etcd.Source()}
+	k.Etcd.Spec.Etcd.BootstrapWithExistingCluster = nil
+	in = k.Input(Request{Goal: Goal(k.Etcd, 3, false)})
+	g.Expect(in.Goal.KeepSources).To(BeFalse(), "they leave")
+	k.Snapshot.Cluster.Leader = 1
+	g.Expect(k.Input(Request{}).BackedUp).To(BeFalse(), "the member leads, and its agent can take one")
+	g.Expect(in.Members[1].Owner).To(Equal(membership.Source))
+	k.Etcd.Status.BootstrapWithExistingCluster.Source = nil
+	g.Expect(k.Input(Request{}).Members[1].Owner).To(Equal(membership.Unknown))
+}
+
+// The leader is asked, wherever it is, or else a member of the Etcd, and one of the source where there is no other. What was
+// not declared is never asked.
+func TestSpokesman(t *testing.T) {
+	g := NewWithT(t)
+	k := known(1, beside)
+	k.Snapshot.Ordinals[0].Pod.Endpoint = "http://main-0:1"
+	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{Endpoint: "http://s0:1"}))
+	k.Snapshot.Ordinals[0].Role, k.Snapshot.Cluster.Leader = v1alpha1.RoleLeader, 1
+	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{"main-0", "http://main-0:1"}))
+	k.Snapshot.Ordinals[0].Role, k.Snapshot.Cluster.Leader = v1alpha1.RoleFollower, 9
+	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{"main-0", "http://main-0:1"}))
+	k.Snapshot.Ordinals[0].Role = v1alpha1.RoleLearner
+	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{Endpoint: "http://s0:1"}))
+	k.Snapshot.Cluster.Voters[0].Serving = false
+	k.Snapshot.Cluster.Leader = 7
+	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(BeNil())
+}
+
+// Members leave a source cluster although the Etcd has no replicas any more; a cluster of its own hibernates.
+func TestActingBesideASource(t *testing.T) {
+	g := NewWithT(t)
+	k := known(3, func(k *Known) { k.Etcd.Spec.Replicas = 0 })
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(Equal("the cluster hibernates"))
+	beside(&k)
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+	k.Snapshot.Ordinals = nil
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty(), "what is left is cleaned up")
+}
