@@ -358,6 +358,25 @@ func TestTheDataOfARemovedMemberIsSetAside(t *testing.T) {
 	p.Expect(p.starts()).To(BeNil())
 }
 
+// A member with data starts while the others list it, by its ID, and says which ID they list if its data is gone.
+func TestTheOthersListTheMember(t *testing.T) {
+	listed := memberList{listed: []*etcdserverpb.Member{{ID: 1, Name: "m-1"}, {ID: 7, Name: "m-0", ClientURLs: []string{"http://m-0:2379"}}}}
+	p, prepares := asked(t, listed)
+	p.holds()
+	prepares.shared.ClusterID = "cafe"
+	waits, err := prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits).To(BeNil())
+	p.Expect(p.starts()).To(HaveKeyWithValue("initial-cluster-state", "existing"))
+
+	p, prepares = asked(t, listed)
+	prepares.shared.ClusterID = "cafe"
+	waits, err = prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonDataLost))
+	p.Expect(waits.Volume).To(Equal(cluster.Volume{Store: cluster.StoreFree, Lost: "7"}))
+}
+
 // While its cluster is recovered, a member with data from before replaces itself with a learner. Its data is kept until the recovery is over.
 func TestAMemberJoinsARecoveredCluster(t *testing.T) {
 	for name, refuses := range map[string]error{"it is added": nil, "it is not added yet": errors.New("unhealthy cluster")} {
@@ -374,7 +393,7 @@ func TestAMemberJoinsARecoveredCluster(t *testing.T) {
 			p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonRecovering), "the cluster from before answers")
 			p.Expect(changes).To(BeEmpty())
 
-			list.id, err = strconv.ParseUint(prepares.shared.RecoveredIDs()[0], 16, 64)
+			list.id, err = strconv.ParseUint(prepares.shared.RecoveredIDs()[1], 16, 64)
 			p.Expect(err).NotTo(HaveOccurred())
 			prepares.others.etcd.Cluster = list
 			waits, err = prepares.once(t.Context())
@@ -389,7 +408,7 @@ func TestAMemberJoinsARecoveredCluster(t *testing.T) {
 			}
 			p.Expect(waits).To(BeNil())
 			p.Expect(p.starts()).To(Equal(map[string]string{"initial-cluster-state": "existing", "initial-cluster": "m-1=http://m-1:2380,m-0=http://m-0:2380"}))
-			p.Expect(p.note()).To(Equal("recovered " + prepares.shared.RecoveredIDs()[0]))
+			p.Expect(p.note()).To(Equal("recovered " + prepares.shared.RecoveredIDs()[1]))
 		})
 	}
 }

@@ -7,6 +7,7 @@ package server
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -91,8 +93,16 @@ func TestAccess(t *testing.T) {
 			g.Expect(c.by(request)).To(Succeed())
 			response, err := http.DefaultClient.Do(request)
 			g.Expect(err).NotTo(HaveOccurred())
+			body, err := io.ReadAll(response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(response.Body.Close()).To(Succeed())
 			g.Expect(response.StatusCode).To(Equal(c.code))
+			if c.method != http.MethodHead {
+				g.Expect(json.Valid(body)).To(BeTrue(), "one answer: %s", body)
+				g.Expect(response.Header.Get("Content-Type")).To(Equal("application/json"))
+			}
+			g.Expect(response.Header.Get("WWW-Authenticate") == "Bearer").To(Equal(c.code == http.StatusUnauthorized))
+			g.Expect(response.Header.Get("Allow") != "").To(Equal(c.code == http.StatusMethodNotAllowed))
 			if c.code != http.StatusOK {
 				g.Expect(taker.taken.Load()).To(BeZero())
 			}
@@ -226,3 +236,38 @@ func TestBodiesAreNotRead(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// What is no word of yes or no is no final snapshot, and takes none. The address of a leader that no URL is made of is not asked.
+func TestMisunderstandings(t *testing.T) {
+	g := NewWithT(t)
+	taker := &counting{}
+	ask := func(url string) (code int, body string) {
+		response, err := http.Post(url, "", nil) //nolint:noctx // a client like any
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(json.Valid(text)).To(BeTrue(), string(text))
+		return response.StatusCode, string(text)
+	}
+	code, body := ask(serve(t, Config{Snapshots: taker, Leader: self}) + api.PathFull + "?final=perhaps")
+	g.Expect(code).To(Equal(http.StatusBadRequest))
+	g.Expect(body).To(ContainSubstring("final must be true or false"))
+	g.Expect(taker.taken.Load()).To(BeZero())
+	code, body = ask(serve(t, Config{Snapshots: taker, Leader: func(context.Context) (Leader, error) { return Leader{URL: "http://%"}, nil }}) + api.PathFull)
+	g.Expect(code).To(Equal(http.StatusMethodNotAllowed))
+	g.Expect(body).To(ContainSubstring("the address of the leader is not valid"))
+}
+
+// The files of the certificates are given as flags.
+func TestFlagsOfTLS(t *testing.T) {
+	g := NewWithT(t)
+	var files TLS
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	files.AddFlags(flags)
+	g.Expect(flags.Parse([]string{"--tls-cert-file=a", "--tls-key-file=b", "--tls-ca-file=c"})).To(Succeed())
+	g.Expect(files).To(Equal(TLS{CertFile: "a", KeyFile: "b", CAFile: "c"}))
+	g.Expect(flags.Lookup("tls-cert-file").DefValue).To(BeEmpty())
+	_, err := files.authorities()
+	g.Expect(err).To(MatchError(HavePrefix("reading the CAs of the agents: ")))
+}

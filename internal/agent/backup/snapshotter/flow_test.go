@@ -345,8 +345,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	r.config.Timeout = 50 * time.Millisecond
 	r.etcd.hangs = true
 	end := r.lead()
-	_, err := r.s.Full(t.Context(), false)
-	r.Expect(err).To(MatchError(context.DeadlineExceeded))
+	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20*time.Second).Should(MatchError(context.DeadlineExceeded), "the first one")
 	end()
 	r.config.Timeout = time.Hour
 	end = r.lead()
@@ -355,7 +354,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	r.Eventually(func() int { r.s.mu.Lock(); defer r.s.mu.Unlock(); return len(r.s.pending) - len(r.s.queue) }).Should(BeNumerically(">", 0))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = r.s.Delta(ctx)
+	_, err := r.s.Delta(ctx)
 	r.Expect(err).To(MatchError(context.Canceled), "who does not wait any more")
 	end()
 	r.Eventually(waits).Should(Receive(MatchError(ErrNotRunning)))
@@ -411,8 +410,8 @@ func TestAStoreThatIsNotTrusted(t *testing.T) {
 
 	r.clock.Step(time.Minute)
 	record, unknown = backup.Record{}, errors.New("no API server")
-	end = r.lead()
 	before := r.chain()
+	end = r.lead()
 	r.Eventually(r.chain).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
 	r.Expect(r.s.Healthy()).To(Succeed(), "that is no word on the store")
 	end()

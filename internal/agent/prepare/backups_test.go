@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// keeps writes a snapshot into a store.
+func keeps(t *testing.T, in store.Config, s backup.Snapshot) backup.Snapshot {
+	g := NewWithT(t)
+	to, err := store.Open(t.Context(), in)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = to.Close() }()
+	s.Created, s.Compression = noon, backup.None
+	s, err = to.Write(t.Context(), s, func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err })
+	g.Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+// There is a backup once there is a full snapshot, whether or not it can be used.
+func TestBackupsExist(t *testing.T) {
+	g := NewWithT(t)
+	b := StoredBackups{Config: store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}, Log: testr.New(t)}
+	exist := func() bool {
+		is, err := b.Exist(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		return is
+	}
+	g.Expect(exist()).To(BeFalse())
+	keeps(t, b.Config, backup.Snapshot{Kind: backup.Delta, StartRevision: 9, LastRevision: 9})
+	g.Expect(exist()).To(BeFalse(), "a delta alone is none")
+	keeps(t, b.Config, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
+	g.Expect(exist()).To(BeTrue())
+	keys := signaturetest.Keys(t)
+	b.Config.SigningKeys = keys
+	g.Expect(exist()).To(BeTrue(), "it is not signed, which the restore reports")
+	b.Config.SigningKeys = filepath.Join(keys, "missing")
+	for _, b.Config.Provider = range []string{"unknown", store.Local} {
+		is, err := b.Exist(t.Context())
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(is).To(BeFalse())
+	}
+}
+
+// A restore that is refused says what a person can do: accept what is not signed, or what is older than recorded.
+func TestRestoresThatAreRefused(t *testing.T) {
+	unsigned := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}
+	keeps(t, unsigned, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
+	signed := unsigned
+	signed.SigningKeys = signaturetest.Keys(t)
+	older := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", SigningKeys: signed.SigningKeys}
+	keeps(t, older, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
+	record := func(revision int64, err error) func(context.Context) (backup.Record, error) {
+		return func(context.Context) (backup.Record, error) { return backup.Record{Revision: revision}, err }
+	}
+	for name, c := range map[string]struct {
+		in       store.Config
+		recorded func(context.Context) (backup.Record, error)
+		accept   *member.Acceptance
+		says     string
+	}{
+		"no store":                   {store.Config{Provider: "unknown"}, nil, nil, "opening the store"},
+		"not signed":                 {signed, nil, nil, "acceptUnsignedUntil of the Etcd to the time of the last one (this one: 2026-01-01T12:00:00Z)"},
+		"accepted, and no snapshot":  {signed, nil, &member.Acceptance{UnsignedUntil: "2026-01-01T12:00:00Z"}, "is corrupt"},
+		"accepted, but illegible":    {signed, nil, &member.Acceptance{UnsignedUntil: "noon"}, "reading what the restore may use without a signature"},
+		"older than recorded":        {older, record(7, nil), nil, "acceptRevision of the Etcd to 5"},
+		"older, which is accepted":   {older, record(7, nil), &member.Acceptance{Revision: 5}, "is corrupt"},
+		"what is recorded is hidden": {older, record(0, errors.New("forbidden")), nil, "reading which snapshot must be restored at least: forbidden"},
+		"nothing needs to be signed": {unsigned, record(7, nil), nil, "is corrupt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			shared := sharedIn(t.TempDir())
+			shared.Accept, shared.Bootstrap = c.accept, map[string]any{"initial-cluster": "m-0=http://m-0:2380", "initial-cluster-token": "uid"}
+			err := StoredBackups{Config: c.in, Recorded: c.recorded, Log: testr.New(t)}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
+			g.Expect(err).To(MatchError(ContainSubstring(c.says)))
+			g.Expect(shared.DataDir()).NotTo(BeADirectory())
+		})
+	}
+	NewWithT(t).Expect(remedy(errors.New("no space"))).To(BeEmpty())
+	NewWithT(t).Expect(remedy(&backup.UnsignedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
+}
