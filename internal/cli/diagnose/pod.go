@@ -54,7 +54,7 @@ func podFacts(pod *corev1.Pod, now time.Time) *diagnose.Pod {
 
 // readLogs counts what the log of etcd says; nil if that was not asked for or is not permitted.
 func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs {
-	if !g.logs {
+	if !g.Logs {
 		return nil
 	}
 	raw, err := g.log(ctx, pod)
