@@ -58,6 +58,8 @@ func memberDown(s *situation) result {
 	var r result
 	for _, m := range s.members {
 		switch {
+		case s.isCutOff(m):
+			// It runs, and its peers do not reach it.
 		case s.Quorum != nil && !m.Serving && !m.Learner:
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serving", Value: 0, Threshold: 1, Source: "every voter serves", proves: true})
 		case m.isSilent():

@@ -124,7 +124,7 @@ func pageCache(s *situation) result {
 	for _, m := range s.members {
 		slow := m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)
 		fresh := m.Pod != nil && m.Pod.Running > 0 && m.Pod.Running < justStarted
-		sent := m.sent() / max(m.grew("etcd_mvcc_range_total"), 1)
+		sent := m.sentPerRange()
 		if len(slow) > 0 && fresh && sent < perRange && len(m.starved()) == 0 {
 			r.evidence = append(r.evidence, slow...)
 		}

@@ -42,8 +42,8 @@ func largeRanges(s *situation) result {
 		if m.grew("etcd_disk_backend_snapshot_duration_seconds") == 0 {
 			// A snapshot would count among what was sent.
 			sent := m.sent()
-			found = m.above("sent to clients, without watchers", sent/max(m.window.Seconds(), 1), sentThreshold, "B/s", ours)
-			found = append(found, m.above("sent for each range", sent/max(m.grew("etcd_mvcc_range_total"), 1), perRange, "B", ours)...)
+			found = m.above("sent to clients for ranges", sent/max(m.window.Seconds(), 1), sentThreshold, "B/s", ours)
+			found = append(found, m.above("sent for each range", m.sentPerRange(), perRange, "B", ours)...)
 		}
 		if m.Logs != nil {
 			found = append(found, m.above("largest answer to a range, in the log", float64(m.Logs.LargestAnswer), perRange, "B", ours)...)
@@ -66,12 +66,25 @@ func (r reading) meanPut() float64 {
 	return r.grew("etcd_debugging_mvcc_total_put_size_in_bytes") / max(r.grew("etcd_mvcc_put_total"), 1)
 }
 
-// sent is how many bytes a member sent to clients without what watchers got: each event has a key and its value, and the value before
-// if the watcher asked for that.
+// snapshotPart is the size of the parts in which etcd sends a snapshot, in bytes.
+const snapshotPart = 32 << 10
+
+// snapshotSent is how much of snapshots a member sent, in bytes.
+func (r reading) snapshotSent() float64 { return snapshotPart * r.grew("grpc_server_msg_sent_total") }
+
+// perAnswer is more than etcd answers to a put or a transaction, in bytes.
+const perAnswer = 4 << 10
+
+// sent is how many bytes a member sent to clients for ranges: without snapshots, answers to writes, and what watchers got, of which
+// each event has a key and its value, and the value before if the watcher asked for that.
 func (r reading) sent() float64 {
 	watched := r.grew("etcd_debugging_mvcc_events_total") * 2 * r.meanPut()
-	return max(r.grew("etcd_network_client_grpc_sent_bytes_total")-watched, 0)
+	written := perAnswer * (r.grew("etcd_mvcc_put_total") + r.grew("etcd_mvcc_txn_total"))
+	return max(r.grew("etcd_network_client_grpc_sent_bytes_total")-watched-written-r.snapshotSent(), 0)
 }
+
+// sentPerRange is how many bytes a member sent for each range.
+func (r reading) sentPerRange() float64 { return r.sent() / max(r.grew("etcd_mvcc_range_total"), 1) }
 
 func largeValues(s *situation) result {
 	var r result

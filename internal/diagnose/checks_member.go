@@ -33,6 +33,8 @@ func backup(s *situation) result {
 	for _, m := range s.members {
 		if took := m.distribution("etcd_disk_backend_snapshot_duration_seconds"); took.count > 0 {
 			r.evidence = append(r.evidence, m.took("snapshots of the database that were read", took.sum))
+		} else if sent := m.snapshotSent(); sent > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "sent of a snapshot that is being read", Value: sent, Unit: "B", proves: true})
 		}
 		full := map[string]string{"kind": "Full"}
 		if n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", full); n > 0 && len(m.First.Agent) > 0 {
@@ -87,13 +89,13 @@ func (r reading) starved() []Evidence {
 	return append(all, r.lateAnswers()...)
 }
 
-// lateAnswers returns how late etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
+// lateAnswers returns how much later than the agent etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
 func (r reading) lateAnswers() []Evidence {
 	if r.busyPath {
 		return nil
 	}
 	path := shortest(r.Pings)
-	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-path, quantileOf(r.Pings, 0.9)-path)
+	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-max(path, median(r.AgentPings)), quantileOf(r.Pings, 0.9)-max(path, quantileOf(r.AgentPings, 0.9)))
 }
 
 func cpu(s *situation) result {

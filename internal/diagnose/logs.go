@@ -25,7 +25,8 @@ type Logs struct {
 	// SlowSyncs are calls of fdatasync that took longer than a second.
 	SlowSyncs     int
 	LeaderChanges int
-	// NoSpace are writes that failed because the volume is full.
+	// NoSpace are writes that failed because the volume is full. Like what follows up to Dropped, it counts only if it was recent: it is
+	// over once the last line is old, such as that of a peer that started a little later.
 	NoSpace int
 	// Rejected are connections from peers that failed the TLS handshake, and Unhealthy are peers that could not be probed.
 	Rejected, Unhealthy int
@@ -42,31 +43,36 @@ type Logs struct {
 
 // counted are what is counted, by a part of the message.
 var counted = []countedLine{
-	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }},
-	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }},
-	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }},
-	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }},
+	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }, false},
+	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }, false},
+	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }, false},
+	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }, true},
 	// On the client endpoint, that is whoever opens a connection and says nothing, such as a probe.
-	{"rejected connection on peer endpoint", func(l *Logs) *int { return &l.Rejected }},
-	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }},
-	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }},
-	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }},
-	{"request is too large", func(l *Logs) *int { return &l.TooLarge }},
-	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }},
+	{"rejected connection on peer endpoint", func(l *Logs) *int { return &l.Rejected }, true},
+	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }, true},
+	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }, true},
+	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }, true},
+	{"request is too large", func(l *Logs) *int { return &l.TooLarge }, false},
+	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }, false},
 }
 
 type countedLine struct {
 	text string
 	in   func(*Logs) *int
+	// state: a line counts only if it is recent.
+	state bool
 }
 
-// ParseLogs counts the lines of etcd's log that say why it is slow.
-func ParseLogs(text string, since time.Duration, cut bool) *Logs {
+// justLogged is how old a line may be that says what is the case.
+const justLogged = 2 * time.Minute
+
+// ParseLogs counts the lines of etcd's log that say why it is slow, or was.
+func ParseLogs(text string, since time.Duration, cut bool, now time.Time) *Logs {
 	l := &Logs{Since: since, Cut: cut}
 	for line := range strings.Lines(text) {
 		l.Lines++
 		if slices.ContainsFunc(counted, func(c countedLine) bool { return strings.Contains(line, c.text) }) {
-			l.count(line)
+			l.count(line, now)
 		}
 	}
 	return l
@@ -74,6 +80,7 @@ func ParseLogs(text string, since time.Duration, cut bool) *Logs {
 
 // logLine are the fields of a line that matter. The others may have keys, which tenants choose: what a key says does not count.
 type logLine struct {
+	Time     string `json:"ts"`
 	Message  string `json:"msg"`
 	Error    string `json:"error"`
 	Prefix   string `json:"prefix"`
@@ -81,13 +88,18 @@ type logLine struct {
 	Response string `json:"response"`
 }
 
-func (l *Logs) count(line string) {
+func (l *Logs) count(line string, now time.Time) {
 	fields := logLine{}
 	if json.Unmarshal([]byte(line), &fields) != nil {
-		// A panic is no JSON.
+		// A panic is no JSON, and has no time.
 		fields = logLine{Message: line}
 	}
+	at, err := time.Parse(time.RFC3339, fields.Time)
+	old := err == nil && now.Sub(at) > justLogged
 	for _, c := range counted {
+		if c.state && old {
+			continue
+		}
 		if strings.Contains(fields.Message, c.text) || strings.Contains(fields.Error, c.text) {
 			*c.in(l)++
 			l.details(fields, c.text)

@@ -50,7 +50,7 @@ var families = []string{
 	"etcd_network_snapshot_send_success",
 	"etcd_server_heartbeat_send_failures_total", "etcd_server_leader_changes_seen_total",
 	"etcd_server_proposals_pending", "etcd_server_quota_backend_bytes", "etcd_server_range_duration_seconds",
-	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total",
+	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total", "grpc_server_msg_sent_total",
 	"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes",
 	"process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds",
 }
@@ -84,13 +84,16 @@ func kept(text string) string {
 	return out.String()
 }
 
-// isKept reports whether a line belongs to a family that rules read. Of the requests by method, rules read log-ins alone.
+// oneMethod are the families by method of which rules read one.
+var oneMethod = map[string]string{"grpc_server_handled_total": `"Authenticate"`, "grpc_server_msg_sent_total": `"Snapshot"`}
+
+// isKept reports whether a line belongs to a family that rules read.
 func isKept(line string) bool {
 	name := strings.TrimPrefix(line, "# TYPE ")
 	if end := strings.IndexAny(name, " {"); end > 0 {
 		name = name[:end]
 	}
-	if name == "grpc_server_handled_total" && !strings.HasPrefix(line, "# ") && !strings.Contains(line, `"Authenticate"`) {
+	if method := oneMethod[name]; method != "" && !strings.HasPrefix(line, "# ") && !strings.Contains(line, method) {
 		return false
 	}
 	return slices.ContainsFunc([]string{"", "_bucket", "_sum", "_count"}, func(suffix string) bool {

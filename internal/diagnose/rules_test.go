@@ -153,11 +153,12 @@ func rows() []row {
 		{"late network", func() *world {
 			w := fast().all(func(int) {})
 			w.all(func(i int) {
-				w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 2)
+				w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 4)
 				read(w, i, 200*time.Millisecond)
 			})
 			return w
 		}(), []Cause{Network}, Likely, true},
+		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
 		{"linearizable reads wait for the leader's disk", func() *world {
 			w := fast().slowSyncs(0)
 			return read(w, 1, 200*time.Millisecond)
@@ -250,6 +251,32 @@ func rows() []row {
 		}(), nil, "", true},
 		{"events for watchers are no ranges", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 6000<<20).set(0, "etcd_mvcc_put_total", 0, 3000).
 			set(0, "etcd_debugging_mvcc_total_put_size_in_bytes", 0, 300<<20).set(0, "etcd_debugging_mvcc_events_total", 0, 30_000), []Cause{LargeValues}, Hint, false},
+		{"a snapshot that is being read is no range", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 6000<<20).set(0, "etcd_mvcc_range_total", 0, 100).
+			set(0, "grpc_server_msg_sent_total", 0, 6000<<5), []Cause{Backup}, Likely, false},
+		{"answers to many writes are no ranges", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 200<<20).set(0, "etcd_mvcc_range_total", 0, 100).
+			set(0, "etcd_mvcc_put_total", 0, 300_000), nil, "", false},
+		{"a member that runs, and that its peers do not reach", func() *world {
+			w := fast()
+			w.Quorum.Serving = 2
+			m := &w.Members[1]
+			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
+			return w
+		}(), []Cause{PeerConnections}, Likely, true},
+		{"a way that is late now and then, to etcd and to its agent", func() *world {
+			w := fast()
+			for n := range 4 {
+				w.Members[1].Pings[n], w.Members[1].AgentPings[n] = 200*time.Millisecond, 140*time.Millisecond
+			}
+			return w
+		}(), nil, "", false},
+		{"linearizable reads that wait in a queue", read(fast().set(0, "etcd_server_proposals_pending", 0, 100), 1, 200*time.Millisecond), nil, "", true},
+		{"linearizable reads that are late now and then", func() *world {
+			w := fast()
+			for n := range 13 {
+				w.Members[1].Linearizable[n] = 60 * time.Millisecond
+			}
+			return w
+		}(), nil, "", true},
 		{"one watcher that is behind", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 1, 1), []Cause{Watches}, Hint, false},
 		{"the second scrape came late", func() *world {
 			w := fast().set(1, "process_cpu_seconds_total", 0, 40)
@@ -271,7 +298,7 @@ func rows() []row {
 		}(), []Cause{WriteStorm}, Likely, true},
 		{"watchers behind, and the CPU at its limit", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).set(0, "etcd_debugging_mvcc_pending_events_total", 0, 50_000).
 			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{Watches, CPU}, Likely, true},
-		{"large ranges take the CPU", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).times(0, "etcd_server_range_duration_seconds", 0.4, 1000).
+		{"large ranges take the CPU", fast().set(0, "etcd_mvcc_range_total", 0, 1000).set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).times(0, "etcd_server_range_duration_seconds", 0.4, 1000).
 			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{LargeRanges, CPU}, Sure, true},
 		{"a full snapshot by the agent, and a slow disk", func() *world {
 			w := fast().slowSyncs(0)

@@ -91,12 +91,14 @@ func (g *gatherer) prepare(ctx context.Context) error {
 		return nil
 	}
 	g.closers = append(g.closers, g.members.Close)
-	if g.snapshot, _, err = g.members.Observe(ctx, g.cluster); err != nil {
-		g.miss(diagnose.SignalStatus, err, "the right to get StatefulSets, Leases and pods in the namespace")
-		return nil
-	}
-	if err := g.members.Failure(); err != nil {
+	if err = g.members.Failure(); err != nil {
 		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
+	}
+	snapshot, _, unread := g.members.Observe(ctx, g.cluster)
+	if unread != nil {
+		g.miss(diagnose.SignalStatus, unread, "the right to list Leases in the namespace, as the ClusterRole edit has it, and to get StatefulSets and pods, as view has it")
+	}
+	if g.snapshot = snapshot; err != nil || unread != nil {
 		return nil
 	}
 	if why := g.members.Unreachable(ctx, g.snapshot); why != "" {

@@ -78,8 +78,9 @@ func Measure(ctx context.Context, targets []Target, window time.Duration, clock 
 
 func (m *measurement) run(ctx context.Context, window time.Duration) {
 	end := m.clock.Now().Add(window)
-	m.out.First = m.sample(ctx, 0)
 	var all sync.WaitGroup
+	// A member that does not answer would leave no time for the rest.
+	all.Go(func() { m.out.First = m.sample(ctx, 0) })
 	for _, k := range m.kinds() {
 		all.Go(func() { m.repeat(ctx, k, end) })
 	}
@@ -120,8 +121,10 @@ func (m *measurement) kinds() []kind {
 // repeat times a kind of request again and again, at random moments: those of a process that stops regularly would be met in its pauses
 // always or never. The kinds do not wait for each other, or the first would take the time of a pause and the others none.
 func (m *measurement) repeat(ctx context.Context, k kind, end time.Time) {
-	// The first request makes the connection.
-	_, _ = m.time(ctx, k.request)
+	// The first request makes the connection, and is not timed. Without an answer, there may be no time for another.
+	if _, err := m.time(ctx, k.request); err != nil && ctx.Err() == nil && k.read {
+		m.failed(err)
+	}
 	start := m.clock.Now()
 	step := end.Sub(start) / timedReads
 	for n := range timedReads {
@@ -148,9 +151,9 @@ func (m *measurement) wait(ctx context.Context, until time.Time) {
 
 // failed counts a read without an answer; one that was refused is not slow.
 func (m *measurement) failed(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if errors.Is(err, context.DeadlineExceeded) || isUnavailable(err) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.out.FailedReads++
 		return
 	}
@@ -217,6 +220,8 @@ func reason(err error) string { return sanitize.Text(kube.Sentence(err), maxReas
 
 // missing notes a signal that could not be had, once.
 func (m *measurement) missing(signal diagnose.Signal, err error, remedy string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err == nil || m.seen[signal] {
 		return
 	}
