@@ -62,10 +62,16 @@ var rows = []row{
 		{"Rollout blocked by", "The timeline of the running rollout: which guard blocked it when.", timeseries, "none", 12, []query{{`max by (guard) (etcd_foreman_rollout_held{` + here + `})`, "{{guard}}"}, {`etcddruid_rollout_stalled{` + here + `}`, "stalled"}}},
 		{"Leader changes", "Seen by each member.", timeseries, "none", 8, []query{{`increase(etcd_server_leader_changes_seen_total{` + pods + `}[$__rate_interval])`, "{{pod}}"}}},
 		{"Has a leader", "", timeseries, "none", 8, []query{{`etcd_server_has_leader{` + pods + `}`, "{{pod}}"}}},
-		{"Write latency: WAL fsync, 99th percentile", "", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_disk_wal_fsync_duration_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
-		{"Backend commit, 99th percentile", "", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_disk_backend_commit_duration_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
-		{"Database size and quota", "", timeseries, "bytes", 8, []query{{`etcd_mvcc_db_total_size_in_bytes{` + pods + `}`, "{{pod}}"}, {`max(etcd_server_quota_backend_bytes{` + pods + `})`, "quota"}}},
+		{"Database size and quota", "", timeseries, "bytes", 16, []query{{`etcd_mvcc_db_total_size_in_bytes{` + pods + `}`, "{{pod}}"}, {`max(etcd_server_quota_backend_bytes{` + pods + `})`, "quota"}}},
 		{"Age of the newest snapshot", "", timeseries, "s", 8, []query{{`time() - etcd_foreman_backup_snapshot_timestamp_seconds{` + here + `}`, "{{kind}}"}}},
+	}},
+	{"Where the time goes", []panel{
+		{"Write latency: WAL fsync, 99th percentile", "Each write waits for it. Above 10 ms, the disk is slow, or etcd does not get its CPU: `kubectl etcdtask diagnose` tells one from the other.", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_disk_wal_fsync_duration_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
+		{"Backend commit, 99th percentile", "Above 25 ms, as for fsyncs.", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_disk_backend_commit_duration_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
+		{"Round trip to peers, median", "Smoothed by etcd, and observed every 30 s. Above half a heartbeat (50 ms), the network is slow.", timeseries, "s", 8, []query{{`histogram_quantile(0.5, sum by (le, pod) (rate(etcd_network_peer_round_trip_time_seconds_bucket{` + pods + `}[5m])))`, "{{pod}}"}}},
+		{"Proposals that wait", "Writes that the members have not agreed on.", timeseries, "none", 8, []query{{`etcd_server_proposals_pending{` + pods + `}`, "{{pod}}"}}},
+		{"Committed and not applied", "Entries of raft. At 5,000, etcd refuses writes.", timeseries, "none", 8, []query{{`etcd_server_proposals_committed_total{` + pods + `} - etcd_server_proposals_applied_total{` + pods + `}`, "{{pod}}"}}},
+		{"CPU", "Cores that etcd uses. At its limit, everything takes longer.", timeseries, "none", 8, []query{{`rate(process_cpu_seconds_total{` + pods + `}[$__rate_interval])`, "{{pod}}"}}},
 	}},
 }
 

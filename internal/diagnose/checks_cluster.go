@@ -57,16 +57,25 @@ func alarmCorrupt(s *situation) result {
 func memberDown(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		if s.Quorum == nil || m.Serving || m.Learner {
-			continue
+		switch {
+		case s.isCutOff(m):
+			// It runs, and its peers do not reach it.
+		case s.Quorum != nil && !m.Serving && !m.Learner:
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serving", Value: 0, Threshold: 1, Source: "every voter serves", proves: true})
+		case m.isSilent():
+			// The path is not the cause: the agent, in the same pod, answers.
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "answers of etcd in the measurement", Value: 0, Threshold: float64(len(m.AgentPings)), Source: "answers of the agent beside it", proves: true})
 		}
-		e := Evidence{Member: m.Name, Signal: "serving", Value: 0, Threshold: 1, Source: "every voter serves", proves: true}
-		r.evidence = append(r.evidence, e)
 	}
 	if len(r.evidence) > 0 {
 		r.advice = []Advice{{"Find out why the member does not serve: each write waits for all of the remaining voters once only a quorum of them is left.", s.verb("status")}}
 	}
 	return r
+}
+
+// isSilent reports whether etcd answered nothing during the measurement, while the agent in its pod did.
+func (r reading) isSilent() bool {
+	return r.FailedReads > 0 && len(r.Pings)+len(r.Linearizable)+len(r.Serializable) == 0 && len(r.AgentPings) >= enoughForMedian
 }
 
 // behind returns how many entries a member has yet to apply of what it, or the leader, knows to be committed, at both samples.
@@ -121,15 +130,9 @@ func learnerBehind(s *situation) result {
 
 func elections(s *situation) result {
 	var r result
-	allowed := 1.0
-	if len(s.Tasks) > 0 {
-		// A rollout hands leadership over, once for each leader that it replaces.
-		allowed = 3
-	}
+	allowed := s.handovers()
 	for _, m := range s.members {
-		if n := m.grew("etcd_server_leader_changes_seen_total"); n >= allowed {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "changes of the leader", Value: n, Threshold: allowed, Source: ours})
-		}
+		r.evidence = append(r.evidence, m.leaderChanges(allowed)...)
 		if a, b := m.First.Status, m.Second.Status; a != nil && b != nil && b.Term >= a.Term+uint64(allowed) {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "raft terms in the measurement", Value: float64(b.Term - a.Term), Threshold: allowed, Source: ours})
 		}
@@ -141,6 +144,18 @@ func elections(s *situation) result {
 		r.advice = []Advice{{"If another cause was found, fix that first. Otherwise a member stood still for an election timeout, or the timeout is too short for this network: it takes at least ten round trips.", ""}}
 	}
 	return r
+}
+
+// handovers is how many changes of the leader are too many: a rollout hands leadership over, once for each leader that it replaces.
+func (s *situation) handovers() float64 {
+	if len(s.Tasks) > 0 {
+		return 3
+	}
+	return 1
+}
+
+func (r reading) leaderChanges(tooMany float64) []Evidence {
+	return r.above("changes of the leader", r.grew("etcd_server_leader_changes_seen_total"), tooMany, "", ours)
 }
 
 // logged returns a count of lines in the log if it is high enough.

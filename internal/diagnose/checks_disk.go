@@ -88,13 +88,35 @@ func diskFull(s *situation) result {
 		if m.Logs != nil && m.Logs.NoSpace > 0 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "lines «no space left on device» in the log", Value: float64(m.Logs.NoSpace), proves: true})
 		}
-		free, known := m.Second.Kubelet.total("kubelet_volume_stats_available_bytes", nil)
-		size, too := m.Second.Kubelet.total("kubelet_volume_stats_capacity_bytes", nil)
-		if known && too && size > 0 {
-			r.evidence = append(r.evidence, m.above("volume in use", 100*(size-free)/size, volumeThreshold, "%", ours)...)
-		}
+		r.evidence = append(r.evidence, m.volumeInUse(fullThreshold)...)
 	}
-	return r.advise(Advice{"Grow the volume: raise spec.storageCapacity.", "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace})
+	return r.advise(s.grow())
+}
+
+func volumeSpace(s *situation) result {
+	var r result
+	for _, m := range s.members {
+		r.evidence = append(r.evidence, m.volumeInUse(volumeThreshold)...)
+	}
+	return r.advise(s.grow())
+}
+
+func (s *situation) grow() Advice {
+	return Advice{"Grow the volume: raise spec.storageCapacity.", "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace}
+}
+
+// volumeInUse returns how much of the volume of a member is in use if that is above a threshold, in percent.
+func (r reading) volumeInUse(threshold float64) []Evidence {
+	free, known := r.Second.Kubelet.total("kubelet_volume_stats_available_bytes", nil)
+	size, too := r.Second.Kubelet.total("kubelet_volume_stats_capacity_bytes", nil)
+	if !known || !too || size <= 0 {
+		return nil
+	}
+	found := r.above("volume in use", 100*(size-free)/size, threshold, "%", ours)
+	for i := range found {
+		found[i].proves = true
+	}
+	return found
 }
 
 func pageCache(s *situation) result {
@@ -102,7 +124,7 @@ func pageCache(s *situation) result {
 	for _, m := range s.members {
 		slow := m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)
 		fresh := m.Pod != nil && m.Pod.Running > 0 && m.Pod.Running < justStarted
-		sent := m.grew("etcd_network_client_grpc_sent_bytes_total") / max(m.grew("etcd_mvcc_range_total"), 1)
+		sent := m.sentPerRange()
 		if len(slow) > 0 && fresh && sent < perRange && len(m.starved()) == 0 {
 			r.evidence = append(r.evidence, slow...)
 		}

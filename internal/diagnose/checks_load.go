@@ -23,7 +23,7 @@ func (r reading) above(signal string, value, threshold float64, unit, source str
 func passwords(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		logins := m.grewWith("grpc_server_handled_total", map[string]string{"grpc_method": "Authenticate"}) / max(s.Window.Seconds(), 1)
+		logins := m.grewWith("grpc_server_handled_total", map[string]string{"grpc_method": "Authenticate"}) / max(m.window.Seconds(), 1)
 		found := m.above("log-ins by password", logins, loginsThreshold, "/s", ours)
 		if len(found) == 0 {
 			continue
@@ -41,9 +41,9 @@ func largeRanges(s *situation) result {
 		var found []Evidence
 		if m.grew("etcd_disk_backend_snapshot_duration_seconds") == 0 {
 			// A snapshot would count among what was sent.
-			sent := m.grew("etcd_network_client_grpc_sent_bytes_total")
-			found = m.above("sent to clients", sent/max(s.Window.Seconds(), 1), sentThreshold, "B/s", ours)
-			found = append(found, m.above("sent for each range", sent/max(m.grew("etcd_mvcc_range_total"), 1), perRange, "B", ours)...)
+			sent := m.sent()
+			found = m.above("sent to clients for ranges", sent/max(m.window.Seconds(), 1), sentThreshold, "B/s", ours)
+			found = append(found, m.above("sent for each range", m.sentPerRange(), perRange, "B", ours)...)
 		}
 		if m.Logs != nil {
 			found = append(found, m.above("largest answer to a range, in the log", float64(m.Logs.LargestAnswer), perRange, "B", ours)...)
@@ -61,14 +61,38 @@ func largeRanges(s *situation) result {
 		Advice{"The log of etcd names the range of each slow request; keys are tenants' data.", "kubectl logs -n " + s.Namespace + " POD -c etcd | grep 'read-only range'"})
 }
 
+// meanPut is the mean size of a put, in bytes.
+func (r reading) meanPut() float64 {
+	return r.grew("etcd_debugging_mvcc_total_put_size_in_bytes") / max(r.grew("etcd_mvcc_put_total"), 1)
+}
+
+// snapshotPart is the size of the parts in which etcd sends a snapshot, in bytes.
+const snapshotPart = 32 << 10
+
+// snapshotSent is how much of snapshots a member sent, in bytes.
+func (r reading) snapshotSent() float64 { return snapshotPart * r.grew("grpc_server_msg_sent_total") }
+
+// perAnswer is more than etcd answers to a put or a transaction, in bytes.
+const perAnswer = 4 << 10
+
+// sent is how many bytes a member sent to clients for ranges: without snapshots, answers to writes, and what watchers got, of which
+// each event has a key and its value, and the value before if the watcher asked for that.
+func (r reading) sent() float64 {
+	watched := r.grew("etcd_debugging_mvcc_events_total") * 2 * r.meanPut()
+	written := perAnswer * (r.grew("etcd_mvcc_put_total") + r.grew("etcd_mvcc_txn_total"))
+	return max(r.grew("etcd_network_client_grpc_sent_bytes_total")-watched-written-r.snapshotSent(), 0)
+}
+
+// sentPerRange is how many bytes a member sent for each range.
+func (r reading) sentPerRange() float64 { return r.sent() / max(r.grew("etcd_mvcc_range_total"), 1) }
+
 func largeValues(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		puts := m.grew("etcd_mvcc_put_total")
-		if puts < minObservations/5 {
+		if m.grew("etcd_mvcc_put_total") < minObservations/5 {
 			continue
 		}
-		found := m.above("mean size of a put", m.grew("etcd_debugging_mvcc_total_put_size_in_bytes")/puts, putThreshold, "B", ours)
+		found := m.above("mean size of a put", m.meanPut(), putThreshold, "B", ours)
 		if len(found) == 0 {
 			continue
 		}
@@ -97,10 +121,12 @@ func (r reading) slowWatchers() float64 {
 	return min(before, after)
 }
 
+const watchersBehind = "watchers that are behind, at both samples"
+
 func watches(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		found := m.above("watchers that are behind, at both samples", m.slowWatchers(), 1, "", ours)
+		found := m.above(watchersBehind, m.slowWatchers(), 1, "", ours)
 		if len(found) == 0 {
 			continue
 		}
@@ -135,7 +161,11 @@ func writeStorm(s *situation) result {
 	if len(r.evidence) > 0 {
 		r.evidence = append(r.evidence, s.hottest()...)
 	}
-	return r.advise(Advice{"Find the client that writes so much. The prefix that is written most names the kind of object, and the audit log of the API server the client.", s.verb("diagnose", "--hot-prefixes")})
+	command := s.verb("diagnose", "--hot-prefixes")
+	if len(s.HotPrefixes) > 0 {
+		command = ""
+	}
+	return r.advise(Advice{"Find the client that writes so much. The prefix that is written most names the kind of object, and the audit log of the API server the client.", command})
 }
 
 // hottest returns the prefix that more than half of all events are below.

@@ -8,6 +8,11 @@ import (
 	"fmt"
 )
 
+// took returns how long something took in the window. It proves something only if that is a part of the window that a client notices.
+func (r reading) took(signal string, seconds float64) Evidence {
+	return Evidence{Member: r.Name, Signal: signal + ", took", Value: 1000 * seconds, Unit: "ms", proves: 100*seconds >= noticedShare*r.window.Seconds()}
+}
+
 func defragmentation(s *situation) result {
 	var r result
 	for _, m := range s.members {
@@ -16,9 +21,8 @@ func defragmentation(s *situation) result {
 		if max(before, after) > 0 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentations in flight", Value: 1, proves: true})
 		}
-		if n := m.grew("etcd_disk_backend_defrag_duration_seconds"); n > 0 {
-			took := m.distribution("etcd_disk_backend_defrag_duration_seconds")
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "defragmentation that ended in the measurement, took", Value: 1000 * took.sum / max(took.count, 1), Unit: "ms", proves: true})
+		if took := m.distribution("etcd_disk_backend_defrag_duration_seconds"); took.count > 0 {
+			r.evidence = append(r.evidence, m.took("defragmentations that ended in the measurement", took.sum))
 		}
 	}
 	return r.advise(Advice{"Wait until it is done: a member neither reads nor writes while it rewrites its database. Let the task defragment one member after the other, at a quiet time.", s.verb("defrag")})
@@ -27,12 +31,14 @@ func defragmentation(s *situation) result {
 func backup(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		if n := m.grew("etcd_disk_backend_snapshot_duration_seconds"); n > 0 {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "snapshots of the database that were read", Value: n, proves: true})
+		if took := m.distribution("etcd_disk_backend_snapshot_duration_seconds"); took.count > 0 {
+			r.evidence = append(r.evidence, m.took("snapshots of the database that were read", took.sum))
+		} else if sent := m.snapshotSent(); sent > 0 {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "sent of a snapshot that is being read", Value: sent, Unit: "B", proves: true})
 		}
-		n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", map[string]string{"kind": "Full"})
-		if n > 0 && len(m.First.Agent) > 0 {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "full snapshots that the agent took", Value: n, proves: true})
+		full := map[string]string{"kind": "Full"}
+		if n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", full); n > 0 && len(m.First.Agent) > 0 {
+			r.evidence = append(r.evidence, m.took("full snapshots that the agent took", m.Second.Agent.sum("etcdbr_snapshot_duration_seconds", full)-m.First.Agent.sum("etcdbr_snapshot_duration_seconds", full)))
 		}
 	}
 	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
@@ -43,10 +49,13 @@ func memory(s *situation) result {
 	for _, m := range s.members {
 		var found []Evidence
 		if p := m.Pod; p != nil && p.Ended == "OOMKilled" && p.EndedAgo < recent {
-			found = append(found, Evidence{Member: m.Name, Signal: "time since etcd was killed for its memory", Value: p.EndedAgo.Minutes(), Unit: "min", proves: true})
+			// A database that is read again after a restart is slow for some time, and no longer.
+			found = append(found, Evidence{Member: m.Name, Signal: "time since etcd was killed for its memory", Value: p.EndedAgo.Minutes(), Unit: "min", proves: p.EndedAgo < justStarted})
 		}
 		if rss, known := m.now("process_resident_memory_bytes"); known && m.Pod != nil && m.Pod.MemLimit > 0 {
-			found = append(found, m.above("resident memory, of the limit", 100*rss/float64(m.Pod.MemLimit), memoryThreshold, "%", ours)...)
+			// The database file is mapped, and the kernel takes its pages back when it needs memory.
+			size, _, _ := m.database()
+			found = append(found, m.above("resident memory without the database file, of the limit", 100*(rss-size)/float64(m.Pod.MemLimit), memoryThreshold, "%", ours)...)
 		}
 		if waiting, known := m.pressure("container_pressure_memory_waiting_seconds_total"); known {
 			found = append(found, m.above("time that etcd waited for memory", waiting, pressureThreshold, "%", ours)...)
@@ -80,13 +89,13 @@ func (r reading) starved() []Evidence {
 	return append(all, r.lateAnswers()...)
 }
 
-// lateAnswers returns how late etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
+// lateAnswers returns how much later than the agent etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
 func (r reading) lateAnswers() []Evidence {
 	if r.busyPath {
 		return nil
 	}
 	path := shortest(r.Pings)
-	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-path, quantileOf(r.Pings, 0.9)-path)
+	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-max(path, median(r.AgentPings)), quantileOf(r.Pings, 0.9)-max(path, quantileOf(r.AgentPings, 0.9)))
 }
 
 func cpu(s *situation) result {

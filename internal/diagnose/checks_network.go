@@ -15,10 +15,12 @@ func network(s *situation) result {
 	leaderWaits := slices.ContainsFunc(s.members, func(m reading) bool { return m.Leader && m.waits() })
 	for _, m := range s.members {
 		d := m.distribution("etcd_network_peer_round_trip_time_seconds")
-		if above, ok := d.above(0.5); ok && above >= roundTripThreshold {
+		// Of fewer, one that was late as the member started would be the median.
+		if above, ok := d.above(0.5); ok && above >= roundTripThreshold && d.count >= enoughRoundTrips {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
 		}
-		gap := m.linearizable() - m.serializable()
+		// A network that is slow makes every read late; a machine that is busy, some.
+		gap := quantileOf(m.Linearizable, 0.25) - m.base - m.serializable()
 		if len(s.members) > 1 && gap >= readThreshold && !leaderWaits && !m.waits() {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
 			alone = max(alone, milliseconds(m.serializable()))
@@ -31,11 +33,12 @@ func network(s *situation) result {
 	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
 }
 
-// waits reports whether a member waits for its disk or its CPU: then linearizable reads do, too.
+// waits reports whether a member waits for its disk or its CPU, or has more to do than it can: then linearizable reads wait, too.
 func (r reading) waits() bool {
 	syncs := r.distribution("etcd_disk_wal_fsync_duration_seconds")
 	above, _, ok := syncs.high()
-	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved()) > 0
+	pending, _ := r.now("etcd_server_proposals_pending")
+	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved()) > 0 || pending >= pendingThreshold
 }
 
 func peerConnections(s *situation) result {
@@ -45,6 +48,9 @@ func peerConnections(s *situation) result {
 		active, counted := m.now("etcd_network_active_peers")
 		if everyone := s.Quorum != nil && s.Quorum.Serving == s.Quorum.Voters; has && counted && everyone && active < known {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "connected peers", Value: active, Threshold: known, Source: "peers that it knows"})
+		}
+		if s.isCutOff(m) {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads answered, while it answers serializable ones", Value: 0, Threshold: float64(m.FailedReads), Source: "tried; the other members have a leader", proves: true})
 		}
 		if n := m.rate("etcd_network_peer_sent_failures_total"); n >= 1 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "messages to peers that failed", Value: n, Unit: "/s", Threshold: 1, Source: ours})
@@ -56,6 +62,12 @@ func peerConnections(s *situation) result {
 		r.advice = []Advice{{"Check the names and CAs in the peer certificates, DNS of the headless Service, and NetworkPolicies.", s.verb("status")}}
 	}
 	return r
+}
+
+// isCutOff reports whether a voter does not serve although it runs, and answers what takes no peers: the others have a quorum, and do
+// not reach it.
+func (s *situation) isCutOff(r reading) bool {
+	return s.Quorum != nil && s.Quorum.Serving >= s.Quorum.Size && !r.Serving && !r.Learner && r.FailedReads > 0 && len(r.Linearizable) == 0 && len(r.Serializable) >= enoughForMedian
 }
 
 // knownPeers returns how many peers a member has in its list. The metric counts the member itself, too.

@@ -37,7 +37,7 @@ func quota(s *situation) result {
 func fragmentation(s *situation) result {
 	var r result
 	for _, m := range s.members {
-		if size, used, _ := m.database(); size >= minFragmented && 100*used/size < inUseThreshold {
+		if size, used, _ := m.database(); size >= minFragmented && used > 0 && 100*used/size < inUseThreshold {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "part of the database file that is in use", Value: 100 * used / size, Unit: "%", Threshold: inUseThreshold, Source: fragmentedUsage, proves: true})
 		}
 	}

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -61,15 +62,19 @@ func (in Input) Figures() []Figures {
 // atMost returns the upper bound of a quantile; few observations have only a largest one.
 func (r reading) atMost(name string, quantile float64) string {
 	d := r.distribution(name)
+	few := ""
+	if d.count < minObservations && quantile > 0.5 {
+		quantile, few = 1, fmt.Sprintf(" (%.0f only)", d.count)
+	}
 	bound, ok := d.below(quantile)
 	switch {
 	case !ok || bound == 0:
 		return ""
-	case d.count < minObservations && quantile > 0.5:
-		bound, _ = d.below(1)
-		return fmt.Sprintf("≤ %s (%.0f only)", figure(1000*bound, "ms"), d.count)
+	case math.IsInf(bound, 1):
+		bound, _ = d.above(quantile)
+		return "> " + figure(1000*bound, "ms") + few
 	}
-	return "≤ " + figure(1000*bound, "ms")
+	return "≤ " + figure(1000*bound, "ms") + few
 }
 
 // Summary is what a person would ask first: quorum, alarms, tasks, restarts.
@@ -79,6 +84,7 @@ func (in Input) Summary() string {
 		say = []string{fmt.Sprintf("Etcd %s/%s, measured for %s:", in.Namespace, in.Etcd, in.Window)}
 	}
 	switch q := in.Quorum; {
+	case in.Hibernated:
 	case q == nil:
 		say = append(say, "quorum and alarms are not known.")
 	case len(in.Alarms) == 0:

@@ -19,6 +19,8 @@ func (s *situation) headline(v Verdict) string {
 		return fmt.Sprintf("%s%s (%s).", f.Title, s.where(f.Members), f.Grade)
 	case !s.isMeasured():
 		return "No member was measured, so nothing can be said about its speed."
+	case len(s.symptoms) > 0 && len(s.Tasks) > 0:
+		return fmt.Sprintf("etcd is slow while task %s (%s) is running, and no other cause shows in what could be measured: %s.", s.Tasks[0].Name, s.Tasks[0].Type, s.symptoms[0])
 	case len(s.symptoms) > 0:
 		return fmt.Sprintf("etcd is slow, and no cause shows in what could be measured: %s.", s.symptoms[0])
 	}

@@ -10,6 +10,8 @@ import "time"
 type Input struct {
 	// Namespace and Etcd are the names that the advice has in its commands.
 	Namespace, Etcd string
+	// Hibernated: the Etcd has no members because it is hibernated.
+	Hibernated bool
 	// Window is the time between the two samples.
 	Window  time.Duration
 	Members []Member
@@ -70,6 +72,8 @@ const (
 	SignalMetrics Signal = "metrics"
 	// SignalStatus is what a member says of itself over gRPC, with the timed reads.
 	SignalStatus Signal = "status"
+	// SignalReads are the timed reads.
+	SignalReads Signal = "reads"
 	// SignalPod is the pod of a member: limits, restarts.
 	SignalPod Signal = "pod"
 	// SignalLogs is the log of etcd.
@@ -88,8 +92,10 @@ type Member struct {
 	Leader, Learner bool
 	Serving         bool
 	Pod             *Pod
-	// First and Second are the samples, at the begin and the end of the window.
+	// First and Second are the samples, at the begin and the end of the window. Elapsed is the time between both, which is longer if the
+	// member was late to answer; 0 if it is that of all.
 	First, Second Sample
+	Elapsed       time.Duration
 	// Linearizable and Serializable are how long reads of a key took that need not exist, and Pings how long etcd took to answer an HTTP
 	// request that touches neither disk nor peers. The shortest of the pings is what the path to the member takes. AgentPings are those
 	// of another process in the same pod, the agent: they tell a busy path from a process that does not run.

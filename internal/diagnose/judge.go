@@ -42,7 +42,8 @@ type situation struct {
 func newSituation(in Input) *situation {
 	s := &situation{Input: in}
 	for i := range in.Members {
-		s.members = append(s.members, reading{Member: &s.Members[i], window: in.Window})
+		m := &s.Members[i]
+		s.members = append(s.members, reading{Member: m, window: cmp.Or(m.Elapsed, in.Window)})
 	}
 	s.setBase()
 	s.symptoms = s.findSymptoms()
@@ -66,6 +67,9 @@ func (s *situation) setBase() {
 
 // Judge decides why an etcd is slow.
 func Judge(in Input) Verdict {
+	if in.Hibernated {
+		return Verdict{Headline: "It is hibernated: no member is running."}
+	}
 	s := newSituation(in)
 	v := Verdict{Missing: in.Missing, Symptoms: s.symptoms}
 	for i, r := range rules {
@@ -99,6 +103,8 @@ func (r reading) has(signal Signal) bool {
 		return r.hasMetrics()
 	case SignalStatus:
 		return r.Second.Status != nil
+	case SignalReads:
+		return len(r.Linearizable)+len(r.Serializable)+r.FailedReads > 0
 	case SignalPod:
 		return r.Pod != nil
 	case SignalLogs:

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +25,10 @@ type Logs struct {
 	// SlowSyncs are calls of fdatasync that took longer than a second.
 	SlowSyncs     int
 	LeaderChanges int
-	// NoSpace are writes that failed because the volume is full.
+	// NoSpace are writes that failed because the volume is full. Like what follows up to Dropped, it counts only if it was recent: it is
+	// over once the last line is old, such as that of a peer that started a little later.
 	NoSpace int
-	// Rejected are connections that failed the TLS handshake, and Unhealthy are peers that could not be probed.
+	// Rejected are connections from peers that failed the TLS handshake, and Unhealthy are peers that could not be probed.
 	Rejected, Unhealthy int
 	// Drift are peers whose clock differs by more than a second.
 	Drift int
@@ -40,50 +42,72 @@ type Logs struct {
 }
 
 // counted are what is counted, by a part of the message.
-var counted = []struct {
-	text string
-	in   func(*Logs) *int
-}{
-	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }},
-	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }},
-	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }},
-	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }},
-	{"rejected connection", func(l *Logs) *int { return &l.Rejected }},
-	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }},
-	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }},
-	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }},
-	{"request is too large", func(l *Logs) *int { return &l.TooLarge }},
-	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }},
+var counted = []countedLine{
+	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }, false},
+	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }, false},
+	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }, false},
+	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }, true},
+	// On the client endpoint, that is whoever opens a connection and says nothing, such as a probe.
+	{"rejected connection on peer endpoint", func(l *Logs) *int { return &l.Rejected }, true},
+	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }, true},
+	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }, true},
+	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }, true},
+	{"request is too large", func(l *Logs) *int { return &l.TooLarge }, false},
+	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }, false},
 }
 
-// ParseLogs counts the lines of etcd's log that say why it is slow.
-func ParseLogs(text string, since time.Duration, cut bool) *Logs {
+type countedLine struct {
+	text string
+	in   func(*Logs) *int
+	// state: a line counts only if it is recent.
+	state bool
+}
+
+// justLogged is how old a line may be that says what is the case.
+const justLogged = 2 * time.Minute
+
+// ParseLogs counts the lines of etcd's log that say why it is slow, or was.
+func ParseLogs(text string, since time.Duration, cut bool, now time.Time) *Logs {
 	l := &Logs{Since: since, Cut: cut}
 	for line := range strings.Lines(text) {
 		l.Lines++
-		for _, c := range counted {
-			if strings.Contains(line, c.text) {
-				*c.in(l)++
-				l.details(line, c.text)
-			}
+		if slices.ContainsFunc(counted, func(c countedLine) bool { return strings.Contains(line, c.text) }) {
+			l.count(line, now)
 		}
 	}
 	return l
 }
 
-// details reads the fields of a line that matter.
-func (l *Logs) details(line, kind string) {
-	if kind != "apply request took too long" && kind != "finished scheduled compaction" {
-		return
-	}
-	var fields struct {
-		Prefix   string `json:"prefix"`
-		Took     string `json:"took"`
-		Response string `json:"response"`
-	}
+// logLine are the fields of a line that matter. The others may have keys, which tenants choose: what a key says does not count.
+type logLine struct {
+	Time     string `json:"ts"`
+	Message  string `json:"msg"`
+	Error    string `json:"error"`
+	Prefix   string `json:"prefix"`
+	Took     string `json:"took"`
+	Response string `json:"response"`
+}
+
+func (l *Logs) count(line string, now time.Time) {
+	fields := logLine{}
 	if json.Unmarshal([]byte(line), &fields) != nil {
-		return
+		// A panic is no JSON, and has no time.
+		fields = logLine{Message: line}
 	}
+	at, err := time.Parse(time.RFC3339, fields.Time)
+	old := err == nil && now.Sub(at) > justLogged
+	for _, c := range counted {
+		if c.state && old {
+			continue
+		}
+		if strings.Contains(fields.Message, c.text) || strings.Contains(fields.Error, c.text) {
+			*c.in(l)++
+			l.details(fields, c.text)
+		}
+	}
+}
+
+func (l *Logs) details(fields logLine, kind string) {
 	if kind == "apply request took too long" && strings.HasPrefix(fields.Prefix, "read-only range") {
 		l.SlowRanges++
 		if _, size, found := strings.Cut(fields.Response, "size:"); found {

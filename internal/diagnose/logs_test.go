@@ -19,20 +19,27 @@ const log = `{"level":"warn","ts":"2026-11-24T12:00:00Z","caller":"txn/util.go:9
 {"level":"info","ts":"2026-11-24T12:00:03Z","caller":"mvcc/kvstore_compaction.go:72","msg":"finished scheduled compaction","compact-revision":42,"took":"3.5s","hash":1}
 {"level":"info","ts":"2026-11-24T12:00:04Z","caller":"etcdserver/raft.go:1","msg":"raft.node: 1 elected leader 2 at term 3"}
 {"level":"warn","ts":"2026-11-24T12:00:05Z","caller":"embed/config_logging.go:1","msg":"rejected connection on client endpoint","remote-addr":"10.0.0.1:1","error":"EOF"}
+{"level":"warn","ts":"2026-11-24T12:00:06Z","caller":"embed/config_logging.go:1","msg":"rejected connection on peer endpoint","remote-addr":"10.0.0.1:1","error":"EOF"}
+{"level":"warn","ts":"2026-11-24T12:00:07Z","caller":"txn/util.go:93","msg":"apply request took too long","took":"150ms","prefix":"","request":"header:<ID:1 > put:<key:\"/x/no space left on device, slow fdatasync\" >","response":"size:6"}
+{"level":"error","ts":"2026-11-24T12:00:08Z","caller":"wal/wal.go:1","msg":"failed to write","error":"write x: no space left on device"}
 not JSON: write /var/etcd/data/member/wal/1.wal: no space left on device
 `
 
 func TestParseLogs(t *testing.T) {
 	g := NewWithT(t)
-	l := ParseLogs(log, 15*time.Minute, false)
+	l := ParseLogs(log, 15*time.Minute, false, time.Date(2026, 11, 24, 12, 1, 0, 0, time.UTC))
 	g.Expect(*l).To(Equal(Logs{
-		Since: 15 * time.Minute, Lines: 7, SlowApply: 2, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 1, Rejected: 1,
+		Since: 15 * time.Minute, Lines: 10, SlowApply: 3, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 2, Rejected: 1,
 		Compactions: 1, LongestCompaction: 3500 * time.Millisecond,
 	}))
+	later := ParseLogs(log, 15*time.Minute, false, time.Date(2026, 11, 24, 12, 5, 0, 0, time.UTC))
+	g.Expect(later.Rejected).To(BeZero(), "it is over")
+	g.Expect(later.NoSpace).To(Equal(1), "a panic has no time")
+	g.Expect(later.SlowSyncs).To(Equal(1), "it was slow")
 	g.Expect(fmt.Sprintf("%+v", *l)).NotTo(ContainSubstring("registry"), "keys are tenants' data")
 }
 
 func FuzzParseLogs(f *testing.F) {
 	f.Add(log)
-	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Minute, false) })
+	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Minute, false, time.Now()) })
 }

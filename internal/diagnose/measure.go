@@ -89,6 +89,9 @@ const minObservations = 50
 // enoughForMedian is how many observations a median takes.
 const enoughForMedian = 5
 
+// enoughRoundTrips is how many round trips a median takes: with two peers, it is a minute of them.
+const enoughRoundTrips = 4
+
 // high returns the bound that the slowest observations are certainly above: the 99th percentile, or, of few observations, the median.
 func (d distribution) high() (above float64, quantile string, ok bool) {
 	switch {

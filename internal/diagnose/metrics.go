@@ -37,7 +37,7 @@ var families = []string{
 	"container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total",
 	"container_pressure_io_waiting_seconds_total", "container_pressure_memory_waiting_seconds_total",
 	"etcd_debugging_lease_granted_total", "etcd_debugging_lease_revoked_total",
-	"etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
+	"etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds", "etcd_debugging_mvcc_events_total",
 	"etcd_debugging_mvcc_pending_events_total", "etcd_debugging_mvcc_slow_watcher_total", "etcd_debugging_mvcc_total_put_size_in_bytes",
 	"etcd_debugging_server_lease_expired_total",
 	"etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds",
@@ -50,7 +50,7 @@ var families = []string{
 	"etcd_network_snapshot_send_success",
 	"etcd_server_heartbeat_send_failures_total", "etcd_server_leader_changes_seen_total",
 	"etcd_server_proposals_pending", "etcd_server_quota_backend_bytes", "etcd_server_range_duration_seconds",
-	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total",
+	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total", "grpc_server_msg_sent_total",
 	"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes",
 	"process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds",
 }
@@ -58,7 +58,7 @@ var families = []string{
 // ParseMetrics parses the text format. It keeps what rules read, and of that the series that have the labels.
 func ParseMetrics(text string, labels map[string]string) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	parsed, err := parser.TextToMetricFamilies(strings.NewReader(Keep(text)))
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(kept(text)))
 	if err != nil {
 		return nil, fmt.Errorf("parsing metrics: %w", err)
 	}
@@ -73,8 +73,8 @@ func ParseMetrics(text string, labels map[string]string) (Metrics, error) {
 	return metrics, nil
 }
 
-// Keep returns the lines of a scrape that ParseMetrics reads. A kubelet has hundreds of thousands of others.
-func Keep(text string) string {
+// kept returns the lines of a scrape that ParseMetrics reads. A kubelet has hundreds of thousands of others.
+func kept(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		if isKept(line) {
@@ -84,13 +84,16 @@ func Keep(text string) string {
 	return out.String()
 }
 
-// isKept reports whether a line belongs to a family that rules read. Of the requests by method, rules read log-ins alone.
+// oneMethod are the families by method of which rules read one.
+var oneMethod = map[string]string{"grpc_server_handled_total": `"Authenticate"`, "grpc_server_msg_sent_total": `"Snapshot"`}
+
+// isKept reports whether a line belongs to a family that rules read.
 func isKept(line string) bool {
 	name := strings.TrimPrefix(line, "# TYPE ")
 	if end := strings.IndexAny(name, " {"); end > 0 {
 		name = name[:end]
 	}
-	if name == "grpc_server_handled_total" && !strings.HasPrefix(line, "# ") && !strings.Contains(line, `"Authenticate"`) {
+	if method := oneMethod[name]; method != "" && !strings.HasPrefix(line, "# ") && !strings.Contains(line, method) {
 		return false
 	}
 	return slices.ContainsFunc([]string{"", "_bucket", "_sum", "_count"}, func(suffix string) bool {
@@ -118,10 +121,16 @@ func seriesOf(m *dto.Metric) Series {
 	default:
 		s.Value = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 	}
-	if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
-		s.Value = 0
-	}
+	s.Value, s.Sum = finite(s.Value), finite(s.Sum)
 	return s
+}
+
+// finite returns a number, or 0 for what is none.
+func finite(n float64) float64 {
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0
+	}
+	return n
 }
 
 func hasLabels(have, wanted map[string]string) bool {
@@ -133,6 +142,19 @@ func hasLabels(have, wanted map[string]string) bool {
 	return true
 }
 
+// DatabaseMetrics are the metrics of a member that say how large its database is, for those who know only that. What is 0 is not known.
+func DatabaseMetrics(size, inUse, quota int64) Metrics {
+	metrics := Metrics{}
+	for name, n := range map[string]int64{
+		"etcd_mvcc_db_total_size_in_bytes": size, "etcd_mvcc_db_total_size_in_use_in_bytes": inUse, "etcd_server_quota_backend_bytes": quota,
+	} {
+		if n > 0 {
+			metrics[name] = []Series{{Value: float64(n)}}
+		}
+	}
+	return metrics
+}
+
 // total returns the sum of the series of a family; false if there is none.
 func (m Metrics) total(name string, labels map[string]string) (float64, bool) {
 	sum, found := 0.0, false
@@ -142,6 +164,17 @@ func (m Metrics) total(name string, labels map[string]string) (float64, bool) {
 		}
 	}
 	return sum, found
+}
+
+// sum returns the sums of the histograms of a family, added up.
+func (m Metrics) sum(name string, labels map[string]string) float64 {
+	sum := 0.0
+	for _, s := range m[name] {
+		if hasLabels(s.Labels, labels) {
+			sum += s.Sum
+		}
+	}
+	return sum
 }
 
 // histogram returns the series of a family added up.

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestRecordings judges what was recorded of etcd processes with a cause injected. The cause has to be named first, and a healthy etcd
@@ -42,6 +43,27 @@ func TestRecordings(t *testing.T) {
 			}
 			golden.Check(t, filepath.Join(e.Name(), "verdict.txt"), []byte(text(r, v)))
 		})
+	}
+}
+
+// What is recorded is what was measured.
+func TestRecordingIsWhatWasMeasured(t *testing.T) {
+	for _, name := range []string{"passwords", "cpu-throttled", "healthy"} {
+		folder := t.TempDir()
+		want, err := diagnosetest.Load(filepath.Join("testdata", name))
+		if err == nil {
+			err = diagnosetest.Save(folder, want)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := diagnosetest.Load(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	FollowerBehind  Cause = "FollowerBehind"
 	LearnerBehind   Cause = "LearnerBehind"
 	Elections       Cause = "Elections"
+	VolumeSpace     Cause = "VolumeSpace"
 	Quota           Cause = "Quota"
 	Fragmentation   Cause = "Fragmentation"
 	FileDescriptors Cause = "FileDescriptors"
@@ -73,13 +74,13 @@ var rules = []rule{
 	// The data of a member differs.
 	{AlarmCorrupt, "The data of a member differs from that of the others", outage, Sure, nil, []Signal{SignalStatus}, alarmCorrupt},
 	// A volume is full.
-	{DiskFull, "A volume is full", outage, Sure, append([]Cause{MemberDown}, consequences...), []Signal{SignalLogs, SignalKubelet}, diskFull},
+	{DiskFull, "A volume is full", outage, Sure, append([]Cause{MemberDown, VolumeSpace}, consequences...), []Signal{SignalLogs, SignalKubelet}, diskFull},
 	// The database has reached its quota.
 	{AlarmNoSpace, "The database is full: etcd refuses writes", outage, Sure, []Cause{Quota}, []Signal{SignalStatus}, alarmNoSpace},
 	// A member rewrites its database.
 	{Defragmentation, "A member is being defragmented", slows, Sure, append([]Cause{CPU, MemberDown}, consequences...), []Signal{SignalMetrics}, defragmentation},
 	// A voter does not serve.
-	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus}, memberDown},
+	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReads}, memberDown},
 	// A snapshot of the database is read.
 	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache}, []Signal{SignalMetrics, SignalAgent}, backup},
 	// Clients log in by password again and again.
@@ -116,6 +117,8 @@ var rules = []rule{
 	{Elections, "Leadership changes", slows, Sure, nil, []Signal{SignalMetrics, SignalStatus}, elections},
 	// Much of the file is free.
 	{Fragmentation, "Much of the database file is free", remark, Sure, []Cause{Quota}, []Signal{SignalMetrics}, fragmentation},
+	// The volume will be full.
+	{VolumeSpace, "A volume is nearly full", remark, Sure, nil, []Signal{SignalKubelet}, volumeSpace},
 	// The database will reach its quota.
 	{Quota, "The database is close to its quota", remark, Sure, nil, []Signal{SignalMetrics}, quota},
 	// Connections will be refused.

@@ -5,6 +5,7 @@
 package diagnose
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -152,11 +153,12 @@ func rows() []row {
 		{"late network", func() *world {
 			w := fast().all(func(int) {})
 			w.all(func(i int) {
-				w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 2)
+				w.times(i, "etcd_network_peer_round_trip_time_seconds", 0.2, 4)
 				read(w, i, 200*time.Millisecond)
 			})
 			return w
 		}(), []Cause{Network}, Likely, true},
+		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
 		{"linearizable reads wait for the leader's disk", func() *world {
 			w := fast().slowSyncs(0)
 			return read(w, 1, 200*time.Millisecond)
@@ -190,20 +192,30 @@ func rows() []row {
 			return w
 		}(), []Cause{AlarmCorrupt}, Sure, true},
 		{"volume full, by the log", logs(1, Logs{NoSpace: 1}), []Cause{DiskFull}, Sure, true},
-		{"volume nearly full, by the kubelet", fast().kubelet("kubelet_volume_stats_available_bytes", 5).kubelet("kubelet_volume_stats_capacity_bytes", 100), []Cause{DiskFull}, Hint, true},
+		{"volume nearly full, by the kubelet", fast().kubelet("kubelet_volume_stats_available_bytes", 5).kubelet("kubelet_volume_stats_capacity_bytes", 100), []Cause{VolumeSpace}, Sure, false},
+		{"volume full, by the kubelet", fast().kubelet("kubelet_volume_stats_available_bytes", 0.5).kubelet("kubelet_volume_stats_capacity_bytes", 100), []Cause{DiskFull, VolumeSpace}, Sure, true},
 		{"defragmentation in flight", read(fast().set(1, "etcd_disk_defrag_inflight", 0, 1), 1, time.Second), []Cause{Defragmentation, Network}, Sure, true},
 		{"killed for its memory", func() *world {
 			w := fast().slowSyncs(1)
-			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", time.Hour
+			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", 5*time.Minute
 			return w
 		}(), []Cause{Memory, SlowDisk}, Sure, true},
+		{"killed for its memory hours ago, and a slow disk now", func() *world {
+			w := fast().slowSyncs(1)
+			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", 20*time.Hour
+			return w
+		}(), []Cause{SlowDisk, Memory}, Sure, true},
 		{"killed for its memory last week", func() *world {
 			w := fast()
 			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", 7*24*time.Hour
 			return w
 		}(), nil, "", false},
 		{"close to its memory limit", fast().set(1, "process_resident_memory_bytes", 0, 1000<<20), []Cause{Memory}, Hint, false},
-		{"a backup of a fast member", fast().set(1, "etcd_disk_backend_snapshot_duration_seconds", 0, 1), []Cause{Backup}, Likely, false},
+		{"a large database that is mapped", fast().set(1, "process_resident_memory_bytes", 0, 1000<<20).set(1, "etcd_mvcc_db_total_size_in_bytes", 800<<20, 800<<20).
+			set(1, "etcd_mvcc_db_total_size_in_use_in_bytes", 800<<20, 800<<20), nil, "", false},
+		{"a backup of a fast member", fast().times(1, "etcd_disk_backend_snapshot_duration_seconds", 2, 1), []Cause{Backup}, Likely, false},
+		{"a backup and a defragmentation of no time, beside a slow disk", fast().slowSyncs(1).times(1, "etcd_disk_backend_snapshot_duration_seconds", 0.05, 1).
+			times(1, "etcd_disk_backend_defrag_duration_seconds", 0.05, 1), []Cause{SlowDisk, Defragmentation, Backup}, Sure, true},
 		{"page cache", func() *world {
 			w := fast().times(1, "etcd_server_range_duration_seconds", 0.4, 100)
 			w.Members[1].Pod.Running = time.Minute
@@ -222,7 +234,55 @@ func rows() []row {
 			w := status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 2), 2, func(_, second *Status) { second.Term = 3 })
 			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
 			return w
+		}(), nil, "", false},
+		{"a member that answers nothing, beside its agent", func() *world {
+			w := fast()
+			m := &w.Members[1]
+			m.FailedReads, m.Pings, m.Linearizable, m.Serializable = 4, nil, nil, nil
+			m.Second = Sample{}
+			return w
+		}(), []Cause{MemberDown}, Sure, true},
+		{"a member that answers nothing, and neither does its agent", func() *world {
+			w := fast()
+			m := &w.Members[1]
+			m.FailedReads, m.Pings, m.AgentPings, m.Linearizable, m.Serializable = 4, nil, nil, nil, nil
+			m.Second = Sample{}
+			return w
 		}(), nil, "", true},
+		{"events for watchers are no ranges", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 6000<<20).set(0, "etcd_mvcc_put_total", 0, 3000).
+			set(0, "etcd_debugging_mvcc_total_put_size_in_bytes", 0, 300<<20).set(0, "etcd_debugging_mvcc_events_total", 0, 30_000), []Cause{LargeValues}, Hint, false},
+		{"a snapshot that is being read is no range", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 6000<<20).set(0, "etcd_mvcc_range_total", 0, 100).
+			set(0, "grpc_server_msg_sent_total", 0, 6000<<5), []Cause{Backup}, Likely, false},
+		{"answers to many writes are no ranges", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 200<<20).set(0, "etcd_mvcc_range_total", 0, 100).
+			set(0, "etcd_mvcc_put_total", 0, 300_000), nil, "", false},
+		{"a member that runs, and that its peers do not reach", func() *world {
+			w := fast()
+			w.Quorum.Serving = 2
+			m := &w.Members[1]
+			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
+			return w
+		}(), []Cause{PeerConnections}, Likely, true},
+		{"a way that is late now and then, to etcd and to its agent", func() *world {
+			w := fast()
+			for n := range 4 {
+				w.Members[1].Pings[n], w.Members[1].AgentPings[n] = 200*time.Millisecond, 140*time.Millisecond
+			}
+			return w
+		}(), nil, "", false},
+		{"linearizable reads that wait in a queue", read(fast().set(0, "etcd_server_proposals_pending", 0, 100), 1, 200*time.Millisecond), nil, "", true},
+		{"linearizable reads that are late now and then", func() *world {
+			w := fast()
+			for n := range 13 {
+				w.Members[1].Linearizable[n] = 60 * time.Millisecond
+			}
+			return w
+		}(), nil, "", true},
+		{"one watcher that is behind", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 1, 1), []Cause{Watches}, Hint, false},
+		{"the second scrape came late", func() *world {
+			w := fast().set(1, "process_cpu_seconds_total", 0, 40)
+			w.Members[1].Elapsed = time.Minute
+			return w
+		}(), nil, "", false},
 		{"clock", logs(1, Logs{Drift: 2}), []Cause{Clock}, Hint, false},
 		{"TLS between peers", logs(1, Logs{Rejected: 9, Unhealthy: 9}), []Cause{PeerConnections}, Likely, false},
 		{"writes of a fast cluster", fast().set(0, "etcd_mvcc_put_total", 0, 300_000), nil, "", false},
@@ -236,14 +296,14 @@ func rows() []row {
 			w.Events, w.HotPrefixes = 100, []HotPrefix{{"/registry/events/…", 40, 9000}}
 			return w
 		}(), []Cause{WriteStorm}, Likely, true},
-		{"watchers behind, and the CPU at its limit", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 5, 5).set(0, "etcd_debugging_mvcc_pending_events_total", 0, 50_000).
+		{"watchers behind, and the CPU at its limit", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).set(0, "etcd_debugging_mvcc_pending_events_total", 0, 50_000).
 			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{Watches, CPU}, Likely, true},
-		{"large ranges take the CPU", fast().set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).times(0, "etcd_server_range_duration_seconds", 0.4, 1000).
+		{"large ranges take the CPU", fast().set(0, "etcd_mvcc_range_total", 0, 1000).set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).times(0, "etcd_server_range_duration_seconds", 0.4, 1000).
 			set(0, "process_cpu_seconds_total", 0, 29.5), []Cause{LargeRanges, CPU}, Sure, true},
 		{"a full snapshot by the agent, and a slow disk", func() *world {
 			w := fast().slowSyncs(0)
 			taken := func(n float64) Metrics {
-				return Metrics{"etcdbr_snapshot_duration_seconds": []Series{{Labels: map[string]string{"kind": "Full"}, Count: n}, {Labels: map[string]string{"kind": "Incr"}, Count: 9 * n}}}
+				return Metrics{"etcdbr_snapshot_duration_seconds": []Series{{Labels: map[string]string{"kind": "Full"}, Count: n, Sum: 5 * n}, {Labels: map[string]string{"kind": "Incr"}, Count: 9 * n}}}
 			}
 			w.Members[0].First.Agent, w.Members[0].Second.Agent = taken(1), taken(2)
 			return w
@@ -316,7 +376,7 @@ func TestNothingUnseenIsBlamed(t *testing.T) {
 		blind.Members = append([]Member{}, blind.Members...)
 		for i := range blind.Members {
 			m := &blind.Members[i]
-			m.First, m.Second, m.Logs = Sample{}, Sample{}, nil
+			m.First, m.Second, m.Logs, m.FailedReads = Sample{}, Sample{}, nil, 0
 			m.Pings, m.AgentPings, m.Linearizable, m.Serializable = nil, nil, nil, nil
 		}
 		v := Judge(blind)
@@ -330,6 +390,7 @@ func TestNothingUnseenIsBlamed(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
+	g.Expect(Judge(Input{Hibernated: true})).To(Equal(Verdict{Headline: "It is hibernated: no member is running."}))
 	g.Expect(Judge(Input{}).Headline).To(ContainSubstring("nothing can be said"))
 	g.Expect(Judge(Input{}).NotJudged).To(HaveLen(len(rules)))
 }
@@ -410,4 +471,22 @@ func TestFigure(t *testing.T) {
 	} {
 		NewWithT(t).Expect(e.String()).To(Equal(want))
 	}
+}
+
+// What a member says that is no number does no harm, and a time beyond the last bucket is more than that.
+func TestFiguresOfAMemberThatLies(t *testing.T) {
+	g := NewWithT(t)
+	const name = "etcd_disk_wal_fsync_duration_seconds"
+	m, err := ParseMetrics("# TYPE "+name+" histogram\n"+name+"_bucket{le=\"8.192\"} 0\n"+name+"_bucket{le=\"+Inf\"} 60\n"+name+"_sum NaN\n"+name+"_count 60\n", nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	w := fast()
+	w.Members[0].First.Metrics[name], w.Members[0].Second.Metrics[name] = nil, m[name]
+	w.Members[0].Second.Metrics["etcd_disk_wal_write_duration_seconds"] = m[name]
+	w.Members[0].First.Metrics["etcd_disk_wal_write_duration_seconds"] = nil
+	v := Judge(w.Input)
+	g.Expect(v.Findings[0].Cause).To(Equal(SlowDisk))
+	raw, err := json.Marshal(v)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(raw)).NotTo(ContainSubstring("NaN"))
+	g.Expect(w.Figures()[0].Fsync).To(Equal("> 8.2 s"))
 }

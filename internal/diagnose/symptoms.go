@@ -15,10 +15,9 @@ func (s *situation) findSymptoms() []Evidence {
 		if n, known := m.now("etcd_server_proposals_pending"); known && n >= pendingThreshold {
 			all = append(all, Evidence{Member: m.Name, Signal: "proposals that wait", Value: n, Threshold: pendingThreshold, Source: ours})
 		}
-		all = append(all, m.above("watchers that are behind, at both samples", m.slowWatchers(), 1, "", ours)...)
-		if n := m.grew("etcd_server_leader_changes_seen_total"); n > 0 {
-			all = append(all, Evidence{Member: m.Name, Signal: "changes of the leader", Value: n})
-		}
+		// One client that reads slowly makes etcd slow for no one else.
+		all = append(all, m.above(watchersBehind, m.slowWatchers(), watchersThreshold, "", ours)...)
+		all = append(all, m.leaderChanges(s.handovers())...)
 	}
 	if s.Quorum != nil && s.Quorum.Serving < s.Quorum.Voters {
 		all = append(all, Evidence{Signal: "voters that serve", Value: float64(s.Quorum.Serving), Threshold: float64(s.Quorum.Voters), Source: "all voters"})

@@ -38,6 +38,7 @@ const (
 	cpuThreshold       = 90
 	pressureThreshold  = 10
 	volumeThreshold    = 90
+	fullThreshold      = 99
 	memoryThreshold    = 90
 	gcThreshold        = 0.1
 	// putThreshold is the mean size of a put, in bytes.
@@ -49,6 +50,8 @@ const (
 	// hotThreshold is the share of events below one prefix, in percent.
 	hotThreshold    = 50
 	loginsThreshold = 1
+	// watchersThreshold is how many watchers that are behind are more than one client that reads slowly.
+	watchersThreshold = 10
 	// eventsThreshold is how many events wait for slow watchers.
 	eventsThreshold = 10000
 	// lagThreshold is how many raft entries a member may be behind.
@@ -64,6 +67,9 @@ const (
 	pauseThreshold = 64
 	// justStarted is how long etcd runs before its database is in the page cache.
 	justStarted = 10 * time.Minute
+	// noticedShare is the part of the window, in percent, that slow requests take to be noticed: the timed reads are judged by their 90th
+	// percentile, histograms by their 99th.
+	noticedShare = 2
 	// recent is how long ago the end of a container still matters.
 	recent = 24 * time.Hour
 

@@ -77,16 +77,9 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if err != nil {
 		return err
 	}
-	g := &gatherer{cluster: cluster, clock: c.Clock, etcd: etcd, token: token, logs: c.logs, prefixes: c.prefixes}
-	defer g.close()
-	if err := g.prepare(ctx); err != nil {
+	in, err := Gather(ctx, cluster, c.Clock, etcd, Options{Window: c.window, AgentToken: token, Logs: c.logs, HotPrefixes: c.prefixes, Progress: c.progress})
+	if err != nil {
 		return err
-	}
-	stop := c.progress(len(g.targets))
-	in := g.measure(ctx, c.window)
-	stop()
-	if ctx.Err() != nil {
-		return fmt.Errorf("measuring Etcd %s: %w", name, ctx.Err())
 	}
 	verdict := diagnose.Judge(in)
 	if c.output != "" {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -22,24 +21,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Options are what a diagnosis rests on, besides what it always does.
+type Options struct {
+	// Window is how long members are measured.
+	Window time.Duration
+	// AgentToken reads the metrics of the agents; empty for none.
+	AgentToken string
+	// Logs are read, and agents are asked for hot prefixes, as the operator would.
+	Logs, HotPrefixes bool
+	// Progress is called when so many members begin to be measured, and what it returns when that is done.
+	Progress func(members int) (done func())
+}
+
+// Gather measures the members of an Etcd, and gathers what a diagnosis rests on. It fails only if nothing can be said.
+func Gather(ctx context.Context, cluster *kube.Cluster, clock clock.WithTicker, etcd *v1alpha1.Etcd, o Options) (diagnose.Input, error) {
+	g := &gatherer{cluster: cluster, clock: clock, etcd: etcd, Options: o}
+	defer g.close()
+	if err := g.prepare(ctx); err != nil {
+		return g.in, err
+	}
+	done := o.Progress(len(g.targets))
+	in := g.measure(ctx)
+	done()
+	if ctx.Err() != nil {
+		return in, fmt.Errorf("measuring Etcd %s: %w", etcd.Name, ctx.Err())
+	}
+	return in, nil
+}
+
 // gatherer gathers the input of a diagnosis.
 type gatherer struct {
+	Options
 	cluster *kube.Cluster
 	clock   clock.WithTicker
 	etcd    *v1alpha1.Etcd
-	token   string
-	logs    bool
-	// prefixes: the agents are asked for hot prefixes, as the operator would.
-	prefixes bool
 
 	in       diagnose.Input
 	members  *portforward.Members
 	snapshot *cluster.Snapshot
 	pods     map[string]*corev1.Pod
 	targets  []Target
-	// serving are the names of the pods whose members serve.
-	serving map[string]bool
-	closers []func()
+	closers  []func()
 }
 
 func (g *gatherer) close() {
@@ -52,12 +74,15 @@ const portForwardRemedy = "the right to create pods/portforward in the namespace
 
 // prepare reads what a person would ask first, and finds out how members are reached. It fails only if nothing can be said.
 func (g *gatherer) prepare(ctx context.Context) error {
-	g.in.Namespace, g.in.Etcd, g.serving = g.etcd.Namespace, g.etcd.Name, map[string]bool{}
+	g.in.Namespace, g.in.Etcd = g.etcd.Namespace, g.etcd.Name
 	if err := g.readTasks(ctx); err != nil {
 		return err
 	}
 	if err := g.readPods(ctx); err != nil {
 		g.miss(diagnose.SignalPod, err, "the right to list pods in the namespace, as the ClusterRole view has it")
+		return nil
+	}
+	if g.in.Hibernated = g.etcd.Spec.Replicas == 0 && len(g.pods) == 0; g.in.Hibernated {
 		return nil
 	}
 	var err error
@@ -66,12 +91,14 @@ func (g *gatherer) prepare(ctx context.Context) error {
 		return nil
 	}
 	g.closers = append(g.closers, g.members.Close)
-	if g.snapshot, _, err = g.members.Observe(ctx, g.cluster); err != nil {
-		g.miss(diagnose.SignalStatus, err, "the right to get StatefulSets, Leases and pods in the namespace")
-		return nil
-	}
-	if err := g.members.Failure(); err != nil {
+	if err = g.members.Failure(); err != nil {
 		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
+	}
+	snapshot, _, unread := g.members.Observe(ctx, g.cluster)
+	if unread != nil {
+		g.miss(diagnose.SignalStatus, unread, "the right to list Leases in the namespace, as the ClusterRole edit has it, and to get StatefulSets and pods, as view has it")
+	}
+	if g.snapshot = snapshot; err != nil || unread != nil {
 		return nil
 	}
 	if why := g.members.Unreachable(ctx, g.snapshot); why != "" {
@@ -92,7 +119,7 @@ func (g *gatherer) miss(signal diagnose.Signal, err error, remedy string) {
 }
 
 func (g *gatherer) missOf(signal diagnose.Signal, member string, err error, remedy string) {
-	g.in.Missing = append(g.in.Missing, diagnose.Missing{Signal: signal, Member: member, Why: kube.Sentence(err), Remedy: remedy})
+	g.in.Missing = append(g.in.Missing, diagnose.Missing{Signal: signal, Member: member, Why: reason(err), Remedy: remedy})
 }
 
 func (g *gatherer) readTasks(ctx context.Context) error {
@@ -113,57 +140,41 @@ func (g *gatherer) readPods(ctx context.Context) error {
 	if err := g.cluster.List(ctx, list, client.InNamespace(g.etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: g.etcd.Name}); err != nil {
 		return fmt.Errorf("listing the pods of Etcd %s: %w", g.etcd.Name, err)
 	}
-	g.pods = map[string]*corev1.Pod{}
+	pods := map[string]*corev1.Pod{}
 	for i := range list.Items {
-		g.pods[list.Items[i].Name] = &list.Items[i]
+		// The pods of Jobs belong to the Etcd, too.
+		if pod := &list.Items[i]; slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.ContainerEtcd }) {
+			pods[pod.Name] = pod
+		}
 	}
+	g.pods = pods
 	return nil
 }
 
 // readCluster reads quorum and alarms.
 func (g *gatherer) readCluster(ctx context.Context) {
-	// A member may serve although it does not answer this command: its readiness probe vouches for it.
-	var silent []int
-	for i, o := range g.snapshot.Ordinals {
-		if !o.Answers {
-			silent = append(silent, i)
-		}
-	}
-	s := g.snapshot.Vouch(silent)
-	for _, v := range s.Cluster.Voters {
-		if v.Ordinal >= 0 && v.Serving {
-			g.serving[s.Ordinals[v.Ordinal].Name] = true
-		}
-	}
-	g.in.Quorum = &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}
-	alarms, err := g.members.Alarms(ctx, s)
+	alarms, err := g.members.Alarms(ctx, g.snapshot)
 	if err != nil {
 		g.miss(diagnose.SignalStatus, fmt.Errorf("alarms could not be read: %w", err), "a quorum")
 	}
-	for _, a := range alarms {
-		g.in.Alarms = append(g.in.Alarms, diagnose.Alarm{Kind: string(a.Kind), Member: g.nameOf(a.MemberID)})
-	}
-}
-
-func (g *gatherer) nameOf(id uint64) string {
-	for _, o := range g.snapshot.Ordinals {
-		if o.MemberID == id {
-			return o.Name
-		}
-	}
-	return strconv.FormatUint(id, 16)
+	known := Known(g.snapshot, alarms, nil)
+	g.in.Quorum, g.in.Alarms, g.in.Members = known.Quorum, known.Alarms, known.Members
 }
 
 // measure measures the members, and returns everything that is known.
-func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.Input {
-	g.in.Window = window
-	measured := Measure(ctx, g.targets, window, g.clock)
+func (g *gatherer) measure(ctx context.Context) diagnose.Input {
+	g.in.Window = g.Window
+	measured := Measure(ctx, g.targets, g.Window, g.clock)
 	byName := map[string]*Measured{}
 	for i := range measured {
 		byName[measured[i].Name] = &measured[i]
 		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
 	}
 	g.readHotPrefixes(ctx)
+	if g.pods != nil {
+		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
+		_ = g.readPods(ctx)
+	}
 	now := g.clock.Now()
 	if g.snapshot == nil {
 		for _, name := range slices.Sorted(maps.Keys(g.pods)) {
@@ -171,18 +182,19 @@ func (g *gatherer) measure(ctx context.Context, window time.Duration) diagnose.I
 		}
 		return g.in
 	}
-	for _, o := range g.snapshot.Ordinals {
-		m := diagnose.Member{Name: o.Name}
-		if got := byName[o.Name]; got != nil {
-			m = got.Member
+	if g.in.Quorum == nil {
+		g.in.Members = Known(g.snapshot, nil, nil).Members
+	}
+	for i := range g.in.Members {
+		m := &g.in.Members[i]
+		if got := byName[m.Name]; got != nil {
+			got.Leader, got.Learner, got.Serving = m.Leader, m.Learner, m.Serving
+			*m = got.Member
 		}
-		m.Leader, m.Learner = o.Role == v1alpha1.RoleLeader, o.Role == v1alpha1.RoleLearner
-		m.Serving = g.serving[o.Name]
-		if pod := g.pods[o.Name]; pod != nil {
+		if pod := g.pods[m.Name]; pod != nil {
 			m.Pod = podFacts(pod, now)
 			m.Logs = g.readLogs(ctx, pod)
 		}
-		g.in.Members = append(g.in.Members, m)
 	}
 	return g.in
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
@@ -48,8 +49,6 @@ type Target struct {
 type Measured struct {
 	diagnose.Member
 	Missing []diagnose.Missing
-	// Scrapes are the texts that the metrics of etcd were parsed from.
-	Scrapes [2]string
 }
 
 // measurement is that of one member.
@@ -60,6 +59,8 @@ type measurement struct {
 	mu   sync.Mutex
 	out  *Measured
 	seen map[diagnose.Signal]bool
+	// scraped is when the metrics of etcd arrived, which a member that is slow delays.
+	scraped [2]time.Time
 }
 
 // Measure measures members for a time. It changes nothing.
@@ -77,8 +78,9 @@ func Measure(ctx context.Context, targets []Target, window time.Duration, clock 
 
 func (m *measurement) run(ctx context.Context, window time.Duration) {
 	end := m.clock.Now().Add(window)
-	m.out.First = m.sample(ctx, 0)
 	var all sync.WaitGroup
+	// A member that does not answer would leave no time for the rest.
+	all.Go(func() { m.out.First = m.sample(ctx, 0) })
 	for _, k := range m.kinds() {
 		all.Go(func() { m.repeat(ctx, k, end) })
 	}
@@ -86,6 +88,9 @@ func (m *measurement) run(ctx context.Context, window time.Duration) {
 	m.wait(ctx, end)
 	if ctx.Err() == nil {
 		m.out.Second = m.sample(ctx, 1)
+	}
+	if !m.scraped[0].IsZero() && !m.scraped[1].IsZero() {
+		m.out.Elapsed = m.scraped[1].Sub(m.scraped[0])
 	}
 }
 
@@ -116,8 +121,10 @@ func (m *measurement) kinds() []kind {
 // repeat times a kind of request again and again, at random moments: those of a process that stops regularly would be met in its pauses
 // always or never. The kinds do not wait for each other, or the first would take the time of a pause and the others none.
 func (m *measurement) repeat(ctx context.Context, k kind, end time.Time) {
-	// The first request makes the connection.
-	_, _ = m.time(ctx, k.request)
+	// The first request makes the connection, and is not timed. Without an answer, there may be no time for another.
+	if _, err := m.time(ctx, k.request); err != nil && ctx.Err() == nil && k.read {
+		m.failed(err)
+	}
 	start := m.clock.Now()
 	step := end.Sub(start) / timedReads
 	for n := range timedReads {
@@ -144,9 +151,9 @@ func (m *measurement) wait(ctx context.Context, until time.Time) {
 
 // failed counts a read without an answer; one that was refused is not slow.
 func (m *measurement) failed(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if errors.Is(err, context.DeadlineExceeded) || isUnavailable(err) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.out.FailedReads++
 		return
 	}
@@ -165,12 +172,14 @@ func (m *measurement) time(ctx context.Context, request func(context.Context) er
 
 // sample asks a member for what it says now.
 func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
-	s := diagnose.Sample{}
+	// The status comes first, so that the members say at the same time how far they are.
+	s := diagnose.Sample{Status: m.status(ctx)}
 	if m.Metrics != "" {
 		body, err := scrape(ctx, m.HTTP, m.Metrics, "")
 		if err == nil {
+			// The monotonic clock, whatever the clock of a test.
+			m.scraped[at] = time.Now()
 			s.Metrics, err = diagnose.ParseMetrics(string(body), nil)
-			m.out.Scrapes[at] = diagnose.Keep(string(body))
 		}
 		m.missing(diagnose.SignalMetrics, err, "the member did not answer: measure again")
 	}
@@ -186,23 +195,36 @@ func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
 		s.Kubelet, err = m.Kubelet(ctx)
 		m.missing(diagnose.SignalKubelet, err, "the right to get nodes/proxy, which is as powerful as root on the nodes: let an administrator of the cluster run this command")
 	}
-	if m.Etcd != nil {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
-		defer cancel()
-		said, err := m.Etcd.Status(ctx)
-		if err == nil {
-			s.Status = &diagnose.Status{Version: said.Version, Term: said.Term, Committed: said.CommittedIndex, Applied: said.AppliedIndex}
-		}
-		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
-	}
 	return s
 }
 
+// status asks etcd for its status; nil without an answer.
+func (m *measurement) status(ctx context.Context) *diagnose.Status {
+	if m.Etcd == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	said, err := m.Etcd.Status(ctx)
+	if err != nil {
+		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
+		return nil
+	}
+	return &diagnose.Status{Version: said.Version, Term: said.Term, Committed: said.CommittedIndex, Applied: said.AppliedIndex}
+}
+
+// maxReason bounds an error, whose text a member may have written, in bytes.
+const maxReason = 500
+
+func reason(err error) string { return sanitize.Text(kube.Sentence(err), maxReason) }
+
 // missing notes a signal that could not be had, once.
 func (m *measurement) missing(signal diagnose.Signal, err error, remedy string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err == nil || m.seen[signal] {
 		return
 	}
 	m.seen[signal] = true
-	m.out.Missing = append(m.out.Missing, diagnose.Missing{Signal: signal, Member: m.Name, Why: kube.Sentence(err), Remedy: remedy})
+	m.out.Missing = append(m.out.Missing, diagnose.Missing{Signal: signal, Member: m.Name, Why: reason(err), Remedy: remedy})
 }

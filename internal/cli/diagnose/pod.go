@@ -54,7 +54,7 @@ func podFacts(pod *corev1.Pod, now time.Time) *diagnose.Pod {
 
 // readLogs counts what the log of etcd says; nil if that was not asked for or is not permitted.
 func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs {
-	if !g.logs {
+	if !g.Logs {
 		return nil
 	}
 	raw, err := g.log(ctx, pod)
@@ -62,7 +62,7 @@ func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs
 		g.missOf(diagnose.SignalLogs, pod.Name, err, "the right to get pods/log in the namespace, as the ClusterRole view has it")
 		return nil
 	}
-	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog)
+	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog, g.clock.Now())
 }
 
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod) ([]byte, error) {

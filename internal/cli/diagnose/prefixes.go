@@ -28,7 +28,7 @@ const (
 
 // readHotPrefixes asks an agent which prefixes of keys are written most. The agent of a follower asks that of the leader.
 func (g *gatherer) readHotPrefixes(ctx context.Context) {
-	if !g.prefixes || g.members == nil {
+	if !g.HotPrefixes || g.members == nil {
 		return
 	}
 	key, err := g.signingKey(ctx)

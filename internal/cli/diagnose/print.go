@@ -27,7 +27,7 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 		all = append(all, "", "ALSO")
 	}
 	for _, f := range rest {
-		all = append(all, text.Wrap(title(f), 0, width)...)
+		all = append(all, text.Wrap(Title(f), 0, width)...)
 		all = append(all, findingLines(f, width)...)
 	}
 	if t := figures(in); len(t.Rows) > 0 {
@@ -53,8 +53,8 @@ func prefixes(in diagnose.Input) *text.Table {
 	return t
 }
 
-// title returns a finding in a line.
-func title(f diagnose.Finding) string {
+// Title returns a finding in a line.
+func Title(f diagnose.Finding) string {
 	say := f.Title
 	if len(f.Members) > 0 {
 		say += ", at " + strings.Join(f.Members, " and ")

@@ -64,7 +64,7 @@ func (g *gatherer) reachAgent(ctx context.Context, pod *corev1.Pod, t *Target) {
 		}
 		return
 	}
-	t.AgentHTTP, t.Agent, t.AgentPing, t.AgentToken = g.httpClient(config), base+"/metrics", base+"/no-such-path", g.token
+	t.AgentHTTP, t.Agent, t.AgentPing, t.AgentToken = g.httpClient(config), base+"/metrics", base+"/no-such-path", g.AgentToken
 }
 
 // agent returns the URL of the agent in a pod, empty if there is none, and the configuration for TLS.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -35,15 +36,20 @@ func ping(by *http.Client, url string) func(context.Context) error {
 }
 
 // get returns an answer and its status code.
-func get(ctx context.Context, by *http.Client, url, token string) ([]byte, int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func get(ctx context.Context, by *http.Client, from, token string) ([]byte, int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
-		return nil, 0, fmt.Errorf("asking %s: %w", url, err)
+		return nil, 0, fmt.Errorf("asking %s: %w", from, err)
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := by.Do(request)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		// It is not the API server that did not answer.
+		return nil, 0, fmt.Errorf("asking %s: %w", request.URL.Host, failed.Err)
+	}
 	if err != nil {
 		return nil, 0, err
 	}

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -72,6 +74,9 @@ func (v view) summary(now time.Time) []string {
 	for _, a := range v.alarms {
 		say = append(say, fmt.Sprintf("Alarm %s of %s: %s.", a.Kind, v.memberOf(a), alarmMeaning(a.Kind)))
 	}
+	if finding := v.finding(); finding != "" {
+		say = append(say, "Diagnosis: "+finding+" \"kubectl etcdtask diagnose "+e.Name+" -n "+e.Namespace+"\" says more.")
+	}
 	for _, c := range trouble(e) {
 		say = append(say, fmt.Sprintf("%s is %s (%s) for %s: %s", c.Type, c.Status, c.Reason, text.Since(c.LastTransitionTime.Time, now), c.Message))
 	}
@@ -79,6 +84,18 @@ func (v view) summary(now time.Time) []string {
 		say = append(say, "No condition reports trouble.")
 	}
 	return append(say, "Backup: "+v.backup(now))
+}
+
+// finding returns what explains most of what was read anyway; empty if nothing is wrong with the members.
+func (v view) finding() string {
+	if v.snapshot == nil || v.unreachable != "" {
+		return ""
+	}
+	verdict := judge.Judge(diagnose.Known(v.snapshot, v.alarms, v.databases))
+	if len(verdict.Findings) == 0 {
+		return ""
+	}
+	return diagnose.Title(verdict.Findings[0])
 }
 
 // memberOf returns the pod of the member that has raised an alarm.

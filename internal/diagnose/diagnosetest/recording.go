@@ -10,8 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
@@ -37,8 +40,8 @@ func scrapes(m *diagnose.Member) map[string]*diagnose.Metrics {
 	}
 }
 
-// Save writes a recording into a folder. The texts of scrapes are by the names of their files, such as m0.1.prom.
-func Save(folder string, r Recording, texts map[string]string) error {
+// Save writes a recording into a folder.
+func Save(folder string, r Recording) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("saving a recording: %w", err)
 	}
@@ -47,35 +50,61 @@ func Save(folder string, r Recording, texts map[string]string) error {
 		return fmt.Errorf("saving a recording: %w", err)
 	}
 	err = os.WriteFile(filepath.Join(folder, inputFile), append(raw, '\n'), 0o644)
-	for name, text := range texts {
-		if text != "" {
-			err = errors.Join(err, os.WriteFile(filepath.Join(folder, name), []byte(withoutEmpty(text)), 0o644))
+	for i := range r.Input.Members {
+		for name, metrics := range scrapes(&r.Input.Members[i]) {
+			if len(*metrics) > 0 {
+				err = errors.Join(err, os.WriteFile(filepath.Join(folder, name), []byte(text(*metrics)), 0o644))
+			}
 		}
 	}
 	return err
 }
 
-// withoutEmpty returns metrics without the series of histograms that have observed nothing: they say no more than that.
-func withoutEmpty(text string) string {
-	var kept strings.Builder
-	var series []string
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch {
-		case strings.Contains(name, "_bucket{") || strings.HasSuffix(name, "_sum") || strings.Contains(name, "_sum{"):
-			series = append(series, line)
-			continue
-		case strings.HasSuffix(name, "_count") || strings.Contains(name, "_count{"):
-			if value != "0" {
-				kept.WriteString(strings.Join(append(series, line), ""))
-			}
-			series = nil
-			continue
+// text returns metrics in the format that ParseMetrics reads, without the histograms that have observed nothing: they say no more
+// than that.
+func text(metrics diagnose.Metrics) string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		kind := "gauge"
+		if slices.ContainsFunc(metrics[name], func(s diagnose.Series) bool { return len(s.Buckets) > 0 }) {
+			kind = "histogram"
 		}
-		kept.WriteString(line)
+		lines := ""
+		for _, s := range metrics[name] {
+			if kind == "gauge" {
+				lines += name + labels(s.Labels) + number(s.Value)
+				continue
+			}
+			if s.Count == 0 {
+				continue
+			}
+			for _, b := range s.Buckets {
+				with := maps.Clone(s.Labels)
+				with["le"] = strings.TrimSpace(number(b.Bound))
+				lines += name + "_bucket" + labels(with) + number(b.Count)
+			}
+			lines += name + "_sum" + labels(s.Labels) + number(s.Sum) + name + "_count" + labels(s.Labels) + number(s.Count)
+		}
+		if lines != "" {
+			out.WriteString("# TYPE " + name + " " + kind + "\n" + lines)
+		}
 	}
-	return kept.String()
+	return out.String()
 }
+
+func labels(of map[string]string) string {
+	if len(of) == 0 {
+		return ""
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%s=%q", name, of[name]))
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+// number ends a line.
+func number(n float64) string { return " " + strconv.FormatFloat(n, 'g', -1, 64) + "\n" }
 
 // Load reads a recording.
 func Load(folder string) (Recording, error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"github.com/etcd-foreman/etcd-foreman/test/load"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/procfs"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,7 +63,7 @@ func TestHealthyUnderLoad(t *testing.T) {
 		c.writes(400, 2<<10)
 		reader := c.client()
 		c.during(2, func(ctx context.Context, _ int) error {
-			pause(ctx, 20*time.Millisecond)
+			load.Pause(ctx, 20*time.Millisecond)
 			_, err := reader.Get(ctx, "/registry/pods", clientv3.WithPrefix(), clientv3.WithLimit(50))
 			return err
 		})
@@ -106,9 +107,9 @@ func (c *etcds) stops(i int, stopped, runs time.Duration) {
 	pid := c.members[i].process.Pid
 	c.during(1, func(ctx context.Context, _ int) error {
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
-		pause(ctx, stopped)
+		load.Pause(ctx, stopped)
 		_ = syscall.Kill(pid, syscall.SIGCONT)
-		pause(ctx, runs)
+		load.Pause(ctx, runs)
 		return nil
 	})
 }
@@ -143,20 +144,11 @@ func TestPeersCut(t *testing.T) {
 	c.expect("peers-cut", judge.PeerConnections, "Three members; one of them, not the leader, takes no connections from its peers.", 20*time.Second)
 }
 
-func pauseFor(d time.Duration) { pause(context.Background(), d) }
+func pauseFor(d time.Duration) { load.Pause(context.Background(), d) }
 
 func (c *etcds) fill(prefix string, keys, size int) {
-	made := c.client(0)
-	value := strings.Repeat("v", size)
-	perTxn := max(min(100, 500_000/size), 1)
-	for n := 0; n < keys; n += perTxn {
-		var ops []clientv3.Op
-		for k := n; k < min(n+perTxn, keys); k++ {
-			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s/k-%06d", prefix, k), value))
-		}
-		_, err := made.Txn(c.t.Context()).Then(ops...).Commit()
-		c.Expect(err).NotTo(HaveOccurred())
-	}
+	c.t.Helper()
+	c.Expect(load.Fill(c.t.Context(), c.client(0), prefix, keys, size)).To(Succeed())
 }
 
 func TestElections(t *testing.T) {

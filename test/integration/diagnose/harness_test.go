@@ -20,13 +20,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/load"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // options of a cluster.
@@ -214,53 +212,18 @@ func (c *etcds) status(i int) *etcdclient.Status {
 
 // during does something again and again until the test ends or stop is called.
 func (c *etcds) during(workers int, do func(ctx context.Context, n int) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			for n := w; ctx.Err() == nil; n += workers {
-				if err := do(ctx, n); err != nil {
-					// A cluster with a fault refuses some requests.
-					pause(ctx, 10*time.Millisecond)
-				}
-			}
-		})
-	}
-	stop = func() { cancel(); all.Wait() }
+	stop = load.During(workers, do)
 	c.t.Cleanup(stop)
 	return stop
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // writes writes so often per second, of so many bytes.
-func (c *etcds) writes(perSecond, size int) {
-	made := c.client()
-	value := strings.Repeat("x", size)
-	c.during(max(perSecond/50, 1), func(ctx context.Context, n int) error {
-		began := time.Now()
-		_, err := made.Put(ctx, fmt.Sprintf("/registry/pods/default/p-%d", n%500), value)
-		pause(ctx, max(time.Second*time.Duration(max(perSecond/50, 1))/time.Duration(perSecond)-time.Since(began), 0))
-		return err
-	})
-}
+func (c *etcds) writes(perSecond, size int) { c.t.Cleanup(load.Writes(c.client(), perSecond, size)) }
 
-// stall opens a stream with 500 watchers at a member, and does not read what it is sent: the buffers of the connection fill.
+// stall has a client that does not read what its watchers are sent.
 func (c *etcds) stall() {
 	c.t.Helper()
-	connection, err := grpc.NewClient(c.members[0].client, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
+	stop, err := load.Stall(c.members[0].client)
 	c.Expect(err).NotTo(HaveOccurred())
-	c.t.Cleanup(func() { _ = connection.Close() })
-	stream, err := etcdserverpb.NewWatchClient(connection).Watch(context.Background())
-	c.Expect(err).NotTo(HaveOccurred())
-	for range 500 {
-		c.Expect(stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
-			CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("/registry"), RangeEnd: []byte("/registrz"), PrevKv: true},
-		}})).To(Succeed())
-	}
+	c.t.Cleanup(stop)
 }

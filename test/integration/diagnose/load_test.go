@@ -12,6 +12,7 @@ import (
 	"time"
 
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"github.com/etcd-foreman/etcd-foreman/test/load"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -39,7 +40,7 @@ func TestLargeValues(t *testing.T) {
 	value := strings.Repeat("v", 1_000_000)
 	c.during(8, func(ctx context.Context, n int) error {
 		_, err := made.Put(ctx, fmt.Sprintf("/registry/secrets/s-%d", n%20), value)
-		pause(ctx, 50*time.Millisecond)
+		load.Pause(ctx, 50*time.Millisecond)
 		return err
 	})
 	c.expect("large-values", judge.LargeValues, "One member; eight clients write values of 1 MB.", 20*time.Second)

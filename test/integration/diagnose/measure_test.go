@@ -21,7 +21,7 @@ import (
 )
 
 // measure measures the cluster as the plugin does.
-func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
+func (c *etcds) measure(window time.Duration) judge.Input {
 	c.t.Helper()
 	// It stands for the agent: another process that is reached in the same way.
 	beside := httptest.NewServer(http.NotFoundHandler())
@@ -48,9 +48,8 @@ func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
 	if in.Quorum.Serving < in.Quorum.Size {
 		leader = 0
 	}
-	texts := map[string]string{}
 	for i := range targets {
-		targets[i].Kubelet = c.kubelet(i, texts)
+		targets[i].Kubelet = c.kubelet(i)
 	}
 	for i, got := range diagnose.Measure(c.t.Context(), targets, window, clock.RealClock{}) {
 		m := got.Member
@@ -59,22 +58,20 @@ func (c *etcds) measure(window time.Duration) (judge.Input, map[string]string) {
 			m.Leader, m.Learner = s.MemberID == leader, s.Learner
 		}
 		m.Pod = &judge.Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: float64(c.members[i].limit) / 100}
-		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false)
+		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false, time.Now())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
-		texts[m.Name+".1.prom"], texts[m.Name+".2.prom"] = got.Scrapes[0], got.Scrapes[1]
 	}
 	c.alarms(&in)
-	return in, texts
+	return in
 }
 
 // kubelet returns what a kubelet says of a member with a limit, by the same file; nil without a limit.
-func (c *etcds) kubelet(i int, texts map[string]string) func(context.Context) (judge.Metrics, error) {
+func (c *etcds) kubelet(i int) func(context.Context) (judge.Metrics, error) {
 	m := c.members[i]
 	if m.limit == 0 {
 		return nil
 	}
-	sample := 0
 	return func(context.Context) (judge.Metrics, error) {
 		raw, err := os.ReadFile(filepath.Join(m.cgroup, "cpu.stat"))
 		if err != nil {
@@ -85,8 +82,6 @@ func (c *etcds) kubelet(i int, texts map[string]string) func(context.Context) (j
 			return nil, err
 		}
 		text := fmt.Sprintf("# TYPE container_cpu_cfs_periods_total counter\ncontainer_cpu_cfs_periods_total %d\n# TYPE container_cpu_cfs_throttled_periods_total counter\ncontainer_cpu_cfs_throttled_periods_total %d\n", periods, throttled)
-		sample++
-		texts[fmt.Sprintf("%s.kubelet.%d.prom", m.name, sample)] = text
 		return judge.ParseMetrics(text, nil)
 	}
 }
@@ -120,11 +115,11 @@ func (c *etcds) alarms(in *judge.Input) {
 // expect measures, and expects a cause first.
 func (c *etcds) expect(name string, cause judge.Cause, about string, window time.Duration) judge.Verdict {
 	c.t.Helper()
-	in, texts := c.measure(window)
+	in := c.measure(window)
 	if os.Getenv("RECORD") != "" {
 		r := diagnosetest.Recording{About: about + " Recorded of " + c.version() + ".", Expect: cause, Input: in}
 		folder := filepath.Join("..", "..", "..", "internal", "diagnose", "testdata", name)
-		c.Expect(diagnosetest.Save(folder, r, texts)).To(Succeed())
+		c.Expect(diagnosetest.Save(folder, r)).To(Succeed())
 	}
 	v := judge.Judge(in)
 	first := judge.Cause("")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"github.com/etcd-foreman/etcd-foreman/test/load"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -95,12 +96,7 @@ func TestFragmentation(t *testing.T) {
 	c := start(t, options{members: 1, args: []string{"--quota-backend-bytes=4000000000"}})
 	c.fill("/registry/secrets", 200, 1_000_000)
 	made := c.client(0)
-	_, err := made.Delete(t.Context(), "/registry/secrets", clientv3.WithPrefix())
-	c.Expect(err).NotTo(HaveOccurred())
-	r, err := made.Get(t.Context(), "x")
-	c.Expect(err).NotTo(HaveOccurred())
-	_, err = made.Compact(t.Context(), r.Header.Revision, clientv3.WithCompactPhysical())
-	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(load.Compact(t.Context(), made, "/registry/secrets")).To(Succeed())
 	c.writes(20, 1<<10)
 	c.expect("fragmentation", judge.Fragmentation, "One member; 200 MB were written, deleted and compacted.", 10*time.Second)
 }

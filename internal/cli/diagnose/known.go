@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+)
+
+// Known returns what a diagnosis needs of a cluster that was observed, without measuring it. The databases are by the names of the pods.
+func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]etcdclient.Database) diagnose.Input {
+	// A member may serve although it does not answer this command: its readiness probe vouches for it.
+	var silent []int
+	for i, o := range s.Ordinals {
+		if !o.Answers {
+			silent = append(silent, i)
+		}
+	}
+	s = s.Vouch(silent)
+	in := diagnose.Input{Quorum: &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}}
+	for i, o := range s.Ordinals {
+		m := diagnose.Member{Name: o.Name, Leader: o.Role == v1alpha1.RoleLeader, Learner: o.Role == v1alpha1.RoleLearner}
+		m.Serving = slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i && v.Serving })
+		if d, ok := databases[o.Name]; ok {
+			m.First.Metrics = diagnose.DatabaseMetrics(d.Size, d.InUse, d.Quota)
+			m.Second.Metrics = m.First.Metrics
+		}
+		if o.Answers {
+			m.Second.Status = &diagnose.Status{}
+		}
+		in.Members = append(in.Members, m)
+	}
+	for _, a := range alarms {
+		in.Alarms = append(in.Alarms, diagnose.Alarm{Kind: string(a.Kind), Member: nameOf(s, a.MemberID)})
+	}
+	return in
+}
+
+// nameOf returns the name of a member, or its ID in hex.
+func nameOf(s *cluster.Snapshot, id uint64) string {
+	for _, o := range s.Ordinals {
+		if o.MemberID == id {
+			return o.Name
+		}
+	}
+	return strconv.FormatUint(id, 16)
+}
