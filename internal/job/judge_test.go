@@ -59,6 +59,7 @@ func TestJudge(t *testing.T) {
 		code    v1alpha1.ErrorCode
 		says    string
 		result  string
+		gone    bool
 	}{
 		"no pod yet":                  {job: jobWith(), running: true, says: "no pod yet"},
 		"no pod at all":               {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "check its events"},
@@ -77,7 +78,9 @@ func TestJudge(t *testing.T) {
 		"an earlier agent":            {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"msg":"Failed","error":"unknown flag: --full-snapshot-schedule"}`))}, code: v1alpha1.ErrJobFailed, says: "the agent of image x/agent is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: unknown flag: --full-snapshot-schedule"},
 		"took too long":               {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
 		"complete":                    {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
-		"complete, its pods are gone": {job: jobWith(complete)},
+		"complete without a result":   {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(0, "Completed", "log"))}},
+		"complete, its pods are gone": {job: jobWith(complete), gone: true},
+		"complete, only a failed pod is left": {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(1, "Error", "{}"))}, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -86,6 +89,7 @@ func TestJudge(t *testing.T) {
 			g.Expect(s.Code).To(Equal(c.code), s.Message)
 			g.Expect(s.Message).To(ContainSubstring(c.says))
 			g.Expect(string(s.Result)).To(Equal(c.result))
+			g.Expect(s.ResultGone).To(Equal(c.gone))
 		})
 	}
 }

@@ -120,6 +120,17 @@ func (in Input) confirming(now time.Time) Decision {
 	return in.enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }
 
+// beginsAgain reports whether the grace period begins again, or ends, with what is shown of it now. That is written at once: a late
+// write of another operator, which saw it end, then conflicts. That another operator began to observe later is no reason to write:
+// each of two that run at the same time would correct the other without a pause.
+func (in Input) beginsAgain(shown *metav1.Time) bool {
+	recorded := in.Recorded.LostSince
+	if shown == nil {
+		return recorded != nil
+	}
+	return in.LostSince.Equal(in.Snapshot.At) || recorded != nil && recorded.Before(shown)
+}
+
 // stopping waits until no member runs.
 func (in Input) stopping(now time.Time) Decision {
 	switch {

@@ -193,8 +193,7 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 		v.Step = &tasks.Step{Operation: operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: detail{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
 		return v
 	}
-	// That the grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
-	if d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince) {
+	if d.Recovery.Phase != in.Recorded.Phase || in.beginsAgain(d.Recovery.LostSince) {
 		v.LastOperation = &v1alpha1.LastOperation{Name: operations[d.Recovery.Phase], State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
 		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
 			v.Event = v.LastOperation.Name
