@@ -22,7 +22,6 @@ func (w *World) Create(replicas int32) {
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}}
 	e.Spec.Replicas = replicas
 	w.must(w.writer.Create(context.Background(), e))
-	w.write()
 }
 
 // write has clients write, about once a second.
@@ -63,8 +62,8 @@ func (w *World) Unfinished() string {
 	if leader == nil {
 		return "no member leads with a quorum"
 	}
-	if len(list) != int(etcd.Spec.Replicas) {
-		return fmt.Sprintf("%d members are listed", len(list))
+	if len(list) != int(etcd.Spec.Replicas) || etcd.Status.ClusterSize != etcd.Spec.Replicas {
+		return fmt.Sprintf("%d members are listed, the Etcd says %d, and it is to have %d", len(list), etcd.Status.ClusterSize, etcd.Spec.Replicas)
 	}
 	for _, p := range list {
 		if p.Learner || !p.Started || !w.judge.serves(p.ID) {

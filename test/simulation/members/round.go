@@ -96,13 +96,18 @@ func (e *Etcd) lead(m *Member, others map[uint64]*Member) {
 	e.commit(m, list, others)
 }
 
+// replicate sends a member what it lacks: to a learner, which may have begun without anything, a part at a time.
 func (e *Etcd) replicate(m, o *Member) {
-	if err := o.Disk.copyFrom(m.Disk); err != nil {
+	most := len(m.Disk.Log)
+	if slices.ContainsFunc(m.List(), func(p Peer) bool { return p.ID == o.Disk.Member && p.Learner }) {
+		most = 1 + e.random.IntN(30)
+	}
+	if err := o.Disk.copyFrom(m.Disk, most); err != nil {
 		e.Broken = append(e.Broken, err.Error())
 		return
 	}
 	o.Disk.Term, o.Leader, o.alone = m.Disk.Term, m.Disk.Member, 0
-	o.Disk.Commit = max(o.Disk.Commit, m.Disk.Commit)
+	o.Disk.Commit = max(o.Disk.Commit, min(m.Disk.Commit, o.Disk.Last()))
 	e.sync(o)
 	if o.Removed() {
 		o.Leader = 0
