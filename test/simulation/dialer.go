@@ -108,7 +108,10 @@ func (a *asked) change(ctx context.Context, what string, c listChange, do func(w
 	return a.ask(context.WithValue(ctx, writesKey{}, true), what, func(w *World, m *members.Member) error {
 		breaks := w.judge.changes(a.operator, c)
 		err := refusal(do(w, m))
-		if err == nil && breaks != "" {
+		switch {
+		case err != nil:
+			w.Log(m.Name, "  refuses: "+err.Error())
+		case breaks != "":
 			w.broke("%s", breaks)
 		}
 		return err

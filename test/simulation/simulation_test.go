@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	debug.SetGCPercent(800) // a run takes some ten megabytes
 	os.Exit(m.Run())
 }
 

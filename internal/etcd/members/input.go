@@ -7,6 +7,7 @@
 package members
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,7 +54,7 @@ type Request struct {
 func (k Known) Input(r Request) membership.Input {
 	in := membership.Input{
 		Goal: r.Goal, Replicas: k.Snapshot.Replicas(), Observed: k.Snapshot.StatefulSet.Observed,
-		Pending: r.Pending, Acting: r.Acting, BackedUp: k.BackedUp,
+		Pending: r.Pending, Acting: cmp.Or(r.Acting, k.joining()), BackedUp: k.BackedUp,
 	}
 	for _, g := range r.Overridden {
 		in.Overridden = append(in.Overridden, membership.Guard(g))
@@ -65,6 +66,15 @@ func (k Known) Input(r Request) membership.Input {
 		in.Ordinals = append(in.Ordinals, k.ordinal(i))
 	}
 	return in
+}
+
+// joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty
+// if they do not. From then on they wait for the operator, which must not wait for them.
+func (k Known) joining() string {
+	if k.Etcd.Status.Recovery == nil || k.Announced || len(k.Snapshot.Cluster.Voters) >= k.Snapshot.Replicas() {
+		return ""
+	}
+	return "the cluster was recovered or has woken up, and its members join it"
 }
 
 // member is an entry of the list, with what the member says.

@@ -88,12 +88,17 @@ func (e *Etcd) lead(m *Member, others map[uint64]*Member) {
 	}
 	m.alone = 0
 	e.sync(m)
-	for _, p := range m.Disk.Peers(m.Disk.Log) {
-		if o := others[p.ID]; o != nil && e.random.IntN(8) > 0 {
-			e.replicate(m, o)
+	send := func(to []Peer) {
+		for _, p := range to {
+			if o := others[p.ID]; o != nil && e.random.IntN(8) > 0 {
+				e.replicate(m, o)
+			}
 		}
 	}
+	send(list)
 	e.commit(m, list, others)
+	// One that was just removed mostly hears of it, as etcd waits for a moment before it stops sending.
+	send(slices.DeleteFunc(list, func(p Peer) bool { return slices.ContainsFunc(m.List(), func(is Peer) bool { return is.ID == p.ID }) }))
 }
 
 // replicate sends a member what it lacks: to a learner, which may have begun without anything, a part at a time.
