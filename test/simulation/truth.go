@@ -30,7 +30,7 @@ func (j *judge) judgeTruth() {
 	untrue := truths{}
 	note := func(what string) { untrue[what] = j.world.Now() }
 	if e := j.world.etcd(); j.clear() && e != nil {
-		if ptr.Deref(e.Status.Ready, false) && !j.quorate.is {
+		if ptr.Deref(e.Status.Ready, false) && !j.quorate.is && e.Spec.Replicas > 0 {
 			note("the Etcd is ready, and no quorum serves")
 		}
 		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()) {

@@ -388,3 +388,13 @@ func TestUsersMapsAreNotChanged(t *testing.T) {
 		t.Errorf("building the objects changed the Etcd (-before +after):\n%s", diff)
 	}
 }
+
+// A recovery that begins while the cluster is stopped reads of which members the one before has made it.
+func TestAStoppedClusterNamesItsMembers(t *testing.T) {
+	in := input(0)
+	in.Etcd.Spec.Replicas, in.Etcd.Status.ClusterSize = 0, 3
+	text, err := bootstrapConfig(in)
+	if err != nil || strings.Count(text, "=") != 3 {
+		t.Errorf("%s, %v", text, err)
+	}
+}
