@@ -75,7 +75,7 @@ type session struct {
 }
 
 func (s *session) run(script Script) {
-	s.Create(script.Members)
+	s.Create(script.Members, nil)
 	s.write()
 	s.start()
 	s.await("the Etcd serves")

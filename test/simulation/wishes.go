@@ -100,16 +100,16 @@ func createAgain(s *session, _ string, random *rand.Rand) {
 	}
 	s.remove(before)
 	s.open++
-	s.After(time.Duration(random.IntN(60))*time.Second, "user", "", func() { s.createOnce(before.Spec.Replicas) })
+	s.After(time.Duration(random.IntN(60))*time.Second, "user", "", func() { s.createOnce(before) })
 }
 
 // createOnce creates the Etcd once that before it is gone.
-func (s *session) createOnce(replicas int32) {
+func (s *session) createOnce(before *v1alpha1.Etcd) {
 	if s.etcd() != nil {
-		s.After(time.Second, "user", "", func() { s.createOnce(replicas) })
+		s.After(time.Second, "user", "", func() { s.createOnce(before) })
 		return
 	}
 	s.open--
 	s.Log("user", "creates the Etcd again")
-	s.Create(replicas)
+	s.Create(before.Spec.Replicas, before.Annotations)
 }

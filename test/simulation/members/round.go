@@ -105,7 +105,7 @@ func (e *Etcd) lead(m *Member, others map[uint64]*Member) {
 func (e *Etcd) replicate(m, o *Member) {
 	most := len(m.Disk.Log)
 	if slices.ContainsFunc(m.List(), func(p Peer) bool { return p.ID == o.Disk.Member && p.Learner }) {
-		most = 1 + e.random.IntN(30)
+		most = 1 + e.random.IntN(6)
 	}
 	if err := o.Disk.copyFrom(m.Disk, most); err != nil {
 		e.Broken = append(e.Broken, err.Error())
