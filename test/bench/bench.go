@@ -44,6 +44,9 @@ func (b *bench) all(ctx context.Context, c chosen) error {
 			return err
 		}
 	}
+	if c.members {
+		return b.measureMembers(ctx)
+	}
 	return nil
 }
 

@@ -18,7 +18,8 @@
 // In 3-healthy, 3-frozen, 5-healthy and 5-frozen an annotation changes that takes new pods. In 3-resources CPU and memory of etcd
 // are raised, beside a minute in which nothing changes, and in 3-agent-image and 3-etcd-image an image gets another name: the
 // same programs, so that nothing but the rollout is measured. 3-changes raises the resources of one cluster twenty times in ten
-// minutes; -interval 0 does it without a pause.
+// minutes; -interval 0 does it without a pause. In members, a cluster of one member grows to three and five, and
+// shrinks back, under load.
 //
 // The peers run on a StatefulSet that etcd-foreman has created, and whose Etcd was then deleted with its objects left behind
 // (kubectl delete --cascade=orphan). So it is identical down to the last probe, nothing manages it, and its strategy can be

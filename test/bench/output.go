@@ -49,6 +49,9 @@ func (r results) table(targets []target.Target) string {
 	if r.changes != nil {
 		fmt.Fprintf(&out, "\n%s: %s\n", changes, r.changes)
 	}
+	for _, one := range r.resizes {
+		fmt.Fprintf(&out, "\n%s: %s\n", members, one)
+	}
 	if r.idle != nil {
 		fmt.Fprintf(&out, "\nAPI requests in an idle minute: %s\n", breakdown(r.idle))
 	}
@@ -93,6 +96,9 @@ func (b *bench) write(targets []target.Target) error {
 			"changes": numberOfChanges, "intervalSeconds": s.interval.Seconds(), "seconds": s.figures.Until.Sub(s.figures.From).Seconds(), "restartsOfEtcd": s.restarts,
 			"leaderChanges": s.figures.LeaderChanges, "longestWriteGapSeconds": s.figures.LongestGap.Seconds(), "secondsWithoutWrites": s.figures.WithoutWrites.Seconds(),
 		}
+	}
+	if len(b.results.resizes) > 0 {
+		document[members] = b.results.resizesDocument()
 	}
 	encoded, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {

@@ -19,6 +19,8 @@ type results struct {
 	// changes are nil, and so are the requests of an idle operator, if they were not measured.
 	changes *series
 	idle    requests
+	// resizes of a cluster, in order.
+	resizes []resize
 }
 
 // of returns the rollouts of one scenario in one way.

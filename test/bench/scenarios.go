@@ -41,10 +41,12 @@ const (
 	etcdImage  = "3-etcd-image"
 )
 
-// What is measured once, with three members: many changes of resources one after the other, and an idle operator.
+// What is measured once: with three members many changes of resources one after the other, and an idle operator; and a cluster
+// whose members come and go.
 const (
 	changes = "3-changes"
 	idle    = "idle"
+	members = "members"
 )
 
 func scenarioNames() []string {
@@ -52,13 +54,13 @@ func scenarioNames() []string {
 	for _, s := range scenarios {
 		names = append(names, s.name)
 	}
-	return append(names, changes, idle)
+	return append(names, changes, idle, members)
 }
 
 // chosen is the selection of measurements.
 type chosen struct {
-	scenarios     []scenario
-	changes, idle bool
+	scenarios              []scenario
+	changes, idle, members bool
 }
 
 func chooseScenarios(names string) (chosen, error) {
@@ -68,7 +70,7 @@ func chooseScenarios(names string) (chosen, error) {
 			return chosen{}, fmt.Errorf("unknown scenario %q: choose from %s", name, strings.Join(scenarioNames(), ", "))
 		}
 	}
-	c := chosen{changes: slices.Contains(wanted, changes), idle: slices.Contains(wanted, idle)}
+	c := chosen{changes: slices.Contains(wanted, changes), idle: slices.Contains(wanted, idle), members: slices.Contains(wanted, members)}
 	for _, s := range scenarios {
 		if slices.Contains(wanted, s.name) {
 			c.scenarios = append(c.scenarios, s)

@@ -60,19 +60,8 @@ func (b *bench) setUp(ctx context.Context, members int) (clusters, error) {
 }
 
 func (c clusters) create(ctx context.Context, note stage.Note) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
-	if err := c.bench.stage.Client.Create(ctx, namespace); err != nil {
-		return fmt.Errorf("creating namespace %s: %w", c.namespace, err)
-	}
-	for _, name := range []string{ours, peer} {
-		if err := c.bench.stage.Client.Create(ctx, c.etcd(name)); err != nil {
-			return fmt.Errorf("creating Etcd %s: %w", name, err)
-		}
-	}
-	for _, cluster := range []stage.Cluster{c.ours, c.peer} {
-		if err := cluster.WaitEtcd(ctx, note); err != nil {
-			return err
-		}
+	if err := c.createEtcds(ctx, note, c.ours, c.peer); err != nil {
+		return err
 	}
 	set, err := c.peer.StatefulSet(ctx)
 	if err != nil {
@@ -82,6 +71,25 @@ func (c clusters) create(ctx context.Context, note stage.Note) error {
 		c.images[container.Name] = container.Image
 	}
 	return c.peer.Orphan(ctx, note)
+}
+
+// createEtcds creates the namespace and Etcds in it, and waits until they are ready.
+func (c clusters) createEtcds(ctx context.Context, note stage.Note, etcds ...stage.Cluster) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+	if err := c.bench.stage.Client.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", c.namespace, err)
+	}
+	for _, cluster := range etcds {
+		if err := c.bench.stage.Client.Create(ctx, c.etcd(cluster.Name)); err != nil {
+			return fmt.Errorf("creating Etcd %s: %w", cluster.Name, err)
+		}
+	}
+	for _, cluster := range etcds {
+		if err := cluster.WaitEtcd(ctx, note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // etcd returns an Etcd with the operator's defaults, except for its resource requests.

@@ -158,10 +158,10 @@ func (b *bench) restartOperator() error {
 	return err
 }
 
-// change changes the template of an Etcd.
+// change changes the template of an Etcd, in a way that takes new pods.
 func (b *bench) change(ctx context.Context, etcd int) error {
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"labels":{"rolled":"once"}}}`))
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"podUpdatePolicy":"Recreate","annotations":{"rolled":"once"}}}`))
 	if err := b.env.Client.Patch(ctx, e, patch); err != nil {
 		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
 	}
