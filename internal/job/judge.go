@@ -35,6 +35,8 @@ type State struct {
 	Message string
 	// Result of the agent: a JSON object.
 	Result json.RawMessage
+	// ResultGone: it has succeeded, and the pod that said the result no longer exists.
+	ResultGone bool
 }
 
 // judge returns the state of a Job, given its pods. It is pure.
@@ -43,7 +45,11 @@ func judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	if complete := condition(job, batchv1.JobComplete); complete != nil {
-		return State{Message: "Job " + job.Name + " is complete", Result: lastResult(pods)}
+		succeeded := newestSucceeded(pods)
+		if succeeded == nil {
+			return State{Message: "Job " + job.Name + " is complete", ResultGone: true}
+		}
+		return State{Message: "Job " + job.Name + " is complete", Result: object(succeeded.Message)}
 	}
 	for _, p := range pods {
 		// A retry would run out of memory again.
@@ -117,11 +123,11 @@ func terminated(p corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// lastResult returns the result in the termination message of the newest pod that succeeded.
-func lastResult(pods []corev1.Pod) json.RawMessage {
+// newestSucceeded returns how the agent ended in the newest pod in which it succeeded; nil if there is none.
+func newestSucceeded(pods []corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, p := range slices.Backward(pods) {
 		if t := terminated(p); t != nil && t.ExitCode == 0 {
-			return object(t.Message)
+			return t
 		}
 	}
 	return nil

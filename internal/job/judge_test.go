@@ -59,25 +59,28 @@ func TestJudge(t *testing.T) {
 		code    v1alpha1.ErrorCode
 		says    string
 		result  string
+		gone    bool
 	}{
-		"no pod yet":                  {job: jobWith(), running: true, says: "no pod yet"},
-		"no pod at all":               {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "check its events"},
-		"it runs":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}, after: time.Hour, running: true},
-		"it is set up":                {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, running: true},
-		"a Secret lacks":              {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "Secret may be missing"},
-		"no image yet":                {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ErrImagePull"))}, running: true, says: "cannot get image x/agent"},
-		"no image":                    {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ImagePullBackOff"))}, after: time.Hour, code: v1alpha1.ErrJobImage, says: "cannot get image x/agent: ImagePullBackOff: because"},
-		"bad config":                  {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("CreateContainerConfigError"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "because"},
-		"no node":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
-		"out of memory":               {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
-		"failed once":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
-		"failed":                      {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
-		"failed, silent":              {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
-		"crashed":                     {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},
-		"an earlier agent":            {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"msg":"Failed","error":"unknown flag: --full-snapshot-schedule"}`))}, code: v1alpha1.ErrJobFailed, says: "the agent of image x/agent is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: unknown flag: --full-snapshot-schedule"},
-		"took too long":               {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
-		"complete":                    {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
-		"complete, its pods are gone": {job: jobWith(complete)},
+		"no pod yet":                          {job: jobWith(), running: true, says: "no pod yet"},
+		"no pod at all":                       {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "check its events"},
+		"it runs":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}, after: time.Hour, running: true},
+		"it is set up":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, running: true},
+		"a Secret lacks":                      {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "Secret may be missing"},
+		"no image yet":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ErrImagePull"))}, running: true, says: "cannot get image x/agent"},
+		"no image":                            {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ImagePullBackOff"))}, after: time.Hour, code: v1alpha1.ErrJobImage, says: "cannot get image x/agent: ImagePullBackOff: because"},
+		"bad config":                          {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("CreateContainerConfigError"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "because"},
+		"no node":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
+		"out of memory":                       {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
+		"failed once":                         {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
+		"failed":                              {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
+		"failed, silent":                      {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
+		"crashed":                             {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},
+		"an earlier agent":                    {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"msg":"Failed","error":"unknown flag: --full-snapshot-schedule"}`))}, code: v1alpha1.ErrJobFailed, says: "the agent of image x/agent is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: unknown flag: --full-snapshot-schedule"},
+		"took too long":                       {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
+		"complete":                            {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
+		"complete without a result":           {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(0, "Completed", "log"))}},
+		"complete, its pods are gone":         {job: jobWith(complete), gone: true},
+		"complete, only a failed pod is left": {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(1, "Error", "{}"))}, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -86,6 +89,7 @@ func TestJudge(t *testing.T) {
 			g.Expect(s.Code).To(Equal(c.code), s.Message)
 			g.Expect(s.Message).To(ContainSubstring(c.says))
 			g.Expect(string(s.Result)).To(Equal(c.result))
+			g.Expect(s.ResultGone).To(Equal(c.gone))
 		})
 	}
 }

@@ -98,6 +98,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 // Execute implements tasks.Methods. It waits on what the cache shows. Everything else is decided on what the API server and a
 // linearizable read of the member list say now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	if why, err := h.Superseded(ctx, task); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrSuperseded, "%s", why), err
+	}
 	snapshot, err := h.Reader.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
 		return tasks.Unobserved(tasks.Fail, err)
@@ -112,6 +115,9 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
 	if err != nil {
 		return tasks.Verdict{}, err
+	}
+	if why := supersededBy(task.Config, etcd); why != "" {
+		return tasks.Rejected(v1alpha1.ErrSuperseded, "%s", why), nil
 	}
 	if snapshot, err = h.Reader.Observer.Confirm(ctx, h.Live, etcd, snapshot); err != nil {
 		return tasks.Unobserved(tasks.Fail, err)

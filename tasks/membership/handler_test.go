@@ -483,3 +483,18 @@ func TestTheGuardOfTheAPI(t *testing.T) {
 		t.Errorf("%s is not %s", v1alpha1.GuardChangeObserved, membership.GuardChangeObserved)
 	}
 }
+
+// A task that runs ends when the spec asks for another number, also if only the API server shows that: the next one turns round at once.
+func TestARunningTaskIsSuperseded(t *testing.T) {
+	for name, cached := range map[string]int32{"the cache shows it": 3, "the cache lags": 5} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, 3, 3)
+			r.task.Etcd = r.task.Etcd.DeepCopy()
+			r.task.Etcd.Spec.Replicas, r.task.Config.Size = cached, 5
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Step).To(BeNil())
+			r.Expect(v.Code).To(Equal(v1alpha1.ErrSuperseded))
+		})
+	}
+}

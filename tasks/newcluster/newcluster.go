@@ -47,6 +47,8 @@ type Decision struct {
 	Recovery v1alpha1.RecoveryStatus
 	// Message says what is waited for, what was decided and why, or how it has ended.
 	Message string
+	// AtOnce: what the status is to say is written now, although the phase stays.
+	AtOnce bool
 	// Survey: Jobs have to be created for volumes that have none yet, or removed from those that are given up.
 	Survey bool
 }
@@ -80,8 +82,7 @@ func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
 		v.LastOperation = operation
 	case d.Outcome != tasks.Continue:
 		v.LastOperation = operation
-	case d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince):
-		// That a grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
+	case d.Recovery.Phase != in.Recorded.Phase || d.AtOnce:
 		operation.State = v1alpha1.OperationStateInProgress
 		v.LastOperation = operation
 		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {

@@ -90,16 +90,27 @@ func (in Input) confirming(now time.Time) Decision {
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
 	case !lost:
-		return Decision{Outcome: tasks.Continue, Recovery: next, Message: why}
+		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: why}
 	}
 	if !in.LostSince.IsZero() {
 		next.LostSince = ptr.To(metav1.NewTime(in.LostSince).Rfc3339Copy())
 	}
 	if in.LostSince.IsZero() || s.At.Sub(in.LostSince) < gracePeriod || now.Sub(s.At) > maxUnobserved {
-		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; all members are stopped once this operator has observed that for %s without interruption", why, gracePeriod)}
+		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(next.LostSince), Message: fmt.Sprintf("%s; all members are stopped once this operator has observed that for %s without interruption", why, gracePeriod)}
 	}
 	in.Recorded = next // nothing may have been recorded so far: writes of the status can fail for as long
 	return in.common().Enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
+}
+
+// beginsAgain reports whether the grace period begins again, or ends, with what is shown of it now. That is written at once: a late
+// write of another operator, which saw it end, then conflicts. That another operator began to observe later is no reason to write:
+// each of two that run at the same time would correct the other without a pause.
+func (in Input) beginsAgain(shown *metav1.Time) bool {
+	recorded := in.Recorded.LostSince
+	if shown == nil {
+		return recorded != nil
+	}
+	return in.LostSince.Equal(in.Snapshot.At) || recorded != nil && recorded.Before(shown)
 }
 
 // surveying waits until every existing volume is surveyed, and then chooses.

@@ -138,6 +138,38 @@ func TestGracePeriodBeginsAgain(t *testing.T) {
 	}
 }
 
+// Two operators observe at the same time, for a while: one that was paused, and its successor. Neither corrects what the other shows without
+// a pause, whether the other began later or does not see the loss.
+func TestTwoOperatorsDoNotCorrectEachOther(t *testing.T) {
+	unsure := newInput(func(in *Input) {
+		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &cluster.Pod{EtcdStarted: epoch}, &cluster.Pod{EtcdStarted: epoch}
+	}).Snapshot
+	for name, sees := range map[string]*cluster.Snapshot{"both see the loss": nil, "one does not": unsure} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t)
+			r.lose(5 * time.Second)
+			first, lost := r.handler, r.witness.says
+			r.restart()
+			second := r.handler
+			r.look()
+			r.Expect(r.said.LastOperation).NotTo(BeNil(), "the second one begins")
+			corrections := 0
+			for range 8 {
+				r.handler, r.witness.says = first, lost
+				r.look()
+				if r.said.LastOperation != nil {
+					corrections++
+				}
+				if r.handler = second; sees != nil {
+					r.witness.says = sees
+				}
+				r.look()
+			}
+			r.Expect(corrections).To(BeZero())
+		})
+	}
+}
+
 // A look that took so long that it says nothing of the present.
 func TestLookThatIsTooOld(t *testing.T) {
 	r := newTrial(t)

@@ -33,15 +33,11 @@ type preparation struct {
 
 // prepare is what the init container of a pod does: it decides how the member starts, until it starts.
 func (p *pod) prepare() {
-	if p.ending || p.prepared || p.disk == nil || p.shared == nil {
+	if p.ending || p.prepared || p.disk == nil || p.told == nil {
 		return
 	}
-	shared, err := member.ParseShared(p.shared)
-	if err != nil {
-		p.world.broke("%s cannot read its configuration: %v", p.name, err)
-		return
-	}
-	a := &preparation{pod: p, shared: shared.Settled()}
+	a := &preparation{pod: p, shared: p.told.Settled()}
+	var err error
 	if a.id, err = a.shared.Identify(p.name); err != nil {
 		p.refuse(&cluster.Refusal{Message: err.Error()}, false)
 		return
@@ -129,6 +125,7 @@ func (a *preparation) listed() *members.Peer {
 func (a *preparation) act(d member.Decision) bool {
 	switch d.Action {
 	case member.Start:
+		a.world.judge.starts(a.pod)
 		return true
 	case member.Bootstrap:
 		return a.bootstrap()
@@ -196,11 +193,10 @@ func memberID(url, token string) uint64 {
 func (w *World) agents() {
 	for _, m := range slices.Clone(w.Etcd.Running()) {
 		p := w.podOf(m)
-		shared, err := member.ParseShared(p.shared)
-		if err != nil {
+		if p.told == nil {
 			continue
 		}
-		p.says(shared.Members, m)
+		p.says(p.told.Members, m)
 		i := slices.IndexFunc(m.List(), func(peer members.Peer) bool { return peer.ID == m.Disk.Member })
 		switch {
 		case m.Removed():
@@ -208,7 +204,7 @@ func (w *World) agents() {
 		case i < 0 || m.Frozen:
 		case !m.List()[i].Started:
 			_ = w.Etcd.Publish(m) // it is tried again
-		case m.List()[i].Learner && shared.Recovery != nil && shared.Members == nil:
+		case m.List()[i].Learner && p.told.Recovery != nil && p.told.Members == nil:
 			_ = w.Etcd.Promote(m, m.Disk.Member) // it is tried again
 		}
 	}

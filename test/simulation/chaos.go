@@ -9,29 +9,27 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 )
 
-// chaos injects faults, one after another and several at a time, and ends each of them.
+// chaos injects the faults of a script, and ends each of them.
 type chaos struct {
 	*World
-	t      testing.TB
+	t testing.TB
+	// random draws for the fault that begins now.
 	random *rand.Rand
-	// kinds are those that this seed injects: half of all.
-	kinds []trouble
 	// over: no more faults are injected. open is how many have not ended.
 	over bool
 	open int
 	// started counts the operators.
 	started int
-	failed  map[string]bool
 }
 
 // trouble is a fault that begins and ends.
 type trouble struct {
 	name string
 	// most is for how long it lasts at most, in seconds.
-	most  int
+	most int
+	// begin returns nil if there is nothing that it could hit.
 	begin func(c *chaos) (end func())
 }
 
@@ -52,31 +50,29 @@ var troubles = []trouble{
 }
 
 func newChaos(t testing.TB, w *World) *chaos {
-	c := &chaos{World: w, t: t, random: w.Random("chaos"), failed: map[string]bool{}}
-	for _, i := range c.random.Perm(len(troubles))[:(len(troubles)+1)/2] {
-		c.kinds = append(c.kinds, troubles[i])
-	}
-	return c
+	return &chaos{World: w, t: t, random: w.Random("operators")}
 }
 
-// run injects a fault now and then.
-func (c *chaos) run() {
-	c.After(time.Duration(1+c.random.IntN(25))*time.Second, "chaos", "", func() {
-		if c.over {
-			return
-		}
-		k := c.kinds[c.random.IntN(len(c.kinds))]
-		if end := k.begin(c); end != nil {
-			c.faults.injected[k.name]++
-			c.Log("chaos", "begins: "+k.name)
-			c.open++
-			c.After(time.Duration(1+c.random.IntN(k.most))*time.Second, "chaos", "ends: "+k.name, func() {
-				c.open--
-				end()
-			})
-		}
-		c.run()
-	})
+// run injects faults when it is their time.
+func (c *chaos) run(all []Fault) {
+	for _, f := range all {
+		k := troubles[slices.IndexFunc(troubles, func(k trouble) bool { return k.name == f.Name })]
+		c.After(f.At, "chaos", "", func() {
+			c.random = picked(f.Pick)
+			if c.over {
+				return
+			}
+			if end := k.begin(c); end != nil {
+				c.faults.injected[k.name]++
+				c.Log("chaos", "begins: "+k.name)
+				c.open++
+				c.After(f.For, "chaos", "ends: "+k.name, func() {
+					c.open--
+					end()
+				})
+			}
+		})
+	}
 }
 
 // start starts another operator, unless there is one that is not paused: leader election sees to that. Its cache may begin with what was some

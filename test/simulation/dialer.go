@@ -50,13 +50,16 @@ func (a *asked) ask(ctx context.Context, what string, do func(w *World, m *membe
 	return err
 }
 
+// entries is how many entries of raft's log one of the model stands for.
+const entries = 30
+
 func (a *asked) Status(ctx context.Context) (s etcdclient.Status, err error) {
 	err = a.ask(ctx, "status of", func(_ *World, m *members.Member) error {
 		d := m.Disk
 		cluster, err := strconv.ParseUint(d.Cluster, 16, 64)
 		s = etcdclient.Status{
 			ClusterID: cluster, MemberID: d.Member, Leader: m.Leader, Term: d.Term, Version: "3.6.8", StorageVersion: "3.6.0",
-			CommittedIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Learner: m.IsLearner(),
+			CommittedIndex: uint64(d.Commit) * entries, AppliedIndex: uint64(d.Base+len(d.Applied())) * entries, Learner: m.IsLearner(),
 		}
 		return err
 	})
@@ -94,16 +97,37 @@ func (a *asked) ConfirmedMembers(ctx context.Context) (list []etcdclient.Member,
 	return list, err
 }
 
+// listChange is a change of the member list that an operator asks for: the member is promoted, or removed.
+type listChange struct {
+	id       uint64
+	promotes bool
+}
+
+// change asks for a change of the member list, whose answer may be lost, and which may be late.
+func (a *asked) change(ctx context.Context, what string, c listChange, do func(w *World, m *members.Member) error) error {
+	return a.ask(context.WithValue(ctx, writesKey{}, true), what, func(w *World, m *members.Member) error {
+		breaks := w.judge.changes(a.operator, c)
+		err := refusal(do(w, m))
+		switch {
+		case err != nil:
+			w.Log(m.Name, "  refuses: "+err.Error())
+		case breaks != "":
+			w.broke("%s", breaks)
+		}
+		return err
+	})
+}
+
 func (a *asked) AddLearner(ctx context.Context, urls []string) error {
-	return a.ask(ctx, "add learner "+urls[0]+" at", func(w *World, m *members.Member) error { return refusal(w.Etcd.AddLearner(m, urls[0])) })
+	return a.change(ctx, "add learner "+urls[0]+" at", listChange{}, func(w *World, m *members.Member) error { return w.Etcd.AddLearner(m, urls[0]) })
 }
 
 func (a *asked) PromoteLearner(ctx context.Context, id uint64) error {
-	return a.ask(ctx, fmt.Sprintf("promote %x at", id), func(w *World, m *members.Member) error { return refusal(w.Etcd.Promote(m, id)) })
+	return a.change(ctx, fmt.Sprintf("promote %x at", id), listChange{id, true}, func(w *World, m *members.Member) error { return w.Etcd.Promote(m, id) })
 }
 
 func (a *asked) RemoveMember(ctx context.Context, id uint64) error {
-	return a.ask(ctx, fmt.Sprintf("remove %x at", id), func(w *World, m *members.Member) error { return refusal(w.Etcd.Remove(m, id)) })
+	return a.change(ctx, fmt.Sprintf("remove %x at", id), listChange{id, false}, func(w *World, m *members.Member) error { return w.Etcd.Remove(m, id) })
 }
 
 // refusal returns an error of the model as etcd's client has it.

@@ -37,8 +37,11 @@ func newFaults(l *loop.Loop) *faults {
 	return &faults{random: l.Random("faults"), held: map[string]bool{}, injected: map[string]int{}}
 }
 
-// clock returns the clock of an operator, which may be off.
+// clock returns the clock of an operator, which may be off by two seconds, and now and then by minutes.
 func (f *faults) clock() clock.PassiveClock {
+	if f.random.IntN(8) == 0 {
+		return shifted{time.Duration(f.random.IntN(11)-5) * time.Minute}
+	}
 	return shifted{time.Duration(f.random.IntN(7)-3) * 700 * time.Millisecond}
 }
 
@@ -155,14 +158,30 @@ func (f *faults) ask(ctx context.Context, o *operator, who, ip string, do func(*
 	case ctx.Err() != nil:
 		answer(ctx.Err())
 	case at != nil && (at.node.silent() || f.sight != nil && f.sight != at.node || at.member != nil && at.member.Frozen):
-		patience := 10 * time.Second
-		if deadline, ok := ctx.Deadline(); ok {
-			patience = time.Until(deadline)
-		}
-		w.After(patience, who, "gives up on "+ip, func() { answer(context.DeadlineExceeded) })
+		w.After(patienceOf(ctx), who, "gives up on "+ip, func() { answer(context.DeadlineExceeded) })
 	case at == nil || at.member == nil:
 		answer(errRefused)
+	case ctx.Value(writesKey{}) != nil && f.random.IntN(1000) < f.rate:
+		f.injected["answer of a member lost"]++
+		w.Log(who, "  fault: answer of a member lost")
+		w.After(time.Duration(f.random.IntN(mostLate))*time.Millisecond, who, "what was late comes", func() {
+			if at.member != nil {
+				_ = do(w, at.member) // its answer is lost
+			}
+		})
+		w.After(patienceOf(ctx), who, "gives up on "+ip, func() { answer(context.DeadlineExceeded) })
 	default:
 		answer(do(w, at.member))
 	}
+}
+
+// writesKey marks the context of a request to a member that changes something.
+type writesKey struct{}
+
+// patienceOf is how long a request to a member waits for its answer.
+func patienceOf(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline)
+	}
+	return 10 * time.Second
 }

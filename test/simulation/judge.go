@@ -6,8 +6,11 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,12 +24,19 @@ type judge struct {
 	serving map[uint64]since
 	// quorate is since when a quorum has served, or not.
 	quorate since
+	// leads is since when the newest leader has led.
+	leads led
+	// hibernated is when users asked for no members last; they may be obeyed late.
+	hibernated time.Duration
 	// list is the newest member list of a leader.
 	list []members.Peer
 	// clusters are those that have had a leader, in order.
 	clusters []string
 	// raft is how many broken promises of raft were told of.
 	raft int
+	// untrue are statements that are not so, and told those that were complained of.
+	untrue truths
+	told   map[string]bool
 }
 
 type since struct {
@@ -34,7 +44,14 @@ type since struct {
 	at time.Duration
 }
 
-func newJudge(w *World) *judge { return &judge{world: w, serving: map[uint64]since{}} }
+type led struct {
+	by uint64
+	at time.Duration
+}
+
+func newJudge(w *World) *judge {
+	return &judge{world: w, serving: map[uint64]since{}, told: map[string]bool{}}
+}
 
 // sight is for how long an operator may act on what it saw: for as long as it may take between an observation and what is done, and for as long
 // as a request may be late. What a fault has broken in that time is not the operator's doing.
@@ -53,12 +70,18 @@ func (j *judge) members() {
 	for ; j.raft < len(w.Etcd.Broken); j.raft++ {
 		w.broke("the model of etcd: %s", w.Etcd.Broken[j.raft])
 	}
+	if w.asked() == 0 {
+		j.hibernated = w.Now()
+	}
 	leader, list := j.leader()
 	if leader == nil {
 		j.quorate = j.quorate.now(false, w.Now())
 		return
 	}
 	j.quorate, j.list = j.quorate.now(true, w.Now()), list
+	if j.leads.by != leader.Disk.Member {
+		j.leads = led{leader.Disk.Member, w.Now()}
+	}
 	for _, p := range list {
 		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), w.Now())
 	}
@@ -163,7 +186,7 @@ func (j *judge) removal(o *operator, name string) string {
 			left++
 		}
 	}
-	if removes && left <= voters/2 {
+	if removes && left <= voters/2 && voters > 1 {
 		return fmt.Sprintf("%s removes pod %s, which leaves %d of %d voters", o.name, name, left, voters)
 	}
 	return ""
@@ -173,10 +196,34 @@ func (j *judge) removal(o *operator, name string) string {
 func (j *judge) change(c apiserver.Change) {
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
-	if before == nil || after == nil || ptr.Deref(before.Spec.Replicas, 1) == 0 || ptr.Deref(after.Spec.Replicas, 1) != 0 {
+	if before == nil || after == nil {
 		return
 	}
-	if leader, _ := j.leader(); leader != nil && j.quorate.is && j.world.Now()-j.quorate.at > sight {
+	had, has := ptr.Deref(before.Spec.Replicas, 1), ptr.Deref(after.Spec.Replicas, 1)
+	leader, list := j.leader()
+	switch {
+	case has >= had || leader == nil || !j.quorate.is || j.world.Now()-j.quorate.at <= sight:
+	case has == 0 && !j.mayStop():
 		j.world.broke("all members are stopped, although a quorum has served since %s", j.quorate.at)
+	case has > 0:
+		for _, p := range list {
+			if ordinalOf(podOfURL(p.PeerURL)) >= int(has) {
+				j.world.broke("the StatefulSet is scaled to %d, and %s is in the member list", has, p.PeerURL)
+			}
+		}
 	}
+}
+
+// mayStop reports whether a user wants all members to be stopped, or did a moment ago.
+func (j *judge) mayStop() bool {
+	recreates := slices.ContainsFunc(apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()), func(t *v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal()
+	})
+	return recreates || j.world.asked() == 0 || j.world.Now()-j.hibernated < sight
+}
+
+// podOfURL is the pod in the host name of a URL.
+func podOfURL(url string) string {
+	host, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], ".")
+	return host
 }

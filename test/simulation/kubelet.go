@@ -7,8 +7,10 @@ package simulation
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -27,8 +29,9 @@ type pod struct {
 	node  *node
 	ip    string
 	disk  *members.Disk
-	// shared is the ConfigMap as it is mounted.
+	// shared is the ConfigMap as it is mounted, and told what the agent reads in it; nil if it cannot.
 	shared map[string]string
+	told   *member.Shared
 	// prepared: the init container has let the member start. refused is what it says while it does not.
 	prepared bool
 	refused  string
@@ -118,9 +121,23 @@ func (w *World) freeIP() string {
 // mount has the kubelet take the ConfigMap as it is now, and again after a while.
 func (p *pod) mount() {
 	if c := apiserver.Find[*corev1.ConfigMap](p.world.API.Live(), Namespace, Name+"-config"); c != nil {
-		p.shared = c.Data
+		p.take(c.Data)
 	}
 	p.world.once("mount of "+string(p.uid), p.world.between(1000, 60_000), func() { p.now(p.mount) })
+}
+
+// take has the agent read what is mounted.
+func (p *pod) take(data map[string]string) {
+	if maps.Equal(p.shared, data) {
+		return
+	}
+	p.shared, p.told = data, nil
+	shared, err := member.ParseShared(data)
+	if err != nil {
+		p.world.broke("%s cannot read its configuration: %v", p.name, err)
+		return
+	}
+	p.told = &shared
 }
 
 // end stops the containers of a pod, and confirms it.

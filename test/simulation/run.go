@@ -7,6 +7,9 @@ package simulation
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +21,7 @@ import (
 
 // Result is what has become of a seed.
 type Result struct {
+	Script Script
 	Trace  *loop.Trace
 	Broken []string
 	// Operations were carried out, of which Faulted with a fault in between; Injected are the faults by name.
@@ -26,27 +30,38 @@ type Result struct {
 	Lasted              time.Duration
 }
 
+var particulars = regexp.MustCompile("[0-9a-f]*[0-9][0-9a-f.]*")
+
+// Kind is what was broken first, without names, numbers and times; empty for nothing.
+func (r Result) Kind() string {
+	if len(r.Broken) == 0 {
+		return ""
+	}
+	what, _, _ := strings.Cut(r.Broken[0], ": ")
+	return particulars.ReplaceAllString(what, "")
+}
+
 // operations is how many operations a seed has.
 const operations = 4
 
 // bound is within what time all has to end once the last fault has.
 const bound = 30 * time.Minute
 
-// Run runs a seed, in a bubble.
-func Run(t *testing.T, seed uint64) (r Result) {
+// Run runs a script, in a bubble.
+func Run(t *testing.T, script Script) (r Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w, err := New(seed, 5)
+		w, err := New(script.Seed, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &session{chaos: newChaos(t, w), random: w.Random("users")}
-		s.run()
+		s := &session{chaos: newChaos(t, w), helping: w.Random("help")}
+		s.run(script)
 		for _, o := range append([]*operator(nil), w.operators...) {
 			o.kill()
 		}
 		w.Close()
-		r = Result{Trace: w.Trace, Broken: w.Broken, Operations: s.done, Faulted: s.faulted, Injected: w.faults.injected, Lasted: w.Now()}
+		r = Result{Script: script, Trace: w.Trace, Broken: w.Broken, Operations: s.done, Faulted: s.faulted, Injected: w.faults.injected, Lasted: w.Now()}
 	})
 	return r
 }
@@ -54,24 +69,26 @@ func Run(t *testing.T, seed uint64) (r Result) {
 // session is what users do in a run.
 type session struct {
 	*chaos
-	random        *rand.Rand
+	helping       *rand.Rand
 	done, faulted int
 	recoveries    int
 }
 
-func (s *session) run() {
-	s.Create([]int32{3, 3, 5}[s.random.IntN(3)])
+func (s *session) run(script Script) {
+	s.Create(script.Members, nil)
+	s.write()
 	s.start()
 	s.await("the Etcd serves")
-	s.chaos.run()
+	s.chaos.run(script.Faults)
 	s.help()
-	for i := range operations {
+	for i, o := range script.Operations {
 		if len(s.Broken) > 0 {
 			return
 		}
 		before := s.total()
-		s.operate(i)
-		s.pass(time.Duration(20+s.random.IntN(180))*time.Second, func() bool { return false })
+		s.Log("user", o.Name)
+		wishes[slices.IndexFunc(wishes, func(w wish) bool { return w.name == o.Name })].begin(s, fmt.Sprintf("task-%d", i), picked(o.Pick))
+		s.pass(o.Then, func() bool { return false })
 		s.done++
 		if s.total() > before {
 			s.faulted++
@@ -91,9 +108,9 @@ func (s *session) total() (n int) {
 
 // help has a user recover the cluster when its quorum has been lost for a while; for good or not, the user cannot know.
 func (s *session) help() {
-	s.After(time.Duration(20+s.random.IntN(60))*time.Second, "user", "", func() {
+	s.After(time.Duration(20+s.helping.IntN(60))*time.Second, "user", "", func() {
 		s.help()
-		if q := s.judge.quorate; q.is || s.Now()-q.at < time.Minute {
+		if q := s.judge.quorate; q.is || s.Now()-q.at < time.Minute || s.asked() == 0 {
 			return
 		}
 		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
@@ -124,19 +141,5 @@ func (s *session) await(what string) {
 	s.pass(bound, func() bool { return s.Unfinished() == "" })
 	if waits := s.Unfinished(); len(s.Broken) == 0 && waits != "" {
 		s.broke("it did not come about within %s that %s: %s", bound, what, waits)
-	}
-}
-
-// operate has a user begin an operation.
-func (s *session) operate(i int) {
-	name := fmt.Sprintf("task-%d", i)
-	switch s.random.IntN(4) {
-	case 0:
-		s.Task(name, v1alpha1.QuorumAwareRollout, "restart: true")
-	case 1:
-		s.Task(name, v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")
-	default:
-		s.Log("user", "changes the pod template")
-		edit(s.World, Namespace, Name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"changed": name} })
 	}
 }

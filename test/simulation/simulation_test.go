@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	debug.SetGCPercent(800) // a run takes some ten megabytes
 	os.Exit(m.Run())
 }
 
@@ -41,7 +43,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 }
 
 // Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on. The first that
-// breaks something ends the test, and its trace is written.
+// breaks something ends the test, unless SIM_ON is set, and its trace and its story are written.
 func TestSimulation(t *testing.T) {
 	first, seeds := number(t, "SIM_FIRST", 1), number(t, "SIM_SEEDS", 3)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
@@ -49,17 +51,21 @@ func TestSimulation(t *testing.T) {
 	}
 	begun, sum := time.Now(), Result{Injected: map[string]int{}}
 	for seed := first; seed < first+seeds; seed++ {
-		r := Run(t, seed)
+		script := NewScript(seed)
+		r := Run(t, script)
 		for _, broken := range r.Broken {
 			t.Errorf("seed %d: %s", seed, broken)
 		}
 		if seed%twice == 0 {
-			repeats(t, seed, r)
+			repeats(t, script, r)
 		}
-		if t.Failed() || seeds == 1 {
-			write(t, seed, r)
+		if len(r.Broken) > 0 || seeds == 1 {
+			write(t, r)
 		}
-		if t.Failed() {
+		if len(r.Broken) > 0 && os.Getenv("SIM_SHRINK") != "" {
+			shrink(t, script, r)
+		}
+		if t.Failed() && os.Getenv("SIM_ON") == "" {
 			return
 		}
 		sum.Operations, sum.Faulted, sum.Lasted = sum.Operations+r.Operations, sum.Faulted+r.Faulted, sum.Lasted+r.Lasted
@@ -74,39 +80,120 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// reads are what only asks for something: the trace of a seed is told without.
-var reads = []string{"get ", "list ", "status of ", "member list of ", "has looked", "shows "}
+// reads are what only asks for something: the trace of a seed is told without. minor is what a story is told without as well.
+var (
+	reads = []string{"get ", "list ", "status of ", "member list of ", "confirmed member list of ", "has looked", "shows ", "read at ", "database of ", "alarms of "}
+	minor = append([]string{"update status ", "patch status ", "apply ", "  refused: ", "  fault: ", "what was late comes", "gives up", "failed: "}, reads...)
+)
 
-// write writes the trace of a seed to a file: the whole with SIM_ALL.
-func write(t *testing.T, seed uint64, r Result) {
+// write writes the trace of a run to a file, the whole with SIM_ALL, and its story to another one.
+func write(t *testing.T, r Result) {
 	t.Helper()
-	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.trace", seed)))
+	skips := reads
+	if os.Getenv("SIM_ALL") != "" {
+		skips = nil
+	}
+	t.Logf("seed %d lasted %s, its trace has %d lines and the hash %016x: %s, and in short: %s", r.Script.Seed, r.Lasted, r.Trace.Len(), r.Trace.Hash(), tell(t, r, "trace", skips), tell(t, r, "story", minor))
+}
+
+func tell(t *testing.T, r Result, as string, skips []string) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.%s", r.Script.Seed, as)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	buffer := bufio.NewWriter(file)
 	err = errors.Join(r.Trace.Write(buffer, func(what string) bool {
-		return os.Getenv("SIM_ALL") == "" && slices.ContainsFunc(reads, func(begins string) bool { return strings.HasPrefix(what, begins) })
+		return slices.ContainsFunc(skips, func(begins string) bool { return strings.HasPrefix(what, begins) })
 	}), buffer.Flush(), file.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("seed %d lasted %s, its trace has %d lines and the hash %016x: %s", seed, r.Lasted, r.Trace.Len(), r.Trace.Hash(), file.Name())
+	return file.Name()
+}
+
+// shrink writes the shortest script that is found to break the same, with its trace and story.
+func shrink(t *testing.T, script Script, r Result) {
+	t.Helper()
+	runs := 0
+	short := script.Shrink(func(s Script) bool {
+		runs++
+		again := Run(t, s)
+		if again.Kind() != r.Kind() {
+			return false
+		}
+		r = again
+		return true
+	})
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.txt", script.Seed))
+	if err := os.WriteFile(file, fmt.Appendf(nil, "# %s\n%s", r.Broken[0], short), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("after %d runs, this is left of the script, in %s:\n%s", runs, file, short)
+	write(t, r)
 }
 
 // twice is which of the seeds run twice.
 const twice = 50
 
-// repeats fails the test if a seed does not give the same run again.
-func repeats(t *testing.T, seed uint64, r Result) {
+// repeats fails the test if a script does not give the same run again.
+func repeats(t *testing.T, script Script, r Result) {
 	t.Helper()
-	if again := Run(t, seed); again.Trace.Hash() != r.Trace.Hash() {
-		t.Errorf("seed %d gives two runs: %s", seed, r.Trace.Differ(again.Trace))
+	if again := Run(t, script); again.Trace.Hash() != r.Trace.Hash() {
+		t.Errorf("seed %d gives two runs: %s", script.Seed, r.Trace.Differ(again.Trace))
 	}
 }
 
 func TestSeedsRepeat(t *testing.T) {
 	for seed := range uint64(2) {
-		repeats(t, seed, Run(t, seed))
+		repeats(t, NewScript(seed), Run(t, NewScript(seed)))
+	}
+}
+
+// What broke something before does not again. The scripts are what was left of seeds once they had been shrunk.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			script, err := ParseScript(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Run(t, script)
+			for _, broken := range r.Broken {
+				t.Error(broken)
+			}
+			if t.Failed() {
+				write(t, r)
+			}
+		})
+	}
+}
+
+func TestScriptsAreReadAsTheyAreWritten(t *testing.T) {
+	script := NewScript(7)
+	read, err := ParseScript("# why\n" + script.String())
+	if err != nil || read.String() != script.String() || len(read.Faults) == 0 || len(read.Operations) != operations {
+		t.Errorf("%v: %s", err, read)
+	}
+	if _, err := ParseScript("anything else"); err == nil {
+		t.Error("it was read")
+	}
+}
+
+// Of all that happens, what matters is left.
+func TestShrink(t *testing.T) {
+	script := NewScript(7)
+	matter := script.Faults[17]
+	short := script.Shrink(func(s Script) bool { return slices.Contains(s.Faults, matter) && len(s.Operations) >= 2 })
+	if len(short.Faults) != 1 || short.Faults[0] != matter || len(short.Operations) != 2 {
+		t.Errorf("%s", short)
 	}
 }

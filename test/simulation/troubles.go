@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,9 +94,9 @@ func (c *chaos) deleting() func() {
 	return func() {}
 }
 
-// wiping loses what is on a volume, if all members serve.
+// wiping loses what is on a volume, if all members serve, and the others can go on without.
 func (c *chaos) wiping() func() {
-	if c.healthy() == 0 {
+	if c.healthy() < 3 {
 		return nil
 	}
 	c.wipe(c.running())
@@ -119,7 +118,7 @@ func (c *chaos) wipingMost() func() {
 // healthy returns how many voters there are, if all of the Etcd's members vote and serve. Of a cluster that is smaller, a volume may be the last.
 func (c *chaos) healthy() int {
 	leader, list := c.judge.leader()
-	if e := apiserver.Find[*v1alpha1.Etcd](c.API.Live(), Namespace, Name); leader == nil || len(list) < int(e.Spec.Replicas) {
+	if leader == nil || c.asked() == 0 || len(list) < int(c.asked()) {
 		return 0
 	}
 	for _, p := range list {

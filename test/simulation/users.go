@@ -18,11 +18,10 @@ import (
 )
 
 // Create has a user create the Etcd.
-func (w *World) Create(replicas int32) {
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}}
+func (w *World) Create(replicas int32, annotations map[string]string) {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Annotations: annotations}}
 	e.Spec.Replicas = replicas
 	w.must(w.writer.Create(context.Background(), e))
-	w.write()
 }
 
 // write has clients write, about once a second.
@@ -57,14 +56,14 @@ func (w *World) Unfinished() string {
 		}
 	}
 	if len(open) > 0 {
-		return strings.Join(open, "; ")
+		return strings.Join(open, "; ") + saidOf(etcd)
 	}
 	leader, list := w.judge.leader()
 	if leader == nil {
 		return "no member leads with a quorum"
 	}
-	if len(list) != int(etcd.Spec.Replicas) {
-		return fmt.Sprintf("%d members are listed", len(list))
+	if len(list) != int(etcd.Spec.Replicas) || etcd.Status.ClusterSize != etcd.Spec.Replicas {
+		return fmt.Sprintf("%d members are listed, the Etcd says %d, and it is to have %d", len(list), etcd.Status.ClusterSize, etcd.Spec.Replicas)
 	}
 	for _, p := range list {
 		if p.Learner || !p.Started || !w.judge.serves(p.ID) {
@@ -95,4 +94,17 @@ func said(t *v1alpha1.EtcdOperatorTask) string {
 		}
 	}
 	return "it says nothing"
+}
+
+// saidOf returns what the status of the Etcd complains of.
+func saidOf(e *v1alpha1.Etcd) (says string) {
+	for _, c := range e.Status.Conditions {
+		if c.Status != metav1.ConditionTrue {
+			says += fmt.Sprintf("; %s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	for _, l := range e.Status.LastErrors {
+		says += fmt.Sprintf("; %s: %s", l.Code, l.Description)
+	}
+	return says
 }

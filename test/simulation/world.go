@@ -86,6 +86,7 @@ func (w *World) beat() {
 		w.Etcd.Round()
 		w.agents()
 		w.judge.members()
+		w.judge.judgeTruth()
 		w.beat()
 	})
 }

@@ -406,3 +406,13 @@ func TestRoleOfTheSecondMember(t *testing.T) {
 		t.Errorf("%s is among %v", second, names)
 	}
 }
+
+// A recovery that begins while the cluster is stopped reads of which members the one before has made it.
+func TestAStoppedClusterNamesItsMembers(t *testing.T) {
+	in := input(0)
+	in.Etcd.Spec.Replicas, in.Etcd.Status.ClusterSize = 0, 3
+	text, err := Bootstrap(in.Etcd, in.Replicas, in.PeerTLS)
+	if err != nil || strings.Count(text, "=") != 3 {
+		t.Errorf("%s, %v", text, err)
+	}
+}

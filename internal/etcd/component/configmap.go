@@ -5,6 +5,7 @@
 package component
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -92,9 +93,10 @@ func sharedConfig(in Input) (string, error) {
 }
 
 // Bootstrap renders what only a member without data uses, for so many members. The token separates the members of an Etcd from those
-// of a deleted Etcd of the same name.
+// of a deleted Etcd of the same name. While the cluster is stopped, it names the members that will be started: a recovery that begins
+// then reads which cluster the one before has made of them.
 func Bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) (string, error) {
-	config, err := yaml.Marshal(bootstrap(etcd, members, peerTLS == PeerTLSOn))
+	config, err := yaml.Marshal(bootstrap(etcd, cmp.Or(members, known(etcd)), peerTLS == PeerTLSOn))
 	if err != nil {
 		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
@@ -123,8 +125,12 @@ func PeerURL(etcd *v1alpha1.Etcd, ordinal int32, peerTLS bool) string {
 // Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it
 // rests on, only the scheme of the peer URLs can change, and IDs are computed for both.
 func Lineage(etcd *v1alpha1.Etcd) member.Shared {
-	members := Reaching(etcd, max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1))
-	return member.Shared{Bootstrap: bootstrap(etcd, members, false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
+	return member.Shared{Bootstrap: bootstrap(etcd, known(etcd), false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
+}
+
+// known returns how many members an Etcd has, or may have.
+func known(etcd *v1alpha1.Etcd) int32 {
+	return Reaching(etcd, max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1))
 }
 
 // Reaching returns a number of members, or more if the recorded recovery starts from one beyond them: it may have joined while no

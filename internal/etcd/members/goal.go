@@ -49,8 +49,6 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return "the cluster hibernates"
 	case etcd.Status.Hibernation != nil:
 		return "the cluster wakes up"
-	case etcd.Status.Recovery != nil && len(s.Cluster.Voters) < s.Replicas() && (len(s.Cluster.Voters) == 0 || !etcd.Surges()):
-		return "the cluster was recovered or has woken up, and its members join it"
 	case shrinksFromOdd(etcd, s) && etcdtasks.RollingOut(tasks) != nil:
 		return fmt.Sprintf("rollout %s is in progress, and the number of members shrinks after it", etcdtasks.RollingOut(tasks).Name)
 	case etcd.SpecSuspended() && !etcd.AsksFor(int32(s.Replicas())):

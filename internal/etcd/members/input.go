@@ -7,6 +7,7 @@
 package members
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -57,7 +58,7 @@ type Request struct {
 func (k Known) Input(r Request) membership.Input {
 	in := membership.Input{
 		Goal: r.Goal, Replicas: k.Snapshot.Replicas(), Observed: k.Snapshot.StatefulSet.Observed,
-		Pending: r.Pending, Acting: r.Acting, BackedUp: k.BackedUp,
+		Pending: r.Pending, Acting: cmp.Or(r.Acting, k.joining()), BackedUp: k.BackedUp,
 	}
 	if source := k.Etcd.Source(); source != nil {
 		in.Sources = len(source.Members)
@@ -80,6 +81,16 @@ func (k Known) Input(r Request) membership.Input {
 		in.Ordinals = append(in.Ordinals, o)
 	}
 	return in
+}
+
+// joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty
+// if they do not. From then on they wait for the operator, which must not wait for them.
+func (k Known) joining() string {
+	voters := len(k.Snapshot.Cluster.Voters)
+	if k.Etcd.Status.Recovery == nil || k.Announced || voters >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
+		return ""
+	}
+	return "the cluster was recovered or has woken up, and its members join it"
 }
 
 // member is an entry of the list, with what the member says.

@@ -299,10 +299,6 @@ func TestGoalAndActing(t *testing.T) {
 			k.Etcd.Status.Hibernation = &v1alpha1.Hibernation{}
 			return nil
 		},
-		"its members join": func(k *Known) []v1alpha1.EtcdOperatorTask {
-			k.Etcd.Status.Recovery = &v1alpha1.ClusterRecovery{}
-			return nil
-		},
 		"is suspended": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 			k.Etcd.Spec.Replicas = 5
@@ -347,9 +343,25 @@ func TestASecondMemberStandsInBesideOthers(t *testing.T) {
 	k.Etcd.Spec.Replicas, k.Etcd.Status.Recovery, k.Snapshot.Cluster.Voters = 1, &v1alpha1.ClusterRecovery{}, []cluster.Voter{{Serving: true}}
 	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 	g := NewWithT(t)
-	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).NotTo(BeEmpty())
+	g.Expect(k.Input(Request{}).Acting).NotTo(BeEmpty())
 	k.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
 	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+}
+
+// The members of a recovered cluster add themselves, until the operator has told them how members change: then they wait for it, and it does
+// not wait for them. Its status names the recovery for as long as the task exists, however the cluster has changed since.
+func TestMembersOfARecoveredClusterJoin(t *testing.T) {
+	g := NewWithT(t)
+	k := known(4)
+	acting := func() string { return k.Input(Request{}).Acting }
+	for i := range 3 {
+		k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i})
+	}
+	g.Expect(acting()).To(BeEmpty(), "it was not recovered")
+	k.Etcd.Status.Recovery = &v1alpha1.ClusterRecovery{}
+	g.Expect(acting()).To(ContainSubstring("its members join"))
+	k.Announced = true
+	g.Expect(acting()).To(BeEmpty(), "main-3 has left, and its pod goes; or it waits to be added")
 }
 
 // A member that has lost its data is replaced also while the spec is suspended.

@@ -125,6 +125,9 @@ func (s Surveyor) look(ctx context.Context, o Order, v Volume) (Volume, error) {
 // seen returns a volume with the result of its Job. It is pure.
 func seen(v Volume, job string, s job.State) Volume {
 	switch {
+	case s.ResultGone:
+		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s has surveyed claim %s of %s, and its pod was deleted with the result: another Job surveys it again", job, v.Claim, v.Member)
+		return v
 	case s.Running:
 		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is being surveyed: %s", v.Claim, v.Member, s.Message)
 		return v

@@ -111,6 +111,7 @@ func TestSurveyOfAVolume(t *testing.T) {
 
 	made.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	s.Expect(s.Client.Status().Update(s.ctx, &made)).To(Succeed())
+	s.ended(made, "no JSON")
 	s.Expect(s.only()).To(And(HaveField("State", Unread), HaveField("Message", ContainSubstring("Job %s left no readable result", made.Name))))
 
 	s.Round = "4"
@@ -119,6 +120,32 @@ func TestSurveyOfAVolume(t *testing.T) {
 	s.Expect(s.Go(s.ctx, s.Order, []Volume{again})).To(Succeed())
 	s.Expect(s.jobs()).To(BeEmpty())
 	s.Expect(s.only().State).To(Equal(Unseen))
+}
+
+// A pod that has ended may be deleted, by a person or with its node. What it said is on the volume still.
+func TestResultThatIsDeletedIsReadAgain(t *testing.T) {
+	s := newSurveyed(t, claim())
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+	made := s.jobs()[0]
+	made.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	s.Expect(s.Client.Status().Update(s.ctx, &made)).To(Succeed())
+	gone := s.only()
+	s.Expect(gone).To(And(HaveField("State", Abandoned), HaveField("Message", ContainSubstring("its pod was deleted with the result"))))
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{gone})).To(Succeed())
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+	s.Expect(s.jobs()).To(HaveLen(1))
+	s.Expect(s.only().State).To(Equal(Looking), "another Job surveys it")
+}
+
+// ended makes a pod of a Job that has succeeded, with its last words.
+func (s *surveyed) ended(j batchv1.Job, says string) {
+	s.Expect(s.Client.Create(s.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "pod", Labels: map[string]string{batchv1.JobNameLabel: j.Name},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: j.UID, Controller: ptr.To(true)}},
+		},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: says}}}}},
+	})).To(Succeed())
 }
 
 func TestSurveysAreRemoved(t *testing.T) {
@@ -252,15 +279,7 @@ func TestVotersBeyondTheKnownMembers(t *testing.T) {
 	made := s.jobs()[0]
 	made.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	s.Expect(s.Client.Status().Update(s.ctx, &made)).To(Succeed())
-	s.Expect(s.Client.Create(s.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "pod", Labels: map[string]string{batchv1.JobNameLabel: made.Name},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: made.UID, Controller: ptr.To(true)}},
-		},
-		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			Message: `{"state":"Present","voters":["0","1","2","3","4","5"]}`,
-		}}}}},
-	})).To(Succeed())
+	s.ended(made, `{"state":"Present","voters":["0","1","2","3","4","5"]}`)
 	volumes, err := s.Look(s.ctx, s.Order)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(volumes).To(HaveLen(6))

@@ -26,7 +26,7 @@ const (
 	// Unseen: there is a claim, and no Job that surveys it.
 	Unseen
 	// Abandoned: its Job must be removed, since the claim, which the Job keeps, is being deleted, or the Job surveyed something
-	// else.
+	// else, or its result was deleted with its pod.
 	Abandoned
 	// Looking: a Job surveys it.
 	Looking

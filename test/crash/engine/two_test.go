@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 )
 
@@ -131,6 +132,8 @@ func TestTwoOperators(t *testing.T) {
 			switch {
 			case *all && !s.whole:
 				bound = 10
+			case s.taskType == v1alpha1.MembershipChange && !*all:
+				bound = 1
 			case s.whole && !*all:
 				t.Skip("it takes minutes: -crash-all")
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,7 +35,7 @@ func scenarios() []scenario {
 		{name: "rollout", begin: changed},
 		{name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true", begin: created},
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, begin: outdated, alone: true},
-		{name: "members", taskType: v1alpha1.MembershipChange, begin: created},
+		{name: "members", taskType: v1alpha1.MembershipChange, begin: scaled},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: disturb.Surveyed, swift: true},
 		{name: "restore", taskType: v1alpha1.Restore, config: disturb.Restored, begin: created, result: disturb.Previewed},
 		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}", begin: created},
@@ -74,6 +75,15 @@ func outdated(w *world) {
 	w.must(testEnv.Client.Patch(w.T.Context(), set, before))
 	w.arm()
 	w.operator = w.start()
+}
+
+// scaled has someone scale the StatefulSet up, which is undone: there is no kubelet, so no member joins or leaves here, as in test/crash/engine.
+func scaled(w *world) {
+	w.arm()
+	set := &appsv1.StatefulSet{}
+	w.get(set, name)
+	w.must(testEnv.Client.Patch(w.T.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":4}}`))))
+	w.createTask()
 }
 
 // lost has all members crash.

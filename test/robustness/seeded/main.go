@@ -80,13 +80,13 @@ func run(ctx context.Context, o options) error {
 func tryThem(ctx context.Context, o options, root, copied string) ([]string, error) {
 	if o.simulate > 0 {
 		s := simulation{copied, filepath.Join(filepath.Dir(copied), "simulation"), o.simulate}
-		return tryAll(ctx, o, func(b bug) (string, error) { return b.simulate(ctx, s) })
+		return tryAll(ctx, slices.Concat(bugs, defects), o, func(b bug) (string, error) { return b.simulate(ctx, s) })
 	}
 	programs, err := buildPrograms(ctx, root, o.keep)
 	if err != nil {
 		return nil, err
 	}
-	missed, err := tryAll(ctx, o, func(b bug) (string, error) {
+	missed, err := tryAll(ctx, bugs, o, func(b bug) (string, error) {
 		built := filepath.Join(o.keep, strings.ReplaceAll(b.Name, " ", "-"))
 		if err := b.build(ctx, copied, built); err != nil || o.buildOnly {
 			return "built only", err
@@ -99,8 +99,8 @@ func tryThem(ctx context.Context, o options, root, copied string) ([]string, err
 	return missed, deploy(ctx, root, programs, root)
 }
 
-// tryAll tries the bugs that are asked for, and returns the names of those that were not caught.
-func tryAll(ctx context.Context, o options, try func(bug) (found string, err error)) ([]string, error) {
+// tryAll tries those bugs that are asked for, and returns the names of those that were not caught.
+func tryAll(ctx context.Context, bugs []bug, o options, try func(bug) (found string, err error)) ([]string, error) {
 	var missed []string
 	for _, b := range bugs {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {

@@ -74,9 +74,13 @@ func graceOf(o client.Object, asked *int64) int64 {
 // Collect does what the garbage collector does: what an owner has that is gone is deleted, and one that is deleted in the foreground goes once it
 // owns nothing any more.
 func (s *Server) Collect() {
-	for _, c := range s.everything() {
+	all, exists := s.everything(), map[types.UID]bool{}
+	for _, c := range all {
+		exists[c.After.GetUID()] = true
+	}
+	for _, c := range all {
 		owners := c.After.GetOwnerReferences()
-		if len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return s.exists(r.UID) }) && c.After.GetDeletionTimestamp() == nil {
+		if len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return exists[r.UID] }) && c.After.GetDeletionTimestamp() == nil {
 			_ = s.remove(c.Kind, c.Key, client.DeleteOptions{}) // it is there
 		}
 		if c.After.GetDeletionTimestamp() != nil && slices.Contains(c.After.GetFinalizers(), metav1.FinalizerDeleteDependents) {
@@ -96,10 +100,6 @@ func (s *Server) collectDependents(c Change) {
 	if len(dependents) == 0 && len(c.After.GetFinalizers()) == 1 {
 		s.commit(c.Kind, c.After, nil)
 	}
-}
-
-func (s *Server) exists(uid types.UID) bool {
-	return slices.ContainsFunc(s.everything(), func(c Change) bool { return c.After.GetUID() == uid })
 }
 
 // everything returns all objects, as the changes that made them, by kind and name.

@@ -61,10 +61,13 @@ func New(seed uint64) *Loop {
 }
 
 // Random returns the stream of random numbers of a purpose. Each purpose has its own, so that what one draws changes nothing for the others.
-func (l *Loop) Random(purpose string) *rand.Rand {
+func (l *Loop) Random(purpose string) *rand.Rand { return Random(l.seed, purpose) }
+
+// Random returns the stream of random numbers that a seed has for a purpose.
+func Random(seed uint64, purpose string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(purpose))
-	return rand.New(rand.NewPCG(l.seed, h.Sum64()))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 // Now returns for how long the run has lasted.

@@ -127,16 +127,22 @@ func (d *Disk) Rebuild(cluster string, founder Peer) {
 	*d = Disk{Cluster: cluster, Member: founder.ID, Founders: []Peer{founder}, Writes: d.All(), Base: d.Last(), Term: d.Term + 1, Commit: d.Last()}
 }
 
-// copyFrom makes the log that of a leader. It fails for data of another history, which raft cannot have.
-func (d *Disk) copyFrom(leader *Disk) error {
-	if shared := min(d.Commit, leader.Last()) - leader.Base; d.Commit > leader.Last() || d.Base == leader.Base && shared > 0 && !slices.EqualFunc(d.Log[:shared], leader.Log[:shared], same) {
+// copyFrom makes the log that of a leader, but for what is more than a number of entries longer. It fails for data of another history, which
+// raft cannot have.
+func (d *Disk) copyFrom(leader *Disk, most int) error {
+	shared := min(d.Commit, leader.Last()) - leader.Base
+	if d.Commit > leader.Last() || d.Base == leader.Base && shared > 0 && !slices.EqualFunc(d.Log[:shared], leader.Log[:shared], same) {
 		return fmt.Errorf("member %x has committed up to %d what leader %x, with %d entries, has not", d.Member, d.Commit, leader.Member, leader.Last())
 	}
 	synced := 0
 	for synced < min(d.Synced, len(leader.Log)) && d.Base == leader.Base && same(d.Log[synced], leader.Log[synced]) {
 		synced++
 	}
-	d.Founders, d.Writes, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Base, slices.Clone(leader.Log), synced
+	if d.Base != leader.Base {
+		shared = 0
+	}
+	n := min(len(leader.Log), max(synced, shared)+most)
+	d.Founders, d.Writes, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Base, slices.Clone(leader.Log[:n]), synced
 	return nil
 }
 

@@ -37,11 +37,13 @@ type Etcd struct {
 	writes  int
 	// awaited are the writes that were not acknowledged, by cluster.
 	awaited map[string][]int
+	// told is the index up to which clients were told of what is committed, by cluster.
+	told map[string]int
 }
 
 // New makes an Etcd without members.
 func New(random *rand.Rand) *Etcd {
-	return &Etcd{random: random, Acknowledged: map[string][]int{}, awaited: map[string][]int{}, Reaches: func(*Member, *Member) bool { return true }, Log: func(string, string) {}}
+	return &Etcd{random: random, Acknowledged: map[string][]int{}, awaited: map[string][]int{}, told: map[string]int{}, Reaches: func(*Member, *Member) bool { return true }, Log: func(string, string) {}}
 }
 
 // Start starts a member with the data on a disk.

@@ -88,21 +88,31 @@ func (e *Etcd) lead(m *Member, others map[uint64]*Member) {
 	}
 	m.alone = 0
 	e.sync(m)
-	for _, p := range m.Disk.Peers(m.Disk.Log) {
-		if o := others[p.ID]; o != nil && e.random.IntN(8) > 0 {
-			e.replicate(m, o)
+	send := func(to []Peer) {
+		for _, p := range to {
+			if o := others[p.ID]; o != nil && e.random.IntN(8) > 0 {
+				e.replicate(m, o)
+			}
 		}
 	}
+	send(list)
 	e.commit(m, list, others)
+	// One that was just removed mostly hears of it, as etcd waits for a moment before it stops sending.
+	send(slices.DeleteFunc(list, func(p Peer) bool { return slices.ContainsFunc(m.List(), func(is Peer) bool { return is.ID == p.ID }) }))
 }
 
+// replicate sends a member what it lacks: to a learner, which may have begun without anything, a part at a time.
 func (e *Etcd) replicate(m, o *Member) {
-	if err := o.Disk.copyFrom(m.Disk); err != nil {
+	most := len(m.Disk.Log)
+	if slices.ContainsFunc(m.List(), func(p Peer) bool { return p.ID == o.Disk.Member && p.Learner }) {
+		most = 1 + e.random.IntN(6)
+	}
+	if err := o.Disk.copyFrom(m.Disk, most); err != nil {
 		e.Broken = append(e.Broken, err.Error())
 		return
 	}
 	o.Disk.Term, o.Leader, o.alone = m.Disk.Term, m.Disk.Member, 0
-	o.Disk.Commit = max(o.Disk.Commit, m.Disk.Commit)
+	o.Disk.Commit = max(o.Disk.Commit, min(m.Disk.Commit, o.Disk.Last()))
 	e.sync(o)
 	if o.Removed() {
 		o.Leader = 0

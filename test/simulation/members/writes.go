@@ -44,19 +44,16 @@ func (e *Etcd) Write(m *Member) bool {
 	return true
 }
 
-// acknowledge tells clients of their writes that a leader has committed.
+// acknowledge tells clients of their writes that a leader has committed since the last time.
 func (e *Etcd) acknowledge(m *Member) {
-	cluster := m.Disk.Cluster
-	committed := map[int]bool{}
-	for _, entry := range m.Disk.Applied() {
-		committed[entry.Write] = true
-	}
-	e.awaited[cluster] = slices.DeleteFunc(e.awaited[cluster], func(w int) bool {
-		if committed[w] {
-			e.Acknowledged[cluster] = append(e.Acknowledged[cluster], w)
+	cluster, applied := m.Disk.Cluster, m.Disk.Applied()
+	for _, entry := range applied[min(max(e.told[cluster]-m.Disk.Base, 0), len(applied)):] {
+		if i := slices.Index(e.awaited[cluster], entry.Write); i >= 0 {
+			e.awaited[cluster] = slices.Delete(e.awaited[cluster], i, i+1)
+			e.Acknowledged[cluster] = append(e.Acknowledged[cluster], entry.Write)
 		}
-		return committed[w]
-	})
+	}
+	e.told[cluster] = max(e.told[cluster], m.Disk.Base+len(applied))
 }
 
 // check checks that a leader has all that was acknowledged in its cluster.

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// defects are further bugs that the simulation has to see: those about members that come and go, and some that the operator once had, put
+// back. They take several faults and a while, for which the local Kubernetes is too slow.
+var defects = []bug{
+	{
+		Name: "members: a learner is promoted too early",
+		Edits: []edit{{"internal/membership/guards.go",
+			"{name: GuardLearnerCaughtUp, judges: []Action{PromoteLearner},", "{name: GuardLearnerCaughtUp, judges: []Action{},"}},
+	},
+	{
+		Name: "members: the leader is removed",
+		Edits: []edit{
+			{"internal/membership/guards.go", "{name: GuardLeaderStays, judges: []Action{RemoveMember},", "{name: GuardLeaderStays, judges: []Action{},"},
+			{"internal/membership/order.go", "		if m.Leads && to != nil {", "		if m.Leads && to != nil && m.Learner {"}},
+	},
+	{
+		Name: "members: one is removed while another one is down",
+		Edits: []edit{
+			{"internal/membership/guards.go", "overridable: true, judges: []Action{AddLearner, MoveLeader, RemoveMember}, check: othersServing", "judges: []Action{AddLearner}, check: othersServing"},
+			{"internal/membership/guards.go", "judges: []Action{AddLearner, PromoteLearner, RemoveMember}, check: quorumKept", "judges: []Action{AddLearner, PromoteLearner}, check: quorumKept"},
+			{"internal/membership/guards.go", "judges: []Action{AddLearner, PromoteLearner, RemoveMember}, check: membersSettled", "judges: []Action{AddLearner, PromoteLearner}, check: membersSettled"}},
+	},
+	{
+		Name:  "members: a removed member starts with its data",
+		Edits: []edit{{"internal/agent/member/decide.go", "	case f.wasRemoved():", "	case f.wasRemoved() && f.Member == \"\":"}},
+	},
+	{
+		Name: "members: a rollout restarts one of two voters",
+		Edits: []edit{
+			{"internal/rollout/guards.go", "{name: v1alpha1.GuardVotersOdd, overridable: true, judges: disruptions,", "{name: v1alpha1.GuardVotersOdd, overridable: true, judges: 0,"},
+			{"internal/rollout/quorum.go", "	if quorum.Exists(rest, voters) {", "	if quorum.Exists(rest, voters) || voters == 2 {"}},
+	},
+	{
+		Name:  "once: an Etcd that is created again begins a cluster beside its old volumes",
+		Edits: []edit{{"internal/agent/member/decide.go", "	case !f.MayBegin:", "	case !f.MayBegin && f.Member == \"\":"}},
+	},
+	{
+		Name: "once: the recorded cluster ID is stale after a second recovery",
+		Edits: []edit{{"internal/etcd/status/status.go",
+			"		next.ClusterID, _ = lineage(etcd, s)\n",
+			"		if r := next.Recovery; next.ClusterID == \"\" || r != nil && len(r.EarlierClusterIDs) == 0 {\n			next.ClusterID, _ = lineage(etcd, s)\n		}\n"}},
+	},
+	{
+		Name: "once: the survey passes over the newest cluster",
+		Edits: []edit{
+			{"tasks/recovery/choose.go", "range slices.Backward(e.Lineage)", "range slices.All(e.Lineage)"},
+			{"tasks/recovery/choose.go", "	case len(f.doubts) > 0:", "	case len(f.doubts) > 100:"},
+			{"tasks/recovery/choose.go", "	case !f.newest && len(f.aside) > 0:", "	case !f.newest && len(f.aside) > 100:"}},
+	},
+	{
+		Name: "once: a voter that no operator saw is not surveyed",
+		Edits: []edit{
+			{"tasks/recovery/handler.go", "Beyond: true,", "Beyond: false,"},
+			{"internal/job/survey/jobs.go", "		known = max(known, int32(len(v.Survey.Voters)))\n", ""}},
+	},
+	{
+		Name:  "once: the last word of a lost node proves that etcd is stopped",
+		Edits: []edit{{"internal/cluster/readings.go", "	return o.isDown() && o.Pod.Stale() == \"\"\n", "	return o.isDown()\n"}},
+	},
+	{
+		Name:  "once: it does in a recovery",
+		Edits: []edit{{"tasks/recovery/lost.go", "		case o.MayRun():", "		case o.Class != v1alpha1.ClassDead && o.Class != v1alpha1.ClassStarting && o.MayRun():"}},
+	},
+	{
+		Name: "once: a leader is unknown when two cluster IDs tie",
+		Edits: []edit{
+			{"internal/cluster/observe/lineage.go", "		case f.id == l.recorded && f.left == 0:", "		case f.id == l.recorded && f.left < 0:"},
+			{"internal/cluster/observe/lineage.go", "cmp.Or(cmp.Compare(best.left, f.left), cmp.Compare(f.members, best.members), cmp.Compare(f.leads, best.leads)) > 0", "cmp.Compare(f.members, best.members) > 0"}},
+	},
+	{
+		Name:  "once: every Job takes too long to start by a clock that is ahead",
+		Edits: []edit{{"internal/job/live.go", "state.StartingSince.IsZero() || age >= 0 && age < startDeadline {", "!now.IsZero() || age > 0 {"}},
+	},
+}
