@@ -275,13 +275,12 @@ func TestWhatBecameOfARequest(t *testing.T) {
 func TestTold(t *testing.T) {
 	g := NewWithT(t)
 	in := seen(func(in *input) {
-		in.Told.Generation, in.Told.Leaving, in.Told.Others = 4, []string{"main-1"}, []string{"http://source:2379"}
+		in.Told.Generation, in.Told.Leaving = 4, []string{"main-1"}
 		in.Snapshot.Ordinals[2].Read.Generation = 9
 	})
 	next := told(in, membership.Step{Action: membership.Announce, Ordinal: 2})
 	g.Expect(next.Generation).To(Equal(int64(10)))
 	g.Expect(next.Leaving).To(Equal([]string{"main-1", "main-2"}))
-	g.Expect(next.Others).To(Equal([]string{"http://source:2379"}))
 	in.Snapshot.Ordinals[2].Read.Generation = 3
 	next = told(in, membership.Step{Action: membership.Retract, Ordinal: 1})
 	g.Expect(next.Generation).To(Equal(int64(5)))

@@ -204,8 +204,8 @@ func TestCodesOfRefusals(t *testing.T) {
 	r.live.Ordinals[0].Pod.PeerTLS = v1alpha1.TLSOn
 	in := input{}
 	in.Etcd, in.Snapshot = r.task.Etcd, r.live
-	r.Expect(peerURL(in, 0)).To(Equal("https://main-0.main-peer.ns.svc:2380"))
-	r.Expect(peerURL(in, 1)).To(Equal("http://main-1.main-peer.ns.svc:2380"))
+	r.Expect(peerURLs(in, 0)).To(Equal([]string{"https://main-0.main-peer.ns.svc:2380"}))
+	r.Expect(peerURLs(in, 1)).To(Equal([]string{"http://main-1.main-peer.ns.svc:2380"}))
 }
 
 // A StatefulSet that another owns is not touched, and a cache that lags ends no task.
