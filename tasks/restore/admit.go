@@ -32,6 +32,8 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Rejected(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to go back from", etcd.Name), nil
 	case !task.Config.replaces():
 		return tasks.Verdict{Outcome: tasks.Continue, Message: "the restore is previewed, and nothing is changed"}, nil
+	case etcd.Source() != nil:
+		return tasks.Rejected(v1alpha1.ErrSourceCluster, "Etcd %s is part of its source cluster until the last member of that has left: create the task again then", etcd.Name), nil
 	case etcd.Spec.Replicas == 0:
 		return tasks.Rejected(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up first", etcd.Name), nil
 	}

@@ -81,17 +81,20 @@ func TestAdmit(t *testing.T) {
 		"never served":                        {preview, newEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }), at(saving), nil, v1alpha1.ErrNeverServed, "nothing to go back from"},
 		"confirmed":                           {confirmed, newEtcd(), at(saving), nil, "", "3 of 3 voters serve"},
 		"hibernated":                          {confirmed, newEtcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), at(saving), nil, v1alpha1.ErrHibernated, "wake it up"},
-		"no quorum":                           {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
-		"another cluster serves":              {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
-		"pods of etcd-druid":                  {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
-		"an undo":                             {undo, newEtcd(made("r1-uid")), at(saving), earlier("r1"), "", ""},
-		"of a task that is gone":              {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
-		"of an older one":                     {undo, newEtcd(made("r2-uid")), at(saving), earlier("r1"), v1alpha1.ErrRestoreRefused, "undo that one first"},
-		"of a preview":                        {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of one that was aborted":             {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of a recovery":                       {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of another Etcd":                     {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of an earlier Etcd of that name":     {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"beside a source cluster": {confirmed, newEtcd(func(e *v1alpha1.Etcd) {
+			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
+		}), at(saving), nil, v1alpha1.ErrSourceCluster, "until the last member"},
+		"no quorum":                       {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
+		"another cluster serves":          {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
+		"pods of etcd-druid":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
+		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier("r1"), "", ""},
+		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
+		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier("r1"), v1alpha1.ErrRestoreRefused, "undo that one first"},
+		"of a preview":                    {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of a recovery":                   {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of another Etcd":                 {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of an earlier Etcd of that name": {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -57,8 +57,8 @@ func (c *cluster) endpoints(g Gomega) (n int) {
 	return n
 }
 
-// putKeys puts some keys with a value, one revision each, and returns the last revision.
-func (c *cluster) putKeys(from, to int, value string) (revision int64) {
+// putRange puts some keys with a value, one revision each, and returns the last revision.
+func (c *cluster) putRange(from, to int, value string) (revision int64) {
 	c.t.Helper()
 	etcd := c.etcdClient()
 	for i := from; i < to; i++ {
@@ -90,12 +90,12 @@ func TestRestoreToARevisionAndUndo(t *testing.T) {
 	c.begin(3, withStore(2*time.Second))
 	c.writer.Stop()
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
-	target := c.putKeys(0, 200, "good")
+	target := c.putRange(0, 200, "good")
 	c.untilBackedUp(target)
-	c.putKeys(0, 100, "bad")
+	c.putRange(0, 100, "bad")
 	_, err := c.etcdClient().Delete(t.Context(), "/app/015", clientv3.WithPrefix())
 	c.Expect(err).NotTo(HaveOccurred())
-	last := c.putKeys(200, 300, "later")
+	last := c.putRange(200, 300, "later")
 	c.untilBackedUp(last)
 	id := c.etcd(c).Status.ClusterID
 
@@ -159,9 +159,9 @@ func TestRestoreThatIsAborted(t *testing.T) {
 	c.begin(3, withStore(2*time.Second))
 	c.writer.Stop()
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
-	target := c.putKeys(0, 50, "good")
+	target := c.putRange(0, 50, "good")
 	c.untilBackedUp(target)
-	last := c.putKeys(0, 50, "better")
+	last := c.putRange(0, 50, "better")
 	id := c.etcd(c).Status.ClusterID
 	preview := c.restore("preview", fmt.Sprintf("to: {revision: %d}", target))
 	task := c.task("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target, preview.Status.Result["confirm"]))

@@ -50,14 +50,14 @@ func compareArrival(a, b string) int {
 
 // Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
 // also while it is suspended; one that was suspended before it started does not delay the others. A recovery preempts
-// all others, and a change of members the maintenance beside which it began: a member that is defragmented does not serve.
+// all others, and a change of members the task that it began beside and that waits for it.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && runs(t) },
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && !t.Spec.Suspend },
 		func(t *v1alpha1.EtcdOperatorTask) bool {
-			return runs(t) && !sideways(t) && t.Spec.Type != v1alpha1.OnDemandMaintenance
+			return runs(t) && !sideways(t) && !yields(t)
 		},
 		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && !sideways(t) },
 		runs,
@@ -102,8 +102,7 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 	case of == v1alpha1.QuorumAwareRollout && t.Spec.Type == v1alpha1.MembershipChange,
 		of == v1alpha1.MembershipChange && t.Spec.Type == v1alpha1.QuorumAwareRollout:
 		return true
-	case of == v1alpha1.OnDemandMaintenance:
-		// It does nothing while a member does not participate, which may be one that has to be replaced. The change goes first then.
+	case yields(head):
 		return t.Spec.Type == v1alpha1.MembershipChange
 	case of.IsRollout(), of == v1alpha1.MembershipChange:
 		return sideways(t)
@@ -118,7 +117,19 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
 		return sideways(t) && stalled(head)
 	}
-	return stalled(head) || waits(head) || !sideways(t) && blocked(head)
+	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || stopsNothingYet(head))
+}
+
+// yields reports whether a change of members that began beside a task goes first. Maintenance does nothing while a member does not
+// participate, which may be one that has to be replaced; and a member that is defragmented does not serve. A recreation waits until the
+// newest spec is applied, which takes as many members as it asks for.
+func yields(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.OnDemandMaintenance || stopsNothingYet(t)
+}
+
+// stopsNothingYet reports whether a task is a recreation that has not begun to stop the pods.
+func stopsNothingYet(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.RecreateRollout && (t.Status.Rollout == nil || t.Status.Rollout.Phase == "")
 }
 
 // HasTurn reports whether a task runs, or may run, now.

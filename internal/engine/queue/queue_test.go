@@ -179,6 +179,9 @@ func TestPreemption(t *testing.T) {
 		"a change of members that began beside maintenance goes first": {[]*v1alpha1.EtcdOperatorTask{
 			running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(ofType(newTask("c", 1, "1"), v1alpha1.MembershipChange)),
 		}, "c", "", "m"},
+		"and one that began beside a recreation which waits for it": {[]*v1alpha1.EtcdOperatorTask{
+			running(ofType(newTask("r", 0, "1"), v1alpha1.RecreateRollout)), running(ofType(newTask("c", 1, "1"), v1alpha1.MembershipChange)),
+		}, "c", "", "r"},
 		"a recovery preempts both": {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,6 +233,11 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		}
 		return of
 	}
+	recreation := func(phase v1alpha1.RecreatePhase) *v1alpha1.EtcdOperatorTask {
+		r := ofType(rollout(0, ""), v1alpha1.RecreateRollout)
+		r.Status.Rollout = &v1alpha1.RolloutStatus{Phase: phase}
+		return r
+	}
 	recovery := ofType(rollout(0, ""), v1alpha1.QuorumLossRecovery)
 	waiting := inState(rollout(0, ""), v1alpha1.TaskStatePending)
 	unanswered := blocked(members(""))
@@ -251,7 +259,10 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"a snapshot beside a change that is stalled":             {members(v1alpha1.ReasonStalled), pending(v1alpha1.OnDemandSnapshot), true},
 		"a recreation beside a change that is stalled":           {members(v1alpha1.ReasonStalled), pending(v1alpha1.RecreateRollout), false},
 		"maintenance beside a change that is blocked":            {blocked(members(v1alpha1.ReasonStalled)), pending(v1alpha1.OnDemandMaintenance), false},
-		"a change beside a recreation that is stalled":           {ofType(rollout(0, v1alpha1.ReasonStalled), v1alpha1.RecreateRollout), pending(v1alpha1.MembershipChange), false},
+		"a change beside a recreation that stops all":            {recreation(v1alpha1.RecreateNeedsDeletion), pending(v1alpha1.MembershipChange), false},
+		"a change beside a recreation that waits for it":         {recreation(""), pending(v1alpha1.MembershipChange), true},
+		"a rollout beside a recreation that waits":               {recreation(""), pending(v1alpha1.QuorumAwareRollout), false},
+		"a snapshot beside a recreation that waits":              {recreation(""), pending(v1alpha1.OnDemandSnapshot), false},
 		"a change beside a recovery":                             {recovery, pending(v1alpha1.MembershipChange), false},
 		"a change beside maintenance that waits for other Etcds": {ofType(waiting, v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), true},
 		"maintenance beside a change that waits":                 {ofType(waiting.DeepCopy(), v1alpha1.MembershipChange), pending(v1alpha1.OnDemandMaintenance), false},

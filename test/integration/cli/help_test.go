@@ -33,7 +33,7 @@ func TestCompletion(t *testing.T) {
 		"version -o ":                "json\nyaml\n:4\n",
 		"timeline -o ":               "svg\nhtml\n:4\n",
 		"list -o ":                   "wide\njson\nyaml\nname\n:4\n",
-		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nVotersOdd\nNodesStable\nVersionsCompatible\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\nSnapshotTaken\n:4\n",
+		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nVotersOdd\nMemberRelieved\nNodesStable\nVersionsCompatible\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\nSnapshotTaken\n:4\n",
 	} {
 		line := append([]string{"__complete"}, strings.Split(args, " ")...)
 		got := p.complete(line...)
