@@ -47,9 +47,9 @@ func taskOf(etcd *v1alpha1.Etcd, c Config, recovery *v1alpha1.RecoveryStatus) ta
 	return tasks.Typed[Config]{Task: tasks.Task{Object: task, Etcd: etcd}, Config: c}
 }
 
-// earlier is a Restore that has replaced data.
-func earlier(name string, change ...func(*v1alpha1.EtcdOperatorTask)) *v1alpha1.EtcdOperatorTask {
-	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid")}}
+// earlier is the Restore r1, which has replaced data.
+func earlier(change ...func(*v1alpha1.EtcdOperatorTask)) *v1alpha1.EtcdOperatorTask {
+	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r1", UID: "r1-uid"}}
 	t.Spec.Type, t.Spec.OwnerEtcdReference.Name = v1alpha1.Restore, "main"
 	t.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: "etcd"}}
 	t.Status.Recovery = &v1alpha1.RecoveryStatus{
@@ -87,14 +87,14 @@ func TestAdmit(t *testing.T) {
 		"no quorum":                       {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"another cluster serves":          {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
 		"pods of etcd-druid":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
-		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier("r1"), "", ""},
+		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
 		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
-		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier("r1"), v1alpha1.ErrRestoreRefused, "undo that one first"},
-		"of a preview":                    {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of a recovery":                   {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of another Etcd":                 {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of an earlier Etcd of that name": {undo, newEtcd(), at(saving), earlier("r1", func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},
+		"of a preview":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of a recovery":                   {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of another Etcd":                 {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of an earlier Etcd of that name": {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -55,7 +55,7 @@ type Changes struct {
 	Gone    int64 `json:"gone,omitempty"`
 }
 
-// PrefixChanges is what a restore changes below a prefix of keys, such as /registry/pods/…
+// PrefixChanges is what a restore changes below a prefix of keys, such as "/registry/pods/…".
 type PrefixChanges struct {
 	Prefix string `json:"prefix"`
 	Changes

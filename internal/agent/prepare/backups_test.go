@@ -23,15 +23,14 @@ import (
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // keeps writes a snapshot into a store.
-func keeps(t *testing.T, in store.Config, s backup.Snapshot) backup.Snapshot {
+func keeps(t *testing.T, in store.Config, s backup.Snapshot) {
 	g := NewWithT(t)
 	to, err := store.Open(t.Context(), in)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = to.Close() }()
 	s.Created, s.Compression = noon, backup.None
-	s, err = to.Write(t.Context(), s, func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err })
+	_, err = to.Write(t.Context(), s, func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err })
 	g.Expect(err).NotTo(HaveOccurred())
-	return s
 }
 
 // There is a backup once there is a full snapshot, whether or not it can be used.

@@ -24,7 +24,7 @@ func joined(etcd *v1alpha1.Etcd, recorded *v1alpha1.BootstrapWithExistingCluster
 	case recorded == nil:
 		recorded = &v1alpha1.BootstrapWithExistingClusterStatus{JoinedAt: now}
 		for _, m := range etcd.Source().Members {
-			recorded.Members = append(recorded.Members, v1alpha1.BootstrapJoinedMember{Name: m.Name, PeerURLs: m.PeerURLs})
+			recorded.Members = append(recorded.Members, v1alpha1.BootstrapJoinedMember(m))
 		}
 	}
 	if etcd.SourceStays() {

@@ -28,7 +28,7 @@ func TestMigrationOfARunningCluster(t *testing.T) {
 	source := newCluster(t, 3)
 	id := source.startThree(g)
 	source.put(g, "before")
-	m := migrate(g, source, 3)
+	m := migrate(g, source)
 	m.loses = true
 	writes := m.writeAlways()
 
@@ -68,7 +68,7 @@ func TestMigrationThatIsGivenUp(t *testing.T) {
 	g := NewWithT(t)
 	source := newCluster(t, 3)
 	source.startThree(g)
-	m := migrate(g, source, 3)
+	m := migrate(g, source)
 	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0 main-1?" })
 	m.etcd.Spec.Replicas = 0
 	m.until(g, func() bool { return m.ended })
@@ -84,7 +84,7 @@ func TestMigrationFromASourceThatDies(t *testing.T) {
 	g := NewWithT(t)
 	source := newCluster(t, 3)
 	source.startThree(g)
-	m := migrate(g, source, 3)
+	m := migrate(g, source)
 	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0" })
 	source.stop(2)
 	source.stop(1)
@@ -126,7 +126,7 @@ func TestMigrationBesideAForeignMember(t *testing.T) {
 	g := NewWithT(t)
 	source := newCluster(t, 3)
 	source.startThree(g)
-	m := migrate(g, source, 3)
+	m := migrate(g, source)
 	m.etcd.Spec.Etcd.BootstrapWithExistingCluster.Members = m.etcd.Spec.Etcd.BootstrapWithExistingCluster.Members[:2]
 	for range 3 {
 		m.step(g)

@@ -61,10 +61,11 @@ type migration struct {
 
 var mainLabels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}
 
-// migrate creates an Etcd of n members that join a cluster of three, and records the ID of that, as the first start does.
-func migrate(g Gomega, source *cluster, n int) *migration {
+// migrate creates an Etcd of three members that join a cluster of three, and records the ID of that, as the first start does.
+func migrate(g Gomega, source *cluster) *migration {
+	const n = 3
 	m := &migration{own: newCluster(source.t, n), source: source}
-	m.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}}
+	m.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: n}}
 	joins := &v1alpha1.BootstrapWithExistingCluster{}
 	for i := range source.members {
 		joins.Members = append(joins.Members, v1alpha1.BootstrapExistingMember{Name: fmt.Sprintf("m%d", i), PeerURLs: []string{source.url(i, source.peer)}})
@@ -73,7 +74,7 @@ func migrate(g Gomega, source *cluster, n int) *migration {
 	m.etcd.Spec.Etcd.BootstrapWithExistingCluster = joins
 	id, list := observe.New(m, clock.RealClock{}).Source(context.Background(), m.etcd)
 	g.Expect(list).To(HaveLen(source.members))
-	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", id), int32(n)
+	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", id), n
 	of := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: mainLabels, OwnerReferences: apitest.ControlledBy(m.etcd)}
 	config := &corev1.ConfigMap{ObjectMeta: *of.DeepCopy(), Data: map[string]string{member.KeyBootstrap: "initial-cluster: " + m.initial()}}
 	config.Name, config.UID = "main-config", "config"
