@@ -51,6 +51,7 @@ func (m Mark) To(target string) Mark {
 		next.Target, next.Failed = target, ""
 		next.Earlier = slices.DeleteFunc(append(slices.Clone(m.Earlier), m.Target), func(s string) bool { return s == target })
 		slices.Sort(next.Earlier)
+		next.Earlier = slices.Compact(next.Earlier)
 	}
 	return next
 }

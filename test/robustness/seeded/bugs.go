@@ -110,7 +110,7 @@ var bugs = []bug{
 	{
 		Name: "a recovery does not look for a quorum",
 		Edits: []edit{
-			{"tasks/recovery/lost.go", "	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()\n", "	return len(s.Cluster.Voters) > 100 && s.HasQuorum()\n"},
+			{"tasks/newcluster/newcluster.go", "	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()\n", "	return len(s.Cluster.Voters) > 100 && s.HasQuorum()\n"},
 			{"tasks/recovery/decide.go", "	gracePeriod = 30 * time.Second\n", "	gracePeriod = 1 * time.Second\n"}},
 		Operations: needless, Length: 30 * time.Second,
 	},

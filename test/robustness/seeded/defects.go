@@ -55,12 +55,12 @@ var defects = []bug{
 	{
 		Name: "once: a voter that no operator saw is not surveyed",
 		Edits: []edit{
-			{"tasks/recovery/handler.go", "Beyond: true,", "Beyond: false,"},
+			{"tasks/newcluster/volumes.go", "Beyond: true,", "Beyond: false,"},
 			{"internal/job/survey/jobs.go", "		known = max(known, int32(len(v.Survey.Voters)))\n", ""}},
 	},
 	{
 		Name:  "once: the last word of a lost node proves that etcd is stopped",
-		Edits: []edit{{"internal/cluster/readings.go", "	return o.isDown() && o.Pod.Stale() == \"\"\n", "	return o.isDown()\n"}},
+		Edits: []edit{{"internal/cluster/readings.go", "func (o *Ordinal) IsDown() bool { return o.isDown() && o.Pod.Stale() == \"\" }", "func (o *Ordinal) IsDown() bool { return o.isDown() }"}},
 	},
 	{
 		Name:  "once: it does in a recovery",

@@ -103,7 +103,7 @@ func TestWhereRequestsGo(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(s.List(t.Context())).To(BeEmpty())
 			g.Expect(p.last.URL.Path).To(Equal(c.path))
-			g.Expect(p.last.URL.Query().Get("prefix")).To(Equal("a/b/v2/"))
+			g.Expect(p.last.URL.Query().Get("prefix")).To(Equal("a/b/kept/"), "the last request lists the marks of what is kept")
 			before, after, _ := strings.Cut(c.authorization, "*")
 			g.Expect(p.last.Header.Get("Authorization")).To(And(HavePrefix(before), ContainSubstring(after)))
 		})
