@@ -73,6 +73,8 @@ func dataElsewhere(s *state, step *Step) string {
 	switch {
 	case s.ordinal(step.Ordinal).Store == Other:
 		return fmt.Sprintf("the volume of ordinal %d holds the data of another cluster: copy what you need of it, and delete its claim", step.Ordinal)
+	case step.Action == DeleteClaim && step.Ordinal >= s.Replicas && s.ordinal(step.Ordinal).Pod:
+		return fmt.Sprintf("the pod of ordinal %d is not gone yet, and its claim goes after it", step.Ordinal)
 	case step.Action == DeleteClaim && s.serving < s.quorumWith(0):
 		return fmt.Sprintf("%d of %d voters serve, which is not a quorum: the data of ordinal %d may be needed", s.serving, len(s.voters), step.Ordinal)
 	}

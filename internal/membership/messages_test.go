@@ -45,6 +45,7 @@ func TestMessages(t *testing.T) {
 		{join(Free, ours(0, leads), ours(1), Member{ID: 0xab, Name: "x"}), "MembersKnown: x (ab) is not a member of this StatefulSet and was not declared: remove it with etcdctl, or declare it"},
 		{join(Free, ours(0, leads), ours(1), ours(1, func(m *Member) { m.ID = 0xab })), "MembersKnown: two members are listed for ordinal 1 (b and ab): remove the one that does not run with etcdctl"},
 		{observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)).at(3, Ordinal{Pod: true, Claim: true, Store: Other}), "DataElsewhere: the volume of ordinal 3 holds the data of another cluster: copy what you need of it, and delete its claim"},
+		{set(observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Pod: true, Claim: true}) }), "DataElsewhere: the pod of ordinal 3 is not gone yet, and its claim goes after it"},
 		{set(three(Goal{Size: 3}, ours(0, leads), ours(1, down), ours(2, down)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true}) }), "DataElsewhere: 1 of 3 voters serve, which is not a quorum: the data of ordinal 3 may be needed"},
 		{observed(4, Goal{Size: 3}, ours(0, leads), ours(1, down), ours(2, down)), "ScaleDown: the member of ordinal 3 has left"},
 		{set(join(Free, ours(0, leads), ours(1), source(0, learner)), func(in *Input) { in.Goal.KeepSources = true }), "OneLearner: s-0 is a learner, and etcd has one at a time"},

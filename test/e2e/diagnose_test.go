@@ -82,9 +82,9 @@ func TestDiagnoseAsAUser(t *testing.T) {
 
 	c.grant("viewer", "view")
 	c.Expect(diagnose("--as viewer")).To(And(
-		ContainSubstring("No member was measured"), ContainSubstring("What would give it: the right to create pods/portforward"), ContainSubstring("the right to list Leases"), Not(ContainSubstring("To do:")),
+		ContainSubstring("No member was measured"), ContainSubstring("What would give it: the right to get and create pods/portforward"), ContainSubstring("the right to list Leases"), Not(ContainSubstring("To do:")),
 	))
-	c.grant("forwarder", "view", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
+	c.grant("forwarder", "view", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"get", "create"}},
 		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list"}})
 	c.Expect(diagnose("--as forwarder --logs")).To(And(
 		MatchRegexp(`main-0 .*≤`), ContainSubstring("the right to get the Secrets of clientUrlTls"), ContainSubstring("nodes/proxy"), Not(ContainSubstring("pods/log")),

@@ -50,7 +50,7 @@ func TestMigrationOfAPlainEtcd(t *testing.T) {
 	c.Eventually(func(g Gomega) {
 		g.Expect(c.etcd(g).Status.Conditions.IsTrue(v1alpha1.ConditionBootstrappedWithExistingCluster)).To(BeTrue())
 	}).Should(Succeed())
-	c.Expect(c.voters(endpoints[0])).To(Equal("etcd-main-0 etcd-main-1 old-0 old-1 old-2"), "the source keeps the quorum")
+	c.Expect(c.voters(endpoints[0])).To(Equal("main-0 main-1 old-0 old-1 old-2"), "the source keeps the quorum")
 	joined := time.Since(began)
 	for i := range 3 {
 		endpoints = append(endpoints, fmt.Sprintf("http://%s:2379", c.pod(c, i).Status.PodIP))
@@ -61,7 +61,7 @@ func TestMigrationOfAPlainEtcd(t *testing.T) {
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil })
 	c.ready()
 	c.Eventually(func(g Gomega) { g.Expect(c.etcd(g).Source()).To(BeNil()) }).Should(Succeed())
-	c.Expect(c.voters(endpoints[3])).To(Equal("etcd-main-0 etcd-main-1 etcd-main-2"))
+	c.Expect(c.voters(endpoints[3])).To(Equal("main-0 main-1 main-2"))
 	c.Expect(c.clusterID(endpoints[3])).To(Equal(id))
 	acknowledged, gap := writes.stop()
 	t.Logf("joined after %s, cut over in %s; %d writes, longest gap %s", joined.Round(time.Second), time.Since(began).Round(time.Second), acknowledged, gap.Round(time.Millisecond))

@@ -70,7 +70,7 @@ func (g *gatherer) close() {
 	}
 }
 
-const portForwardRemedy = "the right to create pods/portforward in the namespace, as the ClusterRole edit has it"
+const portForwardRemedy = "the right to get and create pods/portforward in the namespace, as the ClusterRole edit has it"
 
 // prepare reads what a person would ask first, and finds out how members are reached. It fails only if nothing can be said.
 func (g *gatherer) prepare(ctx context.Context) error {

@@ -20,7 +20,7 @@ func TestDiagnoseWithoutPortForwards(t *testing.T) {
 	p.Expect(got.out).To(And(
 		ContainSubstring("quorum and alarms are not known. No task is running."),
 		ContainSubstring("No member was measured, so nothing can be said about its speed."),
-		MatchRegexp(`(?s)NOT SEEN\nmetrics: .*What would give it: the right to create pods/portforward`),
+		MatchRegexp(`(?s)NOT SEEN\nmetrics: .*What would give it: the right to get and create pods/portforward`),
 		ContainSubstring("Not judged, for lack of figures: NoQuorum,"),
 		Not(ContainSubstring("To do:")),
 	))
@@ -49,7 +49,7 @@ func TestDiagnoseForAViewer(t *testing.T) {
 	got := p.run("diagnose", "main", "--for=5s")
 	p.Expect(got.code).To(BeZero(), got.String())
 	p.Expect(got.out).To(And(
-		MatchRegexp(`NOT SEEN\nmetrics: .*forbidden.* What would give it: the right to create pods/portforward`),
+		MatchRegexp(`NOT SEEN\nmetrics: .*forbidden.* What would give it: the right to get and create pods/portforward`),
 		Not(ContainSubstring("Memory,")), ContainSubstring("Not judged"),
 	))
 }
