@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,7 +24,7 @@ func (c Cluster) Resize(ctx context.Context, members int32) error {
 	return nil
 }
 
-// WaitSize waits until the members are those that the spec asks for.
+// WaitSize waits until the members are those that the spec asks for, and the pods of others are gone.
 func (c Cluster) WaitSize(ctx context.Context, members int32, note Note) error {
 	return until(ctx, waitTimeout, fmt.Sprintf("%d members of Etcd %s", members, c.Key()), note, func(ctx context.Context) (string, error) {
 		etcd := &v1alpha1.Etcd{}
@@ -36,6 +37,11 @@ func (c Cluster) WaitSize(ctx context.Context, members int32, note Note) error {
 			return "the operator has not applied the newest spec", nil
 		case scaled.Status != metav1.ConditionTrue || etcd.Status.ClusterSize != members:
 			return scaled.Message, nil
+		}
+		if pod, err := c.Pod(ctx, int(members)); err == nil {
+			return pod.Name + " is not gone yet", nil
+		} else if !apierrors.IsNotFound(err) {
+			return "", err
 		}
 		return "", nil
 	})
