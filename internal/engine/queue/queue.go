@@ -122,9 +122,10 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 
 // yields reports whether a change of members that began beside a task goes first. Maintenance does nothing while a member does not
 // participate, which may be one that has to be replaced; and a member that is defragmented does not serve. A recreation waits until the
-// newest spec is applied, which takes as many members as it asks for.
+// newest spec is applied, which takes as many members as it asks for, and in the end until every member participates again.
 func yields(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Spec.Type == v1alpha1.OnDemandMaintenance || stopsNothingYet(t)
+	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation
+	return t.Spec.Type == v1alpha1.OnDemandMaintenance || stopsNothingYet(t) || t.Spec.Type == v1alpha1.RecreateRollout && started
 }
 
 // stopsNothingYet reports whether a task is a recreation that has not begun to stop the pods.

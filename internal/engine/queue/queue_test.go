@@ -238,6 +238,10 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		r.Status.Rollout = &v1alpha1.RolloutStatus{Phase: phase}
 		return r
 	}
+	stalling := func(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+		t.Status.Conditions = rollout(0, v1alpha1.ReasonStalled).Status.Conditions
+		return t
+	}
 	recovery := ofType(rollout(0, ""), v1alpha1.QuorumLossRecovery)
 	waiting := inState(rollout(0, ""), v1alpha1.TaskStatePending)
 	unanswered := blocked(members(""))
@@ -261,6 +265,9 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"maintenance beside a change that is blocked":            {blocked(members(v1alpha1.ReasonStalled)), pending(v1alpha1.OnDemandMaintenance), false},
 		"a change beside a recreation that stops all":            {recreation(v1alpha1.RecreateNeedsDeletion), pending(v1alpha1.MembershipChange), false},
 		"a change beside a recreation that waits for it":         {recreation(""), pending(v1alpha1.MembershipChange), true},
+		"a change beside a recreation whose pods start":          {recreation(v1alpha1.RecreateReadyForCreation), pending(v1alpha1.MembershipChange), false},
+		"a change beside one of which a member stays away":       {stalling(recreation(v1alpha1.RecreateReadyForCreation)), pending(v1alpha1.MembershipChange), true},
+		"a change beside one that does not come to stop all":     {stalling(recreation(v1alpha1.RecreateNeedsDeletion)), pending(v1alpha1.MembershipChange), false},
 		"a rollout beside a recreation that waits":               {recreation(""), pending(v1alpha1.QuorumAwareRollout), false},
 		"a snapshot beside a recreation that waits":              {recreation(""), pending(v1alpha1.OnDemandSnapshot), false},
 		"a change beside a recovery":                             {recovery, pending(v1alpha1.MembershipChange), false},
