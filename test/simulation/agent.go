@@ -196,7 +196,7 @@ func (w *World) agents() {
 		if p.told == nil {
 			continue
 		}
-		p.says(p.told.Members, m)
+		p.says(m)
 		i := slices.IndexFunc(m.List(), func(peer members.Peer) bool { return peer.ID == m.Disk.Member })
 		switch {
 		case m.Removed():
@@ -211,16 +211,16 @@ func (w *World) agents() {
 }
 
 // says has the agent beside a member report what it reads of members that leave, and that its own was removed.
-func (p *pod) says(told *member.Members, m *members.Member) {
-	read := cluster.Read{}
-	if told != nil {
-		read = cluster.Read{Etcd: told.Etcd, Generation: told.Generation, Leaving: told.Leaves(p.name)}
+func (p *pod) says(m *members.Member) {
+	read := cluster.Read{Etcd: p.told.EtcdUID()}
+	if told := p.told.Members; told != nil {
+		read.Generation, read.Leaving = told.Generation, told.Leaves(p.name)
 	}
 	if m.Removed() {
 		read.Removed = fmt.Sprintf("%x", m.Disk.Member)
 	}
 	lease := apiserver.Find[*coordinationv1.Lease](p.world.API.Live(), Namespace, p.name)
-	if lease == nil || read == (cluster.Read{}) || p.node == nil || p.node.silent() || lease.Annotations[v1alpha1.AnnotationMembersRead] == read.Encode() {
+	if lease == nil || read.Generation == 0 && read.Removed == "" || p.node == nil || p.node.silent() || lease.Annotations[v1alpha1.AnnotationMembersRead] == read.Encode() {
 		return
 	}
 	edit(p.world, Namespace, p.name, "", func(l *coordinationv1.Lease) {
