@@ -47,7 +47,7 @@ var counted = []countedLine{
 	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }, false},
 	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }, false},
 	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }, true},
-	// On the client endpoint, that is whoever opens a connection and says nothing, such as a probe.
+	// On the client endpoint, that is a connection that says nothing, such as that of a probe.
 	{"rejected connection on peer endpoint", func(l *Logs) *int { return &l.Rejected }, true},
 	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }, true},
 	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }, true},

@@ -113,6 +113,6 @@ func (in Input) choose() (choice, error) {
 // bumped raises the revision.
 func (c choice) bumped() (_ choice, err error) {
 	c.from.Bump, err = bumpOf(c.highest, c.from.Revision)
-	c.why += fmt.Sprintf(", and its revisions continue above %d, which the cluster before has not reached", c.highest)
+	c.why += fmt.Sprintf(", and its revisions continue above %d, the highest that is known of the cluster before", c.highest)
 	return c, err
 }

@@ -165,7 +165,7 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// The new cluster begins above every revision that the one before may have reported, whoever knows the highest.
+// The new cluster begins above every revision that the one before may have reported, wherever the highest is known.
 func TestBump(t *testing.T) {
 	for name, change := range map[string]func(*Input){
 		"the final snapshot": func(in *Input) { in.Recorded.Restore.HighestRevision = 5000 },

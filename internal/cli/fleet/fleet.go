@@ -52,7 +52,7 @@ func Command(k *kube.Kube) *cobra.Command {
 func (c *command) resume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resume CHANGE", Short: "Let a change continue that is paused because it failed",
-		Long: "Resumes a change as you see it: if it fails again, or has been resumed by somebody else since, it stays paused. It begins with a canary " +
+		Long: "Resumes a change as you see it: if it fails again, or someone else has resumed it since, it stays paused. It begins with a canary " +
 			"unless it has passed one. It takes the right to patch the EtcdFleetPolicy.",
 		Example: "  # Let a change continue that has failed\n  kubectl etcdtask fleet resume v1-0123456789abcdef",
 		Args:    cobra.ExactArgs(1),

@@ -110,7 +110,7 @@ func TestFacts(t *testing.T) {
 	g.Expect(check(m).Authorities).To(Equal(both))
 }
 
-// A member takes every client for a member that the CA of peers has signed, whoever made that CA.
+// A member takes every client for a member that the CA of peers has signed, also where that CA is a common one.
 func TestACommonCAIsRemarked(t *testing.T) {
 	g := NewWithT(t)
 	ca, other := newCA(t), newCA(t)

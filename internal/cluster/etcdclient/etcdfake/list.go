@@ -98,7 +98,7 @@ func (c *Cluster) Changes() []string {
 	return slices.Clone(c.changes)
 }
 
-// Forget removes the member at an index, as somebody's etcdctl does.
+// Forget removes the member at an index, as a user of etcdctl does.
 func (c *Cluster) Forget(index int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
