@@ -11,7 +11,6 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -46,7 +45,7 @@ func TestImageThatIsNotAllowed(t *testing.T) {
 
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("quay.io/etcd/etcd:v3.6.8") })
 	w.untilReady()
-	w.Expect(w.Status(w).LastErrors).To(BeEmpty())
+	w.Eventually(func(g Gomega) { g.Expect(w.Status(g).LastErrors).To(BeEmpty()) }).Should(Succeed())
 }
 
 // The Secrets of an Etcd that was never allowed cost nothing: nothing is said of them, since they are not read.
@@ -67,12 +66,8 @@ func TestSecretsOfWhatIsNotAllowed(t *testing.T) {
 func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start(allowing("quay.io/etcd/etcd"))
-	w.untilReady()
-	w.Eventually(func(g Gomega) {
-		config := &corev1.ConfigMap{}
-		w.Get(g, name+"-config", config)
-		g.Expect(config.Data).To(HaveKey(member.KeyClusterID))
-	}).Should(Succeed(), "the operator has written everything")
+	w.eventuallyWell()
+	w.nudge(o) // what follows the status is written too
 	before := w.versions(w)
 	w.Expect(before).NotTo(BeEmpty())
 	w.Change(func(e *v1alpha1.Etcd) {

@@ -43,6 +43,7 @@ func TestMembersThatServeAsAnotherCluster(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
+	w.nudge(o) // what follows the status is written too
 	recorded, before := w.Status(w).ClusterID, w.versions(w)
 	w.Members.Rebuild("dead")
 	w.Eventually(func(g Gomega) {

@@ -12,7 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func (w *world) condition(g Gomega, conditionType string) *metav1.Condition {
@@ -110,9 +112,7 @@ func TestStatusWhileHibernated(t *testing.T) {
 	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
 
 	// A user scales the StatefulSet behind the operator's back.
-	set := w.StatefulSet(w)
-	set.Spec.Replicas = ptr.To[int32](3)
-	w.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
+	w.Expect(testEnv.Client.Patch(t.Context(), w.StatefulSet(w), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`)))).To(Succeed())
 	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
 
 	o.requests.take()
