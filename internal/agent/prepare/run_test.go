@@ -126,19 +126,57 @@ func recoverFrom(t *testing.T, source member.RecoverySource, previous string) st
 	return recovery
 }
 
+// attempt is one run of a member, and what comes of it.
+type attempt struct {
+	given func(p *pod)
+	// state is initial-cluster-state of the configuration; empty if the member does not start.
+	state, reason, says string
+	volume              cluster.Volume
+	// aside is the suffix of what was set aside, and note that of a restore, as it begins.
+	aside, note string
+	// logs is what it logs.
+	logs []string
+}
+
+func (c attempt) run(t *testing.T) {
+	p := newPod(t)
+	c.given(p)
+	log, logged := recorder(t)
+	err := Run(t.Context(), log, p.options)
+	for _, says := range c.logs {
+		p.Expect(*logged).To(ContainElement(ContainSubstring(says)))
+	}
+	if c.says == "" {
+		p.Expect(err).NotTo(HaveOccurred())
+	} else {
+		p.Expect(err).To(MatchError(ContainSubstring(c.says)))
+	}
+	if c.reason != "" {
+		var refusal *cluster.Refusal
+		p.Expect(errors.As(err, &refusal)).To(BeTrue())
+		p.Expect(refusal.Reason).To(Equal(c.reason))
+		p.Expect(refusal.Volume).To(Equal(c.volume))
+	}
+	if c.state == "" {
+		p.Expect(p.starts()).To(BeNil())
+	} else {
+		p.Expect(p.starts()).To(HaveKeyWithValue("initial-cluster-state", c.state))
+	}
+	p.Expect(p.note()).To(HavePrefix(c.note))
+	p.Expect(p.note() == "").To(Equal(c.note == ""))
+	aside, err := filepath.Glob(p.data + ".[ab]*")
+	p.Expect(err).NotTo(HaveOccurred())
+	if c.aside == "" {
+		p.Expect(aside).To(BeEmpty())
+	} else {
+		p.Expect(aside).To(Equal([]string{p.data + c.aside}))
+	}
+}
+
 // A member that is alone starts with what it has, or says why it does not. Nothing that was there is lost.
 func TestRun(t *testing.T) {
 	recovery, fromBackup := recoverFrom(t, member.RecoverFromData, "cafe"), recoverFrom(t, member.RecoverFromBackup, "cafe")
-	for name, c := range map[string]struct {
-		given func(p *pod)
-		// state is initial-cluster-state of the configuration; empty if the member does not start.
-		state, reason, says string
-		volume              cluster.Volume
-		// aside is the suffix of what was set aside, and note that of a restore, as it begins.
-		aside, note string
-		// logs is what it logs.
-		logs []string
-	}{
+	for name, c := range map[string]attempt{
 		"it begins its cluster":    {given: func(p *pod) { p.share(member.KeyFirstStart, begins) }, state: "new", logs: []string{"The member may start"}},
 		"there was something else": {given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers() }, state: "new", aside: ".aside-1", logs: []string{"Set the data directory aside"}},
 		"its folder is empty":      {given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.Expect(os.Mkdir(p.data, 0o700)).To(Succeed()) }, state: "new"},
@@ -258,40 +296,7 @@ func TestRun(t *testing.T) {
 			says:  "writing the configuration of member m-0",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPod(t)
-			c.given(p)
-			log, logged := recorder(t)
-			err := Run(t.Context(), log, p.options)
-			for _, says := range c.logs {
-				p.Expect(*logged).To(ContainElement(ContainSubstring(says)))
-			}
-			if c.says == "" {
-				p.Expect(err).NotTo(HaveOccurred())
-			} else {
-				p.Expect(err).To(MatchError(ContainSubstring(c.says)))
-			}
-			if c.reason != "" {
-				var refusal *cluster.Refusal
-				p.Expect(errors.As(err, &refusal)).To(BeTrue())
-				p.Expect(refusal.Reason).To(Equal(c.reason))
-				p.Expect(refusal.Volume).To(Equal(c.volume))
-			}
-			if c.state == "" {
-				p.Expect(p.starts()).To(BeNil())
-			} else {
-				p.Expect(p.starts()).To(HaveKeyWithValue("initial-cluster-state", c.state))
-			}
-			p.Expect(p.note()).To(HavePrefix(c.note))
-			p.Expect(p.note() == "").To(Equal(c.note == ""))
-			aside, err := filepath.Glob(p.data + ".[ab]*")
-			p.Expect(err).NotTo(HaveOccurred())
-			if c.aside == "" {
-				p.Expect(aside).To(BeEmpty())
-			} else {
-				p.Expect(aside).To(Equal([]string{p.data + c.aside}))
-			}
-		})
+		t.Run(name, c.run)
 	}
 }
 

@@ -35,6 +35,7 @@ func allowing(images ...string) composition.Change {
 
 // An Etcd with an image that is not allowed gets no objects.
 func TestImageThatIsNotAllowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, evil)
 	w.start(allowing("quay.io/etcd/etcd"))
 	w.Eventually(func(g Gomega) {
@@ -50,6 +51,7 @@ func TestImageThatIsNotAllowed(t *testing.T) {
 
 // The Secrets of an Etcd that was never allowed cost nothing: nothing is said of them, since they are not read.
 func TestSecretsOfWhatIsNotAllowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, evil, clientTLS)
 	o := w.start(allowing("quay.io/etcd/etcd"))
 	w.Eventually(w.refused).Should(Succeed())
@@ -64,6 +66,7 @@ func TestSecretsOfWhatIsNotAllowed(t *testing.T) {
 
 // A running cluster stays as it is when an image is set that is not allowed, also in what else would change.
 func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	o := w.start(allowing("quay.io/etcd/etcd"))
 	w.eventuallyWell()

@@ -286,6 +286,7 @@ func TestManagedTLSWithALostCA(t *testing.T) {
 }
 
 func TestManagedTLSIsValidated(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	namespace := testEnv.Namespace(t)
 	create := func(change ...func(*v1alpha1.Etcd)) error {

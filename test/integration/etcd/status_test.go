@@ -84,6 +84,7 @@ func TestStatusOfARolloutIsCheap(t *testing.T) {
 }
 
 func TestStatusNamesTheRolloutTask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
@@ -97,6 +98,7 @@ func TestStatusNamesTheRolloutTask(t *testing.T) {
 }
 
 func TestStatusWhileHibernated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	o := w.start()
 	w.eventuallyWell()

@@ -101,6 +101,7 @@ func (w *world) templateStation(g Gomega) string {
 }
 
 func TestNewClusterWithTLS(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, clientTLS, peerTLS)
 	for i := range w.Members.Endpoints {
 		w.Members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
@@ -210,6 +211,7 @@ func (w *world) untilInvalid(message string) {
 
 // etcd reads its CA at the start: a new CA changes the template.
 func TestChangedCA(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, clientTLS)
 	w.Members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
 	ca := w.issue()
@@ -228,6 +230,7 @@ func TestChangedCA(t *testing.T) {
 }
 
 func TestSecretsOfOtherNamespacesAreRefused(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: testEnv.Namespace(t), Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
 	peerTLS(etcd)
