@@ -8,7 +8,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 )
@@ -58,6 +63,20 @@ func TestBackupsExist(t *testing.T) {
 	}
 }
 
+// What a store that gives no list has is unknown: a member that took it for empty would begin a cluster beside its backups.
+func TestBackupsThatCannotBeListed(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	t.Cleanup(server.Close)
+	credentials := t.TempDir()
+	for key, value := range map[string]string{"accessKeyID": "a", "secretAccessKey": "b", "region": "c", "endpoint": server.URL, "s3ForcePathStyle": "true"} {
+		g.Expect(os.WriteFile(filepath.Join(credentials, key), []byte(value), 0o600)).To(Succeed())
+	}
+	is, err := StoredBackups{Config: store.Config{Provider: store.S3, Container: "bucket", Credentials: credentials}, Log: testr.New(t)}.Exist(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("answered 403")))
+	g.Expect(is).To(BeFalse())
+}
+
 // A restore that is refused says what a person can do: accept what is not signed, or what is older than recorded.
 func TestRestoresThatAreRefused(t *testing.T) {
 	unsigned := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}
@@ -88,9 +107,13 @@ func TestRestoresThatAreRefused(t *testing.T) {
 			g := NewWithT(t)
 			shared := sharedIn(t.TempDir())
 			shared.Accept, shared.Bootstrap = c.accept, map[string]any{"initial-cluster": "m-0=http://m-0:2380", "initial-cluster-token": "uid"}
-			err := StoredBackups{Config: c.in, Recorded: c.recorded, Log: testr.New(t)}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
+			var logged []string
+			log := funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
+			err := StoredBackups{Config: c.in, Recorded: c.recorded, Log: log}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
 			g.Expect(err).To(MatchError(ContainSubstring(c.says)))
 			g.Expect(shared.DataDir()).NotTo(BeADirectory())
+			said := strings.Contains(strings.Join(logged, "\n"), "The restore may use what is not verified")
+			g.Expect(said).To(Equal(strings.Contains(name, "accepted") && !strings.Contains(name, "illegible")))
 		})
 	}
 	NewWithT(t).Expect(remedy(errors.New("no space"))).To(BeEmpty())

@@ -44,7 +44,7 @@ func TestListedAs(t *testing.T) {
 	}{
 		"its own URL first":    {[]*etcdserverpb.Member{{ID: 1, Name: "main-1", PeerURLs: []string{"http://x:1"}}, {ID: 2, PeerURLs: []string{"http://main-1:2380", "http://10.0.0.1:2380"}}}, 2, "main-1=http://x:1,main-1=http://main-1:2380,main-1=http://10.0.0.1:2380"},
 		"its own URL second":   {[]*etcdserverpb.Member{{ID: 2, Name: "main-1", PeerURLs: []string{"http://10.0.0.1:2380", "http://main-1:2380"}}}, 2, "main-1=http://10.0.0.1:2380,main-1=http://main-1:2380"},
-		"only another URL":     {[]*etcdserverpb.Member{{ID: 1, PeerURLs: []string{"http://x:1"}}, {ID: 2, Name: "main-1", PeerURLs: []string{"http://10.0.0.1:2380"}}}, 2, "1=http://x:1,main-1=http://10.0.0.1:2380"},
+		"only another URL":     {[]*etcdserverpb.Member{{ID: 0xab, PeerURLs: []string{"http://x:1"}}, {ID: 2, Name: "main-1", PeerURLs: []string{"http://10.0.0.1:2380"}}}, 2, "ab=http://x:1,main-1=http://10.0.0.1:2380"},
 		"none of its own name": {[]*etcdserverpb.Member{{ID: 1, Name: "main-0", PeerURLs: []string{"http://x:1"}}}, 0, "main-0=http://x:1"},
 	} {
 		t.Run(name, func(t *testing.T) {

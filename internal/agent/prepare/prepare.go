@@ -143,7 +143,7 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	if p.data == nil || p.data.State == member.DataNone {
 		data, err := datadir.Inspect(in.DataDir)
 		if err != nil {
-			return in, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", in.DataDir, p.id.Name, err)
+			return member.Input{}, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", in.DataDir, p.id.Name, err)
 		}
 		p.data = &data
 	}
@@ -153,7 +153,7 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	var err error
 	if in.Recovery != nil && !starts {
 		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err != nil {
-			return in, knowledge{}, err
+			return member.Input{}, knowledge{}, err
 		}
 	}
 	known, err := p.others.ask(ctx, p.id)

@@ -59,6 +59,12 @@ func TestRestoreIsNotedBeforeThereIsData(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(waits.Message).To(ContainSubstring("killed"))
 	g.Expect(noted).To(Equal("restored"))
+
+	g.Expect(os.Remove(p.shared.RestoreNoteFile())).To(Succeed())
+	g.Expect(os.Mkdir(p.shared.RestoreNoteFile(), 0o700)).To(Succeed())
+	p.Backups = dying{func() { t.Error("restored without a note") }}
+	_, err = p.restore(t.Context(), member.Input{DataDir: filepath.Join(dir, "data")})
+	g.Expect(err).To(MatchError(ContainSubstring("noting that member")))
 }
 
 func sharedIn(dir string) member.Shared {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -96,26 +99,109 @@ func (s stored) Exist(context.Context) (bool, error) { return s.exist, s.exists 
 
 func (s stored) Restore(context.Context, member.Shared, member.Identity) error { return s.restore() }
 
+// unasked is a store that is not to be asked.
+type unasked struct{ t *testing.T }
+
+func (s unasked) Exist(context.Context) (bool, error) {
+	s.t.Error("the store is asked")
+	return false, nil
+}
+
+func (s unasked) Restore(context.Context, member.Shared, member.Identity) error { return nil }
+
+// recorder returns a logger and what it was given.
+func recorder(t *testing.T) (log logr.Logger, lines *[]string) {
+	lines = &[]string{}
+	return funcr.New(func(_, args string) { t.Log(args); *lines = append(*lines, args) }, funcr.Options{}), lines
+}
+
+// blocks has the name be taken to which the data directory would be renamed.
+func (p *pod) blocks(suffix string) {
+	p.Expect(os.MkdirAll(filepath.Join(p.data+suffix+"1", "member"), 0o700)).To(Succeed())
+}
+
+func recoverFrom(t *testing.T, source member.RecoverySource, previous string) string {
+	recovery, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: source, PreviousClusterID: previous}.Encode()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return recovery
+}
+
+// attempt is one run of a member, and what comes of it.
+type attempt struct {
+	given func(p *pod)
+	// state is initial-cluster-state of the configuration; empty if the member does not start.
+	state, reason, says string
+	volume              cluster.Volume
+	// aside is the suffix of what was set aside, and note that of a restore, as it begins.
+	aside, note string
+	// logs is what it logs.
+	logs []string
+}
+
+func (c attempt) run(t *testing.T) {
+	p := newPod(t)
+	c.given(p)
+	log, logged := recorder(t)
+	err := Run(t.Context(), log, p.options)
+	for _, says := range c.logs {
+		p.Expect(*logged).To(ContainElement(ContainSubstring(says)))
+	}
+	if c.says == "" {
+		p.Expect(err).NotTo(HaveOccurred())
+	} else {
+		p.Expect(err).To(MatchError(ContainSubstring(c.says)))
+	}
+	if c.reason != "" {
+		var refusal *cluster.Refusal
+		p.Expect(errors.As(err, &refusal)).To(BeTrue())
+		p.Expect(refusal.Reason).To(Equal(c.reason))
+		p.Expect(refusal.Volume).To(Equal(c.volume))
+	}
+	if c.state == "" {
+		p.Expect(p.starts()).To(BeNil())
+	} else {
+		p.Expect(p.starts()).To(HaveKeyWithValue("initial-cluster-state", c.state))
+	}
+	p.Expect(p.note()).To(HavePrefix(c.note))
+	p.Expect(p.note() == "").To(Equal(c.note == ""))
+	aside, err := filepath.Glob(p.data + ".[ab]*")
+	p.Expect(err).NotTo(HaveOccurred())
+	if c.aside == "" {
+		p.Expect(aside).To(BeEmpty())
+	} else {
+		p.Expect(aside).To(Equal([]string{p.data + c.aside}))
+	}
+}
+
 // A member that is alone starts with what it has, or says why it does not. Nothing that was there is lost.
 func TestRun(t *testing.T) {
-	recovery, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: member.RecoverFromData, PreviousClusterID: "cafe"}.Encode()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	for name, c := range map[string]struct {
-		given func(p *pod)
-		// state is initial-cluster-state of the configuration; empty if the member does not start.
-		state, reason, says string
-		volume              cluster.Volume
-		// aside is the suffix of what was set aside, and note that of a restore, as it begins.
-		aside, note string
-	}{
-		"it begins its cluster":          {given: func(p *pod) { p.share(member.KeyFirstStart, begins) }, state: "new"},
-		"there was something else":       {given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers() }, state: "new", aside: ".aside-1"},
-		"it may not begin":               {given: (*pod).leftovers, reason: v1alpha1.ReasonFirstStartBlocked, says: "m-0 has no data"},
-		"it has data":                    {given: func(p *pod) { p.share(member.KeyClusterID, "cafe"); p.holds() }, state: "existing"},
+	recovery, fromBackup := recoverFrom(t, member.RecoverFromData, "cafe"), recoverFrom(t, member.RecoverFromBackup, "cafe")
+	for name, c := range map[string]attempt{
+		"it begins its cluster":    {given: func(p *pod) { p.share(member.KeyFirstStart, begins) }, state: "new", logs: []string{"The member may start"}},
+		"there was something else": {given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers() }, state: "new", aside: ".aside-1", logs: []string{"Set the data directory aside"}},
+		"its folder is empty":      {given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.Expect(os.Mkdir(p.data, 0o700)).To(Succeed()) }, state: "new"},
+		"it may not begin":         {given: (*pod).leftovers, reason: v1alpha1.ReasonFirstStartBlocked, says: "m-0 has no data"},
+		"it has data":              {given: func(p *pod) { p.share(member.KeyClusterID, "cafe"); p.holds(); p.options.Backups = unasked{p.t} }, state: "existing"},
+		"it has data, of a recovery that is over": {
+			given: func(p *pod) { p.recovers(recoverFrom(t, member.RecoverFromData, "beef")); p.holds() }, state: "existing",
+		},
 		"it has data, of another member": {given: func(p *pod) { p.options.Name = "m-9" }, says: "looking up member m-9"},
 		"it has data of another cluster": {
 			given:  func(p *pod) { p.share(member.KeyClusterID, "beef"); p.holds() },
 			reason: v1alpha1.ReasonDataOfAnotherCluster, says: "holds data of cluster cafe", volume: cluster.Volume{Store: cluster.StoreOther, ClusterID: "cafe"},
+		},
+		"what is there cannot be set aside": {
+			given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers(); p.blocks(member.AsideSuffix) },
+			says:  "setting the data directory aside", aside: ".aside-1",
+		},
+		"what is there cannot be set aside before a restore": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.leftovers()
+				p.blocks(member.AsideSuffix)
+				p.options.Backups = stored{exist: true, restore: func() error { p.t.Error("restored"); return nil }}
+			},
+			says: "setting the data directory aside", aside: ".aside-1",
 		},
 		"its data cannot be read": {
 			given: func(p *pod) { p.Expect(os.WriteFile(p.data, nil, 0o600)).To(Succeed()) },
@@ -131,14 +217,14 @@ func TestRun(t *testing.T) {
 					return nil
 				}}
 			},
-			state: "existing", aside: ".aside-1", note: "restored",
+			state: "existing", aside: ".aside-1", note: "restored", logs: []string{"Restoring the member from the newest backup"},
 		},
 		"it is not restored": {
 			given: func(p *pod) {
 				p.share(member.KeyFirstStart, begins)
 				p.options.Backups = stored{exist: true, restore: func() error { return errors.New("no space") }}
 			},
-			reason: v1alpha1.ReasonRestoreFailed, says: "restoring the backup of member m-0 failed: no space", note: "restored",
+			reason: v1alpha1.ReasonRestoreFailed, says: "restoring the backup of member m-0 failed: no space", note: "restored", logs: []string{"Restoring the backup failed"},
 		},
 		"there is no backup": {
 			given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.options.Backups = stored{} },
@@ -149,11 +235,16 @@ func TestRun(t *testing.T) {
 				p.share(member.KeyFirstStart, begins)
 				p.options.Backups = stored{exists: errors.New("no answer")}
 			},
-			reason: v1alpha1.ReasonBackupUnreachable, says: "does not answer",
+			reason: v1alpha1.ReasonBackupUnreachable, says: "does not answer", logs: []string{"Looking for a backup failed"},
 		},
 		"it is rebuilt": {
-			given: func(p *pod) { p.recovers(recovery); p.holds(datadirtest.Put("a", "1", 0)) },
+			given: func(p *pod) {
+				p.recovers(recovery)
+				p.holds(datadirtest.Put("a", "1", 0))
+				p.options.Backups = unasked{p.t}
+			},
 			state: "existing", aside: ".before-task-1", note: "recovered ",
+			logs: []string{"Rebuilding the cluster from the data of the member", "Made a cluster of one member from all data of the member"},
 		},
 		"its rebuild was interrupted": {
 			given: func(p *pod) {
@@ -166,7 +257,30 @@ func TestRun(t *testing.T) {
 		},
 		"it cannot be rebuilt": {
 			given:  func(p *pod) { p.recovers(recovery); p.holds([]byte("no request")) },
-			reason: v1alpha1.ReasonRebuildFailed, says: "rebuilding the cluster from the data of member m-0 failed: ",
+			reason: v1alpha1.ReasonRebuildFailed, says: "rebuilding the cluster from the data of member m-0 failed: ", logs: []string{"Rebuilding the cluster failed"},
+		},
+		"its recovery restores a backup": {
+			given: func(p *pod) {
+				p.recovers(fromBackup)
+				p.holds()
+				p.options.Backups = stored{exist: true, restore: func() error { return os.CopyFS(p.data, os.DirFS(rebuilt(p.t, recovery))) }}
+			},
+			state: "existing", aside: ".before-task-1", note: "restored ",
+		},
+		"its recovery has restored a backup": {
+			given: func(p *pod) {
+				p.recovers(fromBackup)
+				p.Expect(os.CopyFS(p.data, os.DirFS(rebuilt(p.t, recovery)))).To(Succeed())
+				p.options.Backups = unasked{p.t}
+			},
+			state: "existing", note: "recovered ",
+		},
+		"it cannot be known what a recovery has done": {
+			given: func(p *pod) {
+				p.recovers(strings.Replace(recovery, "task: task", "task: "+strings.Repeat("t", 300), 1))
+				p.holds()
+			},
+			says: "looking for an interrupted rebuild",
 		},
 		"its recovery is of another member": {
 			given: func(p *pod) { p.recovers("task: task\nmember: m-9\nsource: Data\npreviousClusterID: cafe\n") },
@@ -182,36 +296,7 @@ func TestRun(t *testing.T) {
 			says:  "writing the configuration of member m-0",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPod(t)
-			c.given(p)
-			err := Run(t.Context(), testr.New(t), p.options)
-			if c.says == "" {
-				p.Expect(err).NotTo(HaveOccurred())
-			} else {
-				p.Expect(err).To(MatchError(ContainSubstring(c.says)))
-			}
-			if c.reason != "" {
-				var refusal *cluster.Refusal
-				p.Expect(errors.As(err, &refusal)).To(BeTrue())
-				p.Expect(refusal.Reason).To(Equal(c.reason))
-				p.Expect(refusal.Volume).To(Equal(c.volume))
-			}
-			if c.state == "" {
-				p.Expect(p.starts()).To(BeNil())
-			} else {
-				p.Expect(p.starts()).To(HaveKeyWithValue("initial-cluster-state", c.state))
-			}
-			p.Expect(p.note()).To(HavePrefix(c.note))
-			p.Expect(p.note() == "").To(Equal(c.note == ""))
-			aside, err := filepath.Glob(p.data + ".[ab]*")
-			p.Expect(err).NotTo(HaveOccurred())
-			if c.aside == "" {
-				p.Expect(aside).To(BeEmpty())
-			} else {
-				p.Expect(aside).To(Equal([]string{p.data + c.aside}))
-			}
-		})
+		t.Run(name, c.run)
 	}
 }
 
@@ -248,7 +333,8 @@ func TestRunWaits(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
-			go func() { ended <- Run(ctx, testr.New(t), p.options) }()
+			log, logged := recorder(t)
+			go func() { ended <- Run(ctx, log, p.options) }()
 			looks := 1
 			for ; p.waits(ended); looks++ {
 				switch looks {
@@ -262,6 +348,7 @@ func TestRunWaits(t *testing.T) {
 				p.clock.Step(retry)
 			}
 			err := <-ended
+			p.Expect(strings.Count(strings.Join(*logged, ""), "The member waits")).To(Equal(1), "it is said once")
 			for _, says := range c.says {
 				p.Expect(err).To(MatchError(ContainSubstring(says)))
 			}
@@ -356,6 +443,50 @@ func TestTheDataOfARemovedMemberIsSetAside(t *testing.T) {
 	p.Expect(p.data + member.RemovedSuffix + "1").To(BeADirectory())
 	p.Expect(p.data).NotTo(BeADirectory())
 	p.Expect(p.starts()).To(BeNil())
+}
+
+// Data that cannot be set aside stays where it is, and nothing is changed after that.
+func TestDataThatCannotBeSetAsideStays(t *testing.T) {
+	p, prepares := asked(t, memberList{listed: []*etcdserverpb.Member{{ID: 1, Name: "m-1"}}})
+	p.holds()
+	p.blocks(member.RemovedSuffix)
+	p.blocks(member.ReplacedSuffix)
+	prepares.shared.ClusterID, prepares.shared.Members = "cafe", &member.Members{Leaving: []string{"m-0"}}
+	const says = "setting the data directory aside"
+	_, err := prepares.once(t.Context())
+	p.Expect(err).To(MatchError(ContainSubstring(says)))
+	_, err = prepares.replace(t.Context(), member.Input{DataDir: p.data}, knowledge{answer: member.AnswerNotListed})
+	p.Expect(err).To(MatchError(ContainSubstring(says)))
+	p.Expect(p.data).To(BeADirectory())
+	p.Expect(prepares.clear(member.Input{DataDir: p.options.ConfigFile + "/x"}, "")).To(Succeed())
+	p.Expect(os.WriteFile(p.options.ConfigFile, nil, 0o600)).To(Succeed())
+	p.Expect(prepares.clear(member.Input{DataDir: p.options.ConfigFile}, "")).To(MatchError(ContainSubstring("reading the data directory to set aside")))
+}
+
+// Data that was put back while the member waits is found.
+func TestDataIsPutBack(t *testing.T) {
+	p, prepares := asked(t, memberList{silent: errors.New("no answer")})
+	prepares.shared.ClusterID = "cafe"
+	waits, err := prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonDataLost))
+	p.holds()
+	waits, err = prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits).To(BeNil())
+}
+
+// Once the operator says how the members of a recovered cluster change, an empty member no longer joins by itself.
+func TestAMemberIsNotAddedBesideAPlan(t *testing.T) {
+	p, prepares := asked(t, memberList{})
+	prepares.shared.Recovery = &member.Recovery{Task: "task", Member: "m-1", Source: member.RecoverFromData, PreviousClusterID: "cafe"}
+	prepares.shared.ClusterID, prepares.shared.Members = prepares.shared.RecoveredIDs()[1], &member.Members{}
+	id, err := strconv.ParseUint(prepares.shared.ClusterID, 16, 64)
+	p.Expect(err).NotTo(HaveOccurred())
+	prepares.others.etcd.Cluster = memberList{id: id, seen: func(change string) { t.Error(change) }}
+	waits, err := prepares.once(t.Context())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(waits.Reason).To(Equal(v1alpha1.ReasonNotListed))
 }
 
 // A member with data starts while the others list it, by its ID, and says which ID they list if its data is gone.

@@ -5,7 +5,6 @@
 package prepare
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,21 +22,15 @@ func (s said) tell(r *cluster.Refusal) (fresh bool, err error) {
 	if r.Volume == (cluster.Volume{}) {
 		return false, nil
 	}
-	text, err := json.Marshal(struct {
-		Reason string
-		Volume cluster.Volume
-	}{r.Reason, r.Volume})
-	if err != nil {
-		return false, fmt.Errorf("encoding what the volume holds: %w", err)
-	}
+	text := fmt.Sprintf("%s: %+v\n", r.Reason, r.Volume)
 	before, err := os.ReadFile(string(s))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("reading what was said of the volume: %w", err)
 	}
-	if string(before) == string(text) {
+	if string(before) == text {
 		return false, nil
 	}
-	if err := os.WriteFile(string(s), text, 0o600); err != nil {
+	if err := os.WriteFile(string(s), []byte(text), 0o600); err != nil {
 		return false, fmt.Errorf("noting what is said of the volume: %w", err)
 	}
 	return true, nil

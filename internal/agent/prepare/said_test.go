@@ -85,6 +85,10 @@ func TestTheConfigurationIsReadAgain(t *testing.T) {
 	t.Cleanup(p.others.close)
 	g.Expect(p.others.etcd.Endpoints()).To(Equal([]string{"http://source-0:2379"}))
 	g.Expect(p.shared.Members.Leaves("m-0")).To(BeTrue())
+	former := p.others.etcd
+	share(member.KeySource, "clientEndpoints: ['http://source-1:2379']\nleads: true\n")
+	g.Expect(p.read()).To(Succeed())
+	g.Expect(former.Ctx().Err()).To(HaveOccurred(), "its connections are closed")
 	before := p.others
 	g.Expect(p.read()).To(Succeed())
 	g.Expect(p.others).To(BeIdenticalTo(before), "nothing has changed")

@@ -56,6 +56,9 @@ func newIssuing(t *testing.T) *issuing {
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 			u, ok := into.(*unstructured.Unstructured)
 			if !ok {
+				if err := i.fails["get "+key.Name]; err != nil {
+					return err
+				}
 				return c.Get(ctx, key, into, options...)
 			}
 			kind := u.GetKind()
@@ -125,6 +128,7 @@ func TestCertificatesAreAskedFor(t *testing.T) {
 		HaveKeyWithValue("secretName", server+"-issued"), HaveKeyWithValue("usages", ContainElements("digital signature", "server auth")),
 		HaveKeyWithValue("issuerRef", fields{"name": "corporate", "kind": "Issuer", "group": "cert-manager.io"}),
 		HaveKeyWithValue("privateKey", HaveKeyWithValue("size", int64(256))), HaveKeyWithValue("dnsNames", ContainElement("*.main-peer.ns.svc"))))
+	i.Expect(i.objects["Certificate main-client-tls"].Object["spec"]).NotTo(HaveKey("dnsNames"), "a client is no host")
 
 	i.problem()
 	i.Expect(i.wrote).To(HaveLen(names), "it is as it should be")
@@ -134,7 +138,13 @@ func TestCertificatesAreAskedFor(t *testing.T) {
 	changed := i.objects["Certificate "+server].Object["spec"].(fields)
 	i.Expect(changed).To(And(HaveKeyWithValue("usages", ContainElement("server auth")), HaveKeyWithValue("revisionHistoryLimit", int64(3))), "what it does not need is left alone")
 
+	delete(i.objects["Certificate "+server].Object, "spec")
+	i.problem()
+	i.Expect(i.objects["Certificate "+server].Object["spec"]).To(HaveKeyWithValue("secretName", server+"-issued"))
+	i.wrote = i.wrote[:names+1]
+
 	i.frozen = true
+	changed = i.objects["Certificate "+server].Object["spec"].(fields)
 	changed["usages"] = []any{"any"}
 	i.problem()
 	i.Expect(i.wrote[names:]).To(HaveLen(1), "while the spec is not carried out, nothing is")
@@ -160,10 +170,13 @@ func TestWhyNothingIsIssued(t *testing.T) {
 		"Issuer corporate is not ready: vault is sealed": func(i *issuing) {
 			i.put("Issuer", "corporate", fields{"status": fields{"conditions": []any{fields{"type": "Ready", "status": "False", "message": "vault is sealed"}}}})
 		},
-		"ClusterIssuer corporate does not exist":         func(i *issuing) { i.etcd.Spec.ManagedTLS.IssuerRef.Kind = v1alpha1.KindClusterIssuer },
-		"; see kubectl -n ns describe certificate main-": func(i *issuing) { i.etcd.Spec.ManagedTLS.IssuerRef.Group = "example.com" },
-		"cert-manager has not issued Certificate main-":  func(i *issuing) { i.fails["get Issuer"] = apierrors.NewForbidden(resource, "x", errors.New("no")) },
-		"describe certificate":                           func(i *issuing) { i.fails["get Issuer"] = &meta.NoKindMatchError{} },
+		"ClusterIssuer corporate does not exist": func(i *issuing) { i.etcd.Spec.ManagedTLS.IssuerRef.Kind = v1alpha1.KindClusterIssuer },
+		"; see kubectl -n ns describe certificate main-": func(i *issuing) {
+			i.etcd.Spec.ManagedTLS.IssuerRef.Group = "example.com"
+			delete(i.objects, "Issuer corporate")
+		},
+		"cert-manager has not issued Certificate main-": func(i *issuing) { i.fails["get Issuer"] = apierrors.NewForbidden(resource, "x", errors.New("no")) },
+		"describe certificate":                          func(i *issuing) { i.fails["get Issuer"] = &meta.NoKindMatchError{} },
 	} {
 		t.Run(says, func(t *testing.T) {
 			i := newIssuing(t)
@@ -180,7 +193,7 @@ func TestWhyNothingIsIssued(t *testing.T) {
 // What cannot be read or written is tried again.
 func TestRequestsToCertManagerFail(t *testing.T) {
 	broken := errors.New("the API server does not answer")
-	for request, says := range map[string]string{"get Certificate": "writing Certificate ns/", "create Certificate": "writing Certificate ns/", "get Issuer": "reading Issuer corporate: "} {
+	for request, says := range map[string]string{"get Certificate": "writing Certificate ns/", "create Certificate": "writing Certificate ns/", "get Issuer": "reading Issuer corporate: ", "get " + server + "-issued": "reading Secret ns/" + server + "-issued: "} {
 		i := newIssuing(t)
 		i.fails[request] = broken
 		_, err := i.tries()
@@ -231,6 +244,8 @@ func TestWhatWasIssuedIsUsed(t *testing.T) {
 	i.problem()
 	ca, err := certs.NewCA("corporate")
 	i.Expect(err).NotTo(HaveOccurred())
+	other, err := certs.NewCA("intermediate")
+	i.Expect(err).NotTo(HaveOccurred())
 	issue := func(data map[string][]byte) {
 		for key, u := range i.objects {
 			name, found := u.GetName(), u.GetKind() == certificateKind.Kind
@@ -242,7 +257,7 @@ func TestWhatWasIssuedIsUsed(t *testing.T) {
 				hosts, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "dnsNames")
 				pair, err := ca.Issue(hosts, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(90 * 24 * time.Hour) })
 				i.Expect(err).NotTo(HaveOccurred())
-				secret.Data = map[string][]byte{keyCertificate: pair.Certificate, keyPrivate: pair.Key, keyCAs: ca.PEM}
+				secret.Data = map[string][]byte{keyCertificate: append(pair.Certificate, other.PEM...), keyPrivate: pair.Key, keyCAs: ca.PEM}
 			}
 			i.Expect(client.IgnoreNotFound(i.client.Delete(t.Context(), secret.DeepCopy()))).To(Succeed(), key)
 			i.Expect(i.client.Create(t.Context(), secret)).To(Succeed(), key)
@@ -250,13 +265,15 @@ func TestWhatWasIssuedIsUsed(t *testing.T) {
 	}
 	issue(map[string][]byte{keyCertificate: []byte("x"), keyPrivate: []byte("y")})
 	i.Expect(i.problem()).To(ContainSubstring("-issued, which cert-manager has written, cannot be used: "))
-	issue(map[string][]byte{keyCertificate: []byte("x")})
-	i.Expect(i.problem()).To(ContainSubstring("cert-manager has not issued Certificate"))
+	for _, half := range []string{keyCertificate, keyPrivate} {
+		issue(map[string][]byte{half: []byte("x")})
+		i.Expect(i.problem()).To(ContainSubstring("cert-manager has not issued Certificate"))
+	}
 	issue(nil)
 	i.Expect(i.problem()).To(BeEmpty())
 	used := &corev1.Secret{}
 	i.Expect(i.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: server}, used)).To(Succeed())
-	i.Expect(used.Data).To(HaveKey(keyCertificate))
+	i.Expect(string(used.Data[keyCertificate])).To(HaveSuffix(string(other.PEM)), "with its chain")
 
 	// What is issued serves on while cert-manager is away.
 	i.objects, i.fails = map[string]*unstructured.Unstructured{}, map[string]error{"get Certificate": &meta.NoKindMatchError{}}

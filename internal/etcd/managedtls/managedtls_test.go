@@ -101,6 +101,18 @@ func TestWithoutTheRight(t *testing.T) {
 	w.Expect(isProblem).To(BeTrue())
 }
 
+// Only the connections that the Etcd names are managed, and a renewal that was asked for before there are CAs makes them once.
+func TestWhatIsManaged(t *testing.T) {
+	w := newWorld(t)
+	w.etcd.Spec.ManagedTLS.Connections = []v1alpha1.TLSConnection{v1alpha1.TLSPeers}
+	w.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationRenewCA}
+	w.Expect(w.reasons(w.ensure())).To(ConsistOf(v1alpha1.ReasonCACreated, v1alpha1.ReasonCertificateIssued))
+	list := &corev1.SecretList{}
+	w.Expect(w.client.List(t.Context(), list)).To(Succeed())
+	w.Expect(list.Items).To(HaveLen(3))
+	w.Expect(list.Items).To(HaveEach(HaveField("Name", HavePrefix("main-peer-"))))
+}
+
 // A Secret that another client creates between the read and the write is not taken over.
 func TestSecretThatAppears(t *testing.T) {
 	w := newWorld(t)
@@ -113,7 +125,9 @@ func TestSecretThatAppears(t *testing.T) {
 	}})
 	_, err := w.manager.Ensure(t.Context(), Request{State: &state.State{Etcd: w.etcd, Snapshot: w.snapshot}})
 	w.Expect(apierrors.IsConflict(err)).To(BeTrue())
-	w.Expect(w.ensure().Foreign).To(ConsistOf(HaveField("Name", "ns/main-server-tls")))
+	result := w.ensure()
+	w.Expect(result.Foreign).To(ConsistOf(HaveField("Name", "ns/main-server-tls")))
+	w.Expect(result.Problem).To(MatchError(And(ContainSubstring("ns/main-server-tls"), ContainSubstring("has no controller"))))
 	found := &corev1.Secret{}
 	w.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), found)).To(Succeed())
 	w.Expect(found.Data).To(Equal(theirs.Data))

@@ -153,6 +153,12 @@ func TestSecretWithTheCAs(t *testing.T) {
 		}
 	}
 
+	g.Expect(encode(secret, spec, renewing)).To(Succeed())
+	g.Expect(encode(secret, spec, promoted)).To(Succeed())
+	g.Expect(secret.Annotations).NotTo(HaveKey(v1alpha1.AnnotationNextCASignsFrom))
+	g.Expect(encode(secret, spec, retired)).To(Succeed())
+	g.Expect(secret.Annotations).NotTo(HaveKey(v1alpha1.AnnotationTrustedUntil))
+
 	g.Expect(encode(secret, spec, promoted)).To(Succeed())
 	delete(secret.Annotations, v1alpha1.AnnotationTrustedUntil)
 	got, err := decodeAuthority(secret, false)

@@ -90,7 +90,7 @@ func (m *Manager) read(ctx context.Context, etcd *v1alpha1.Etcd, spec pki.Spec) 
 		if err := m.API.Get(ctx, key, secret); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return s, fmt.Errorf("reading Secret %s: %w", key, err)
+			return secrets{}, fmt.Errorf("reading Secret %s: %w", key, err)
 		}
 		s.live[name] = secret
 		if f := ownership.Of(etcd, "Secret", secret); f != nil {

@@ -185,8 +185,10 @@ func (w *world) converted(before *appsv1.StatefulSet, pods []types.UID) {
 	service, role, account := &corev1.Service{}, &rbacv1.Role{}, &corev1.ServiceAccount{}
 	w.Get(w, name+"-client", service)
 	w.Expect(service.Spec.Selector).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedByDruid))
-	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
-	w.Expect(role.Rules).To(HaveLen(1), "once no pod of etcd-druid is left, its rights go")
+	w.Eventually(func(g Gomega) {
+		w.Get(g, "druid.gardener.cloud:etcd:"+name, role)
+		g.Expect(role.Rules).To(HaveLen(1), "once no pod of etcd-druid is left, its rights go")
+	}).Should(Succeed())
 	w.Get(w, name, account)
 	w.Expect(account.AutomountServiceAccountToken).To(Equal(ptr.To(false)))
 	w.Expect(w.Etcd.Status.Selector).To(ContainSubstring(v1alpha1.ManagedByDruid))

@@ -16,6 +16,7 @@ import (
 )
 
 func TestImmutableFields(t *testing.T) {
+	t.Parallel()
 	bare := v1alpha1.EtcdSpec{Replicas: 3}
 	full := v1alpha1.EtcdSpec{
 		Replicas:            3,
@@ -61,6 +62,7 @@ func TestImmutableFields(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	namespace := testEnv.Namespace(t)
 	for name, want := range map[string]string{
@@ -80,6 +82,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestTasksStayInTheirNamespace(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	namespace := testEnv.Namespace(t)
 	for reference, allowed := range map[string]bool{"": true, namespace: true, "kube-system": false} {

@@ -16,6 +16,7 @@ import (
 )
 
 func TestBackupValidation(t *testing.T) {
+	t.Parallel()
 	namespace := testEnv.Namespace(t)
 	secret := &v1alpha1.SecretReference{Name: "backup"}
 	store := func(change func(*v1alpha1.StoreSpec)) v1alpha1.BackupSpec {

@@ -173,6 +173,7 @@ func TestCertManager(t *testing.T) {
 
 // What is somebody else's is left as it is: a Secret that cert-manager would overwrite, and a Certificate.
 func TestCertManagerLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, byIssuers)
 	w.installCertManager()
 	w.put(name+"-server-tls-issued", map[string][]byte{"password": []byte("x")})

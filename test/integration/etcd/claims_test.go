@@ -16,6 +16,7 @@ import (
 
 // The status reports a claim without a volume with the provisioner's message, and a claim that lost its volume.
 func TestVolumeProblemsAreReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name + "-" + pod(0), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: name}},

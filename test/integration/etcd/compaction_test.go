@@ -131,6 +131,7 @@ func TestSnapshotCompaction(t *testing.T) {
 
 // A full snapshot replaces a failed compaction; if it fails too, the operator backs off.
 func TestSnapshotCompactionFails(t *testing.T) {
+	t.Parallel()
 	const compaction, full = name + "-compaction-1000", name + "-full-snapshot-1000"
 	w := newWorld(t, 1, compacted)
 	o := w.start()
@@ -147,6 +148,7 @@ func TestSnapshotCompactionFails(t *testing.T) {
 }
 
 func TestFullSnapshotInsteadOfACompaction(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, compacted)
 	o := w.start()
 	w.eventuallyWell()

@@ -58,6 +58,7 @@ func TestDefragmentationSchedule(t *testing.T) {
 
 // The API server refuses an invalid schedule.
 func TestScheduleValidation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	schedule := func(s string) error {
 		w.Get(w, name, w.Etcd)

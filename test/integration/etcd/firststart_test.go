@@ -91,6 +91,12 @@ func (w *world) notStarted(g Gomega, reason string) *metav1.Condition {
 	return c
 }
 
+// surveying waits until the status says that volumes are surveyed, which it does after their Jobs exist. No member has been started.
+func (w *world) surveying() {
+	w.T.Helper()
+	w.Eventually(func(g Gomega) { w.notStarted(g, v1alpha1.ReasonSurveyingVolumes) }).Should(Succeed())
+}
+
 // An Etcd that is created again beside claims of which two were lost: no member is started before the third was looked at, and none
 // may begin a cluster. A recovery can then start from the data that is there: the status has the ID of its cluster.
 func TestCreatedAgainBesideLessThanAQuorum(t *testing.T) {
@@ -125,7 +131,7 @@ func TestCreatedAgainBesideAQuorum(t *testing.T) {
 	w.start()
 	id := w.createAgain(2)
 	w.looked(2, func(claim string) member.Survey {
-		w.notStarted(w, v1alpha1.ReasonSurveyingVolumes)
+		w.surveying()
 		return surveyed(id, map[string]int{w.claim(w, 1).Name: 1}[claim])
 	})
 	w.eventuallyWell()
@@ -200,7 +206,7 @@ func TestCreatedAgainBesideItsDamagedData(t *testing.T) {
 	id := w.createAgain()
 	w.Kubelet.Set(pod(0), env.NotReady)
 	w.looked(1, func(string) member.Survey {
-		w.notStarted(w, v1alpha1.ReasonSurveyingVolumes)
+		w.surveying()
 		return member.Survey{State: member.SurveyDamaged, Damage: "a torn page", ClusterID: id}
 	})
 	w.Eventually(func(g Gomega) {
@@ -333,10 +339,14 @@ func TestStoppedWhileItBegins(t *testing.T) {
 	t.Parallel()
 	w, _ := bootstrapping(t)
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
-	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Status.Replicas).To(BeZero()) }).Should(Succeed())
+	w.Eventually(func(g Gomega) {
+		set := w.StatefulSet(g)
+		g.Expect(set.Spec.Replicas).To(HaveValue(BeZero()))
+		g.Expect(set.Status.Replicas).To(BeZero())
+	}).Should(Succeed())
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.looked(3, func(string) member.Survey {
-		w.notStarted(w, v1alpha1.ReasonSurveyingVolumes)
+		w.surveying()
 		return nothing
 	})
 	w.Eventually(func(g Gomega) {

@@ -225,8 +225,10 @@ func TestHibernationWithAFailingStore(t *testing.T) {
 		}
 		final := w.untilJobs(v1alpha1.ComponentFinalSnapshotJob, 1)
 		w.end(&final[0], false, map[string]string{"error": "no such bucket"})
-		w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot) }).Should(Succeed())
-		w.Expect(w.condition(w, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("no such bucket"), ContainSubstring("the volumes are kept")))
+		w.Eventually(func(g Gomega) {
+			w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
+			g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("no such bucket"), ContainSubstring("the volumes are kept")))
+		}).Should(Succeed())
 	}
 	untouched := func() {
 		w.T.Helper()

@@ -25,12 +25,14 @@ func (w *world) shared(g Gomega) member.Shared {
 
 // The only member is restored twice, as its configuration says: the operator records each ID, and tells the member.
 func TestOnlyMemberThatIsRestored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
 	for range 2 {
 		id := w.shared(w).SuccessorIDs()[0]
 		w.Members.Rebuild(id)
+		w.Change(annotate("test/look", id)) // which a healthy cluster is otherwise due for after half a minute
 		w.Eventually(func(g Gomega) { g.Expect(w.Status(g).ClusterID).To(Equal(id)) }).Should(Succeed())
 		w.eventuallyWell()
 		w.Expect(w.Status(w).LastErrors).To(BeEmpty())
@@ -40,11 +42,14 @@ func TestOnlyMemberThatIsRestored(t *testing.T) {
 // A cluster serves that is not the recorded one, and does not follow from it. It is reported, nothing is applied, and a further
 // member is not added, until a user says which cluster it is.
 func TestMembersThatServeAsAnotherCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
+	w.nudge(o) // what follows the status is written too
 	recorded, before := w.Status(w).ClusterID, w.versions(w)
 	w.Members.Rebuild("dead")
+	w.Change(annotate("test/look", "dead"))
 	w.Eventually(func(g Gomega) {
 		all := w.Status(g).LastErrors
 		g.Expect(all).To(HaveLen(1))

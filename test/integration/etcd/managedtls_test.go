@@ -147,11 +147,10 @@ func TestManagedTLS(t *testing.T) {
 		w.Expect(w.trusted(w, c)).To(Equal(2), string(c))
 	}
 	w.Eventually(w.checksum).ShouldNot(Equal(checksum))
-	both := w.checksum()
 	w.Eventually(w.tlsMessage).Should(ContainSubstring("signs nothing until every member trusts it"))
 	clock.add(7 * 24 * time.Hour)
 	w.settle(o, clock)
-	issuer := w.issuer(w, name+"-server-tls")
+	both, issuer := w.checksum(), w.issuer(w, name+"-server-tls")
 	w.Expect(issuer).To(Equal(first), "members that are not replaced do not trust the new CA")
 
 	// One of three is left out: nothing happens.
@@ -245,7 +244,7 @@ func TestManagedTLSLeavesForeignSecrets(t *testing.T) {
 	w.put(name+"-server-tls", foreign)
 	o := w.start()
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonSecretInvalid))
-	w.Expect(w.tlsMessage(w)).To(ContainSubstring("has no controller"))
+	w.Eventually(w.tlsMessage).Should(ContainSubstring("has no controller"))
 	w.Eventually(w.events).Should(ContainElement(v1alpha1.ReasonSecretInvalid))
 	w.Eventually(func(g Gomega) {
 		c := w.Status(g).Conditions.Find(v1alpha1.ConditionObjectsOwned)
@@ -276,7 +275,7 @@ func TestManagedTLSWithALostCA(t *testing.T) {
 	w.Expect(testEnv.Client.Delete(t.Context(), lost)).To(Succeed())
 	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonCertificatesNotRenewed))
-	w.Expect(w.tlsMessage(w)).To(ContainSubstring("Secret " + name + "-peer-ca-key does not exist"))
+	w.Eventually(w.tlsMessage).Should(ContainSubstring("Secret " + name + "-peer-ca-key does not exist"))
 	w.nudge(o)
 	w.Expect(testEnv.Client.Get(t.Context(), w.Key(lost.Name), &corev1.Secret{})).NotTo(Succeed())
 	w.Expect(w.Status(w).Ready).To(HaveValue(BeTrue()))
@@ -287,6 +286,7 @@ func TestManagedTLSWithALostCA(t *testing.T) {
 }
 
 func TestManagedTLSIsValidated(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	namespace := testEnv.Namespace(t)
 	create := func(change ...func(*v1alpha1.Etcd)) error {

@@ -29,6 +29,7 @@ import (
 )
 
 func TestObjectsAppear(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	w.start()
 	w.eventuallyWell()
@@ -49,6 +50,7 @@ func TestObjectsAppear(t *testing.T) {
 
 // For a healthy Etcd, neither a running operator nor a new one writes anything, and they read only their cache.
 func TestNothingIsWrittenWhenNothingDiffers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	first := w.start()
 	w.eventuallyWell()
@@ -80,6 +82,7 @@ func TestNothingIsWrittenWhenNothingDiffers(t *testing.T) {
 }
 
 func TestDriftIsRepaired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	o := w.start()
 	w.eventuallyWell()
@@ -120,6 +123,7 @@ func TestDriftIsRepaired(t *testing.T) {
 
 // Fields added by the API server or other clients are not drift.
 func TestAdditionsAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
@@ -140,6 +144,7 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 
 // The agents receive the operator's key, and a new key at once, even while the spec is suspended. No pod is replaced for it.
 func TestAgentsReceiveTheOperatorsKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	signing := func(key ed25519.PrivateKey) composition.Change {
 		return composition.Depending(func(d *composed.Dependencies) { d.SigningKey = key })
@@ -171,6 +176,7 @@ func TestAgentsReceiveTheOperatorsKey(t *testing.T) {
 
 // A new version of the operator renders different objects. It waits for the reconcile annotation.
 func TestNewOperatorWaitsForTheAnnotation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	old := w.start()
 	w.eventuallyWell()
@@ -200,6 +206,7 @@ func TestNewOperatorWaitsForTheAnnotation(t *testing.T) {
 }
 
 func TestSuspendedSpecIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	o := w.start()
 	w.Eventually(o.begun.count).Should(BeNumerically(">", 0))
@@ -217,6 +224,7 @@ func TestSuspendedSpecIsLeftAlone(t *testing.T) {
 }
 
 func TestFailureIsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"not a label": ""} })
 	w.start()
 	w.Eventually(func(g Gomega) {
@@ -231,6 +239,7 @@ func TestFailureIsReported(t *testing.T) {
 }
 
 func TestObjectsGoWithTheirEtcd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
@@ -245,6 +254,7 @@ func TestObjectsGoWithTheirEtcd(t *testing.T) {
 
 // In a terminating namespace the objects are deleted one by one, and the Etcd need not be the first.
 func TestNamespaceTerminates(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()

@@ -361,7 +361,7 @@ func TestOwnerReferenceIsRemoved(t *testing.T) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue))
 		g.Expect(w.Etcd.Status.LastErrors).To(BeEmpty())
 	}).Should(Succeed())
-	w.Expect(w.warnings(w)).To(HaveLen(1))
+	w.Eventually(w.warnings).Should(HaveLen(1))
 }
 
 // A foreign StatefulSet or ConfigMap replaces that of a serving cluster: the status reports it, and the operator does not

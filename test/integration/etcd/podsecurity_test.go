@@ -17,6 +17,7 @@ import (
 // The API server admits member pods with all optional features into a namespace that enforces the Pod Security Standard
 // "restricted".
 func TestPodsAreRestricted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, clientTLS, peerTLS)
 	w.Members.Endpoints[0] = "https://" + env.PodIP(0) + ":2379"
 	w.Members.ListWith("https")

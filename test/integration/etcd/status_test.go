@@ -12,7 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func (w *world) condition(g Gomega, conditionType string) *metav1.Condition {
@@ -82,6 +84,7 @@ func TestStatusOfARolloutIsCheap(t *testing.T) {
 }
 
 func TestStatusNamesTheRolloutTask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.start()
 	w.eventuallyWell()
@@ -95,6 +98,7 @@ func TestStatusNamesTheRolloutTask(t *testing.T) {
 }
 
 func TestStatusWhileHibernated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	o := w.start()
 	w.eventuallyWell()
@@ -110,9 +114,7 @@ func TestStatusWhileHibernated(t *testing.T) {
 	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
 
 	// A user scales the StatefulSet behind the operator's back.
-	set := w.StatefulSet(w)
-	set.Spec.Replicas = ptr.To[int32](3)
-	w.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
+	w.Expect(testEnv.Client.Patch(t.Context(), w.StatefulSet(w), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`)))).To(Succeed())
 	w.Eventually(func(g Gomega) { g.Expect(w.StatefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
 
 	o.requests.take()

@@ -71,6 +71,7 @@ func TestStrategyFollowsTheGate(t *testing.T) {
 }
 
 func TestPartitionIsRepaired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	w.start(composition.GateOff)
 	w.eventuallyWell()

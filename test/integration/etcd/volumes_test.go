@@ -114,6 +114,7 @@ func TestVolumesGrow(t *testing.T) {
 }
 
 func TestVolumesOfAClassWithoutExpansion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, onClass(storageClass(t, false)))
 	o := w.start()
 	w.eventuallyWell()
@@ -136,6 +137,7 @@ func TestVolumesOfAClassWithoutExpansion(t *testing.T) {
 
 // While a member is missing, only its StatefulSet can restore it, so the StatefulSet stays.
 func TestStatefulSetIsReplacedOnlyWhileHealthy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, onClass(storageClass(t, true)))
 	o := w.start()
 	w.eventuallyWell()
@@ -175,6 +177,7 @@ func TestStatefulSetIsReplacedOnlyIfItCanBeCreated(t *testing.T) {
 }
 
 func TestHibernationNeedsABackupOrItsVolumes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 	})
@@ -212,6 +215,7 @@ func TestHibernationNeedsABackupOrItsVolumes(t *testing.T) {
 
 // Neither scaling the StatefulSet nor changing its policy deletes volumes, whatever the Etcd says.
 func TestPolicyOfTheStatefulSetIsTheOperators(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesDeleted}
 	})

@@ -80,6 +80,7 @@ func TestAnswers(t *testing.T) {
 		{"no leader", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{}, failed }}, "/snapshot/full", 405, "no healthy leader"},
 		{"the leader is gone", Config{Snapshots: fake{err: snapshotter.ErrNotRunning}, Leader: self}, "/snapshot/full", 405, "is not the leader"},
 		{"its agent does not answer", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: "http://127.0.0.1:1"}, nil }}, "/snapshot/full", 405, "is not answering"},
+		{"its agent has no valid address", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: "http://[::1"}, nil }}, "/snapshot/full", 405, "the address of the leader is not valid"},
 		{"latest", Config{Snapshots: fake{chain: chain}, Leader: self}, "/snapshot/latest", 200, `"deltaSnapshots":[]`},
 		{"empty store", Config{Snapshots: fake{chain: backup.Chain{Deltas: []backup.Snapshot{}}, err: backup.ErrNoFull}, Leader: self}, "/snapshot/latest", 200, `{"fullSnapshot":null,"deltaSnapshots":[]}`},
 		{"store with a gap", Config{Snapshots: fake{chain: chain, err: &backup.GapError{}}, Leader: self}, "/snapshot/latest", 200, `"lastRevision":42`},

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	. "github.com/onsi/gomega"
+)
+
+// goesBack tells the member to restore an earlier state. Its data, if it has any, is of cluster cafe.
+func (p *pod) goesBack(source member.RecoverySource, point member.RestorePoint, earlier ...string) {
+	point.Bump = 1000
+	text, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: source, PreviousClusterID: "beef", EarlierClusterIDs: earlier, Restore: &point}.Encode()
+	p.Expect(err).NotTo(HaveOccurred())
+	p.share(member.KeyClusterID, "beef")
+	p.share(member.KeyRecovery, text)
+}
+
+// toPoint tells it to restore a state from the backups.
+func (p *pod) toPoint() {
+	p.goesBack(member.RecoverFromPoint, member.RestorePoint{Base: "full", Revision: 5}, "cafe")
+	p.holds()
+}
+
+// toKept tells it to return to data that an earlier recovery has set aside.
+func (p *pod) toKept(requests ...[]byte) {
+	p.goesBack(member.RecoverFromKept, member.RestorePoint{Kept: "data.before-old-1"}, "cafe")
+	datadirtest.Write(p.t, p.data+".before-old-1", 3, requests...)
+}
+
+// makes puts the state that the task restores beside the data directory.
+func (p *pod) makes() error {
+	return os.CopyFS(p.data+".rebuilt-task", os.DirFS(rebuilt(p.t, recoverFrom(p.t, member.RecoverFromData, "cafe"))))
+}
+
+// A member goes back to an earlier state, or keeps what it has and says why.
+func TestGoingBack(t *testing.T) {
+	const fails = "task name restores an earlier state on member m-0, which failed, and its data is unchanged: "
+	logs := []string{"Restoring an earlier state failed"}
+	for name, c := range map[string]attempt{
+		"to a state from the backups": {
+			given: func(p *pod) { p.toPoint(); p.options.Backups = stored{restore: p.makes} },
+			state: "existing", aside: ".before-task-1", note: "recovered ",
+		},
+		"to a state that was restored already": {
+			given: func(p *pod) { p.toPoint(); p.Expect(p.makes()).To(Succeed()); p.options.Backups = unasked{p.t} },
+			state: "existing", aside: ".before-task-1", note: "recovered ",
+		},
+		"without a store": {
+			given:  (*pod).toPoint,
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "the Etcd has no backup store any more", logs: logs,
+		},
+		"to a state that cannot be restored": {
+			given: func(p *pod) {
+				p.toPoint()
+				p.options.Backups = stored{restore: func() error { return errors.New("no space") }}
+			},
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "no space", logs: logs,
+		},
+		"and its data cannot be set aside": {
+			given:  func(p *pod) { p.toPoint(); p.blocks(".before-task-"); p.options.Backups = stored{restore: p.makes} },
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "setting the previous data aside", aside: ".before-task-1", logs: logs,
+		},
+		"to data that was kept": {
+			given: func(p *pod) { p.toKept(datadirtest.Put("a", "1", 0)) },
+			state: "existing", aside: ".before-old-1", note: "recovered ",
+		},
+		"to data that was kept of another directory": {
+			given: func(p *pod) {
+				p.goesBack(member.RecoverFromKept, member.RestorePoint{Kept: "other.before-old-1"})
+				datadirtest.Write(p.t, filepath.Join(filepath.Dir(p.data), "other.before-old-1"), 3)
+			},
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "other.before-old-1 is not data that was set aside from",
+		},
+		"to data that was kept of another cluster": {
+			given: func(p *pod) {
+				p.toKept()
+				p.goesBack(member.RecoverFromKept, member.RestorePoint{Kept: "data.before-old-1"})
+			},
+			reason: v1alpha1.ReasonRestoreFailed, says: "has data of cluster cafe, which is none that was before", aside: ".before-old-1",
+		},
+		"to data that was kept and cannot be read": {
+			given: func(p *pod) {
+				p.goesBack(member.RecoverFromKept, member.RestorePoint{Kept: "data.before-old-1"}, "cafe")
+				p.Expect(os.WriteFile(p.data+".before-old-1", nil, 0o600)).To(Succeed())
+			},
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "reading the kept data", aside: ".before-old-1",
+		},
+		"to data that was kept and is damaged": {
+			given:  func(p *pod) { p.toKept([]byte("no request")) },
+			reason: v1alpha1.ReasonRestoreFailed, says: fails, aside: ".before-old-1",
+		},
+	} {
+		t.Run(name, c.run)
+	}
+}
