@@ -102,7 +102,7 @@ func podIP(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
 func (w *World) Step(ctx context.Context) (changed bool, err error) {
 	before := w.writes
 	w.Server.Collect()
-	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet, w.agents} {
+	for _, part := range []func(context.Context) error{w.protect, w.statefulSets, w.jobs, w.kubelet, w.agents} {
 		if err := part(ctx); err != nil {
 			return false, err
 		}
@@ -148,6 +148,12 @@ func (w *World) statefulSets(ctx context.Context) error {
 	for i := range pods {
 		p := &pods[i]
 		there[p.Name] = true
+		if len(p.OwnerReferences) == 0 {
+			p.OwnerReferences = controlledBy(set)
+			if err := w.Update(ctx, p); err != nil {
+				return err
+			}
+		}
 		if w.ready[p.Name] {
 			status.ReadyReplicas++
 			status.AvailableReplicas++
@@ -179,6 +185,35 @@ func (w *World) statefulSets(ctx context.Context) error {
 	return w.Status().Update(ctx, set)
 }
 
+func controlledBy(set *appsv1.StatefulSet) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+}
+
+const claimProtection = "kubernetes.io/pvc-protection"
+
+// protect removes claims that are deleted once their pods are gone.
+func (w *World) protect(ctx context.Context) error {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := w.List(ctx, claims, client.InNamespace(Namespace)); err != nil {
+		return err
+	}
+	pods, err := w.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		if c.DeletionTimestamp == nil || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return strings.HasSuffix(c.Name, "-"+p.Name) }) {
+			continue
+		}
+		c.Finalizers = nil
+		if err := w.Update(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // claim makes the claim of a pod, unless there is one.
 func (w *World) claim(ctx context.Context, set *appsv1.StatefulSet, i int) error {
 	if !w.Claims {
@@ -186,7 +221,7 @@ func (w *World) claim(ctx context.Context, set *appsv1.StatefulSet, i int) error
 	}
 	for _, template := range set.Spec.VolumeClaimTemplates {
 		err := w.Create(ctx, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels},
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels, Finalizers: []string{claimProtection}},
 			Spec:       template.Spec,
 			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
 		})
@@ -217,7 +252,7 @@ func podOf(set *appsv1.StatefulSet, i int, revision string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Namespace, Name: PodName(i), Labels: labels, Annotations: set.Spec.Template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+			OwnerReferences: controlledBy(set),
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}

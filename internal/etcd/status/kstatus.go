@@ -21,7 +21,7 @@ var (
 	// first.
 	outstanding = []string{
 		v1alpha1.ConditionHibernated, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionScaled, v1alpha1.ConditionTLSReady,
-		v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionReconciled,
+		v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionVolumesMoved, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionReconciled,
 	}
 	// always are those that every Etcd has.
 	always = []string{v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionAllMembersReady}

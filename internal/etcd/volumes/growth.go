@@ -36,20 +36,24 @@ type claim struct {
 	expandable bool
 	// waitsForRestart: its file system grows only when its pod is restarted.
 	waitsForRestart bool
+	// moves: its member gets another volume, so this one does not grow.
+	moves bool
 }
 
 // volumes is the input of a decision on the growth of volumes.
 type volumes struct {
 	wanted   resource.Quantity
 	template resource.Quantity
-	claims   []claim
+	// retyped: the template is of another StorageClass than the spec asks for.
+	retyped bool
+	claims  []claim
 }
 
 // growth is what to do about volumes that are too small.
 type growth struct {
 	// grow are the names of the claims that have to request more.
 	grow []string
-	// replaceSet: every claim requests enough; now the template of the StatefulSet has to follow, which cannot be changed.
+	// replaceSet: every claim that stays requests enough; now the template of the StatefulSet has to follow, which cannot be changed.
 	replaceSet bool
 	condition  metav1.Condition
 }
@@ -61,6 +65,7 @@ func decide(v volumes) growth {
 	var foreign, refused, growing []string
 	for _, c := range v.claims {
 		switch {
+		case c.moves:
 		case c.asks.Cmp(v.wanted) < 0 && c.foreign != nil:
 			foreign = append(foreign, c.foreign.String())
 		case c.asks.Cmp(v.wanted) < 0 && !c.bound:
@@ -89,8 +94,9 @@ func decide(v volumes) growth {
 			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Move the data to an Etcd with another StorageClass, or set storageCapacity back.", v.wanted.String(), strings.Join(refused, ", "))
 		return g
 	}
-	if v.template.Cmp(v.wanted) < 0 {
-		g.replaceSet = len(g.grow) == 0 && !slices.ContainsFunc(v.claims, func(c claim) bool { return c.asks.Cmp(v.wanted) < 0 })
+	small := v.template.Cmp(v.wanted) < 0
+	g.replaceSet = (small || v.retyped) && !slices.ContainsFunc(v.claims, func(c claim) bool { return !c.moves && c.asks.Cmp(v.wanted) < 0 })
+	if small {
 		growing = append(growing, "the claim template of the StatefulSet follows while every member participates and no rollout runs")
 	}
 	g.condition = conditions.True(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesGrown, "Every volume has %s.", v.wanted.String())
@@ -108,13 +114,14 @@ func TemplateCapacity(set *appsv1.StatefulSet) resource.Quantity {
 	return resource.Quantity{}
 }
 
-// TemplateTooSmall reports whether a StatefulSet would give new members volumes that are too small.
-func TemplateTooSmall(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+// TemplateOutdated reports whether a StatefulSet would give new members volumes that are too small, or of another StorageClass than the
+// spec asks for.
+func TemplateOutdated(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	if set == nil {
 		return false
 	}
 	template, wanted := TemplateCapacity(set), etcd.Spec.Capacity()
-	return template.Cmp(wanted) < 0
+	return template.Cmp(wanted) < 0 || retyped(etcd, set)
 }
 
 // mayReplace returns why a StatefulSet must not be deleted without its pods now; empty if it may. Until its successor has adopted

@@ -75,6 +75,8 @@ type run struct {
 	broken []string
 	// armed: writes count. rebuilt: the members have carried out a recovery.
 	armed, rebuilt bool
+	// least is how many voters have to serve at any time.
+	least int
 	// last is the number of the last write, counted or not.
 	last int
 }
@@ -269,6 +271,9 @@ func (r *run) step(ctx context.Context) {
 	if r.armed && (r.scenario.replicas > 0 || r.scenario.surges) && r.world.Members.Leader() < 0 {
 		r.broken = append(r.broken, fmt.Sprintf("the quorum is lost after %v", r.world.Members.Changes()))
 	}
+	if n := r.votersServing(); n < r.least {
+		r.broken = append(r.broken, fmt.Sprintf("%d voters serve after %v", n, r.world.Members.Changes()))
+	}
 	pods, err := r.world.Pods(ctx)
 	must(r.t, err)
 	for _, p := range pods {
@@ -277,6 +282,15 @@ func (r *run) step(ctx context.Context) {
 		}
 	}
 	pause(500 * time.Millisecond)
+}
+
+func (r *run) votersServing() (n int) {
+	for i, name := range r.world.Members.Names {
+		if _, votes, _ := r.world.Members.Lists(i); votes && r.world.Ready(name) {
+			n++
+		}
+	}
+	return n
 }
 
 // rebuild has the members do what the operator tells them: start again, as another cluster.
