@@ -30,6 +30,7 @@ func TestDecideGrowth(t *testing.T) {
 	}
 	stiff := func(c *claim) { c.expandable = false }
 	unbound := func(c *claim) { c.bound = false }
+	moves := func(c *claim) { c.moves = true }
 	foreign := func(c *claim) {
 		c.foreign = &ownership.Foreign{Kind: "PersistentVolumeClaim", Name: "ns/c", Whose: "is web's"}
 	}
@@ -56,6 +57,7 @@ func TestDecideGrowth(t *testing.T) {
 		"one is foreign: none grows":            {"4", []claim{of("4", "4"), of("4", "4", foreign)}, 0, false, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/c is web's"},
 		"one is foreign, but large enough":      {"8", []claim{of("8", "8"), of("8", "8", foreign)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 		"a claim that has no volume":            {"4", []claim{of("4", "0", unbound), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrowing, "not bound"},
+		"one that moves does not grow":          {"4", []claim{of("4", "4", stiff, moves), of("8", "8")}, 0, true, v1alpha1.ReasonVolumesGrowing, "template"},
 		"a new claim that has no volume":        {"8", []claim{of("8", "0", unbound)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +66,9 @@ func TestDecideGrowth(t *testing.T) {
 				t.Errorf("%+v", g)
 			}
 		})
+	}
+	if g := decide(volumes{wanted: gi("8"), template: gi("8"), retyped: true, claims: []claim{of("8", "8")}}); !g.replaceSet || g.condition.Reason != v1alpha1.ReasonVolumesGrown {
+		t.Errorf("the template is of another class, and stays: %+v", g)
 	}
 }
 

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -190,10 +192,27 @@ func (r *run) classes(ctx context.Context) (classes []string) {
 	return classes
 }
 
-// moving is a cluster of so many members whose volumes are of the class slow, and move. At no time do fewer members serve than it has.
+// beginToMove asks for another StorageClass, and has the controller of Etcds prepare that.
+func (r *run) beginToMove(ctx context.Context) {
+	r.retype(ctx, "fast")
+	for range maxRounds {
+		set, err := r.world.StatefulSet(ctx)
+		must(r.t, err)
+		if set != nil && volumes.TemplateClass(set) == "fast" && set.Status.ObservedGeneration > 0 {
+			return
+		}
+		r.operator.Deliver()
+		_, err = r.operator.parts.Etcds.Reconcile(ctx, ctrl.Request{NamespacedName: mainKey})
+		must(r.t, err)
+		r.step(ctx)
+	}
+	r.t.Fatal("the claim template does not follow")
+}
+
+// moving is a cluster of so many members whose volumes are of the class slow, and move.
 func moving(t *testing.T, n int32, do func(ctx context.Context, r *run)) {
 	changing(t, n, func(ctx context.Context, r *run) {
-		r.scenario.replicas, r.least = n, int(n)
+		r.scenario.moves = true
 		r.retype(ctx, "slow")
 		r.settled(ctx, n)
 		r.moved(ctx, n, "slow")
