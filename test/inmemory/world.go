@@ -43,6 +43,8 @@ type World struct {
 	Result func(*batchv1.Job) string
 	// Claims: the StatefulSet controller makes claims, as it does for each pod; without it, the StatefulSet has none.
 	Claims bool
+	// Broken is a StorageClass whose claims get no volume, so that their pods do not start.
+	Broken string
 	// ready are the pods whose members serve, and ids are those that the members of pods had last.
 	ready map[string]bool
 	ids   map[string]uint64
@@ -220,10 +222,14 @@ func (w *World) claim(ctx context.Context, set *appsv1.StatefulSet, i int) error
 		return nil
 	}
 	for _, template := range set.Spec.VolumeClaimTemplates {
+		status := corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests}
+		if w.Broken != "" && ptr.Deref(template.Spec.StorageClassName, "") == w.Broken {
+			status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+		}
 		err := w.Create(ctx, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels, Finalizers: []string{claimProtection}},
 			Spec:       template.Spec,
-			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
+			Status:     status,
 		})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
@@ -265,12 +271,19 @@ func (w *World) kubelet(ctx context.Context) error {
 		return err
 	}
 	there := map[string]bool{}
+	waits, err := w.withoutVolume(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range pods {
 		p := &pods[i]
 		there[p.Name] = true
 		n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-"))
 		if err != nil {
 			return err
+		}
+		if waits(p) {
+			continue
 		}
 		listed, _, _ := w.Members.Lists(n)
 		ready := listed && !w.Down[p.Name] && !w.Crashing[p.Name]
@@ -289,6 +302,17 @@ func (w *World) kubelet(ctx context.Context) error {
 		w.ready[name] = w.ready[name] && there[name]
 	}
 	return nil
+}
+
+// withoutVolume returns which pods wait for the volumes of their claims.
+func (w *World) withoutVolume(ctx context.Context) (func(*corev1.Pod) bool, error) {
+	claims := &corev1.PersistentVolumeClaimList{}
+	err := w.List(ctx, claims, client.InNamespace(Namespace))
+	return func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
+			return c.Status.Phase == corev1.ClaimPending && strings.HasSuffix(c.Name, "-"+p.Name)
+		})
+	}, err
 }
 
 // start gives a pod the status of one that runs, and reports whether it had another.

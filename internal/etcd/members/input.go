@@ -195,7 +195,7 @@ func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 // moves reports whether an ordinal gets another volume: the claim is of another StorageClass than those that the StatefulSet makes, and
 // these are what the spec asks for. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its
 // member was told that it leaves, and the agent has said since then that a quorum serves without it: other data may be needed, and joins
-// as it is.
+// as it is. A claim that has no volume holds no data.
 func (k Known) moves(i int, o membership.Ordinal) bool {
 	claim, class := k.Claims[i], k.Etcd.Spec.Class()
 	if !k.Etcd.Moves() || k.Etcd.SpecSuspended() || class != k.Class || claim == nil || o.Foreign != "" || ptr.Deref(claim.Spec.StorageClassName, "") == class {
@@ -205,7 +205,9 @@ func (k Known) moves(i int, o membership.Ordinal) bool {
 	if listed >= 0 {
 		return !k.List[listed].Learner
 	}
-	return k.Told.Leaves(k.Etcd.MemberName(k.Etcd.PodName(int32(i)))) && (o.Outdated == membership.Pod || o.Store == membership.Free || o.Store == membership.Left)
+	hasLooked := o.Outdated == membership.Pod || o.Store == membership.Free || o.Store == membership.Left
+	return claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" ||
+		hasLooked && k.Told.Leaves(k.Etcd.MemberName(k.Etcd.PodName(int32(i))))
 }
 
 // ordinals is the number of ordinals that have a pod, a claim or a member, are among the replicas, or are in the goal.

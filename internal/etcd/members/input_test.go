@@ -455,8 +455,13 @@ func TestMoves(t *testing.T) {
 		"has left, and waits in another pod":        {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreLeft})(k) }, membership.Volume},
 		"has left, and its volume is free":          {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreFree})(k) }, membership.Volume},
 		"has left, and there is other data":         {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreOther})(k) }, membership.Nothing},
-		"someone removed it":                        {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Pod},
-		"someone removed it, and it waits":          {func(k *Known) { unlist(k); refuses(cluster.Volume{Store: cluster.StoreLeft})(k) }, membership.Nothing},
+		"has no volume yet":                         {func(k *Known) { unlist(k); k.Claims[2].Status.Phase = corev1.ClaimPending }, membership.Volume},
+		"has a volume that is not bound yet": {func(k *Known) {
+			unlist(k)
+			k.Claims[2].Status.Phase, k.Claims[2].Spec.VolumeName = corev1.ClaimPending, "volume"
+		}, membership.Nothing},
+		"someone removed it":               {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Pod},
+		"someone removed it, and it waits": {func(k *Known) { unlist(k); refuses(cluster.Volume{Store: cluster.StoreLeft})(k) }, membership.Nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := known(3, moving, c.change)

@@ -94,6 +94,9 @@ func upToDate(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus) metav1.Condition {
 		if op := next.LastOperation; op != nil && op.State == v1alpha1.OperationRequeue {
 			message = op.Description
 		}
+		if c := next.Conditions.Find(v1alpha1.ConditionVolumesMoved); c != nil {
+			message = c.Message
+		}
 		return conditions.False(v1alpha1.ConditionUpToDate, v1alpha1.ReasonSpecPending, "%s", message)
 	}
 	for _, condition := range outstanding {

@@ -135,7 +135,7 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 		return "a task keeps all members stopped"
 	case p == nil || p.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType || p.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType:
 		return "its claims are not retained"
-	case s.Participating() < s.Replicas() || len(s.Surplus) > 0:
+	case away(s) || len(s.Surplus) > 0:
 		return "not every member participates"
 	}
 	for i := range claims {
@@ -147,11 +147,25 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 		}
 	}
 	for i := range tasks {
-		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
+		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress && !tasks[i].StopsNothingYet() {
 			return "rollout " + tasks[i].Name + " is in progress"
 		}
 	}
 	return ""
+}
+
+// away reports whether a member does not participate. While every voter serves, a pod that has no vote does not count: it may wait for a
+// volume of the class in the template, for ever.
+func away(s *cluster.Snapshot) bool {
+	voters := s.Cluster.Voters
+	serves := len(voters) > 0 && s.ServingVoters() == len(voters)
+	for i, o := range s.Ordinals {
+		votes := slices.ContainsFunc(voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+		if o.Class != v1alpha1.ClassParticipating && (votes || !serves) {
+			return true
+		}
+	}
+	return false
 }
 
 func ownedBy(o metav1.Object, uid types.UID) bool {

@@ -28,7 +28,7 @@ func (s *small) report(view *View) {
 	if c := view.Moved(); c != nil {
 		etcd.Status.Conditions.Set(*c)
 	}
-	s.Expect(s.api.Status().Update(s.t.Context(), etcd)).To(Succeed())
+	s.Expect(s.api.Update(s.t.Context(), etcd)).To(Succeed())
 }
 
 func (s *small) grown() {

@@ -267,3 +267,36 @@ func TestMoveIsAborted(t *testing.T) {
 		r.moved(ctx, 3, "slow")
 	})
 }
+
+// A class that gives no volumes, from the start or from some time on: the member that waits for one is waited for, as many serve as before, and
+// once the class is set back nothing is left of it.
+func TestMoveToABrokenClass(t *testing.T) {
+	for name, begins := range map[string]func(r *run) bool{
+		"the further member gets none": func(*run) bool { return true },
+		"one that has left gets none": func(r *run) bool {
+			_, votes, _ := r.world.Members.Lists(3)
+			return votes
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			moving(t, 3, func(ctx context.Context, r *run) {
+				if begins(r) {
+					r.world.Broken = "fast"
+				}
+				r.retype(ctx, "fast")
+				r.until(ctx, "it begins", func() bool { return begins(r) })
+				r.world.Broken = "fast"
+				r.until(ctx, "a claim gets no volume", func() bool {
+					claims := &corev1.PersistentVolumeClaimList{}
+					must(t, r.world.List(ctx, claims))
+					return slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimPending })
+				})
+				for range 100 {
+					_ = r.round(ctx)
+				}
+				r.retype(ctx, "slow")
+				r.moved(ctx, 3, "slow")
+			})
+		})
+	}
+}
