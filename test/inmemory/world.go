@@ -222,16 +222,22 @@ func (w *World) claim(ctx context.Context, set *appsv1.StatefulSet, i int) error
 		return nil
 	}
 	for _, template := range set.Spec.VolumeClaimTemplates {
-		status := corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests}
-		if w.Broken != "" && ptr.Deref(template.Spec.StorageClassName, "") == w.Broken {
-			status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
-		}
-		err := w.Create(ctx, &corev1.PersistentVolumeClaim{
+		c := &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels, Finalizers: []string{claimProtection}},
 			Spec:       template.Spec,
-			Status:     status,
-		})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		}
+		err := w.Create(ctx, c)
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests}
+		if w.Broken != "" && ptr.Deref(template.Spec.StorageClassName, "") == w.Broken {
+			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+		}
+		if err := w.Status().Update(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -158,6 +158,7 @@ func TestVolumesOfAnotherClass(t *testing.T) {
 			w.Get(g, w.Etcd.RoleName(), role)
 			if class == fast {
 				g.Expect(role.Rules[0].ResourceNames).To(ContainElement(pod(3)))
+				g.Expect(status.Conditions.Find(v1alpha1.ConditionUpToDate).Message).To(ContainSubstring("To move to StorageClass"))
 			}
 		}).Should(Succeed())
 	}
