@@ -415,7 +415,7 @@ const (
 	ReasonScalingOut = "ScalingOut"
 	// ReasonScalingIn means that members are being removed.
 	ReasonScalingIn = "ScalingIn"
-	// ReasonSurging means that a second member stands in while the only one is replaced.
+	// ReasonSurging means that a further member stands in while the only one is replaced, or while volumes move.
 	ReasonSurging = "Surging"
 	// ReasonScalingHeld means that the next member cannot be added or removed yet; the message says why.
 	ReasonScalingHeld = "ScalingHeld"

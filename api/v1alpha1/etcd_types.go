@@ -173,7 +173,7 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.externallyManagedMemberAddresses) || size(self.externallyManagedMemberAddresses) == 0",message="externallyManagedMemberAddresses is not supported: the operator runs every member"
 // +kubebuilder:validation:XValidation:rule="!has(self.runAsRoot) || !self.runAsRoot",message="runAsRoot is not supported: members run as user 65532"
 // +kubebuilder:validation:XValidation:rule="quantity(has(self.storageCapacity) ? string(self.storageCapacity) : '16Gi').compareTo(quantity(has(oldSelf.storageCapacity) ? string(oldSelf.storageCapacity) : '16Gi')) >= 0",message="storageCapacity cannot shrink"
-// +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.storageClass) || size(oldSelf.storageClass) == 0 || has(self.storageClass) && size(self.storageClass) > 0",message="storageClass cannot be removed: name the StorageClass that the volumes are to have"
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.memberNamePrefix) == has(oldSelf.memberNamePrefix) && (!has(self.memberNamePrefix) || self.memberNamePrefix == oldSelf.memberNamePrefix)",message="memberNamePrefix cannot be changed: the members know each other by their names"
 // +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.serverPort) ? self.etcd.serverPort : 2380) == (has(oldSelf.etcd) && has(oldSelf.etcd.serverPort) ? oldSelf.etcd.serverPort : 2380)",message="etcd.serverPort cannot be changed: the members know each other by it"
@@ -236,8 +236,8 @@ type EtcdSpec struct {
 	// 16Gi.
 	// +optional
 	StorageCapacity *resource.Quantity `json:"storageCapacity,omitempty"`
-	// storageClass is the name of the StorageClass of each member's volume. It cannot be changed. Default: the default
-	// StorageClass of Kubernetes.
+	// storageClass is the name of the StorageClass of each member's volume. When it changes, one member after the other gets another
+	// volume, while a further member stands in. It cannot be removed. Default: the default StorageClass of Kubernetes.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	StorageClass *string `json:"storageClass,omitempty"`
@@ -351,8 +351,8 @@ type EtcdStatus struct {
 	// may still have to follow; see the conditions.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled, ScaleOperationComplete,
-	// ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, UpToDate, Stalled, Reconciling.
+	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, VolumesMoved, Scaled,
+	// ScaleOperationComplete, ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, UpToDate, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -478,6 +478,12 @@ func (e *Etcd) SpecSuspended() bool {
 // Surges reports whether a second member takes over while the only one is replaced.
 func (e *Etcd) Surges() bool {
 	return e.Spec.SurgePolicy == SurgeSingleMember && e.Spec.Replicas == 1
+}
+
+// Moves reports whether members are to get volumes of another StorageClass, one after the other, while a further member stands in.
+func (e *Etcd) Moves() bool {
+	c := e.Status.Conditions.Find(ConditionVolumesMoved)
+	return c != nil && c.Reason == ReasonVolumesMoving
 }
 
 // Reports reports whether the status has an error with a code.

@@ -29,6 +29,11 @@ const (
 // IsRollout reports whether tasks of the type bring the pods of a StatefulSet to a target revision.
 func (t TaskType) IsRollout() bool { return t == QuorumAwareRollout || t == RecreateRollout }
 
+// StopsNothingYet reports whether the task is a recreation that has not begun to stop the pods. It waits until the newest spec is applied.
+func (t *EtcdOperatorTask) StopsNothingYet() bool {
+	return t.Spec.Type == RecreateRollout && (t.Status.Rollout == nil || t.Status.Rollout.Phase == "")
+}
+
 // TaskState is the state of a task (DEP-05). A task goes from Pending to InProgress, and then to Succeeded or Failed; or from
 // Pending to Rejected. It also goes from InProgress to Rejected if its rollout is superseded, or if its Etcd or its type is
 // gone.

@@ -57,15 +57,15 @@ func (e *Etcd) MemberHost(pod string) string {
 	return fmt.Sprintf("%s.%s.%s.svc", pod, e.PeerServiceName(), e.Namespace)
 }
 
-// MostMembers is how many members the spec asks for, with the second one that stands in for the only one.
+// MostMembers is how many members the spec asks for, with the further one that stands in for another.
 func (e *Etcd) MostMembers() int32 {
-	if e.Surges() {
-		return 2
+	if e.Surges() || e.Moves() {
+		return e.Spec.Replicas + 1
 	}
 	return e.Spec.Replicas
 }
 
-// AsksFor reports whether so many members are as many as the spec asks for, with or without the one that stands in for the only one.
+// AsksFor reports whether so many members are as many as the spec asks for, with or without the one that stands in for another.
 func (e *Etcd) AsksFor(members int32) bool {
 	return members == e.Spec.Replicas || members == e.MostMembers()
 }

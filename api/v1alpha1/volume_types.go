@@ -8,6 +8,7 @@ import (
 	"cmp"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 )
 
 // VolumeRetention determines whether PersistentVolumeClaims are retained or deleted.
@@ -55,6 +56,9 @@ func (s *EtcdSpec) Capacity() resource.Quantity {
 	return resource.MustParse(DefaultStorageCapacity)
 }
 
+// Class returns the name of the StorageClass of the members' volumes; empty for whichever they have.
+func (s *EtcdSpec) Class() string { return ptr.Deref(s.StorageClass, "") }
+
 // ConditionVolumesGrown is a condition of an Etcd: True once every claim and the StatefulSet's claim template have the
 // specified capacity.
 const ConditionVolumesGrown = "VolumesGrown"
@@ -68,3 +72,11 @@ const (
 	// ReasonVolumesNotExpandable means that the StorageClass of a claim does not allow volume expansion.
 	ReasonVolumesNotExpandable = "VolumesNotExpandable"
 )
+
+// ConditionVolumesMoved is a condition of an Etcd: False while the volumes of members are of another StorageClass than specified. It is
+// absent otherwise.
+const ConditionVolumesMoved = "VolumesMoved"
+
+// ReasonVolumesMoving is a reason of the condition VolumesMoved: one member after the other gets another volume. The other is
+// ClaimNotOwned.
+const ReasonVolumesMoving = "VolumesMoving"

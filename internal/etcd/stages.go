@@ -155,12 +155,12 @@ func (p *pass) apply(ctx context.Context) error {
 	p.found.Size = &change.Size
 	in := component.Input{
 		Etcd: p.etcd, Images: p.reconciler.Images, TLS: p.reconciler.TLS, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
-		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
+		Capacity: p.etcd.Spec.Capacity(), Class: p.etcd.Spec.Class(), Retention: retention(p.etcd, set),
 		PodsManagedBy: p.found.PodsManagedBy, PeerTLS: plan.Stage, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
 	}
 	if set != nil {
 		// They are changed by their own stages alone.
-		in.Strategy, in.Capacity = set.Spec.UpdateStrategy.Type, volumes.TemplateCapacity(set)
+		in.Strategy, in.Capacity, in.Class = set.Spec.UpdateStrategy.Type, volumes.TemplateCapacity(set), volumes.TemplateClass(set)
 	}
 	settled, err := p.session.Apply(ctx, apply.Request{
 		Input: in, Due: plan.Problem == nil && (plan.Due || state.Due(p.etcd)),
@@ -173,8 +173,8 @@ func (p *pass) apply(ctx context.Context) error {
 			return p.starter.Start(ctx, p.etcd, p.found.FirstStart, p.session)
 		},
 	})
-	// While the cluster grows to its size the spec is not settled, so that each further member is due.
-	p.found.Settled = err == nil && settled && change.Why == "" && !in.Converting && len(p.session.Foreign()) == 0
+	// While the cluster grows to its size, or its volumes move, the spec is not settled, so that each further member is due.
+	p.found.Settled = err == nil && settled && change.Why == "" && !in.Converting && len(p.session.Foreign()) == 0 && len(volumes.Misplaced(p.found.State)) == 0
 	return err
 }
 
@@ -201,7 +201,7 @@ func unadopted(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 // is to be replaced for its claim template.
 func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.PersistentVolumeClaimRetentionPolicy {
 	p := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: etcd.Spec.Retention().WhenDeleted, WhenScaled: v1alpha1.VolumesRetained}
-	if volumes.TemplateTooSmall(etcd, set) {
+	if volumes.TemplateOutdated(etcd, set) {
 		p.WhenDeleted = v1alpha1.VolumesRetained
 	}
 	return p

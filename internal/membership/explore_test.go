@@ -226,6 +226,11 @@ func (w *world) fault(r *rand.Rand) {
 		if n.up && !n.learner && w.quorate() {
 			w.leader = n.id
 		}
+	case 5:
+		if r.IntN(4) == 0 {
+			w.setBack()
+		}
+		w.pass()
 	default:
 		w.pass()
 	}

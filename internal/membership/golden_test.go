@@ -87,6 +87,9 @@ func scenarios() []scenario {
 			{"The rollout is suspended.", func(w *world) bool { return w.at(0) == nil }, withdraw},
 		}},
 		{"storage-class", "Three members move to another storage class.", cluster(3, 0, Goal{Size: 3}).with(outdated), nil},
+		{"storage-class-set-back", "The storage class is set back once one of three members has moved.", cluster(3, 0, Goal{Size: 3}).with(outdated), []event{
+			{"The storage class is set back.", func(w *world) bool { return w.count() == 4 && w.at(1).id > 3 }, (*world).setBack},
+		}},
 		{"migration", "Three members of a source cluster are replaced by three of ours.", cluster(0, 3, Goal{Size: 3, KeepSources: true}), []event{
 			{"A person cuts over.", waits(GuardSourcesKeepQuorum), func(w *world) { w.goal.KeepSources = false }},
 		}},

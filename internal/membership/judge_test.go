@@ -144,6 +144,11 @@ var invariants = []invariant{
 		toOne := w.count() == 3 && w.goal.Size == 1 && !w.goal.KeepSources
 		return when(after.count() < w.count() && (w.count() < 3 || toOne) && !w.backup && w.overrides == nil, "there is no backup")
 	}},
+	{"a member moves only while as many others serve as the cluster is to have", func(w, after *world, step *Step) string {
+		n := w.node(step.Member)
+		moves := step.Action == RemoveMember && n.owner == Ours && n.ordinal < w.goal.Size && !n.learner && n.up && !n.hidden
+		return when(moves && !w.goal.KeepSources && w.overrides == nil && after.seen() < w.goal.Size, "fewer members serve than before the move")
+	}},
 	{"redundancy ends only if a person agrees", func(w, after *world, _ *Step) string {
 		return when(after.count() < w.count() && w.count() > 2 && w.finally() == 1 && !w.goal.Single, "nobody agreed")
 	}},

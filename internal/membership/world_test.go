@@ -178,6 +178,15 @@ func (w *world) accepts(step *Step) bool {
 	return true
 }
 
+// setBack has the volumes that have moved move back, and those that have not stay.
+func (w *world) setBack() {
+	for i := range w.ordinals {
+		if o := &w.ordinals[i]; o.claim && o.outdated != Pod {
+			o.outdated = Volume - o.outdated
+		}
+	}
+}
+
 // do requests a step, which etcd may refuse.
 func (w *world) do(step *Step) {
 	if w.accepts(step) {

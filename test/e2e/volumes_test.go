@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -320,4 +321,51 @@ func TestVolumesGrow(t *testing.T) {
 	c.untilSucceeded()
 	c.ready()
 	c.Expect(c.claims(c, 3)).To(Equal(claims))
+}
+
+// anotherClass makes a StorageClass like the default one, for as long as the test runs.
+func (c *cluster) anotherClass() string {
+	c.t.Helper()
+	class := &storagev1.StorageClass{}
+	c.Expect(kube.Get(c.t.Context(), types.NamespacedName{Name: "local"}, class)).To(Succeed())
+	class.ObjectMeta = metav1.ObjectMeta{GenerateName: "e2e-"}
+	c.create(class)
+	c.t.Cleanup(func() { _ = kube.Delete(context.Background(), class) })
+	return class.Name
+}
+
+// Volumes move to another StorageClass: every member comes back under its name on a volume of that class, the cluster is the same, and
+// nothing is left of the member that stood in.
+func TestVolumesMoveToAnotherStorageClass(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 1} {
+		t.Run(fmt.Sprintf("%d members", n), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, n)
+			id, claims, class := c.etcd(c).Status.ClusterID, c.claims(c, n), c.anotherClass()
+			from := time.Now()
+			c.patch(func(e *v1alpha1.Etcd) { e.Spec.StorageClass = &class })
+			c.Eventually(func(g Gomega) {
+				etcd := c.etcd(g)
+				g.Expect(etcd.Status.ObservedGeneration).To(Equal(etcd.Generation))
+				g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionVolumesMoved)).To(BeNil())
+				for i := range n {
+					g.Expect(c.claim(g, i).Spec.StorageClassName).To(HaveValue(Equal(class)))
+				}
+				further := types.NamespacedName{Namespace: c.namespace, Name: claimName(n)}
+				g.Expect(apierrors.IsNotFound(kube.Get(t.Context(), further, &corev1.PersistentVolumeClaim{}))).To(BeTrue())
+			}).WithTimeout(3 * patience).Should(Succeed())
+			moved := time.Now()
+			c.untilVoters(n)
+			c.ready()
+			for i, uid := range c.claims(c, n) {
+				c.Expect(uid).NotTo(Equal(claims[i]))
+			}
+			c.Expect(c.etcd(c).Status.ClusterID).To(Equal(id))
+			c.Expect(*c.statefulSet(c).Spec.Replicas).To(Equal(int32(n)))
+			c.Expect(c.rollouts(c)).To(BeEmpty())
+			report := c.writesSurvive()
+			t.Logf("%d members moved in %s, longest gap %s", n, moved.Sub(from), report.Between(from, moved).LongestGap)
+		})
+	}
 }

@@ -43,6 +43,8 @@ type World struct {
 	Result func(*batchv1.Job) string
 	// Claims: the StatefulSet controller makes claims, as it does for each pod; without it, the StatefulSet has none.
 	Claims bool
+	// Broken is a StorageClass whose claims get no volume, so that their pods do not start.
+	Broken string
 	// ready are the pods whose members serve, and ids are those that the members of pods had last.
 	ready map[string]bool
 	ids   map[string]uint64
@@ -102,7 +104,7 @@ func podIP(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
 func (w *World) Step(ctx context.Context) (changed bool, err error) {
 	before := w.writes
 	w.Server.Collect()
-	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet, w.agents} {
+	for _, part := range []func(context.Context) error{w.protect, w.statefulSets, w.jobs, w.kubelet, w.agents} {
 		if err := part(ctx); err != nil {
 			return false, err
 		}
@@ -148,6 +150,12 @@ func (w *World) statefulSets(ctx context.Context) error {
 	for i := range pods {
 		p := &pods[i]
 		there[p.Name] = true
+		if len(p.OwnerReferences) == 0 {
+			p.OwnerReferences = controlledBy(set)
+			if err := w.Update(ctx, p); err != nil {
+				return err
+			}
+		}
 		if w.ready[p.Name] {
 			status.ReadyReplicas++
 			status.AvailableReplicas++
@@ -179,18 +187,57 @@ func (w *World) statefulSets(ctx context.Context) error {
 	return w.Status().Update(ctx, set)
 }
 
+func controlledBy(set *appsv1.StatefulSet) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+}
+
+const claimProtection = "kubernetes.io/pvc-protection"
+
+// protect removes claims that are deleted once their pods are gone.
+func (w *World) protect(ctx context.Context) error {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := w.List(ctx, claims, client.InNamespace(Namespace)); err != nil {
+		return err
+	}
+	pods, err := w.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		if c.DeletionTimestamp == nil || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return strings.HasSuffix(c.Name, "-"+p.Name) }) {
+			continue
+		}
+		c.Finalizers = nil
+		if err := w.Update(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // claim makes the claim of a pod, unless there is one.
 func (w *World) claim(ctx context.Context, set *appsv1.StatefulSet, i int) error {
 	if !w.Claims {
 		return nil
 	}
 	for _, template := range set.Spec.VolumeClaimTemplates {
-		err := w.Create(ctx, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels},
+		c := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: template.Name + "-" + PodName(i), Labels: set.Spec.Selector.MatchLabels, Finalizers: []string{claimProtection}},
 			Spec:       template.Spec,
-			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
-		})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		}
+		err := w.Create(ctx, c)
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests}
+		if w.Broken != "" && ptr.Deref(template.Spec.StorageClassName, "") == w.Broken {
+			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+		}
+		if err := w.Status().Update(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -217,7 +264,7 @@ func podOf(set *appsv1.StatefulSet, i int, revision string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Namespace, Name: PodName(i), Labels: labels, Annotations: set.Spec.Template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+			OwnerReferences: controlledBy(set),
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}
@@ -230,12 +277,19 @@ func (w *World) kubelet(ctx context.Context) error {
 		return err
 	}
 	there := map[string]bool{}
+	waits, err := w.withoutVolume(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range pods {
 		p := &pods[i]
 		there[p.Name] = true
 		n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-"))
 		if err != nil {
 			return err
+		}
+		if waits(p) {
+			continue
 		}
 		listed, _, _ := w.Members.Lists(n)
 		ready := listed && !w.Down[p.Name] && !w.Crashing[p.Name]
@@ -254,6 +308,17 @@ func (w *World) kubelet(ctx context.Context) error {
 		w.ready[name] = w.ready[name] && there[name]
 	}
 	return nil
+}
+
+// withoutVolume returns which pods wait for the volumes of their claims.
+func (w *World) withoutVolume(ctx context.Context) (func(*corev1.Pod) bool, error) {
+	claims := &corev1.PersistentVolumeClaimList{}
+	err := w.List(ctx, claims, client.InNamespace(Namespace))
+	return func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
+			return c.Status.Phase == corev1.ClaimPending && strings.HasSuffix(c.Name, "-"+p.Name)
+		})
+	}, err
 }
 
 // start gives a pod the status of one that runs, and reports whether it had another.

@@ -34,7 +34,7 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 		// The members of the source cluster leave.
 		return true
 	}
-	return members.Relieve(etcd, tasks) != "" || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
+	return members.Relieve(etcd, tasks) != "" || etcd.Moves() || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }
 
 // covered reports whether a task that has not ended changes the members. One that a user created counts.

@@ -37,6 +37,11 @@ func surges(e *v1alpha1.Etcd) {
 	e.Spec.Replicas, e.Spec.SurgePolicy, e.Status.ClusterSize = 1, v1alpha1.SurgeSingleMember, 1
 }
 
+// moves has its volumes move to another StorageClass.
+func moves(e *v1alpha1.Etcd) {
+	e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVolumesMoving})
+}
+
 func suspendSpec(e *v1alpha1.Etcd) {
 	metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 }
@@ -73,6 +78,7 @@ func TestMayBeDue(t *testing.T) {
 		"the sources have left": {etcd(func(e *v1alpha1.Etcd) {
 			e.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{}
 		}), false, nil},
+		"volumes move":     {etcd(moves), true, nil},
 		"has never served": {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }), false, nil},
 		"suspended": {etcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Replicas = 5

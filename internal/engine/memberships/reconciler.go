@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package memberships creates a MembershipChange when the members of a cluster are not those that the spec of its Etcd asks for: the
-// cluster is to grow or to shrink, a member has lost its data, or a learner waits for its vote.
+// cluster is to grow or to shrink, a member has lost its data or is to get another volume, or a learner waits for its vote.
 package memberships
 
 import (

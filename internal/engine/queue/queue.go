@@ -117,7 +117,7 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
 		return sideways(t) && stalled(head)
 	}
-	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || stopsNothingYet(head))
+	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
 
 // yields reports whether a change of members that began beside a task goes first. Maintenance does nothing while a member does not
@@ -125,12 +125,7 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 // newest spec is applied, which takes as many members as it asks for, and in the end until every member participates again.
 func yields(t *v1alpha1.EtcdOperatorTask) bool {
 	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation
-	return t.Spec.Type == v1alpha1.OnDemandMaintenance || stopsNothingYet(t) || t.Spec.Type == v1alpha1.RecreateRollout && started
-}
-
-// stopsNothingYet reports whether a task is a recreation that has not begun to stop the pods.
-func stopsNothingYet(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Spec.Type == v1alpha1.RecreateRollout && (t.Status.Rollout == nil || t.Status.Rollout.Phase == "")
+	return t.Spec.Type == v1alpha1.OnDemandMaintenance || t.StopsNothingYet() || t.Spec.Type == v1alpha1.RecreateRollout && started
 }
 
 // HasTurn reports whether a task runs, or may run, now.

@@ -27,8 +27,9 @@ type Input struct {
 	TLS configv1alpha1.TLS
 	// Replicas of the StatefulSet.
 	Replicas int32
-	// Capacity of the volume claim template. It cannot be changed once the StatefulSet exists.
+	// Capacity and Class of the volume claim template. They cannot be changed once the StatefulSet exists.
 	Capacity resource.Quantity
+	Class    string
 	// Retention of the claims.
 	Retention v1alpha1.PersistentVolumeClaimRetentionPolicy
 	// Strategy is the update strategy of the StatefulSet.

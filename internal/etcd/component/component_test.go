@@ -44,7 +44,7 @@ func input(replicas int32) Input {
 func everything() Input {
 	in := input(5)
 	in.Strategy = appsv1.RollingUpdateStatefulSetStrategyType
-	in.Capacity = resource.MustParse("80Gi")
+	in.Capacity, in.Class = resource.MustParse("80Gi"), "fast"
 	in.Retention.WhenDeleted = v1alpha1.VolumesDeleted
 	in.Etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowUnhealthyPodEviction: "true"}
 	in.Etcd.Spec = v1alpha1.EtcdSpec{

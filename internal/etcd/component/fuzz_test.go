@@ -31,7 +31,7 @@ func FuzzSpec(f *testing.F) {
 			return
 		}
 		in.PeerTLS = []PeerTLS{PeerTLSOff, PeerTLSPrepared, PeerTLSOn}[tls%3]
-		in.Capacity = in.Etcd.Spec.Capacity()
+		in.Capacity, in.Class = in.Etcd.Spec.Capacity(), in.Etcd.Spec.Class()
 		objects, err := Objects(in)
 		if err != nil {
 			if err.Error() == "" {

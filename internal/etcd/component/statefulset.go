@@ -11,7 +11,6 @@ import (
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // statefulSet builds the StatefulSet of the members. It starts them in parallel, because none becomes ready before a quorum
@@ -50,8 +49,8 @@ func volumeClaim(in Input) *corev1ac.PersistentVolumeClaimApplyConfiguration {
 	spec := corev1ac.PersistentVolumeClaimSpec().
 		WithAccessModes(corev1.ReadWriteOnce).
 		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: in.Capacity}))
-	if class := ptr.Deref(in.Etcd.Spec.StorageClass, ""); class != "" {
-		spec.WithStorageClassName(class)
+	if in.Class != "" {
+		spec.WithStorageClassName(in.Class)
 	}
 	claim := &corev1ac.PersistentVolumeClaimApplyConfiguration{}
 	if !v1alpha1.IsAdopted(in.Manager) && in.podsManagedBy() != v1alpha1.ManagedBy {

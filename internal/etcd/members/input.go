@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Known is what was read of the members of an Etcd at one moment.
@@ -39,6 +40,8 @@ type Known struct {
 	// Initial are the names of the members that the ConfigMap lists. A member that it lists alone restores a backup when it has lost its
 	// data.
 	Initial []string
+	// Class is the StorageClass in the claim template of the StatefulSet; empty if it names none.
+	Class string
 	// BackedUp: everything that is committed, but for the last few minutes, is in a backup, or there is no backup store.
 	BackedUp bool
 }
@@ -75,7 +78,10 @@ func (k Known) Input(r Request) membership.Input {
 	}
 	for i := range k.ordinals(r.Goal) {
 		o := k.ordinal(i)
-		if i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve {
+		switch relieve := i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve; {
+		case i < r.Goal.Size && k.moves(i, o):
+			o.Outdated = membership.Volume
+		case relieve:
 			o.Outdated = membership.Pod
 		}
 		in.Ordinals = append(in.Ordinals, o)
@@ -184,6 +190,24 @@ func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 		return false
 	}
 	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })
+}
+
+// moves reports whether an ordinal gets another volume: the claim is of another StorageClass than those that the StatefulSet makes, and
+// these are what the spec asks for. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its
+// member was told that it leaves, and the agent has said since then that a quorum serves without it: other data may be needed, and joins
+// as it is. A claim that has no volume holds no data.
+func (k Known) moves(i int, o membership.Ordinal) bool {
+	claim, class := k.Claims[i], k.Etcd.Spec.Class()
+	if !k.Etcd.Moves() || k.Etcd.SpecSuspended() || class != k.Class || claim == nil || o.Foreign != "" || ptr.Deref(claim.Spec.StorageClassName, "") == class {
+		return false
+	}
+	listed := slices.IndexFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i })
+	if listed >= 0 {
+		return !k.List[listed].Learner
+	}
+	hasLooked := o.Outdated == membership.Pod || o.Store == membership.Free || o.Store == membership.Left
+	return claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" ||
+		hasLooked && k.Told.Leaves(k.Etcd.MemberName(k.Etcd.PodName(int32(i))))
 }
 
 // ordinals is the number of ordinals that have a pod, a claim or a member, are among the replicas, or are in the goal.

@@ -421,3 +421,54 @@ func TestRelieve(t *testing.T) {
 		g.Expect([]membership.Outdated{in.Ordinals[0].Outdated, in.Ordinals[1].Outdated}).To(Equal(c.want), string(c.relieve))
 	}
 }
+
+// A volume moves once the claim template is of the class that the spec asks for, and the claim of another. It goes while its member
+// is listed to be replaced; one that is not listed keeps its volume unless it was told to leave, and its agent has looked since then.
+func TestMoves(t *testing.T) {
+	moving := func(k *Known) {
+		k.Etcd.Spec.StorageClass, k.Class = ptr.To("fast"), "fast"
+		k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVolumesMoving})
+	}
+	told := func(k *Known) { k.Told = member.Members{Generation: 4, Leaving: []string{"main-2"}} }
+	for name, c := range map[string]struct {
+		change func(*Known)
+		want   membership.Outdated
+	}{
+		"another class":                  {func(*Known) {}, membership.Volume},
+		"the class":                      {func(k *Known) { k.Claims[2].Spec.StorageClassName = ptr.To("fast") }, membership.Nothing},
+		"the template has yet to follow": {func(k *Known) { k.Class = "slow" }, membership.Nothing},
+		"the class is set back":          {func(k *Known) { k.Etcd.Spec.StorageClass = ptr.To("slow") }, membership.Nothing},
+		"nothing is to move":             {func(k *Known) { k.Etcd.Status.Conditions = nil }, membership.Nothing},
+		"a claim is foreign": {func(k *Known) {
+			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonClaimNotOwned})
+		}, membership.Nothing},
+		"the claim is foreign": {func(k *Known) { k.Claims[2].Labels = nil }, membership.Nothing},
+		"there is no claim":    {func(k *Known) { delete(k.Claims, 2) }, membership.Nothing},
+		"the spec is suspended": {func(k *Known) {
+			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+		}, membership.Nothing},
+		"beyond the goal":                           {func(k *Known) { k.Etcd.Spec.Replicas = 2 }, membership.Nothing},
+		"a learner":                                 {func(k *Known) { k.List[2].Learner = true }, membership.Nothing},
+		"a rollout needs relief":                    {func(k *Known) { k.Snapshot.Ordinals[2].Pod.UID = "relieve" }, membership.Volume},
+		"has left, and its agent says so":           {func(k *Known) { told(k); unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Volume},
+		"has left, and its agent has yet to say so": {func(k *Known) { told(k); unlist(k) }, membership.Nothing},
+		"has left, and waits in another pod":        {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreLeft})(k) }, membership.Volume},
+		"has left, and its volume is free":          {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreFree})(k) }, membership.Volume},
+		"has left, and there is other data":         {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreOther})(k) }, membership.Nothing},
+		"has no volume yet":                         {func(k *Known) { unlist(k); k.Claims[2].Status.Phase = corev1.ClaimPending }, membership.Volume},
+		"has a volume that is not bound yet": {func(k *Known) {
+			unlist(k)
+			k.Claims[2].Status.Phase, k.Claims[2].Spec.VolumeName = corev1.ClaimPending, "volume"
+		}, membership.Nothing},
+		"someone removed it":               {func(k *Known) { unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Pod},
+		"someone removed it, and it waits": {func(k *Known) { unlist(k); refuses(cluster.Volume{Store: cluster.StoreLeft})(k) }, membership.Nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := known(3, moving, c.change)
+			in := k.Input(Request{Goal: membership.Goal{Size: int(k.Etcd.Spec.Replicas)}, Relieve: "relieve"})
+			if got := in.Ordinals[2].Outdated; got != c.want {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -59,6 +60,7 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 	if err != nil || set == nil {
 		return k, err
 	}
+	k.Class = volumes.TemplateClass(set)
 	config, err := memberconfig.ConfigMap(ctx, reader, etcd, ownership.Manager(etcd, set))
 	if err != nil {
 		return Known{}, err

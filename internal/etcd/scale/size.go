@@ -46,7 +46,7 @@ type input struct {
 	size int32
 	// heldBy is what blocks the task that changes the members; nil if nothing does.
 	heldBy *v1alpha1.Hold
-	// surges: a second member takes over from the only one that the spec asks for.
+	// surges: a further member stands in for the only one that the spec asks for, or while volumes move.
 	surges bool
 }
 
@@ -64,7 +64,7 @@ func decide(f input) Size {
 	case has == 0 || has == f.wanted:
 		return Size{Replicas: f.wanted}
 	case f.surges && has == f.wanted+1:
-		why := "a second member stands in while the only one is replaced"
+		why := "a further member stands in while another is replaced"
 		if f.heldBy != nil {
 			why += fmt.Sprintf("; %s: %s", f.heldBy.Guard, f.heldBy.Message)
 		}
@@ -138,7 +138,7 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 		}
 		return size
 	}
-	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), surges: etcd.Surges() && !state.Due(etcd)}
+	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), surges: etcd.Surges() && !state.Due(etcd) || etcd.Moves()}
 	if set != nil {
 		f.have = set.Spec.Replicas
 	}

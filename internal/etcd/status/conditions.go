@@ -37,6 +37,9 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	}
 	if o.Volumes != nil {
 		all = append(all, o.Volumes.Grown())
+		if c := o.Volumes.Moved(); c != nil {
+			all = append(all, *c)
+		}
 	}
 	if o.WakeUp != nil {
 		if c := o.WakeUp.Condition(o.Etcd); c != nil {

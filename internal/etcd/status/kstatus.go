@@ -21,7 +21,7 @@ var (
 	// first.
 	outstanding = []string{
 		v1alpha1.ConditionHibernated, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionScaled, v1alpha1.ConditionTLSReady,
-		v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionReconciled,
+		v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionVolumesMoved, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionReconciled,
 	}
 	// always are those that every Etcd has.
 	always = []string{v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionAllMembersReady}
@@ -93,6 +93,9 @@ func upToDate(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus) metav1.Condition {
 		message := "The newest spec is not applied yet."
 		if op := next.LastOperation; op != nil && op.State == v1alpha1.OperationRequeue {
 			message = op.Description
+		}
+		if c := next.Conditions.Find(v1alpha1.ConditionVolumesMoved); c != nil {
+			message = c.Message
 		}
 		return conditions.False(v1alpha1.ConditionUpToDate, v1alpha1.ReasonSpecPending, "%s", message)
 	}

@@ -144,6 +144,9 @@ func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
 		next.Conditions.Remove(v1alpha1.ConditionHibernated)
 	}
+	if o.Volumes != nil && o.Volumes.Moved() == nil {
+		next.Conditions.Remove(v1alpha1.ConditionVolumesMoved)
+	}
 	if o.Adoption.Condition == nil {
 		next.Conditions.Remove(v1alpha1.ConditionAdopted)
 	}

@@ -311,13 +311,13 @@ func TestForeignClaims(t *testing.T) {
 	s.Expect(s.asks()).To(HaveEach("4Gi"), "none grows while one is foreign")
 }
 
-func TestTemplateTooSmall(t *testing.T) {
+func TestTemplateOutdated(t *testing.T) {
 	s := newSmall(t)
 	st := s.state()
-	s.Expect(TemplateTooSmall(st.Etcd, nil)).To(BeFalse())
-	s.Expect(TemplateTooSmall(st.Etcd, st.StatefulSet)).To(BeTrue())
+	s.Expect(TemplateOutdated(st.Etcd, nil)).To(BeFalse())
+	s.Expect(TemplateOutdated(st.Etcd, st.StatefulSet)).To(BeTrue())
 	st.StatefulSet.Spec.VolumeClaimTemplates[0].Spec.Resources = storage("8Gi")
-	s.Expect(TemplateTooSmall(st.Etcd, st.StatefulSet)).To(BeFalse())
+	s.Expect(TemplateOutdated(st.Etcd, st.StatefulSet)).To(BeFalse())
 	st.StatefulSet.Spec.VolumeClaimTemplates = nil
-	s.Expect(TemplateTooSmall(st.Etcd, st.StatefulSet)).To(BeTrue(), "there is none")
+	s.Expect(TemplateOutdated(st.Etcd, st.StatefulSet)).To(BeTrue(), "there is none")
 }

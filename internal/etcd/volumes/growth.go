@@ -36,20 +36,24 @@ type claim struct {
 	expandable bool
 	// waitsForRestart: its file system grows only when its pod is restarted.
 	waitsForRestart bool
+	// moves: its member gets another volume, so this one does not grow.
+	moves bool
 }
 
 // volumes is the input of a decision on the growth of volumes.
 type volumes struct {
 	wanted   resource.Quantity
 	template resource.Quantity
-	claims   []claim
+	// retyped: the template is of another StorageClass than the spec asks for.
+	retyped bool
+	claims  []claim
 }
 
 // growth is what to do about volumes that are too small.
 type growth struct {
 	// grow are the names of the claims that have to request more.
 	grow []string
-	// replaceSet: every claim requests enough; now the template of the StatefulSet has to follow, which cannot be changed.
+	// replaceSet: every claim that stays requests enough; now the template of the StatefulSet has to follow, which cannot be changed.
 	replaceSet bool
 	condition  metav1.Condition
 }
@@ -61,6 +65,7 @@ func decide(v volumes) growth {
 	var foreign, refused, growing []string
 	for _, c := range v.claims {
 		switch {
+		case c.moves:
 		case c.asks.Cmp(v.wanted) < 0 && c.foreign != nil:
 			foreign = append(foreign, c.foreign.String())
 		case c.asks.Cmp(v.wanted) < 0 && !c.bound:
@@ -86,11 +91,12 @@ func decide(v volumes) growth {
 	if len(refused) > 0 {
 		g.grow = nil
 		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesNotExpandable,
-			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Move the data to an Etcd with another StorageClass, or set storageCapacity back.", v.wanted.String(), strings.Join(refused, ", "))
+			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Set storageClass to one that does, and the volumes move, or set storageCapacity back.", v.wanted.String(), strings.Join(refused, ", "))
 		return g
 	}
-	if v.template.Cmp(v.wanted) < 0 {
-		g.replaceSet = len(g.grow) == 0 && !slices.ContainsFunc(v.claims, func(c claim) bool { return c.asks.Cmp(v.wanted) < 0 })
+	small := v.template.Cmp(v.wanted) < 0
+	g.replaceSet = (small || v.retyped) && !slices.ContainsFunc(v.claims, func(c claim) bool { return !c.moves && c.asks.Cmp(v.wanted) < 0 })
+	if small {
 		growing = append(growing, "the claim template of the StatefulSet follows while every member participates and no rollout runs")
 	}
 	g.condition = conditions.True(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesGrown, "Every volume has %s.", v.wanted.String())
@@ -108,13 +114,14 @@ func TemplateCapacity(set *appsv1.StatefulSet) resource.Quantity {
 	return resource.Quantity{}
 }
 
-// TemplateTooSmall reports whether a StatefulSet would give new members volumes that are too small.
-func TemplateTooSmall(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+// TemplateOutdated reports whether a StatefulSet would give new members volumes that are too small, or of another StorageClass than the
+// spec asks for.
+func TemplateOutdated(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	if set == nil {
 		return false
 	}
 	template, wanted := TemplateCapacity(set), etcd.Spec.Capacity()
-	return template.Cmp(wanted) < 0
+	return template.Cmp(wanted) < 0 || retyped(etcd, set)
 }
 
 // mayReplace returns why a StatefulSet must not be deleted without its pods now; empty if it may. Until its successor has adopted
@@ -128,7 +135,7 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 		return "a task keeps all members stopped"
 	case p == nil || p.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType || p.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType:
 		return "its claims are not retained"
-	case s.Participating() < s.Replicas() || len(s.Surplus) > 0:
+	case away(s) || len(s.Surplus) > 0:
 		return "not every member participates"
 	}
 	for i := range claims {
@@ -140,11 +147,25 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 		}
 	}
 	for i := range tasks {
-		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
+		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress && !tasks[i].StopsNothingYet() {
 			return "rollout " + tasks[i].Name + " is in progress"
 		}
 	}
 	return ""
+}
+
+// away reports whether a member does not participate. While every voter serves, a pod that has no vote does not count: it may wait for a
+// volume of the class in the template, for ever.
+func away(s *cluster.Snapshot) bool {
+	voters := s.Cluster.Voters
+	serves := len(voters) > 0 && s.ServingVoters() == len(voters)
+	for i, o := range s.Ordinals {
+		votes := slices.ContainsFunc(voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+		if o.Class != v1alpha1.ClassParticipating && (votes || !serves) {
+			return true
+		}
+	}
+	return false
 }
 
 func ownedBy(o metav1.Object, uid types.UID) bool {

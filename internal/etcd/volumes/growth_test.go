@@ -30,6 +30,7 @@ func TestDecideGrowth(t *testing.T) {
 	}
 	stiff := func(c *claim) { c.expandable = false }
 	unbound := func(c *claim) { c.bound = false }
+	moves := func(c *claim) { c.moves = true }
 	foreign := func(c *claim) {
 		c.foreign = &ownership.Foreign{Kind: "PersistentVolumeClaim", Name: "ns/c", Whose: "is web's"}
 	}
@@ -56,6 +57,7 @@ func TestDecideGrowth(t *testing.T) {
 		"one is foreign: none grows":            {"4", []claim{of("4", "4"), of("4", "4", foreign)}, 0, false, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/c is web's"},
 		"one is foreign, but large enough":      {"8", []claim{of("8", "8"), of("8", "8", foreign)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 		"a claim that has no volume":            {"4", []claim{of("4", "0", unbound), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrowing, "not bound"},
+		"one that moves does not grow":          {"4", []claim{of("4", "4", stiff, moves), of("8", "8")}, 0, true, v1alpha1.ReasonVolumesGrowing, "template"},
 		"a new claim that has no volume":        {"8", []claim{of("8", "0", unbound)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +66,9 @@ func TestDecideGrowth(t *testing.T) {
 				t.Errorf("%+v", g)
 			}
 		})
+	}
+	if g := decide(volumes{wanted: gi("8"), template: gi("8"), retyped: true, claims: []claim{of("8", "8")}}); !g.replaceSet || g.condition.Reason != v1alpha1.ReasonVolumesGrown {
+		t.Errorf("the template is of another class, and stays: %+v", g)
 	}
 }
 
@@ -84,6 +89,11 @@ func TestMayReplace(t *testing.T) {
 	participating := cluster.Ordinal{Class: v1alpha1.ClassParticipating}
 	well := func() *cluster.Snapshot {
 		return &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Observed: true}, Ordinals: []cluster.Ordinal{participating, participating}}
+	}
+	recreation := func(phase v1alpha1.RecreatePhase) []v1alpha1.EtcdOperatorTask {
+		task := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}}
+		task.Status.State, task.Status.Rollout = v1alpha1.TaskStateInProgress, &v1alpha1.RolloutStatus{Phase: phase}
+		return []v1alpha1.EtcdOperatorTask{task}
 	}
 	rollout := func(state v1alpha1.TaskState) []v1alpha1.EtcdOperatorTask {
 		task := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}
@@ -108,12 +118,23 @@ func TestMayReplace(t *testing.T) {
 		"healthy":                          {nil, ownedBy("another"), rollout(v1alpha1.TaskStateSucceeded), ""},
 		"a rollout waits in line":          {nil, nil, rollout(v1alpha1.TaskStatePending), ""},
 		"a rollout runs":                   {nil, nil, rollout(v1alpha1.TaskStateInProgress), "in progress"},
+		"a recreation waits for the spec":  {nil, nil, recreation(""), ""},
+		"a recreation runs":                {nil, nil, recreation(v1alpha1.RecreateNeedsDeletion), "in progress"},
 		"a claim would be deleted with it": {nil, ownedBy("set"), nil, "claim c would be deleted"},
 		"a claim is not the Etcd's":        {nil, foreign, nil, "claim c, which is not the Etcd's own"},
 		"its newest spec is not observed":  {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},
 		"a task stops all members":         {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.HeldAtZeroBy = "task" }, nil, nil, "keeps all members stopped"},
 		"a member is missing":              {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Ordinals[1].Class = v1alpha1.ClassMissing }, nil, nil, "not every member"},
-		"a surplus pod":                    {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
+		"one that is not listed is missing": {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) {
+			s.Ordinals[1].Class, s.Cluster.Voters = v1alpha1.ClassMissing, []cluster.Voter{{Ordinal: 0, Serving: true}}
+		}, nil, nil, ""},
+		"one is not listed, and another does not serve": {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) {
+			s.Ordinals[1].Class, s.Cluster.Voters = v1alpha1.ClassMissing, []cluster.Voter{{Ordinal: 0}}
+		}, nil, nil, "not every member"},
+		"a voter is missing beside one that is not listed": {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) {
+			s.Ordinals[1].Class, s.Cluster.Voters = v1alpha1.ClassMissing, []cluster.Voter{{Ordinal: 1, Serving: true}}
+		}, nil, nil, "not every member"},
+		"a surplus pod": {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
 		"claims are deleted with it": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = "Delete"
 		}, nil, nil, "not retained"},

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volumes grows the volumes of an Etcd, and reports what keeps members from their volumes.
+// Package volumes grows the volumes of an Etcd, prepares their move to another StorageClass, and reports what keeps members from their
+// volumes.
 package volumes
 
 import (
@@ -47,6 +48,8 @@ func (g *Grower) Forget(etcd types.NamespacedName) { g.warnings.Forget(etcd) }
 type View struct {
 	claims []claim
 	growth growth
+	// moved is the condition VolumesMoved; nil if there is nothing to move.
+	moved *metav1.Condition
 }
 
 // Foreign returns the claims in use that are not the Etcd's own. A nil View has none.
@@ -65,6 +68,9 @@ func (v *View) Foreign() (foreign []ownership.Foreign) {
 // Grown returns the condition VolumesGrown.
 func (v *View) Grown() metav1.Condition { return v.growth.condition }
 
+// Moved returns the condition VolumesMoved; nil if there is nothing to move.
+func (v *View) Moved() *metav1.Condition { return v.moved }
+
 // Permission is what a Grower may do.
 type Permission struct {
 	// Grow claims.
@@ -73,21 +79,27 @@ type Permission struct {
 	Replace bool
 }
 
-// Reconcile grows volumes, and then replaces the StatefulSet with one whose claim template has the new size. It returns
+// Reconcile grows volumes, and then replaces the StatefulSet with one whose claim template has the new size and StorageClass. It returns
 // state.ErrBehind once it has begun to replace it. The View is nil without a StatefulSet, or if the claims could not be read.
 func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.Session, may Permission) (*View, error) {
 	if s.StatefulSet == nil {
 		return nil, nil
 	}
-	v := volumes{wanted: s.Etcd.Spec.Capacity(), template: TemplateCapacity(s.StatefulSet)}
+	v := volumes{wanted: s.Etcd.Spec.Capacity(), template: TemplateCapacity(s.StatefulSet), retyped: retyped(s.Etcd, s.StatefulSet)}
+	misplaced := Misplaced(s)
 	for i := range s.Claims {
 		c, err := g.describe(ctx, s.Etcd, &s.Claims[i])
 		if err != nil {
 			return nil, err
 		}
+		c.moves = slices.Contains(misplaced, c.name)
 		v.claims = append(v.claims, c)
 	}
-	view := &View{claims: v.claims, growth: decide(v)}
+	view := &View{claims: v.claims, growth: decide(v), moved: moved(s.Etcd.Spec.Class(), v)}
+	if len(misplaced) > 0 && !s.Etcd.Moves() {
+		// First the status says so, upon which certificates and the Role are for a further member, too.
+		may.Replace = false
+	}
 	if len(view.growth.grow) > 0 && may.Grow || view.growth.replaceSet && may.Replace {
 		return view, g.grow(ctx, s, objects, view.growth)
 	}
@@ -141,7 +153,7 @@ func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	if err != nil {
 		return fmt.Errorf("replacing StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Orphaned the pods of the StatefulSet, for one with a greater claim template", "template", ptr.To(TemplateCapacity(set)).String())
+	ctrl.LoggerFrom(ctx).Info("Orphaned the pods of the StatefulSet, for one with another claim template", "capacity", ptr.To(TemplateCapacity(set)).String(), "class", TemplateClass(set))
 	return state.ErrBehind
 }
 

@@ -13,8 +13,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -168,4 +172,125 @@ func TestOneMemberTakesConsent(t *testing.T) {
 			t.Errorf("there are %d tasks", len(all.Items))
 		}
 	})
+}
+
+// retype changes the StorageClass that the spec asks for.
+func (r *run) retype(ctx context.Context, class string) {
+	etcd := &v1alpha1.Etcd{}
+	must(r.t, r.world.Get(ctx, mainKey, etcd))
+	etcd.Spec.StorageClass = &class
+	must(r.t, r.world.Update(ctx, etcd))
+}
+
+// classes are the StorageClasses of the claims, by ordinal.
+func (r *run) classes(ctx context.Context) (classes []string) {
+	claims := &corev1.PersistentVolumeClaimList{}
+	must(r.t, r.world.List(ctx, claims, client.InNamespace(inmemory.Namespace)))
+	for _, c := range claims.Items {
+		classes = append(classes, ptr.Deref(c.Spec.StorageClassName, ""))
+	}
+	return classes
+}
+
+// beginToMove asks for another StorageClass, and has the controller of Etcds prepare that.
+func (r *run) beginToMove(ctx context.Context) {
+	r.retype(ctx, "fast")
+	for range maxRounds {
+		set, err := r.world.StatefulSet(ctx)
+		must(r.t, err)
+		if set != nil && volumes.TemplateClass(set) == "fast" && set.Status.ObservedGeneration > 0 {
+			return
+		}
+		r.operator.Deliver()
+		_, err = r.operator.parts.Etcds.Reconcile(ctx, ctrl.Request{NamespacedName: mainKey})
+		must(r.t, err)
+		r.step(ctx)
+	}
+	r.t.Fatal("the claim template does not follow")
+}
+
+// moving is a cluster of so many members whose volumes are of the class slow, and move.
+func moving(t *testing.T, n int32, do func(ctx context.Context, r *run)) {
+	changing(t, n, func(ctx context.Context, r *run) {
+		r.scenario.moves = true
+		r.retype(ctx, "slow")
+		r.settled(ctx, n)
+		r.moved(ctx, n, "slow")
+		do(ctx, r)
+	})
+}
+
+// moved waits until the volumes of so many members, and no others, are of a class, and the Etcd says so.
+func (r *run) moved(ctx context.Context, n int32, class string) {
+	r.t.Helper()
+	r.until(ctx, "the volumes are "+class, func() bool {
+		etcd := &v1alpha1.Etcd{}
+		must(r.t, r.world.Get(ctx, mainKey, etcd))
+		return slices.Equal(r.classes(ctx), slices.Repeat([]string{class}, int(n))) && etcd.Status.ObservedGeneration == etcd.Generation && etcd.Status.Conditions.Find(v1alpha1.ConditionVolumesMoved) == nil
+	})
+	r.settled(ctx, n)
+}
+
+// Another StorageClass: each member gets another volume while a further one stands in, the leader last. The further one leaves with its
+// claim, also where claims are kept.
+func TestVolumesMove(t *testing.T) {
+	for n, want := range map[int32][]string{
+		1: {"add main-1", "promote main-1", "remove main-0", "add main-0", "promote main-0", "remove main-1"},
+		3: {
+			"add main-3", "promote main-3", "remove main-0", "add main-0", "promote main-0", "remove main-2", "add main-2", "promote main-2",
+			"remove main-1", "add main-1", "promote main-1", "remove main-3",
+		},
+	} {
+		t.Run(fmt.Sprintf("%d members", n), func(t *testing.T) {
+			moving(t, n, func(ctx context.Context, r *run) {
+				r.lead(ctx, min(1, int(n)-1))
+				before := len(r.world.Members.Changes())
+				r.retype(ctx, "fast")
+				r.moved(ctx, n, "fast")
+				if got := r.world.Members.Changes()[before:]; !slices.Equal(got, want) {
+					t.Errorf("the list changed by %v", got)
+				}
+			})
+		})
+	}
+}
+
+// The class is set back half-way: what has moved moves back, and what has not stays.
+func TestMoveIsAborted(t *testing.T) {
+	moving(t, 3, func(ctx context.Context, r *run) {
+		r.retype(ctx, "fast")
+		r.until(ctx, "one volume has moved", func() bool {
+			_, votes, _ := r.world.Members.Lists(1)
+			return votes && slices.Contains(r.classes(ctx)[:3], "fast")
+		})
+		r.retype(ctx, "slow")
+		r.moved(ctx, 3, "slow")
+	})
+}
+
+// A class that gives no volumes, from the start or once the further member votes: as many serve as before, for as long as that lasts, and
+// once the class is set back nothing is left of it.
+func TestMoveToABrokenClass(t *testing.T) {
+	for name, voters := range map[string]int{"the further member gets none": 3, "one that has left gets none": 4} {
+		t.Run(name, func(t *testing.T) {
+			moving(t, 3, func(ctx context.Context, r *run) {
+				if voters == 3 {
+					r.world.Broken = "fast"
+				}
+				r.retype(ctx, "fast")
+				r.until(ctx, "so many serve", func() bool { return r.votersServing() == voters })
+				r.world.Broken = "fast"
+				r.until(ctx, "a claim gets no volume", func() bool {
+					claims := &corev1.PersistentVolumeClaimList{}
+					must(t, r.world.List(ctx, claims))
+					return slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimPending })
+				})
+				for range 100 {
+					_ = r.round(ctx)
+				}
+				r.retype(ctx, "slow")
+				r.moved(ctx, 3, "slow")
+			})
+		})
+	}
 }

@@ -48,6 +48,8 @@ type scenario struct {
 	from, replicas int32
 	// surges: the pod of the only member is replaced by way of a second one.
 	surges bool
+	// moves: the volumes are to be of another StorageClass.
+	moves bool
 }
 
 // disturbance is what happens to a run.
@@ -151,6 +153,9 @@ func (r *run) begin(ctx context.Context) {
 	if r.scenario.replicas > 0 {
 		r.resize(ctx, r.scenario.replicas)
 	}
+	if r.scenario.moves {
+		r.beginToMove(ctx)
+	}
 	must(r.t, w.Create(ctx, r.task()))
 }
 
@@ -166,7 +171,7 @@ func (r *run) resize(ctx context.Context, replicas int32) {
 // backUp has the agents report that the store has everything, while members change.
 func (r *run) backUp(ctx context.Context) {
 	lease := &coordinationv1.Lease{}
-	if r.scenario.replicas == 0 && !r.scenario.surges || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease) != nil {
+	if r.scenario.replicas == 0 && !r.scenario.surges && !r.scenario.moves || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease) != nil {
 		return
 	}
 	if at := lease.Spec.RenewTime; at == nil || time.Since(at.Time) > time.Minute {
@@ -266,8 +271,11 @@ func (r *run) step(ctx context.Context) {
 	r.backUp(ctx)
 	_, err := r.world.Step(ctx)
 	must(r.t, err)
-	if r.armed && (r.scenario.replicas > 0 || r.scenario.surges) && r.world.Members.Leader() < 0 {
+	if r.armed && (r.scenario.replicas > 0 || r.scenario.surges || r.scenario.moves) && r.world.Members.Leader() < 0 {
 		r.broken = append(r.broken, fmt.Sprintf("the quorum is lost after %v", r.world.Members.Changes()))
+	}
+	if n := r.votersServing(); r.armed && r.scenario.moves && n < int(r.scenario.from) {
+		r.broken = append(r.broken, fmt.Sprintf("%d voters serve after %v", n, r.world.Members.Changes()))
 	}
 	pods, err := r.world.Pods(ctx)
 	must(r.t, err)
@@ -277,6 +285,15 @@ func (r *run) step(ctx context.Context) {
 		}
 	}
 	pause(500 * time.Millisecond)
+}
+
+func (r *run) votersServing() (n int) {
+	for i, name := range r.world.Members.Names {
+		if _, votes, _ := r.world.Members.Lists(i); votes && r.world.Ready(name) {
+			n++
+		}
+	}
+	return n
 }
 
 // rebuild has the members do what the operator tells them: start again, as another cluster.
@@ -370,6 +387,9 @@ func (r *run) check(w disturb.Write) {
 	if r.scenario.surges {
 		harm = r.harmOfSurge(w, harm)
 	}
+	if r.scenario.moves && w.Kind == "PersistentVolumeClaim" {
+		harm = r.harmOfMove(w)
+	}
 	if harm != "" {
 		r.broken = append(r.broken, harm)
 	}
@@ -392,6 +412,17 @@ func (r *run) harmOfSurge(w disturb.Write, harm string) string {
 		return ""
 	}
 	return harm
+}
+
+// harmOfMove is what a write does to a claim: it goes while its member is not listed, and as many serve as before the move.
+func (r *run) harmOfMove(w disturb.Write) string {
+	for i, name := range r.world.Members.Names {
+		listed, _, _ := r.world.Members.Lists(i)
+		if w.Verb == "delete" && strings.HasSuffix(w.Name, "-"+name) && (listed || r.votersServing() < int(r.scenario.from)) {
+			return fmt.Sprintf("%s: it is listed: %v, and %d voters serve", w, listed, r.votersServing())
+		}
+	}
+	return ""
 }
 
 // state is what the cluster has come to, without what may differ from run to run: times, names of leaders, resourceVersions.

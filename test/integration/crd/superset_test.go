@@ -53,7 +53,7 @@ var rules = map[string]string{
 	"the name of an Etcd consists of":            "name",
 	"the name of an Etcd may have at most":       "name",
 	"storageCapacity cannot shrink":              "immutable",
-	"storageClass cannot be changed":             "",
+	"storageClass cannot be removed":             "",
 	"volumeClaimTemplate cannot be changed":      "",
 	"memberNamePrefix cannot be changed":         "",
 	"etcd.serverPort cannot be changed":          "immutable",

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,37 @@ func TestVolumesOfAClassWithoutExpansion(t *testing.T) {
 	o.requests.take()
 	w.nudge(o)
 	w.Expect(o.requests.take()).To(BeEmpty())
+}
+
+// Another class: the claim template follows, beside the pods and claims that there are, with the rights of a further member. Once the class
+// is set back, all is as before.
+func TestVolumesOfAnotherClass(t *testing.T) {
+	t.Parallel()
+	slow, fast := storageClass(t, true), storageClass(t, true)
+	w := newWorld(t, 3, onClass(slow))
+	w.start()
+	w.eventuallyWell()
+	w.bind(3)
+	pods, before := w.PodUIDs(w, 3), w.StatefulSet(w)
+	for _, class := range []string{fast, slow} {
+		w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageClass = &class })
+		w.Eventually(func(g Gomega) {
+			set, role := w.StatefulSet(g), &rbacv1.Role{}
+			g.Expect(set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName).To(HaveValue(Equal(class)))
+			g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
+			g.Expect(set.Status.UpdateRevision).To(Equal(before.Status.UpdateRevision))
+			status := w.Status(g)
+			g.Expect(status.Conditions.Find(v1alpha1.ConditionVolumesMoved) == nil).To(Equal(class == slow))
+			g.Expect(status.ObservedGeneration == w.Etcd.Generation).To(Equal(class == slow))
+			w.Get(g, w.Etcd.RoleName(), role)
+			if class == fast {
+				g.Expect(role.Rules[0].ResourceNames).To(ContainElement(pod(3)))
+				g.Expect(status.Conditions.Find(v1alpha1.ConditionUpToDate).Message).To(ContainSubstring("To move to StorageClass"))
+			}
+		}).Should(Succeed())
+	}
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
+	w.Expect(w.claim(w, 0).Spec.StorageClassName).To(HaveValue(Equal(slow)))
 }
 
 // While a member is missing, only its StatefulSet can restore it, so the StatefulSet stays.

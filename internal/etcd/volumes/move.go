@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// TemplateClass returns the StorageClass in the claim template of a StatefulSet; empty if it names none.
+func TemplateClass(set *appsv1.StatefulSet) string {
+	for _, t := range set.Spec.VolumeClaimTemplates {
+		return ptr.Deref(t.Spec.StorageClassName, "")
+	}
+	return ""
+}
+
+// retyped reports whether the claim template of a StatefulSet is of another StorageClass than the spec asks for.
+func retyped(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+	class := etcd.Spec.Class()
+	return class != "" && TemplateClass(set) != class
+}
+
+// Misplaced returns the names of the claims of members whose volumes have to move, since the spec asks for another StorageClass. They are
+// found while changes of the spec are due: a new version of the operator moves no volume by itself.
+func Misplaced(s *state.State) (names []string) {
+	class := s.Etcd.Spec.Class()
+	if class == "" || !state.Due(s.Etcd) {
+		return nil
+	}
+	for ordinal := range s.Etcd.Spec.Replicas {
+		for i := range s.Claims {
+			if c := &s.Claims[i]; c.Name == s.Etcd.ClaimName(ordinal) && ptr.Deref(c.Spec.StorageClassName, "") != class {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	return names
+}
+
+// moved returns the condition VolumesMoved; nil if there is nothing to move. It is pure.
+func moved(class string, v volumes) *metav1.Condition {
+	var move, foreign []string
+	for _, c := range v.claims {
+		if c.moves {
+			move = append(move, fmt.Sprintf("%s (StorageClass %q)", c.name, c.class))
+		}
+		if c.foreign != nil {
+			foreign = append(foreign, c.foreign.String())
+		}
+	}
+	switch {
+	case len(move) == 0:
+		return nil
+	case len(foreign) > 0:
+		return ptr.To(conditions.False(v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonClaimNotOwned,
+			"No volume moves to StorageClass %q, because not every claim is this Etcd's own. %s.", class, strings.Join(foreign, "; ")))
+	}
+	message := fmt.Sprintf("To move to StorageClass %q: %s. One member after the other gets another volume, by a task of type %s. To keep a volume, set storageClass back.",
+		class, strings.Join(move, ", "), v1alpha1.MembershipChange)
+	if v.retyped {
+		message += " Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs."
+	}
+	return ptr.To(conditions.False(v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonVolumesMoving, "%s", message))
+}
