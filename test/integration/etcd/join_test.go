@@ -50,6 +50,7 @@ func TestMembersJoinASource(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		w.Get(g, name, set)
 		g.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		g.Expect(w.etcd(g).Finalizers).To(ContainElement(v1alpha1.FinalizerLeaveSource), "it is kept before a member starts")
 		g.Expect(w.Status(g).ClusterID).NotTo(BeEmpty())
 		g.Expect(condition(g, v1alpha1.ConditionReady)).To(Equal("True/Quorate: 3 of 3 voters serve."))
 		g.Expect(condition(g, v1alpha1.ConditionScaled)).To(Equal("False/ScalingOut: 0 of 3 members have joined."))
@@ -62,4 +63,15 @@ func TestMembersJoinASource(t *testing.T) {
 	}).Should(Succeed())
 	w.Get(w, name, set)
 	w.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+
+	// It is deleted only once the source can say that no member of it is listed.
+	serves.Store(false)
+	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd(w))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		g.Expect(condition(g, v1alpha1.ConditionBootstrappedWithExistingCluster)).To(And(HavePrefix("False/LeavingSource: The Etcd is deleted, and kept until its members have left the source cluster: ListKnown: "), ContainSubstring("remove its finalizer "+v1alpha1.FinalizerLeaveSource)))
+	}).Should(Succeed())
+	serves.Store(true)
+	w.Eventually(func(g Gomega) {
+		g.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.Key(name), &v1alpha1.Etcd{}))).To(BeTrue())
+	}).Should(Succeed())
 }
