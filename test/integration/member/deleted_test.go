@@ -27,7 +27,7 @@ import (
 
 // leaver is what has members leave once the Etcd is deleted, by an operator that remembers nothing.
 func (m *migration) leaver() *leave.Leaver {
-	o := observe.New(m, clock.RealClock{})
+	o := observe.New(m, clock.RealClock{}, observe.WithCredentials(m.handler.Reader.Credentials))
 	return &leave.Leaver{
 		Access: state.Access{Client: m.api, API: m.api, Locker: &lock.Locks{}, Clock: clock.RealClock{}},
 		Reader: m.handler.Reader, Observe: o.ThroughSource,
