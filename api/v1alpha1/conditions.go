@@ -405,6 +405,8 @@ const (
 	ReasonBootstrapInProgress = "BootstrapInProgress"
 	// ReasonBootstrapSucceeded means that the members had joined. It stays.
 	ReasonBootstrapSucceeded = "BootstrapSucceeded"
+	// ReasonLeavingSource means that the Etcd is deleted, and kept until its members have left the source cluster.
+	ReasonLeavingSource = "LeavingSource"
 )
 
 // Reasons of the condition Scaled.

@@ -101,6 +101,9 @@ const (
 	FinalizerOpsTask = "druid.gardener.cloud/etcd-ops-task"
 )
 
+// FinalizerLeaveSource keeps an Etcd that is deleted until its members have left the source cluster that they joined.
+const FinalizerLeaveSource = "druid.gardener.cloud/leave-source-cluster"
+
 // Annotations that the operator sets.
 const (
 	// AnnotationConfigChecksum on a pod template is the checksum of etcd's configuration, so that a changed configuration

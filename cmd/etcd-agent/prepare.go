@@ -33,7 +33,7 @@ const terminationLog = "/dev/termination-log"
 func prepareCommand(log logr.Logger) *cobra.Command {
 	var storeConfig store.Config
 	var leases leaseNames
-	options := prepare.Options{Name: os.Getenv(member.NameVariable), Clock: clock.RealClock{}}
+	options := prepare.Options{Name: os.Getenv(member.NameVariable), ClientDir: member.ClientDir, Clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "prepare",
 		Short: "Decide how the member starts, and write its configuration file",

@@ -70,6 +70,7 @@ var stages = []stage{
 	{name: "policy", run: (*pass).checkPolicy},
 	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
+	{name: "source cluster", code: v1alpha1.ErrApply, run: (*pass).keepUntilLeft},
 	{name: "first start", code: v1alpha1.ErrApply, run: (*pass).lookFirst},
 	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
 	{name: "fence", code: v1alpha1.ErrApply, run: (*pass).fence, passable: true, independent: true},

@@ -17,12 +17,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/fence"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/leave"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/managedtls"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
@@ -48,6 +50,8 @@ type Reconciler struct {
 	Credentials *certificates.Credentials
 	// Source asks the cluster that the members of an Etcd are to join (firststart.Starter).
 	Source func(context.Context, *v1alpha1.Etcd) (clusterID uint64, list []etcdclient.Member)
+	// ThroughSource observes the cluster that the members of an Etcd have joined, without its pods (leave.Leaver).
+	ThroughSource func(context.Context, *v1alpha1.Etcd) (*cluster.Snapshot, error)
 	// Recorder of events.
 	Recorder events.EventRecorder
 	// Images for an Etcd that does not name its own.
@@ -81,6 +85,7 @@ type parts struct {
 	instructor memberconfig.Writer
 	starter    firststart.Starter
 	scaler     scale.Scaler
+	leaver     *leave.Leaver
 	volumes    *volumes.Grower
 	failures   failures
 	// followed: the stages after the status have succeeded once, in this process.
@@ -92,6 +97,7 @@ type parts struct {
 func (r *Reconciler) build() *parts {
 	access := r.Access
 	instructor := memberconfig.Writer{Access: access, AgentTrust: r.AgentTrust}
+	reader := members.Reader{Dialer: r.Dialer, Credentials: r.Credentials}
 	return &parts{
 		Access:     access,
 		adopter:    r.Adopter(r),
@@ -102,7 +108,8 @@ func (r *Reconciler) build() *parts {
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
 		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images, Source: r.Source},
-		scaler:     scale.Scaler{Access: access, Instructor: instructor, Members: members.Reader{Dialer: r.Dialer, Credentials: r.Credentials}.List},
+		scaler:     scale.Scaler{Access: access, Instructor: instructor, Members: reader.List},
+		leaver:     &leave.Leaver{Access: access, Reader: reader, Observe: r.ThroughSource},
 		volumes:    &volumes.Grower{Access: access},
 		status:     statusWriter{client: r.Client, recorder: r.Recorder, clock: r.Clock},
 	}
@@ -112,6 +119,7 @@ func (p *parts) forget(etcd types.NamespacedName) {
 	p.objects.Forget(etcd)
 	p.strategy.Forget(etcd)
 	p.tls.Forget(etcd)
+	p.leaver.Forget(etcd)
 	p.volumes.Forget(etcd)
 	p.failures.Forget(etcd)
 	p.followed.Forget(etcd)
@@ -130,8 +138,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
 	}
 	if etcd.DeletionTimestamp != nil {
-		// The garbage collector removes its objects.
-		return ctrl.Result{}, nil
+		// The garbage collector removes its objects, once its members have left a source cluster.
+		return r.parts.leave(ctx, etcd)
 	}
 	if rollout := etcd.Status.Rollout; rollout != nil && rollout.Task != "" {
 		// All log lines about a rollout have its task in the same key, whichever controller writes them.

@@ -84,7 +84,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 func (c *composition) etcds() *etcd.Reconciler {
 	r := &etcd.Reconciler{
 		Access: state.Access{Client: c.Client, API: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock, PodsManagedBy: c.config.ManagedByLabel},
-		Dialer: c.Dialer, Credentials: c.credentials, Source: c.observer.Source, Recorder: c.Recorder, Images: c.config.Images, TLS: c.config.TLS, Allowed: c.rules.Etcd,
+		Dialer: c.Dialer, Credentials: c.credentials, Source: c.observer.Source, ThroughSource: c.observer.ThroughSource, Recorder: c.Recorder, Images: c.config.Images, TLS: c.config.TLS, Allowed: c.rules.Etcd,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
 		Adopter: c.beside.adopter,
 	}

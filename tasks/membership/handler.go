@@ -61,6 +61,8 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Typed[Config]) (str
 
 func supersededBy(config Config, etcd *v1alpha1.Etcd) string {
 	switch wanted := etcd.Spec.Replicas; {
+	case etcd.DeletionTimestamp != nil:
+		return fmt.Sprintf("Etcd %s is being deleted", etcd.Name)
 	case wanted == 0 && !etcd.SourceStays():
 		return fmt.Sprintf("Etcd %s is to hibernate, with spec.replicas 0", etcd.Name)
 	case config.Size != 0 && config.Size != wanted:

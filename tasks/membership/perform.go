@@ -5,7 +5,6 @@
 package membership
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +21,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,7 +60,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	case membership.AddLearner, membership.PromoteLearner, membership.RemoveMember:
 		return coded.Error(v1alpha1.ErrMembership, h.request(ctx, task, d))
 	case membership.MoveLeader:
-		return coded.Error(v1alpha1.ErrMoveLeader, h.ask(ctx, d.in, func(c etcdclient.Client) error { return c.MoveLeader(ctx, d.step.Successor) }))
+		return coded.Error(v1alpha1.ErrMoveLeader, h.Reader.Ask(ctx, d.in.Etcd, d.in.Snapshot, func(c etcdclient.Client) error { return c.MoveLeader(ctx, d.step.Successor) }))
 	case membership.Announce, membership.Retract:
 		return coded.Error(v1alpha1.ErrMembership, h.tell(ctx, d))
 	case membership.DeletePod:
@@ -77,7 +75,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 // request asks etcd to change the member list.
 func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error {
 	id := d.step.Member
-	err := h.ask(ctx, d.in, func(c etcdclient.Client) error {
+	err := h.Reader.Ask(ctx, d.in.Etcd, d.in.Snapshot, func(c etcdclient.Client) error {
 		switch d.step.Action {
 		case membership.PromoteLearner:
 			return c.PromoteLearner(ctx, id)
@@ -101,21 +99,6 @@ func peerURLs(in input, ordinal int) []string {
 		urls = append(urls, in.Etcd.AdvertisedPeerURLs().Of(in.Etcd.MemberName(in.Etcd.PodName(int32(ordinal))))...)
 	}
 	return urls
-}
-
-// ask asks the leader, or else a voter that serves.
-func (h *Handler) ask(ctx context.Context, in input, do func(etcdclient.Client) error) error {
-	speaks := members.SpokesmanOf(in.Etcd, in.Snapshot)
-	if speaks == nil {
-		return errors.New("no voter serves")
-	}
-	c, err := h.Reader.Credentials.Dial(ctx, h.Reader.Dialer, in.Etcd, speaks.Pod, speaks.Endpoint)
-	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", cmp.Or(speaks.Pod, speaks.Endpoint), err)
-	}
-	// Nothing depends on how the connection ends.
-	defer func() { _ = c.Close() }()
-	return do(c)
 }
 
 // tell tells the members which of them leave, and has the kubelet show it to their agents at once.

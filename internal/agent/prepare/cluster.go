@@ -52,11 +52,11 @@ func (k knowledge) lists(memberID string) bool {
 // others is a client of the other members; nil when there are none.
 type others struct{ etcd *clientv3.Client }
 
-func dialOthers(shared member.Shared, id member.Identity) (*others, error) {
+func dialOthers(shared member.Shared, id member.Identity, clientDir string) (*others, error) {
 	if len(id.PeerClientURLs) == 0 {
 		return nil, nil
 	}
-	tls, err := shared.ClientTLS(member.ClientDir)
+	tls, err := shared.ClientTLS(clientDir)
 	if err != nil {
 		return nil, err
 	}

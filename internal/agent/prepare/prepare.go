@@ -35,6 +35,8 @@ type Options struct {
 	Name string
 	// SharedDir is where the shared ConfigMap is mounted.
 	SharedDir string
+	// ClientDir has the client certificate for members that listen for clients with TLS.
+	ClientDir string
 	// ConfigFile is the file to write.
 	ConfigFile string
 	// Patience is how long to wait for conditions that may change, before returning why.

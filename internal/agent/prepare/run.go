@@ -65,7 +65,7 @@ func (p *preparation) read() error {
 	if err := checkRecovery(shared); err != nil {
 		return err
 	}
-	others, err := dialOthers(shared, id)
+	others, err := dialOthers(shared, id, p.ClientDir)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func TestNoRestoreBesideAnother(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(member.Decide(in).Action).To(Equal(member.Restore), "it is alone")
 	id := member.Identity{PeerClientURLs: []string{"http://127.0.0.1:1"}}
-	p.others, err = dialOthers(shared, id)
+	p.others, err = dialOthers(shared, id, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(p.others.close)
 	waits, err := p.once(t.Context())

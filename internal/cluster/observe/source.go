@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
@@ -30,4 +31,14 @@ func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) (clusterID u
 		}
 	}
 	return 0, nil
+}
+
+// ThroughSource takes a Snapshot of the cluster that the members of an Etcd have joined, without its pods, which may be gone: members are
+// asked at the client endpoints of the source, or else where the member list says, and none has an ordinal.
+func (o *Observer) ThroughSource(ctx context.Context, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	f := input{at: o.clock.Now(), lineage: lineageOf(etcd)}
+	if err := o.ask(ctx, etcd, &f); err != nil {
+		return nil, err
+	}
+	return build(f), nil
 }

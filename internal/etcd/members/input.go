@@ -136,18 +136,24 @@ func (k Known) at(listed etcdclient.Member) *cluster.Ordinal {
 }
 
 // run is the run of a listed member that serves, and how far it is behind; the zero run if it does not. Of a source it is unknown when
-// it was started.
+// it was started, and of a member whose pod was not observed.
 func (k Known) run(listed etcdclient.Member) (run, uint64) {
 	if o := k.at(listed); o != nil && o.Serves() {
 		// Without the kubelet's word on when it was started, its pod has to do.
 		return run{o.Pod.UID, o.Pod.EtcdStarted}, o.Lag
 	}
 	for _, v := range k.Snapshot.Cluster.Voters {
-		if v.ID == listed.ID && v.Ordinal < 0 && v.Serving && IsSource(k.Etcd, listed) {
+		if v.ID == listed.ID && v.Ordinal < 0 && v.Serving && mayBeAsked(k.Etcd, k.Snapshot, listed) {
 			return run{pod: types.UID(v.Endpoint)}, v.Lag
 		}
 	}
 	return run{}, 0
+}
+
+// mayBeAsked reports whether what a listed member says counts that has no ordinal: one of the source cluster or, where no pod was
+// observed, one of the Etcd.
+func mayBeAsked(etcd *v1alpha1.Etcd, s *cluster.Snapshot, m etcdclient.Member) bool {
+	return IsSource(etcd, m) || len(s.Ordinals) == 0 && Ordinal(etcd, m) >= 0
 }
 
 // ordinal is what is known of an ordinal.

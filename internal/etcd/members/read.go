@@ -7,6 +7,8 @@ package members
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -121,24 +123,29 @@ func (k *Known) ordinalsOfClaims() int {
 
 // List asks for the member list by a linearizable read; nil if no member gives one. The leader is asked, or else any voter that
 // serves.
-func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) []etcdclient.Member {
-	speaks := SpokesmanOf(etcd, s)
-	if speaks == nil {
-		return nil
-	}
+func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (list []etcdclient.Member) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, speaks.Pod, speaks.Endpoint)
+	err := r.Ask(ctx, etcd, s, func(c etcdclient.Client) (err error) { list, err = c.ConfirmedMembers(ctx); return err })
 	if err != nil {
 		return nil
+	}
+	return list
+}
+
+// Ask asks the leader for something, or else a voter that serves.
+func (r Reader) Ask(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, do func(etcdclient.Client) error) error {
+	speaks := SpokesmanOf(etcd, s)
+	if speaks == nil {
+		return errors.New("no voter serves")
+	}
+	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, speaks.Pod, speaks.Endpoint)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", cmp.Or(speaks.Pod, speaks.Endpoint), err)
 	}
 	// Nothing depends on how the connection ends.
 	defer func() { _ = c.Close() }()
-	members, err := c.ConfirmedMembers(ctx)
-	if err != nil {
-		return nil
-	}
-	return members
+	return do(c)
 }
 
 // Spokesman is a member that is asked about the list, and to change it.
@@ -165,7 +172,7 @@ func SpokesmanOf(etcd *v1alpha1.Etcd, s *cluster.Snapshot) *Spokesman {
 	}
 	for _, v := range s.Cluster.Voters {
 		switch {
-		case v.Ordinal >= 0 || !v.Serving || !IsSource(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs}):
+		case v.Ordinal >= 0 || !v.Serving || !mayBeAsked(etcd, s, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs}):
 		case v.ID == s.Cluster.Leader:
 			return &Spokesman{Endpoint: v.Endpoint}
 		case source == nil:

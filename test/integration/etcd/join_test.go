@@ -42,7 +42,7 @@ func TestMembersJoinASource(t *testing.T) {
 		g.Expect(condition(g, v1alpha1.ConditionDataVolumesReady)).To(HavePrefix("False/FirstStartBlocked: No member has been started yet: no client endpoint of spec.etcd.bootstrapWithExistingCluster answers"))
 		g.Expect(condition(g, v1alpha1.ConditionBootstrappedWithExistingCluster)).To(Equal("False/BootstrapInProgress: 0 of 3 members have joined the source cluster."))
 	}).Should(Succeed())
-	set := &appsv1.StatefulSet{}
+	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
 	err := testEnv.Client.Get(t.Context(), w.Key(name), set)
 	w.Expect(apierrors.IsNotFound(err) || *set.Spec.Replicas == 0).To(BeTrue())
 
@@ -50,6 +50,8 @@ func TestMembersJoinASource(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		w.Get(g, name, set)
 		g.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		w.Get(g, name, etcd)
+		g.Expect(etcd.Finalizers).To(ContainElement(v1alpha1.FinalizerLeaveSource), "it is kept before a member starts")
 		g.Expect(w.Status(g).ClusterID).NotTo(BeEmpty())
 		g.Expect(condition(g, v1alpha1.ConditionReady)).To(Equal("True/Quorate: 3 of 3 voters serve."))
 		g.Expect(condition(g, v1alpha1.ConditionScaled)).To(Equal("False/ScalingOut: 0 of 3 members have joined."))
@@ -62,4 +64,15 @@ func TestMembersJoinASource(t *testing.T) {
 	}).Should(Succeed())
 	w.Get(w, name, set)
 	w.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+
+	// It is deleted only once the source can say that no member of it is listed.
+	serves.Store(false)
+	w.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		g.Expect(condition(g, v1alpha1.ConditionBootstrappedWithExistingCluster)).To(And(HavePrefix("False/LeavingSource: The Etcd is deleted, and kept until its members have left the source cluster: ListKnown: "), ContainSubstring("remove its finalizer "+v1alpha1.FinalizerLeaveSource)))
+	}).Should(Succeed())
+	serves.Store(true)
+	w.Eventually(func(g Gomega) {
+		g.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.Key(name), &v1alpha1.Etcd{}))).To(BeTrue())
+	}).Should(Succeed())
 }

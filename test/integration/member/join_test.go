@@ -134,3 +134,37 @@ func TestMigrationBesideAForeignMember(t *testing.T) {
 	g.Expect(m.blockedBy()).To(Equal("MembersKnown"))
 	g.Expect(m.asked).To(BeEmpty())
 }
+
+// A cluster of one member is a goal as well, from a source of one, which it relieves at the cut-over, and from one of three, whose redundancy
+// ends only if a person agrees.
+func TestMigrationToOneMember(t *testing.T) {
+	t.Parallel()
+	for sources, joined := range map[int]string{1: "m0 main-0?", 3: "m0 m1 m2 main-0"} {
+		t.Run(fmt.Sprintf("from %d", sources), func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			source := newCluster(t, sources)
+			source.share(g, sources)
+			if sources == 1 {
+				source.start(g, 0, "new")
+			} else {
+				source.startThree(g)
+			}
+			source.awaitVoters(g, sources)
+			source.put(g, "before")
+			m := migrateTo(g, source, newCluster(t, 1))
+			m.until(g, func() bool { return m.etcd.Status.BootstrapWithExistingCluster != nil })
+			g.Expect(m.list(g)).To(Equal(joined))
+			g.Expect(m.leader(g)).To(HaveLen(2), "the source leads")
+			m.etcd.Spec.Etcd.BootstrapWithExistingCluster = nil
+			if sources == 3 {
+				m.until(g, func() bool { return m.blockedBy() == "SingleAgreed" })
+				g.Expect(m.list(g)).To(Equal(joined))
+				m.etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowSingleMember: ""}
+			}
+			m.until(g, func() bool { return m.ended })
+			g.Expect(m.list(g)).To(Equal("main-0"))
+			g.Expect(m.own.get(g, 0)).To(Equal("before"))
+		})
+	}
+}

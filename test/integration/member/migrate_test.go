@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,8 +64,13 @@ var mainLabels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, 
 
 // migrate creates an Etcd of three members that join a cluster of three, and records the ID of that, as the first start does.
 func migrate(g Gomega, source *cluster) *migration {
-	const n = 3
-	m := &migration{own: newCluster(source.t, n), source: source}
+	return migrateTo(g, source, newCluster(source.t, 3))
+}
+
+// migrateTo does so with members of a number of their own.
+func migrateTo(g Gomega, source, own *cluster) *migration {
+	n := int32(own.members)
+	m := &migration{own: own, source: source}
 	m.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: n}}
 	joins := &v1alpha1.BootstrapWithExistingCluster{}
 	for i := range source.members {
@@ -72,14 +78,16 @@ func migrate(g Gomega, source *cluster) *migration {
 		joins.ClientEndpoints = append(joins.ClientEndpoints, source.url(i, source.client))
 	}
 	m.etcd.Spec.Etcd.BootstrapWithExistingCluster = joins
-	id, list := observe.New(m, clock.RealClock{}).Source(context.Background(), m.etcd)
+	own.secured.configure(m.etcd)
+	m.api = apitest.API(own.secured.secrets()...)
+	id, list := observe.New(m, clock.RealClock{}, observe.WithCredentials(m.credentials())).Source(context.Background(), m.etcd)
 	g.Expect(list).To(HaveLen(source.members))
 	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", id), n
 	of := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: mainLabels, OwnerReferences: apitest.ControlledBy(m.etcd)}
 	config := &corev1.ConfigMap{ObjectMeta: *of.DeepCopy(), Data: map[string]string{member.KeyBootstrap: "initial-cluster: " + m.initial()}}
 	config.Name, config.UID = "main-config", "config"
-	set := &appsv1.StatefulSet{ObjectMeta: of, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(n)), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}}
-	m.api = apitest.API(m.etcd, set, config)
+	set := &appsv1.StatefulSet{ObjectMeta: of, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(n), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}}
+	m.api = apitest.API(append(own.secured.secrets(), m.etcd, set, config)...)
 	m.task = tasks.Typed[membership.Config]{Task: tasks.Task{Etcd: m.etcd, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "task", UID: "task"}}}}
 	m.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
 	m.restart()
@@ -89,11 +97,15 @@ func migrate(g Gomega, source *cluster) *migration {
 // restart starts another operator, which remembers nothing.
 func (m *migration) restart() {
 	access := state.Access{Client: m.api, API: m.api, Locker: &lock.Locks{}, Clock: clock.RealClock{}}
-	credentials := &certificates.Credentials{Reader: m.api, Clock: clock.RealClock{}}
+	credentials := m.credentials()
 	m.handler = &membership.Handler{
 		Client: m.api, Live: m.api, Clock: clock.RealClock{}, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
-		Reader: members.Reader{Observer: observe.New(m, clock.RealClock{}), Dialer: m, Credentials: credentials, Clock: clock.RealClock{}},
+		Reader: members.Reader{Observer: observe.New(m, clock.RealClock{}, observe.WithCredentials(credentials)), Dialer: m, Credentials: credentials, Clock: clock.RealClock{}},
 	}
+}
+
+func (m *migration) credentials() *certificates.Credentials {
+	return &certificates.Credentials{Reader: m.api, Clock: clock.RealClock{}}
 }
 
 func (m *migration) initial() string {
@@ -127,7 +139,7 @@ func (t translating) names(list []etcdclient.Member, err error) ([]etcdclient.Me
 }
 
 func (m *migration) host(i int) string {
-	return fmt.Sprintf("http://%s:2380", m.etcd.MemberHost(m.etcd.PodName(int32(i))))
+	return fmt.Sprintf("%s://%s:2380", m.own.scheme(), m.etcd.MemberHost(m.etcd.PodName(int32(i))))
 }
 
 func (t translating) Members(ctx context.Context) ([]etcdclient.Member, error) {
@@ -213,10 +225,12 @@ func (m *migration) instruct(g Gomega) {
 	config := &corev1.ConfigMap{}
 	g.Expect(m.api.Get(context.Background(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
 	for i := range m.own.members {
-		m.own.write(g, i, member.KeyConfig, map[string]any{
+		settings := map[string]any{
 			"data-dir": m.own.dataDir(i), "listen-client-urls": m.own.url(i, m.own.client), "listen-peer-urls": m.own.url(i, m.own.peer),
 			"log-level": "error", "unsafe-no-fsync": true,
-		})
+		}
+		maps.Copy(settings, m.own.options)
+		m.own.write(g, i, member.KeyConfig, settings)
 		m.own.write(g, i, member.KeyBootstrap, map[string]any{"initial-cluster": m.initial(), "initial-cluster-token": string(m.etcd.UID)})
 		if source := m.etcd.Source(); source != nil {
 			m.own.write(g, i, member.KeySource, map[string]any{"clientEndpoints": source.ClientEndpoints, "leads": m.etcd.SourceStays()})
@@ -233,6 +247,9 @@ func (m *migration) instruct(g Gomega) {
 func (m *migration) kubelet(g Gomega, i int, wanted bool) {
 	ctx, name := context.Background(), m.etcd.PodName(int32(i))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: mainLabels}}
+	if m.own.secured != nil {
+		pod.Annotations = map[string]string{v1alpha1.AnnotationClientTLS: v1alpha1.TLSOn, v1alpha1.AnnotationPeerTLS: v1alpha1.TLSOn}
+	}
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: "set", Controller: ptr.To(true)}}
 	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerEtcd, Ports: []corev1.ContainerPort{{Name: "client", ContainerPort: int32(m.own.client)}}, ReadinessProbe: &corev1.Probe{}}}
 	g.Expect(client.IgnoreNotFound(m.api.Delete(ctx, pod.DeepCopy()))).To(Succeed())
@@ -263,7 +280,7 @@ func (m *migration) refusalOf(i int) *words.Refusal {
 		return nil
 	}
 	err := prepare.Run(context.Background(), logr.Discard(), prepare.Options{
-		Name: m.etcd.PodName(int32(i)), SharedDir: m.own.memberDir(i), ConfigFile: m.own.configFile(i), Clock: clock.RealClock{},
+		Name: m.etcd.PodName(int32(i)), SharedDir: m.own.memberDir(i), ClientDir: m.own.certificateDir(), ConfigFile: m.own.configFile(i), Clock: clock.RealClock{},
 	})
 	refusal, _ := errors.AsType[*words.Refusal](err)
 	if err == nil {

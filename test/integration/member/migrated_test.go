@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -46,7 +45,7 @@ func (m *migration) endpoints() (all []string) {
 
 // ask sends a request to a member that answers.
 func (m *migration) ask(g Gomega, question func(context.Context, *clientv3.Client) error) {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: m.endpoints(), Logger: zap.NewNop()})
+	etcd, err := clientv3.New(m.source.clientConfig(m.endpoints()...))
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = etcd.Close() }()
 	g.Eventually(func() error {
@@ -113,7 +112,7 @@ func (m *migration) leader(g Gomega) (name string) {
 
 // writeAlways writes until the returned function is called, which returns how many writes were acknowledged, and the longest time without.
 func (m *migration) writeAlways() func() (acknowledged int64, gap time.Duration) {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: m.endpoints(), Logger: zap.NewNop()})
+	etcd, err := clientv3.New(m.source.clientConfig(m.endpoints()...))
 	if err != nil {
 		m.source.t.Fatal(err)
 	}

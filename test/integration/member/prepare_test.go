@@ -209,6 +209,8 @@ type cluster struct {
 	mayBegin bool
 	// options of etcd.
 	options map[string]any
+	// secured has the certificates of a cluster that speaks TLS alone; nil if it does not.
+	secured *secured
 }
 
 func newCluster(t testing.TB, members int) *cluster {
@@ -254,7 +256,7 @@ func (c *cluster) share(g Gomega, n int) {
 // prepare decides how a member starts and renders its configuration.
 func (c *cluster) prepare(i int, patience time.Duration) error {
 	o := prepare.Options{
-		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ConfigFile: c.configFile(i), Patience: patience, Clock: clock.RealClock{},
+		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ClientDir: c.certificateDir(), ConfigFile: c.configFile(i), Patience: patience, Clock: clock.RealClock{},
 	}
 	if c.store.Provider != "" {
 		o.Backups = prepare.StoredBackups{Config: c.store, Log: logr.Discard()}
@@ -463,7 +465,7 @@ func (c *cluster) get(g Gomega, i int) string {
 
 // ask sends a request to a member.
 func (c *cluster) ask(g Gomega, i int, question func(context.Context, *clientv3.Client) error) {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(c.clientConfig(c.url(i, c.client)))
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = etcd.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())
@@ -481,4 +483,6 @@ func (c *cluster) write(g Gomega, i int, key string, value map[string]any) {
 func (c *cluster) memberDir(i int) string  { return filepath.Join(c.dir, strconv.Itoa(i)) }
 func (c *cluster) dataDir(i int) string    { return filepath.Join(c.memberDir(i), "data") }
 func (c *cluster) configFile(i int) string { return filepath.Join(c.memberDir(i), "rendered.yaml") }
-func (c *cluster) url(i, port int) string  { return fmt.Sprintf("http://127.0.0.%d:%d", i+1, port) }
+func (c *cluster) url(i, port int) string {
+	return fmt.Sprintf("%s://127.0.0.%d:%d", c.scheme(), i+1, port)
+}

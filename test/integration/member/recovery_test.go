@@ -317,7 +317,7 @@ func (c *cluster) recordID(id string) {
 
 // leaderOf returns the leader that a member knows; 0 if it knows none or does not answer.
 func (c *cluster) leaderOf(i int) (leader uint64) {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
+	etcd, err := clientv3.New(c.clientConfig(c.url(i, c.client)))
 	if err != nil {
 		return 0
 	}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package leave
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+)
+
+const (
+	// absentFor is how long no member may be listed before the Etcd is let go: for as long, a request to add one that an operator has
+	// sent before may still take effect.
+	absentFor = 15 * time.Second
+	// maxGap is the longest time between two observations in which nothing counts as changed.
+	maxGap = 5 * time.Second
+)
+
+// timers are how long something has lasted, in memory alone.
+type timers struct {
+	members members.Timers
+	// absent: no member of the Etcd is listed.
+	absent lasting.Timer[bool]
+}
+
+func (t timers) next(k members.Known) timers {
+	return timers{t.members.Next(k), t.absent.Next(len(k.List) > 0 && len(own(k)) == 0, k.Snapshot.At, maxGap)}
+}
+
+// decision is what to do for an Etcd that is deleted.
+type decision struct {
+	// left: no member of the Etcd is in the list of a source cluster, nor can one come back.
+	left bool
+	// step to take; nil for none.
+	step *membership.Step
+	// why the Etcd is kept, with what to do.
+	why string
+}
+
+// decide is pure. It is the decision of a migration that is given up, except that pods and agents have no part in it: outside of a recovery
+// agents add no member, and what is the Etcd's goes with it. Whatever is not the Etcd's own stays.
+func decide(k members.Known, t timers) decision {
+	in := k.Input(members.Request{Goal: membership.Goal{KeepSources: true, KeepClaims: true, Single: true}, Timers: t.members})
+	// What has left of the source by now does not come back.
+	in.Observed, in.BackedUp, in.Sources = true, true, 0
+	others := 0
+	for i := range in.Members {
+		if m := &in.Members[i]; m.Owner == membership.Ours {
+			m.Told, m.Confirmed = true, true
+		} else {
+			others++
+		}
+	}
+	switch {
+	case len(in.Members) > 0 && others == 0, t.absent.Lasted(absentFor):
+		// The cluster is the Etcd's alone, or it has left.
+		return decision{left: true}
+	case len(in.Members) > 0 && others == len(in.Members):
+		return decision{why: "its members have left; it is deleted once no request that adds one can take effect any more"}
+	}
+	d := membership.Decide(in)
+	if d.Conclusion == membership.Act {
+		return decision{step: d.Step, why: fmt.Sprintf("%s: %s", d.Step.Action, d.Step.Reason)}
+	}
+	why := "no step is left to take"
+	if len(d.Blocking) > 0 {
+		why = fmt.Sprintf("%s: %s", d.Blocking[0].Guard, d.Blocking[0].Message)
+	}
+	return decision{why: why + ". " + wayOut(k)}
+}
+
+// wayOut says how to delete the Etcd where its members cannot leave.
+func wayOut(k members.Known) string {
+	listed := "its members"
+	if names := own(k); len(names) > 0 {
+		listed = strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("To delete the Etcd without that, remove its finalizer %s; then remove %s from the source cluster with etcdctl member remove", v1alpha1.FinalizerLeaveSource, listed)
+}
+
+// own are the members of the Etcd that are listed, by name and ID.
+func own(k members.Known) (names []string) {
+	for _, m := range k.List {
+		if i := members.Ordinal(k.Etcd, m); i >= 0 {
+			names = append(names, fmt.Sprintf("%s (%s)", k.Etcd.MemberName(k.Etcd.PodName(int32(i))), hex(m.ID)))
+		}
+	}
+	return names
+}
+
+func hex(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package leave
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// joined is an Etcd whose members have joined a source of three, which leads: s0, s1 and s2 have the IDs 1 to 3, its own 10 and more.
+func joined(own int) members.Known {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Status: v1alpha1.EtcdStatus{ClusterID: "7"}}
+	source := &v1alpha1.BootstrapWithExistingCluster{}
+	k := members.Known{Etcd: etcd, Snapshot: &cluster.Snapshot{}}
+	k.Snapshot.Cluster = cluster.Cluster{ID: 7, Leader: 1, LeaderKnown: true, Reachable: true}
+	vote := func(id uint64, name string) {
+		k.List = append(k.List, etcdclient.Member{ID: id, Name: name})
+		k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: id, Name: name, Ordinal: -1, Serving: true, Endpoint: "http://" + name})
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("s%d", i)
+		source.Members = append(source.Members, v1alpha1.BootstrapExistingMember{Name: name})
+		vote(uint64(1+i), name)
+	}
+	for i := range own {
+		vote(uint64(10+i), fmt.Sprintf("main-%d", i))
+	}
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = source
+	return k
+}
+
+func without(k *members.Known, n int) {
+	k.List, k.Snapshot.Cluster.Voters = k.List[n:], k.Snapshot.Cluster.Voters[n:]
+	k.Snapshot.Cluster.Leader = k.List[0].ID
+}
+
+// after observes the same for some seconds, and decides.
+func after(k members.Known, seconds int) decision {
+	t := timers{}
+	for i := range seconds + 1 {
+		k.Snapshot.At = noon.Add(time.Duration(i) * time.Second)
+		t = t.next(k)
+	}
+	return decide(k, t)
+}
+
+func (d decision) String() string {
+	switch {
+	case d.left:
+		return "left"
+	case d.step != nil:
+		return fmt.Sprintf("%s %x to %x", d.step.Action, d.step.Member, d.step.Successor)
+	}
+	return d.why
+}
+
+func TestDecide(t *testing.T) {
+	const wayOut = ". To delete the Etcd without that, remove its finalizer druid.gardener.cloud/leave-source-cluster; then remove %s from the source cluster with etcdctl member remove"
+	both := fmt.Sprintf(wayOut, "main-0 (a), main-1 (b)")
+	for name, tc := range map[string]struct {
+		own     int
+		change  func(*members.Known)
+		seconds int
+		want    string
+	}{
+		"the highest ordinal first": {2, nil, 6, "RemoveMember b to 0"},
+		"connections are young":     {2, nil, 5, "MembersSettled: 0 of 5 voters have been connected for long enough, and etcd wants 4" + both},
+		"one leads":                 {2, func(k *members.Known) { k.Snapshot.Cluster.Leader = 10 }, 0, "MoveLeader a to 1"},
+		"a learner": {2, func(k *members.Known) {
+			k.List = append(k.List, etcdclient.Member{ID: 12, Name: "main-2", Learner: true})
+		}, 0, "RemoveMember c to 0"},
+		"one that has never started": {0, func(k *members.Known) {
+			k.List = append(k.List, etcdclient.Member{ID: 12, PeerURLs: []string{"http://main-0.main-peer.ns.svc:2380"}, Learner: true})
+		}, 0, "RemoveMember c to 0"},
+		"its pods are gone":            {2, down(3, 4), 30, "RemoveMember b to 0"},
+		"its pods may come back":       {2, down(3, 4), 29, "UnreadyConfirmed: main-1 does not serve: it is removed if that lasts" + both},
+		"a source is down":             {2, down(2), 60, "OthersServing: s2 does not serve: members change while every other one serves" + both},
+		"the quorum is lost":           {3, down(3, 4, 5), 60, "QuorumKept: 3 of 6 voters serve, which is not a quorum" + fmt.Sprintf(wayOut, "main-0 (a), main-1 (b), main-2 (c)")},
+		"the source is unreachable":    {2, func(k *members.Known) { k.List = nil }, 60, "ListKnown: no member answers with a member list: members change only while the cluster has a quorum. Restore the quorum first" + fmt.Sprintf(wayOut, "its members")},
+		"a member was not declared":    {2, func(k *members.Known) { k.List[0].Name = "x" }, 60, "MembersKnown: x (1) is not a member of this StatefulSet and was not declared: remove it with etcdctl, or declare it" + both},
+		"some of the source have left": {3, func(k *members.Known) { without(k, 2) }, 6, "RemoveMember c to 0"},
+		"all of the source have left":  {3, func(k *members.Known) { without(k, 3) }, 0, "left"},
+		"a request may be on its way":  {0, nil, 14, "its members have left; it is deleted once no request that adds one can take effect any more"},
+		"they have left":               {0, nil, 15, "left"},
+		"a stranger stays":             {0, func(k *members.Known) { k.List[0].Name = "x" }, 15, "left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := joined(tc.own)
+			if tc.change != nil {
+				tc.change(&k)
+			}
+			NewWithT(t).Expect(after(k, tc.seconds).String()).To(Equal(tc.want))
+		})
+	}
+}
+
+// down has members not serve, by their place in the list.
+func down(places ...int) func(*members.Known) {
+	return func(k *members.Known) {
+		for _, i := range places {
+			k.Snapshot.Cluster.Voters[i].Serving = false
+		}
+	}
+}
+
+// A gap between two looks starts the wait again: an operator may have sent a request in it.
+func TestAbsenceHasNoGap(t *testing.T) {
+	g := NewWithT(t)
+	k, timers := joined(0), timers{}
+	for _, at := range []int{0, 5, 10, 16, 20, 25, 30} {
+		k.Snapshot.At = noon.Add(time.Duration(at) * time.Second)
+		timers = timers.next(k)
+		g.Expect(decide(k, timers).left).To(BeFalse(), "after %ds", at)
+	}
+	k.Snapshot.At = noon.Add(31 * time.Second)
+	g.Expect(decide(k, timers.next(k)).left).To(BeTrue())
+}

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package leave has the members of an Etcd that is deleted leave the source cluster that they have joined, before the Etcd is gone.
+// Otherwise they would stay in its member list, where each counts as a voter that is down.
+package leave
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+const (
+	// lookInterval is how soon it looks again: timers need observations without a gap.
+	lookInterval = time.Second
+	// unreachableInterval is that while no member of the source answers.
+	unreachableInterval = 10 * time.Second
+)
+
+// Leaver has members leave a source cluster.
+type Leaver struct {
+	state.Access
+	Reader members.Reader
+	// Observe takes a Snapshot of the cluster that the members have joined, without the pods, which may be gone (observe.Observer).
+	Observe func(context.Context, *v1alpha1.Etcd) (*cluster.Snapshot, error)
+
+	timers memory.PerEtcd[timers]
+}
+
+// Forget forgets the Etcd of a name.
+func (l *Leaver) Forget(etcd types.NamespacedName) { l.timers.Forget(etcd) }
+
+// owes reports whether members of an Etcd may be in the list of a source cluster. A recovery, which is only possible after the cut-over,
+// makes another cluster.
+func owes(etcd *v1alpha1.Etcd) bool {
+	return etcd.Source() != nil && etcd.Status.ClusterID != "" && etcd.Status.Recovery == nil
+}
+
+// Keep keeps an Etcd, once it is deleted, until its members have left the source cluster. It has to be called before a member may join
+// one. Of an Etcd that etcd-druid manages, released is true.
+func (l *Leaver) Keep(ctx context.Context, etcd *v1alpha1.Etcd, released bool) error {
+	switch wanted := owes(etcd) && !released; {
+	case wanted == controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource):
+		return nil
+	case wanted:
+		return l.patch(ctx, etcd, controllerutil.AddFinalizer)
+	}
+	return l.patch(ctx, etcd, controllerutil.RemoveFinalizer)
+}
+
+// patch changes the finalizer of an Etcd that is as it was read.
+func (l *Leaver) patch(ctx context.Context, etcd *v1alpha1.Etcd, change func(client.Object, string) bool) error {
+	before := etcd.DeepCopy()
+	change(etcd, v1alpha1.FinalizerLeaveSource)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := l.Client.Patch(ctx, etcd, patch, apply.Manager); err != nil {
+		return fmt.Errorf("writing the finalizers of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	return nil
+}
+
+// Leave takes the next step for an Etcd that is deleted. It returns what the Etcd still waits for, and after how long to look again; nothing
+// once the garbage collector may remove it.
+func (l *Leaver) Leave(ctx context.Context, cached *v1alpha1.Etcd) (why string, after time.Duration, err error) {
+	if !controllerutil.ContainsFinalizer(cached, v1alpha1.FinalizerLeaveSource) {
+		return "", 0, nil
+	}
+	key := client.ObjectKeyFromObject(cached)
+	// No task takes a step at the same time.
+	defer l.Locker.Lock(key)()
+	etcd := &v1alpha1.Etcd{}
+	if err := l.API.Get(ctx, key, etcd); err != nil {
+		return "", 0, fmt.Errorf("reading Etcd %s: %w", key, err)
+	}
+	if etcd.UID != cached.UID || !controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource) {
+		return "", 0, state.Behind(ctx, "Etcd %s is another one now, or has lost its finalizer", key)
+	}
+	released, err := l.isReleased(ctx, etcd)
+	if err != nil {
+		return "", 0, err
+	}
+	if !released {
+		if why, after, err = l.step(ctx, etcd); err != nil || why != "" {
+			return why, after, err
+		}
+	}
+	return "", 0, l.patch(ctx, etcd, controllerutil.RemoveFinalizer)
+}
+
+// isReleased reports whether there is nothing to leave, or the members are to run on without their Etcd, which was deleted with
+// --cascade=orphan.
+func (l *Leaver) isReleased(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
+	if !owes(etcd) || slices.Contains(etcd.Finalizers, metav1.FinalizerOrphanDependents) {
+		return true, nil
+	}
+	set, key := &appsv1.StatefulSet{}, client.ObjectKeyFromObject(etcd)
+	err := l.API.Get(ctx, key, set)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	}
+	return metav1.GetControllerOf(set) == nil && set.Labels[v1alpha1.LabelPartOf] == etcd.Name, nil
+}
+
+// step observes, decides, and carries out; why is empty once the members have left.
+func (l *Leaver) step(ctx context.Context, etcd *v1alpha1.Etcd) (why string, after time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout)
+	defer cancel()
+	s, err := l.Observe(ctx, etcd)
+	if err != nil {
+		return "", 0, err
+	}
+	known := members.Known{Etcd: etcd, Snapshot: s}
+	if hex(s.Cluster.ID) == etcd.Status.ClusterID {
+		known.List = l.Reader.List(ctx, etcd, s)
+	}
+	next := l.timers.Of(etcd).next(known)
+	l.timers.Set(etcd, next)
+	d := decide(known, next)
+	switch {
+	case d.left:
+		return "", 0, nil
+	case len(known.List) == 0:
+		return d.why, unreachableInterval, nil
+	case d.step != nil:
+		ctrl.LoggerFrom(ctx).Info("A member of an Etcd that is deleted leaves the source cluster", "action", d.step.Action, "memberID", hex(d.step.Member), "reason", d.step.Reason)
+		err = l.Reader.Ask(ctx, etcd, s, func(c etcdclient.Client) error {
+			if d.step.Action == membership.MoveLeader {
+				return c.MoveLeader(ctx, d.step.Successor)
+			}
+			return c.RemoveMember(ctx, d.step.Member)
+		})
+		if err != nil {
+			d.why = fmt.Sprintf("%s of member %s failed: %v. %s", d.step.Action, hex(d.step.Member), err, wayOut(known))
+		}
+	}
+	return d.why, lookInterval, nil
+}
