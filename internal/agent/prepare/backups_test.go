@@ -94,5 +94,5 @@ func TestRestoresThatAreRefused(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(remedy(errors.New("no space"))).To(BeEmpty())
-	NewWithT(t).Expect(remedy(&backup.UnsignedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
+	NewWithT(t).Expect(remedy(&backup.UntrustedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
 }

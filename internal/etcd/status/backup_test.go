@@ -60,7 +60,7 @@ func TestBackupReady(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := backupReady(tc.before, "", tc.leases, 5*time.Minute, tc.now)
+			got := backupReady(tc.before, "", tc.leases, false, 5*time.Minute, tc.now)
 			g.Expect(got.Status).To(Equal(tc.want))
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Message).To(ContainSubstring(tc.message))
