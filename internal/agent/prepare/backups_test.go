@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -66,6 +67,11 @@ func TestRestoresThatAreRefused(t *testing.T) {
 	signed.SigningKeys = signaturetest.Keys(t)
 	older := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", SigningKeys: signed.SigningKeys}
 	keeps(t, older, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
+	_, recipient := encryptiontest.Identity(t)
+	encrypted, sealed := unsigned, unsigned
+	encrypted.Recipients = []string{recipient}
+	sealed.Container, sealed.Recipients = t.TempDir(), encrypted.Recipients
+	keeps(t, sealed, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
 	record := func(revision int64, err error) func(context.Context) (backup.Record, error) {
 		return func(context.Context) (backup.Record, error) { return backup.Record{Revision: revision}, err }
 	}
@@ -83,6 +89,10 @@ func TestRestoresThatAreRefused(t *testing.T) {
 		"older, which is accepted":   {older, record(7, nil), &member.Acceptance{Revision: 5}, "is corrupt"},
 		"what is recorded is hidden": {older, record(0, errors.New("forbidden")), nil, "reading which snapshot must be restored at least: forbidden"},
 		"nothing needs to be signed": {unsigned, record(7, nil), nil, "is corrupt"},
+		"not encrypted":              {encrypted, nil, nil, "encryption.acceptPlainUntil of the Etcd to the time of the last one (this one: 2026-01-01T12:00:00Z)"},
+		"accepted plain ones":        {encrypted, nil, &member.Acceptance{PlainUntil: "2026-01-01T12:00:00Z"}, "is corrupt"},
+		"accepted, and no time":      {encrypted, nil, &member.Acceptance{PlainUntil: "noon"}, "reading what the restore may use that is not encrypted"},
+		"no identity":                {sealed, nil, nil, "is encrypted and cannot be read here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

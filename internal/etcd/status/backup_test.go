@@ -70,6 +70,19 @@ func TestBackupReady(t *testing.T) {
 	}
 }
 
+// Where people alone have an identity, backups are well, and the condition does not say that the cluster can restore them.
+func TestBackupsForPeopleOnly(t *testing.T) {
+	g := NewWithT(t)
+	full := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("7"), RenewTime: ptr.To(metav1.NewMicroTime(noon.Time))}}
+	full.Annotations = map[string]string{v1alpha1.AnnotationRestorable: `[{"from":{"revision":1,"time":"2026-01-01T00:00:00Z"},"to":{"revision":7,"time":"2026-01-01T01:00:00Z"},"fine":true}]`}
+	said := func(peopleOnly bool) metav1.Condition {
+		return backupReady(nil, "", observe.SnapshotLeases{Full: full}, peopleOnly, 0, noon.Time)
+	}
+	g.Expect(said(false).Message).To(ContainSubstring("every state since 2026-01-01T00:00:00Z can be restored"))
+	g.Expect(said(true)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("only people can restore them"))))
+	g.Expect(said(true).Message).NotTo(ContainSubstring("every state"))
+}
+
 // A store that refuses, or does not answer, is named while its members wait in their init container: nothing has written a lease.
 func TestAStoreThatRefusesIsNamed(t *testing.T) {
 	g := NewWithT(t)

@@ -6,7 +6,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -79,7 +78,8 @@ func (s *Store) decrypted(snapshot backup.Snapshot, open func() (io.ReadCloser, 
 	}
 	content, err := identities.Decrypt(snapshot, object)
 	if err != nil {
-		return nil, errors.Join(err, object.Close())
+		_ = object.Close() // it was only read
+		return nil, err
 	}
 	return struct {
 		io.Reader
