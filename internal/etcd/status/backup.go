@@ -39,7 +39,7 @@ func backupReady(before *metav1.Condition, waits string, leases observe.Snapshot
 	case waits != "":
 		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupUnreachable, "%s.", waits)
 	case failed != "":
-		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed: %s.", failed)
+		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed, or could not be restored: %s.", failed)
 	case leases.Full != nil && leases.Full.Spec.RenewTime != nil && stale(leases.Full, period, now):
 		return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupsStale,
 			"No agent has reported since %s that the backups are up to date, and deltas are taken every %s: check that the cluster has a leader, and the log of the leader's container %s.",

@@ -54,8 +54,8 @@ func TestBackupReady(t *testing.T) {
 		{"almost twice the period", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
 		{"stale", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance + time.Second), metav1.ConditionUnknown, v1alpha1.ReasonBackupsStale, "every 5m0s"},
 		{"an agent that reports nonsense", nil, observe.SnapshotLeases{Full: reporting(lease("100", ""), "long ago")}, noon.Add(time.Hour), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
-		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
-		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no [2J"},
+		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed, or could not be restored: the store is full."},
+		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed, or could not be restored: no [2J"},
 		{"a revision of any length", nil, observe.SnapshotLeases{Full: lease(strings.Repeat("1", 1<<18), "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 111"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func TestEncryption(t *testing.T) {
 	spec.IdentitySecretRef = &v1alpha1.SecretReference{}
 	_, err = Encryption(etcd)
 	g.Expect(err).To(MatchError(ContainSubstring("identitySecretRef has no name")))
-	spec.IdentitySecretRef, spec.Recipients = nil, []v1alpha1.Recipient{recipient[:len(recipient)-1] + "q"}
+	spec.IdentitySecretRef, spec.Recipients = nil, []v1alpha1.Recipient{v1alpha1.Recipient(recipient[:len(recipient)-1] + "q")}
 	_, err = Encryption(etcd)
 	g.Expect(err).To(MatchError(ContainSubstring("is not the public key")))
 	etcd.Spec.Backup.Store = nil
