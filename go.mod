@@ -3,6 +3,7 @@ module github.com/etcd-foreman/etcd-foreman
 go 1.26.0
 
 require (
+	filippo.io/age v1.3.2
 	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.6.4
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/aws/aws-sdk-go-v2 v1.41.9
@@ -58,6 +59,8 @@ require (
 	sigs.k8s.io/kustomize/kyaml v0.21.1
 	sigs.k8s.io/yaml v1.6.0
 )
+
+require filippo.io/hpke v0.4.0 // indirect
 
 require (
 	cel.dev/expr v0.25.2 // indirect

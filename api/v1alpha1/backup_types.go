@@ -87,6 +87,33 @@ type SigningSpec struct {
 	AcceptRevision *int64 `json:"acceptRevision,omitempty"`
 }
 
+// Recipient is a public key of age: the recipient of an X25519 identity, as age-keygen prints it.
+// +kubebuilder:validation:MaxLength=62
+// +kubebuilder:validation:Pattern=`^age1[02-9ac-hj-np-z]{58}$`
+type Recipient string
+
+// EncryptionSpec makes the agents encrypt snapshots, so that the store cannot read them.
+// +kubebuilder:validation:MinProperties=1
+type EncryptionSpec struct {
+	// recipients are the public keys of age that snapshots are encrypted for. Each of their identities alone decrypts them. What was
+	// encrypted before a recipient is added or removed stays as it is. Default: none; new snapshots are not encrypted, and encrypted ones
+	// are still read.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=set
+	// +optional
+	Recipients []Recipient `json:"recipients,omitempty"`
+	// identitySecretRef names a Secret with identities of age, each key of it as age-keygen writes them. Only the agents of members and of
+	// Jobs that restore mount it. A change of the Secret takes effect without new pods, and members start without it. Default: none;
+	// only people can restore what is encrypted.
+	// +optional
+	IdentitySecretRef *SecretReference `json:"identitySecretRef,omitempty"`
+	// acceptPlainUntil lets restores and their previews use snapshots that are not encrypted, although there are recipients, if they were
+	// taken until this time, by their names. Dangerous: everybody who can write to the bucket then decides what is restored. It has no
+	// effect where snapshots are signed: signed ones need not be encrypted. Remove it after the restore. Default: none.
+	// +optional
+	AcceptPlainUntil *metav1.Time `json:"acceptPlainUntil,omitempty"`
+}
+
 // BackupSpec is the configuration of the agent (container backup-restore) and of the snapshots that it takes.
 // +kubebuilder:validation:XValidation:rule="!has(self.enableProfiling) || !self.enableProfiling",message="enableProfiling is not supported: the agent serves no profiles"
 type BackupSpec struct {
@@ -112,6 +139,9 @@ type BackupSpec struct {
 	// ignored.
 	// +optional
 	Signing *SigningSpec `json:"signing,omitempty"`
+	// encryption makes the agents encrypt snapshots, so that the store cannot read them. Default: snapshots are not encrypted.
+	// +optional
+	Encryption *EncryptionSpec `json:"encryption,omitempty"`
 	// fullSnapshotSchedule is when full snapshots are taken: a cron expression with five fields, in UTC. Default: once a day,
 	// at a time that differs between Etcds.
 	// +kubebuilder:validation:MaxLength=128

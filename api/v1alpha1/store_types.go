@@ -106,6 +106,20 @@ func (e *Etcd) Signing() *SigningSpec {
 	return e.Spec.Backup.Signing
 }
 
+// Encryption returns how snapshots are encrypted; nil if they are not, and never were, or if there is no store.
+func (e *Etcd) Encryption() *EncryptionSpec {
+	if !e.HasBackupStore() {
+		return nil
+	}
+	return e.Spec.Backup.Encryption
+}
+
+// ForPeopleOnly reports whether snapshots are encrypted without an identity on the cluster: only people can restore them.
+func (e *Etcd) ForPeopleOnly() bool {
+	spec := e.Encryption()
+	return spec != nil && len(spec.Recipients) > 0 && spec.IdentitySecretRef == nil
+}
+
 // AgentImage returns the image of the agent that the Etcd names, or otherwise the operator's.
 func (e *Etcd) AgentImage(otherwise string) string {
 	if b := e.Spec.Backup; b != nil && b.Image != nil && *b.Image != "" {

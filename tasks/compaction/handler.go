@@ -90,25 +90,17 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 }
 
 func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.Job, error) {
-	store := task.Etcd.BackupStore()
-	if store == nil {
-		return nil, fmt.Errorf("reading the store of Etcd %s: it has no spec.backup.store any more", task.Etcd.Name)
-	}
-	access, err := storeaccess.Of(*store, task.Etcd.Namespace, storeaccess.Main)
+	stores, err := storeaccess.Own(task.Etcd)
 	if err != nil {
 		return nil, err
 	}
-	args, stores := []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)}, []storeaccess.Access{access}
-	keys, err := storeaccess.SigningKeys(task.Etcd, storeaccess.Main)
-	if err != nil {
-		return nil, err
-	}
-	if keys != nil {
+	args := []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)}
+	if task.Etcd.Signing() != nil {
 		recorded, err := h.Recorded(ctx, task.Etcd)
 		if err != nil {
 			return nil, err
 		}
-		args, stores = append(args, recorded...), append(stores, *keys)
+		args = append(args, recorded...)
 	}
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCompactionJob,

@@ -48,11 +48,8 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 
 // job builds the Job of the preview.
 func (h *Handler) job(ctx context.Context, task tasks.Typed[Config], undone *Undone) (*batchv1.Job, error) {
-	etcd, store := task.Etcd, task.Etcd.BackupStore()
-	if store == nil {
-		return nil, errors.New("the Etcd has no spec.backup.store any more")
-	}
-	access, err := storeaccess.Of(*store, etcd.Namespace, storeaccess.Main)
+	etcd := task.Etcd
+	stores, err := storeaccess.Own(etcd)
 	if err != nil {
 		return nil, err
 	}
@@ -66,17 +63,15 @@ func (h *Handler) job(ctx context.Context, task tasks.Typed[Config], undone *Und
 	if version != "" {
 		args = append(args, "--etcd-version="+version)
 	}
-	stores := []storeaccess.Access{access}
-	keys, err := storeaccess.SigningKeys(etcd, storeaccess.Main)
-	if err != nil {
-		return nil, err
+	if encryption := etcd.Encryption(); encryption != nil && encryption.AcceptPlainUntil != nil {
+		args = append(args, "--store-plain-until="+encryption.AcceptPlainUntil.UTC().Format(time.RFC3339))
 	}
-	if keys != nil {
+	if etcd.Signing() != nil {
 		recorded, err := h.Recorded(ctx, etcd)
 		if err != nil {
 			return nil, err
 		}
-		args, stores = append(args, recorded...), append(stores, *keys)
+		args = append(args, recorded...)
 	}
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentPreviewJob, Image: h.ImageFor(etcd), Args: args,

@@ -310,7 +310,7 @@ func TestTrusted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			trusted, refused := Trusted(tc.list, tc.until)
+			trusted, refused := Trusted(tc.list, TrustSigned, tc.until)
 			g.Expect(trusted).To(HaveLen(tc.trusted))
 			g.Expect(refused).To(Equal(tc.refused))
 		})
@@ -328,12 +328,12 @@ func TestUnsignedSnapshotsDisplaceNone(t *testing.T) {
 	list := []Snapshot{signed, snapshot(-time.Hour, nil), snapshot(-2*time.Hour, nil), snapshot(-48*time.Hour, nil), snapshot(2*time.Hour, nil)}
 	retention := Retention{Limit: 1}
 	g.Expect(retention.Expired(list, now)).To(ContainElement(signed))
-	g.Expect(retention.ExpiredSigned(list, now)).NotTo(ContainElement(signed))
-	g.Expect(retention.ExpiredSigned(list, now)).To(ContainElement(list[4]), "those from before signing expire")
+	g.Expect(retention.ExpiredTrusted(list, TrustSigned, now)).NotTo(ContainElement(signed))
+	g.Expect(retention.ExpiredTrusted(list, TrustSigned, now)).To(ContainElement(list[4]), "those from before signing expire")
 	older := snapshot(3*time.Hour, &Proof{})
-	g.Expect(retention.ExpiredSigned(append(list, older), now)).To(And(ContainElement(older), Not(ContainElement(signed))), "signed ones displace each other")
-	g.Expect(LastTaken(list, true, now)).To(Equal(now.Add(2 * time.Hour)))
-	g.Expect(LastTaken(list, false, now)).To(Equal(now.Add(48 * time.Hour)))
+	g.Expect(retention.ExpiredTrusted(append(list, older), TrustSigned, now)).To(And(ContainElement(older), Not(ContainElement(signed))), "signed ones displace each other")
+	g.Expect(LastTaken(list, TrustSigned, now)).To(Equal(now.Add(2 * time.Hour)))
+	g.Expect(LastTaken(list, TrustAll, now)).To(Equal(now.Add(48 * time.Hour)))
 }
 
 func TestRecords(t *testing.T) {

@@ -84,7 +84,9 @@ const (
 	SnapshotCorrupt RefusalCode = "SnapshotCorrupt"
 	// NoBackup: there is no full snapshot.
 	NoBackup RefusalCode = "NoBackup"
-	// NotTrusted: snapshots must be signed, and one is not, or the store ends before what is recorded.
+	// Locked: a snapshot on the way to the target is encrypted, and there is no identity here that decrypts it.
+	Locked RefusalCode = "Locked"
+	// NotTrusted: snapshots must be signed or encrypted, and one is not, or the store ends before what is recorded.
 	NotTrusted RefusalCode = "NotTrusted"
 	// NewerVersion: the data is of a newer minor version of etcd than the members have.
 	NewerVersion RefusalCode = "NewerVersion"

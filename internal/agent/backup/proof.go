@@ -71,28 +71,58 @@ func checkHex(what, text string, size int) error {
 	return nil
 }
 
-// UnsignedError reports a snapshot that may not be used: snapshots must be signed, and it has no valid signature.
-type UnsignedError struct {
+// Trust is which snapshots of a store may be used.
+type Trust int
+
+// The trusts.
+const (
+	// TrustAll snapshots.
+	TrustAll Trust = iota
+	// TrustSigned ones: those with a proof.
+	TrustSigned
+	// TrustEncrypted ones. The name says so; that one was encrypted for us shows when it is read.
+	TrustEncrypted
+)
+
+func (t Trust) has(s Snapshot) bool {
+	return t == TrustAll || t == TrustSigned && s.Proof != nil || t == TrustEncrypted && s.Encrypted
+}
+
+// Lacks returns what a snapshot lacks that a trust does not have.
+func (t Trust) Lacks() string {
+	if t == TrustEncrypted {
+		return "it is not encrypted"
+	}
+	return "it has no valid signature"
+}
+
+// UntrustedError reports a snapshot that may not be used: snapshots must be signed or encrypted, and it is not.
+type UntrustedError struct {
 	// Name of the object.
 	Name string
+	// Trust that does not have it.
+	Trust Trust
 	// Reason, for people.
 	Reason string
 	// Where the object is, for people.
 	Where string
 }
 
-func (e *UnsignedError) Error() string {
-	return fmt.Sprintf("snapshot %s in %s is refused: %s. If you do not know who wrote it, treat the bucket as compromised. Remove the object to use the signed snapshots without it", e.Name, e.Where, e.Reason)
+func (e *UntrustedError) Error() string {
+	others := "signed"
+	if e.Trust == TrustEncrypted {
+		others = "encrypted"
+	}
+	return fmt.Sprintf("snapshot %s in %s is refused: %s. If you do not know who wrote it, treat the bucket as compromised. Remove the object to use the %s snapshots without it", e.Name, e.Where, e.Reason, others)
 }
 
-// Trusted returns the snapshots of a list that may be used where snapshots must be signed: those with a proof, and unsigned ones
-// that were taken until a time; a zero time accepts none. An unsigned snapshot that is newer than the newest trusted full one would be part of
-// what is restored: it makes Trusted return its name, together with the trusted ones. So does one in a store without any
-// trusted full snapshot.
-func Trusted(list []Snapshot, until time.Time) (trusted []Snapshot, refused string) {
+// Trusted returns the snapshots of a list that may be used: those that a trust has, and others that were taken until a time; a zero
+// time accepts none. Another one that is newer than the newest trusted full one would be part of what is restored: it makes Trusted
+// return its name, together with the trusted ones. So does one in a store without any trusted full snapshot.
+func Trusted(list []Snapshot, trust Trust, until time.Time) (trusted []Snapshot, refused string) {
 	sorted := Sorted(list)
 	for _, s := range sorted {
-		accepted := s.Proof != nil || !until.IsZero() && !s.Created.After(until)
+		accepted := trust.has(s) || !until.IsZero() && !s.Created.After(until)
 		switch {
 		case accepted && s.Kind == Full:
 			trusted, refused = append(trusted, s), ""
@@ -105,14 +135,14 @@ func Trusted(list []Snapshot, until time.Time) (trusted []Snapshot, refused stri
 	return trusted, refused
 }
 
-// maxAhead is how far ahead of the clock an unsigned snapshot may be dated and still influence the times of later ones.
+// maxAhead is how far ahead of the clock an untrusted snapshot may be dated and still influence the times of later ones.
 const maxAhead = 24 * time.Hour
 
-// LastTaken returns the time of the newest snapshot of a list, which a new one must exceed. Where snapshots must be signed, unsigned
-// ones that are dated far ahead do not count: they would leave no time for new ones.
-func LastTaken(list []Snapshot, signed bool, now time.Time) (last time.Time) {
+// LastTaken returns the time of the newest snapshot of a list, which a new one must exceed. Ones that a trust does not have and that are
+// dated far ahead do not count: they would leave no time for new ones.
+func LastTaken(list []Snapshot, trust Trust, now time.Time) (last time.Time) {
 	for _, s := range list {
-		if s.Created.After(last) && (!signed || s.Proof != nil || s.Created.Before(now.Add(maxAhead))) {
+		if s.Created.After(last) && (trust.has(s) || s.Created.Before(now.Add(maxAhead))) {
 			last = s.Created
 		}
 	}

@@ -32,7 +32,7 @@ func TestIdentifiers(t *testing.T) {
 func TestErrorsNameWhatIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(&GapError{After: 10, Next: 20}).To(MatchError("revisions 11 to 19 are missing: a delta snapshot was lost"))
-	g.Expect(&UnsignedError{Name: "x", Reason: "it has no signature", Where: "a bucket"}).To(MatchError(And(
+	g.Expect(&UntrustedError{Name: "x", Trust: TrustSigned, Reason: "it has no signature", Where: "a bucket"}).To(MatchError(And(
 		HavePrefix("snapshot x in a bucket is refused: it has no signature."), HaveSuffix("Remove the object to use the signed snapshots without it"))))
 	_, err := NewReader(Snapshot{Kind: Full, Created: noon, Compression: "rar"}, nil)
 	g.Expect(err).To(MatchError(ContainSubstring(`there is no compression "rar"`)))

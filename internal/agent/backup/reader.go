@@ -25,6 +25,18 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("snapshot %s is corrupt: %s", e.Name, e.Reason)
 }
 
+// LockedError reports an encrypted snapshot that cannot be decrypted here. It says nothing about the content.
+type LockedError struct {
+	// Name of the object.
+	Name string
+	// Reason, for people.
+	Reason string
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("snapshot %s is encrypted and cannot be read here: %s. Nothing is lost: a person who has an identity can decrypt it with age", e.Name, e.Reason)
+}
+
 // NewReader returns the content of a snapshot, decompressed and without the checksum at its end. Only io.EOF confirms that
 // the content is complete; do not rely on it before. Incomplete content ends in a *CorruptError; errors of the object's own
 // reader are returned as they are.

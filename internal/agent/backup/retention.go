@@ -73,11 +73,13 @@ func OfSchedule(sorted []Snapshot, next func(after time.Time) time.Time) []bool 
 	return is
 }
 
-// ExpiredSigned are the snapshots to remove where snapshots must be signed. Unsigned ones displace no signed ones.
-func (r Retention) ExpiredSigned(list []Snapshot, now time.Time) []Snapshot {
-	isSigned := func(s Snapshot) bool { return s.Proof != nil }
-	signed := slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return !isSigned(s) })
-	return append(slices.DeleteFunc(r.Expired(list, now), isSigned), r.Expired(signed, now)...)
+// ExpiredTrusted are the snapshots to remove where a trust does not have all. Those that it lacks displace none that it has.
+func (r Retention) ExpiredTrusted(list []Snapshot, trust Trust, now time.Time) []Snapshot {
+	if trust == TrustAll {
+		return r.Expired(list, now)
+	}
+	trusted := slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return !trust.has(s) })
+	return append(slices.DeleteFunc(r.Expired(list, now), trust.has), r.Expired(trusted, now)...)
 }
 
 // selection applies the policy to full snapshots, the newest first.

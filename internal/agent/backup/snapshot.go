@@ -48,6 +48,8 @@ type Snapshot struct {
 	Created time.Time
 	// Compression of the object.
 	Compression Compression
+	// Encrypted: the object is an age file, whose plaintext is what the object would otherwise be. See package encryption.
+	Encrypted bool
 	// Final: the last snapshot before the cluster is hibernated or moved.
 	Final bool
 	// Prefix of the object's name in the store, with the layout's version.
@@ -62,14 +64,30 @@ type Snapshot struct {
 
 // Name of the object, beneath its prefix.
 func (s Snapshot) Name() string {
-	name := fmt.Sprintf("%s-%08d-%08d-%d%s", s.Kind, s.StartRevision, s.LastRevision, s.Created.Unix(), s.Compression.suffix())
+	name := fmt.Sprintf("%s-%08d-%08d-%d", s.Kind, s.StartRevision, s.LastRevision, s.Created.Unix())
+	if s.Encrypted {
+		name += encryptedSuffix
+	}
+	name += s.Compression.suffix()
 	if s.Final {
 		name += finalSuffix
 	}
 	return name
 }
 
-const finalSuffix = ".final"
+// BoundName is what the encryption binds a snapshot to: the name of its plaintext, which has kind, revisions, time and compression. A copy
+// may drop the mark of a final snapshot.
+func (s Snapshot) BoundName() string {
+	s.Encrypted, s.Final = false, false
+	return s.Name()
+}
+
+const (
+	// encryptedSuffix comes before that of the compression, although it was compressed first: etcd-backup-restore takes the first suffix
+	// for the compression, and refuses to restore one that it does not know.
+	encryptedSuffix = ".age"
+	finalSuffix     = ".final"
+)
 
 const (
 	// maxName is the longest name, in bytes.
@@ -78,7 +96,7 @@ const (
 	maxCreated = 253402300799
 )
 
-var namePattern = regexp.MustCompile(`^(Full|Incr)-(\d{8,})-(\d{8,})-(\d+)(\.gz|\.Z|\.zlib)?(\.final)?$`)
+var namePattern = regexp.MustCompile(`^(Full|Incr)-(\d{8,})-(\d{8,})-(\d+)(\.age)?(\.gz|\.Z|\.zlib)?(\.final)?$`)
 
 // ParseName parses the name of an object. Anything else is an error, such as chunks of another tool, or unfinished files.
 func ParseName(name string) (Snapshot, error) {
@@ -99,7 +117,7 @@ func ParseName(name string) (Snapshot, error) {
 	}
 	s := Snapshot{
 		Kind: Kind(m[1]), StartRevision: numbers[0], LastRevision: numbers[1],
-		Created: time.Unix(numbers[2], 0).UTC(), Compression: compressionOf(m[5]), Final: m[6] != "",
+		Created: time.Unix(numbers[2], 0).UTC(), Encrypted: m[5] != "", Compression: compressionOf(m[6]), Final: m[7] != "",
 	}
 	switch {
 	case s.StartRevision > s.LastRevision:

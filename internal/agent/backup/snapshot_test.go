@@ -20,6 +20,8 @@ func TestNames(t *testing.T) {
 		"Full-00000000-00000042-1700000000.gz":              {Kind: Full, LastRevision: 42, Compression: Gzip},
 		"Full-00000000-00000042-1700000000.final":           {Kind: Full, LastRevision: 42, Compression: None, Final: true},
 		"Full-00000000-00000042-1700000000.Z.final":         {Kind: Full, LastRevision: 42, Compression: LZW, Final: true},
+		"Full-00000000-00000042-1700000000.age":             {Kind: Full, LastRevision: 42, Compression: None, Encrypted: true},
+		"Full-00000000-00000042-1700000000.age.gz.final":    {Kind: Full, LastRevision: 42, Compression: Gzip, Encrypted: true, Final: true},
 		"Incr-00000043-123456789012-1700000000.zlib":        {Kind: Delta, StartRevision: 43, LastRevision: 123456789012, Compression: Zlib},
 		"Incr-00000043-9223372036854775807-1700000000.zlib": {Kind: Delta, StartRevision: 43, LastRevision: 1<<63 - 1, Compression: Zlib},
 	} {
@@ -28,6 +30,10 @@ func TestNames(t *testing.T) {
 			s.Created = noon
 			g.Expect(s.Name()).To(Equal(name))
 			g.Expect(ParseName(name)).To(Equal(s))
+			bound, err := ParseName(s.BoundName())
+			g.Expect(err).NotTo(HaveOccurred())
+			s.Encrypted, s.Final = false, false
+			g.Expect(bound).To(Equal(s))
 		})
 	}
 }
@@ -42,6 +48,7 @@ func TestNamesOfOtherThings(t *testing.T) {
 		"Incr-00000043-99999999999999999999-1700000000.gz",  // no such number
 		"Chunk-00000000-00000042-1700000000",                // no such kind
 		"Full-00000000-00000042-1700000000.final.gz",        // wrong order
+		"Full-00000000-00000042-1700000000.gz.age",          // etcd-backup-restore would take it for gzip
 		"Full-00000000-00000042-1700000000.gz\n",            // a line end
 		"x/Full-00000000-00000042-1700000000.gz",            // a path
 		"Full--0000042-00000042-1700000000.gz",              // a sign

@@ -84,13 +84,11 @@ func (c Config) newest(ctx context.Context) (revision int64, created time.Time, 
 	}
 	now := c.Clock.Now()
 	created = now.UTC().Truncate(time.Second)
-	if last := backup.LastTaken(list, c.Store.Signed(), now); !created.After(last) {
+	if last := backup.LastTaken(list, c.Store.Trust(), now); !created.After(last) {
 		created = last.Add(time.Second)
 	}
-	if c.Store.Signed() {
-		// This snapshot is newer than an unsigned one, so that no restore needs that.
-		list, _ = backup.Trusted(list, time.Time{})
-	}
+	// This snapshot is newer than one that may not be used, so that no restore needs that.
+	list, _ = backup.Trusted(list, c.Store.Trust(), time.Time{})
 	// This snapshot makes up for a gap, or for a missing full snapshot.
 	chain, err := backup.Newest(list)
 	if lost := (*backup.LostError)(nil); errors.As(err, &lost) {

@@ -11,10 +11,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Acceptance is what the author of an Etcd whose snapshots are signed lets a restore use nevertheless.
+// Acceptance is what the author of an Etcd whose snapshots are signed or encrypted lets a restore use nevertheless.
 type Acceptance struct {
 	// UnsignedUntil is the time, in RFC 3339, until which snapshots need no signature; empty for none.
 	UnsignedUntil string `json:"unsignedUntil,omitempty"`
+	// PlainUntil is the time, in RFC 3339, until which snapshots need not be encrypted; empty for none.
+	PlainUntil string `json:"plainUntil,omitempty"`
 	// Revision at which the snapshots may end although a later one is recorded; 0 for none.
 	Revision int64 `json:"revision,omitempty"`
 }

@@ -24,7 +24,7 @@ const (
 	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is absent or empty if they may not,
 	// and once the cluster has served.
 	KeyFirstStart = "first-start.yaml"
-	// KeyAccept is what a restore may use although it is not signed or older than recorded: an Acceptance as YAML. It is absent or
+	// KeyAccept is what a restore may use although it is not signed, not encrypted, or older than recorded: an Acceptance as YAML. It is absent or
 	// empty if that is nothing. A change of it replaces no pod.
 	KeyAccept = "accept-backup.yaml"
 	// KeyMembers is how the operator is about to change the list of members: a Members as YAML. It is absent or empty if it is not. A

@@ -144,7 +144,7 @@ func TestEncoded(t *testing.T) {
 	text, err := permission.Encode()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(ParseFirstStart(text)).To(Equal(&permission))
-	for _, a := range []Acceptance{{Revision: 7}, {UnsignedUntil: "2026-01-01T00:00:00Z"}} {
+	for _, a := range []Acceptance{{Revision: 7}, {UnsignedUntil: "2026-01-01T00:00:00Z"}, {PlainUntil: "2026-01-01T00:00:00Z"}} {
 		text, err := a.Encode()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(parseAcceptance([]byte(text))).To(Equal(&a))

@@ -49,6 +49,11 @@ func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 // Restore makes the data directory from the newest full snapshot and the deltas that follow it. For a recovery from an earlier state, it
 // makes the directory of that state, which is still to be swapped for the data directory.
 func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
+	accept, err := acceptance(shared.Accept)
+	if err != nil {
+		return err
+	}
+	b.Config.PlainUntil = accept.plainUntil
 	from, err := store.Open(ctx, b.Config)
 	if err != nil {
 		return err
@@ -65,9 +70,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		config.Point = &restore.Point{Base: r.Restore.Base, Revision: r.Restore.Revision, Hash: r.Restore.Hash, Bytes: r.Restore.Bytes}
 		config.Behind, config.Bump = false, r.Restore.Bump
 	} else if from.Signed() {
-		if config.Accept, err = acceptance(shared.Accept); err != nil {
-			return err
-		}
+		config.Accept = accept.Acceptance
 		if b.Recorded != nil {
 			if config.Record, err = b.Recorded(ctx); err != nil {
 				return fmt.Errorf("reading which snapshot must be restored at least: %w", err)
@@ -85,28 +88,42 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	return nil
 }
 
-func acceptance(a *member.Acceptance) (restore.Acceptance, error) {
+// accepted is what a user lets a restore use.
+type accepted struct {
+	restore.Acceptance
+	plainUntil time.Time
+}
+
+func acceptance(a *member.Acceptance) (accept accepted, err error) {
 	if a == nil {
-		return restore.Acceptance{}, nil
+		return accepted{}, nil
 	}
-	accept := restore.Acceptance{Revision: a.Revision}
+	accept.Revision = a.Revision
 	if a.UnsignedUntil != "" {
-		var err error
 		if accept.UnsignedUntil, err = time.Parse(time.RFC3339, a.UnsignedUntil); err != nil {
-			return restore.Acceptance{}, fmt.Errorf("reading what the restore may use without a signature: %w", err)
+			return accepted{}, fmt.Errorf("reading what the restore may use without a signature: %w", err)
+		}
+	}
+	if a.PlainUntil != "" {
+		if accept.plainUntil, err = time.Parse(time.RFC3339, a.PlainUntil); err != nil {
+			return accepted{}, fmt.Errorf("reading what the restore may use that is not encrypted: %w", err)
 		}
 	}
 	return accept, nil
 }
 
-// remedy returns what a user can do about a restore that was refused for what is not signed, or older than recorded.
+// remedy returns what a user can do about a restore that was refused for what is not signed or not encrypted, or older than recorded.
 func remedy(err error) string {
-	if refused, ok := errors.AsType[*backup.UnsignedError](err); ok {
+	if refused, ok := errors.AsType[*backup.UntrustedError](err); ok {
+		what, field := "unsigned", "signing.acceptUnsignedUntil"
+		if refused.Trust == backup.TrustEncrypted {
+			what, field = "plain", "encryption.acceptPlainUntil"
+		}
 		at := ""
 		if s, err := backup.ParseName(refused.Name); err == nil {
 			at = s.Created.UTC().Format(time.RFC3339)
 		}
-		return fmt.Sprintf(". To restore unsigned snapshots that you trust, set spec.backup.signing.acceptUnsignedUntil of the Etcd to the time of the last one (this one: %s)", at)
+		return fmt.Sprintf(". To restore %s snapshots that you trust, set spec.backup.%s of the Etcd to the time of the last one (this one: %s)", what, field, at)
 	}
 	if older, ok := errors.AsType[*backup.OlderError](err); ok {
 		return fmt.Sprintf(". Put the missing snapshots back. To restore the older state and lose what was written since, set spec.backup.signing.acceptRevision of the Etcd to %d", older.Reached.Revision)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -85,6 +86,11 @@ func TestRestoresThatAreRefused(t *testing.T) {
 	signed.SigningKeys = signaturetest.Keys(t)
 	older := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", SigningKeys: signed.SigningKeys}
 	keeps(t, older, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
+	_, recipient := encryptiontest.Identity(t)
+	encrypted, sealed := unsigned, unsigned
+	encrypted.Recipients = []string{recipient}
+	sealed.Container, sealed.Recipients = t.TempDir(), encrypted.Recipients
+	keeps(t, sealed, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
 	record := func(revision int64, err error) func(context.Context) (backup.Record, error) {
 		return func(context.Context) (backup.Record, error) { return backup.Record{Revision: revision}, err }
 	}
@@ -102,6 +108,10 @@ func TestRestoresThatAreRefused(t *testing.T) {
 		"older, which is accepted":   {older, record(7, nil), &member.Acceptance{Revision: 5}, "is corrupt"},
 		"what is recorded is hidden": {older, record(0, errors.New("forbidden")), nil, "reading which snapshot must be restored at least: forbidden"},
 		"nothing needs to be signed": {unsigned, record(7, nil), nil, "is corrupt"},
+		"not encrypted":              {encrypted, nil, nil, "encryption.acceptPlainUntil of the Etcd to the time of the last one (this one: 2026-01-01T12:00:00Z)"},
+		"accepted plain ones":        {encrypted, nil, &member.Acceptance{PlainUntil: "2026-01-01T12:00:00Z"}, "is corrupt"},
+		"accepted, and no time":      {encrypted, nil, &member.Acceptance{PlainUntil: "noon"}, "reading what the restore may use that is not encrypted"},
+		"no identity":                {sealed, nil, nil, "is encrypted and cannot be read here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -117,5 +127,5 @@ func TestRestoresThatAreRefused(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(remedy(errors.New("no space"))).To(BeEmpty())
-	NewWithT(t).Expect(remedy(&backup.UnsignedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
+	NewWithT(t).Expect(remedy(&backup.UntrustedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
 }

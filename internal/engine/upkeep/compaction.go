@@ -53,6 +53,8 @@ func compactionDue(etcd *v1alpha1.Etcd, thresholds configv1alpha1.SnapshotCompac
 	case compacted == v1alpha1.TaskStateSucceeded:
 		// The lease is about to show it.
 		return nil
+	case etcd.ForPeopleOnly():
+		fullSnapshot.message = said + ", and no Job can read them: spec.backup.encryption has no identitySecretRef"
 	case compacted == "" && events < most:
 		compaction.message = fmt.Sprintf("%s, and eventsThreshold is %d", said, fewest)
 		return &compaction

@@ -118,6 +118,12 @@ func TestCompactionDue(t *testing.T) {
 
 		{name: "no quorum: a compaction needs none", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }, want: compaction},
 		{name: "no quorum, and too many", leases: leases(1400), change: func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }},
+		{name: "for people only: a Job cannot read them", leases: leases(1200), change: func(e *v1alpha1.Etcd) {
+			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1"}}
+		}, want: full, because: "no identitySecretRef"},
+		{name: "encrypted", leases: leases(1200), change: func(e *v1alpha1.Etcd) {
+			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1"}, IdentitySecretRef: &v1alpha1.SecretReference{Name: "keys"}}
+		}, want: compaction},
 		{name: "not configured", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = nil }},
 		{name: "no store", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.Store = nil }},
 		{name: "hibernated", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},

@@ -25,7 +25,7 @@ const tokenLifetime = 3607
 
 // agentContainer runs the agent. It has no probes: a pod is ready if its member participates, and the kubelet restarts an
 // agent that ends.
-func agentContainer(in Input, store, keys *storeaccess.Access) (*corev1ac.ContainerApplyConfiguration, error) {
+func agentContainer(in Input, backups backupAccesses) (*corev1ac.ContainerApplyConfiguration, error) {
 	resources := corev1ac.ResourceRequirements()
 	if err := convert(agentResources(in.Etcd), resources); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func agentContainer(in Input, store, keys *storeaccess.Access) (*corev1ac.Contai
 		WithVolumeMounts(mounts(agentCertificates(in))...).
 		WithCommand(apiTLSArgs(in.Etcd)...).
 		WithVolumeMounts(mounts(apiCertificates(in.Etcd))...)
-	if store != nil {
+	if store := backups.store; store != nil {
 		if err := checkSchedule(in.Etcd); err != nil {
 			return nil, err
 		}
@@ -57,8 +57,10 @@ func agentContainer(in Input, store, keys *storeaccess.Access) (*corev1ac.Contai
 			WithCommand(snapshotLeases(in.Etcd)...).
 			WithVolumeMounts(store.Mounts()...)
 	}
-	if keys != nil {
-		c.WithCommand(keys.Args...).WithVolumeMounts(keys.Mount)
+	for _, access := range []*storeaccess.Access{backups.keys, backups.encryption} {
+		if access != nil {
+			c.WithCommand(access.Args...).WithVolumeMounts(access.Mounts()...)
+		}
 	}
 	return c, nil
 }

@@ -154,6 +154,11 @@ func withBackup() Input {
 			AcceptUnsignedUntil: &metav1.Time{Time: time.Date(2026, 7, 1, 14, 0, 0, 0, time.FixedZone("", 7200))},
 			AcceptRevision:      ptr.To[int64](1234),
 		},
+		Encryption: &v1alpha1.EncryptionSpec{
+			Recipients:        []v1alpha1.Recipient{"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"},
+			IdentitySecretRef: &v1alpha1.SecretReference{Name: "snapshot-identities"},
+			AcceptPlainUntil:  &metav1.Time{Time: time.Date(2026, 7, 1, 15, 0, 0, 0, time.FixedZone("", 7200))},
+		},
 		FullSnapshotSchedule:         ptr.To("0 1 * * *"),
 		DeltaSnapshotPeriod:          &metav1.Duration{Duration: time.Minute},
 		DeltaSnapshotMemoryLimit:     ptr.To(resource.MustParse("1Mi")),

@@ -202,5 +202,8 @@ func acceptance(etcd *v1alpha1.Etcd) (string, error) {
 	if spec.AcceptUnsignedUntil != nil {
 		accept.UnsignedUntil = spec.AcceptUnsignedUntil.UTC().Format(time.RFC3339)
 	}
+	if encryption := etcd.Encryption(); encryption != nil && encryption.AcceptPlainUntil != nil {
+		accept.PlainUntil = encryption.AcceptPlainUntil.UTC().Format(time.RFC3339)
+	}
 	return accept.Encode()
 }

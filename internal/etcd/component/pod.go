@@ -44,25 +44,15 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
-	store, err := storeAccess(in.Etcd)
+	backups, err := backupAccess(in.Etcd)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := storeaccess.SigningKeys(in.Etcd, storeaccess.Main)
+	agent, err := agentContainer(in, backups)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := agentContainer(in, store, keys)
-	if err != nil {
-		return nil, err
-	}
-	spec := podSpec(in).WithInitContainers(prepareContainer(in, store, keys)).WithContainers(container, agent)
-	if store != nil && store.Volume != nil {
-		spec.WithVolumes(store.Volume)
-	}
-	if keys != nil {
-		spec.WithVolumes(keys.Volume)
-	}
+	spec := podSpec(in).WithInitContainers(prepareContainer(in, backups)).WithContainers(container, agent).WithVolumes(backups.volumes()...)
 	if class := ptr.Deref(etcd.Spec.PriorityClassName, ""); class != "" {
 		spec.WithPriorityClassName(class)
 	}
@@ -127,7 +117,7 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, in Input) error {
 
 // prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the volume only to
 // replace or restore the member.
-func prepareContainer(in Input, store, keys *storeaccess.Access) *corev1ac.ContainerApplyConfiguration {
+func prepareContainer(in Input, backups backupAccesses) *corev1ac.ContainerApplyConfiguration {
 	c := container(v1alpha1.InitContainerPrepare, agentImage(in)).
 		WithCommand("/etcd-agent", "prepare").
 		WithCommand(memberName(in.Etcd)...).
@@ -141,14 +131,17 @@ func prepareContainer(in Input, store, keys *storeaccess.Access) *corev1ac.Conta
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
 			corev1ac.VolumeMount().WithName(in.Etcd.ClaimTemplateName()).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
-	if store != nil {
+	if store := backups.store; store != nil {
 		c.WithCommand(store.Args...).WithVolumeMounts(store.Mounts()...)
 	}
-	if keys != nil {
+	if keys := backups.keys; keys != nil {
 		// A restore compares the store with the leases, which record the newest snapshots.
 		c.WithCommand(keys.Args...).WithCommand(snapshotLeases(in.Etcd)...).
 			WithEnv(podField(member.NamespaceVariable, "metadata.namespace")).
 			WithVolumeMounts(keys.Mount, corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true))
+	}
+	if encryption := backups.encryption; encryption != nil {
+		c.WithCommand(encryption.Args...).WithVolumeMounts(encryption.Mounts()...)
 	}
 	return c
 }
@@ -191,15 +184,29 @@ func convert(from, into any) error {
 	return nil
 }
 
-// storeAccess returns how the pods of an Etcd use its store; nil if it has none.
-func storeAccess(etcd *v1alpha1.Etcd) (*storeaccess.Access, error) {
-	store := etcd.BackupStore()
-	if store == nil {
-		return nil, nil
+// backupAccesses is how the pods of an Etcd use its store, and the keys of its snapshots; nil for what there is not.
+type backupAccesses struct{ store, keys, encryption *storeaccess.Access }
+
+func (b backupAccesses) volumes() (all []*corev1ac.VolumeApplyConfiguration) {
+	for _, access := range []*storeaccess.Access{b.store, b.keys, b.encryption} {
+		if access != nil && access.Volume != nil {
+			all = append(all, access.Volume)
+		}
 	}
-	access, err := storeaccess.Of(*store, etcd.Namespace, storeaccess.Main)
-	if err != nil {
-		return nil, fmt.Errorf("spec.backup: %w", err)
+	return all
+}
+
+func backupAccess(etcd *v1alpha1.Etcd) (b backupAccesses, err error) {
+	if store := etcd.BackupStore(); store != nil {
+		access, err := storeaccess.Of(*store, etcd.Namespace, storeaccess.Main)
+		if err != nil {
+			return b, fmt.Errorf("spec.backup: %w", err)
+		}
+		b.store = &access
 	}
-	return &access, nil
+	if b.keys, err = storeaccess.SigningKeys(etcd, storeaccess.Main); err != nil {
+		return b, err
+	}
+	b.encryption, err = storeaccess.Encryption(etcd)
+	return b, err
 }

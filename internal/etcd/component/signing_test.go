@@ -30,11 +30,12 @@ func TestAcceptance(t *testing.T) {
 	shared, err := member.ParseShared(map[string]string{member.KeyAccept: text})
 	g.Expect(err).NotTo(HaveOccurred())
 	before, after := withBackup(), withBackup()
+	after.Etcd.Spec.Backup.Encryption.AcceptPlainUntil = nil
 	after.Etcd.Spec.Backup.Signing.AcceptUnsignedUntil, after.Etcd.Spec.Backup.Signing.AcceptRevision = nil, nil
 	with, err := statefulSet(before)
 	g.Expect(err).NotTo(HaveOccurred())
 	without, err := statefulSet(after)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(with).To(Equal(without), "it replaces no pods")
-	g.Expect(*shared.Accept).To(Equal(member.Acceptance{UnsignedUntil: "2026-07-01T12:00:00Z", Revision: 1234}))
+	g.Expect(*shared.Accept).To(Equal(member.Acceptance{UnsignedUntil: "2026-07-01T12:00:00Z", PlainUntil: "2026-07-01T13:00:00Z", Revision: 1234}))
 }

@@ -57,7 +57,7 @@ func TestScheduleThatNeverComes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	etcd.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "Local", Container: "claim"}
-	if _, err := agentContainer(Input{Etcd: etcd}, &storeaccess.Access{}, nil); err == nil {
+	if _, err := agentContainer(Input{Etcd: etcd}, backupAccesses{store: &storeaccess.Access{}}); err == nil {
 		t.Error("it was taken")
 	}
 	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("0 0 30 2 *")

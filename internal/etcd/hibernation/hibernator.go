@@ -210,17 +210,9 @@ func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f input, 
 }
 
 func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f input, source survey.Volume) error {
-	access, err := storeaccess.Of(*etcd.BackupStore(), etcd.Namespace, storeaccess.Main)
+	stores, err := storeaccess.Own(etcd)
 	if err != nil {
 		return err
-	}
-	stores := []storeaccess.Access{access}
-	keys, err := storeaccess.SigningKeys(etcd, storeaccess.Main)
-	if err != nil {
-		return err
-	}
-	if keys != nil {
-		stores = append(stores, *keys)
 	}
 	key := finalKey(etcd)
 	j, err := job.Build(job.Spec{

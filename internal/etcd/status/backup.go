@@ -30,7 +30,7 @@ const staleAllowance = 30 * time.Second
 // while nothing is written there is nothing to take. What matters is when the agent last found that the store has everything; with
 // a period of 0, that does not matter either. A member that waits for the store says more than leases, which its agent writes once
 // it runs.
-func backupReady(before *metav1.Condition, waits string, leases observe.SnapshotLeases, period time.Duration, now time.Time) metav1.Condition {
+func backupReady(before *metav1.Condition, waits string, leases observe.SnapshotLeases, peopleOnly bool, period time.Duration, now time.Time) metav1.Condition {
 	failed := ""
 	if leases.Full != nil {
 		failed = leases.Full.Annotations[v1alpha1.AnnotationBackupError]
@@ -39,13 +39,13 @@ func backupReady(before *metav1.Condition, waits string, leases observe.Snapshot
 	case waits != "":
 		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupUnreachable, "%s.", waits)
 	case failed != "":
-		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed: %s.", failed)
+		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed, or could not be restored: %s.", failed)
 	case leases.Full != nil && leases.Full.Spec.RenewTime != nil && stale(leases.Full, period, now):
 		return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupsStale,
 			"No agent has reported since %s that the backups are up to date, and deltas are taken every %s: check that the cluster has a leader, and the log of the leader's container %s.",
 			sanitize.Text(leases.Full.Annotations[v1alpha1.AnnotationBackupsCurrent], len(time.RFC3339)+8), period, v1alpha1.ContainerBackupRestore)
 	case leases.Full != nil && leases.Full.Spec.RenewTime != nil:
-		return conditions.True(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupSucceeded, "Newest %s%s%s.", said("full", leases.Full), said(", delta", leases.Delta), restorable(leases.Full))
+		return conditions.True(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupSucceeded, "Newest %s%s%s.", said("full", leases.Full), said(", delta", leases.Delta), restorable(leases.Full, peopleOnly))
 	case before != nil && before.Reason == v1alpha1.ReasonNoFullSnapshot && now.Sub(before.LastTransitionTime.Time) >= firstSnapshotTimeout:
 		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within %s: check the log of the leader's container %s.", firstSnapshotTimeout, v1alpha1.ContainerBackupRestore)
 	case before != nil && before.Reason == v1alpha1.ReasonBackupFailed:
@@ -55,7 +55,10 @@ func backupReady(before *metav1.Condition, waits string, leases observe.Snapshot
 }
 
 // restorable says since when every state can be restored, by what the leader's agent has found; empty if it says nothing of it.
-func restorable(full *coordinationv1.Lease) string {
+func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
+	if peopleOnly {
+		return "; only people can restore them: the snapshots are encrypted, and spec.backup.encryption.identitySecretRef is not set"
+	}
 	all := backup.ReadIntervals(full.Annotations[v1alpha1.AnnotationRestorable])
 	if len(all) == 0 || !all[0].Fine {
 		return ""

@@ -54,13 +54,13 @@ func TestBackupReady(t *testing.T) {
 		{"almost twice the period", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
 		{"stale", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance + time.Second), metav1.ConditionUnknown, v1alpha1.ReasonBackupsStale, "every 5m0s"},
 		{"an agent that reports nonsense", nil, observe.SnapshotLeases{Full: reporting(lease("100", ""), "long ago")}, noon.Add(time.Hour), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
-		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
-		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no [2J"},
+		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed, or could not be restored: the store is full."},
+		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed, or could not be restored: no [2J"},
 		{"a revision of any length", nil, observe.SnapshotLeases{Full: lease(strings.Repeat("1", 1<<18), "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 111"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := backupReady(tc.before, "", tc.leases, 5*time.Minute, tc.now)
+			got := backupReady(tc.before, "", tc.leases, false, 5*time.Minute, tc.now)
 			g.Expect(got.Status).To(Equal(tc.want))
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Message).To(ContainSubstring(tc.message))
@@ -68,6 +68,19 @@ func TestBackupReady(t *testing.T) {
 			g.Expect(strings.ContainsFunc(got.Message, sanitize.Harmful)).To(BeFalse())
 		})
 	}
+}
+
+// Where people alone have an identity, backups are well, and the condition does not say that the cluster can restore them.
+func TestBackupsForPeopleOnly(t *testing.T) {
+	g := NewWithT(t)
+	full := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("7"), RenewTime: ptr.To(metav1.NewMicroTime(noon.Time))}}
+	full.Annotations = map[string]string{v1alpha1.AnnotationRestorable: `[{"from":{"revision":1,"time":"2026-01-01T00:00:00Z"},"to":{"revision":7,"time":"2026-01-01T01:00:00Z"},"fine":true}]`}
+	said := func(peopleOnly bool) metav1.Condition {
+		return backupReady(nil, "", observe.SnapshotLeases{Full: full}, peopleOnly, 0, noon.Time)
+	}
+	g.Expect(said(false).Message).To(ContainSubstring("every state since 2026-01-01T00:00:00Z can be restored"))
+	g.Expect(said(true)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("only people can restore them"))))
+	g.Expect(said(true).Message).NotTo(ContainSubstring("every state"))
 }
 
 // A store that refuses, or does not answer, is named while its members wait in their init container: nothing has written a lease.

@@ -54,7 +54,7 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 			"No backups are taken: spec.backup.store names container %s and no provider. Set spec.backup.store.provider, or remove the store.", o.Etcd.Spec.Backup.Store.Container))
 	}
 	if o.Leases != nil {
-		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), unreachable(o.Snapshot), *o.Leases, stalePeriod(o), o.Now.Time))
+		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), unreachable(o.Snapshot), *o.Leases, o.Etcd.ForPeopleOnly(), stalePeriod(o), o.Now.Time))
 	}
 	if o.OwnersChecked && (o.Volumes != nil || o.StatefulSet == nil || len(o.Foreign) > 0) {
 		all = append(all, objectsOwned(o.Foreign, o.Volumes.Foreign()))

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storeaccess says how a pod, of a member or of a Job, uses a store and the keys that sign its snapshots. It is pure.
+// Package storeaccess says how a pod, of a member or of a Job, uses a store, and the keys that sign and encrypt its snapshots. It is pure.
 package storeaccess
 
 import (
@@ -11,6 +11,7 @@ import (
 	"path"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -98,10 +99,9 @@ func Validate(store v1alpha1.StoreSpec, namespace string) error {
 		return fmt.Errorf("store: a store of provider %s needs a secretRef, which names the storage account", store.Provider)
 	case store.SecretRef == nil:
 		return nil
-	case store.SecretRef.Name == "":
-		return fmt.Errorf("store: secretRef has no name")
-	case store.SecretRef.Namespace != "" && store.SecretRef.Namespace != namespace:
-		return fmt.Errorf("store: secretRef is in namespace %s; only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
+	}
+	if err := checkSecret("secretRef", *store.SecretRef, namespace); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
@@ -119,11 +119,8 @@ func SigningKeys(etcd *v1alpha1.Etcd, roles ...Role) (*Access, error) {
 	if spec == nil {
 		return nil, nil
 	}
-	switch ref := spec.SecretRef; {
-	case ref.Name == "":
-		return nil, fmt.Errorf("spec.backup.signing: it needs a secretRef")
-	case ref.Namespace != "" && ref.Namespace != etcd.Namespace:
-		return nil, fmt.Errorf("spec.backup.signing: secretRef is in namespace %s; only Secrets of namespace %s may be used", ref.Namespace, etcd.Namespace)
+	if err := checkSecret("secretRef", spec.SecretRef, etcd.Namespace); err != nil {
+		return nil, fmt.Errorf("spec.backup.signing: %w", err)
 	}
 	dir := path.Join(storeDir, signingVolume)
 	access := &Access{
@@ -134,4 +131,73 @@ func SigningKeys(etcd *v1alpha1.Etcd, roles ...Role) (*Access, error) {
 		access.Args = append(access.Args, fmt.Sprintf("--%sstore-signing-keys=%s", role, dir))
 	}
 	return access, nil
+}
+
+// identitiesVolume is the volume with the identities that decrypt snapshots.
+const identitiesVolume = "identities"
+
+// Encryption returns what a pod of an Etcd needs to encrypt snapshots, and to decrypt them; nil if they are not encrypted. A pod
+// starts without the Secret, and finds it later: a member needs no backup to start with its data. It returns an error for a Secret of another namespace, and
+// for a recipient that is none.
+func Encryption(etcd *v1alpha1.Etcd) (*Access, error) {
+	spec := etcd.Encryption()
+	if spec == nil {
+		return nil, nil
+	}
+	access := &Access{}
+	for _, recipient := range spec.Recipients {
+		if err := backup.CheckRecipient(string(recipient)); err != nil {
+			return nil, fmt.Errorf("spec.backup.encryption: %w", err)
+		}
+		access.Args = append(access.Args, "--store-recipients="+string(recipient))
+	}
+	if ref := spec.IdentitySecretRef; ref != nil {
+		if err := checkSecret("identitySecretRef", *ref, etcd.Namespace); err != nil {
+			return nil, fmt.Errorf("spec.backup.encryption: %w", err)
+		}
+		dir := path.Join(storeDir, identitiesVolume)
+		access.Volume = corev1ac.Volume().WithName(identitiesVolume).WithSecret(
+			corev1ac.SecretVolumeSource().WithSecretName(ref.Name).WithDefaultMode(secretMode).WithOptional(true))
+		access.Mount = corev1ac.VolumeMount().WithName(identitiesVolume).WithMountPath(dir).WithReadOnly(true)
+		access.Args = append(access.Args, "--store-identities="+dir)
+	}
+	return access, nil
+}
+
+// Own returns how a Job uses the store of an Etcd: the store itself, and the keys of its snapshots.
+func Own(etcd *v1alpha1.Etcd) ([]Access, error) {
+	store := etcd.BackupStore()
+	if store == nil {
+		return nil, fmt.Errorf("Etcd %s has no spec.backup.store any more", etcd.Name)
+	}
+	access, err := Of(*store, etcd.Namespace, Main)
+	if err != nil {
+		return nil, err
+	}
+	all := []Access{access}
+	keys, err := SigningKeys(etcd, Main)
+	if err != nil {
+		return nil, err
+	}
+	encryption, err := Encryption(etcd)
+	if err != nil {
+		return nil, err
+	}
+	for _, further := range []*Access{keys, encryption} {
+		if further != nil {
+			all = append(all, *further)
+		}
+	}
+	return all, nil
+}
+
+// checkSecret returns an error unless a field names a Secret in a namespace.
+func checkSecret(field string, ref v1alpha1.SecretReference, namespace string) error {
+	switch {
+	case ref.Name == "":
+		return fmt.Errorf("%s has no name", field)
+	case ref.Namespace != "" && ref.Namespace != namespace:
+		return fmt.Errorf("%s is in namespace %s; only Secrets of namespace %s may be used", field, ref.Namespace, namespace)
+	}
+	return nil
 }

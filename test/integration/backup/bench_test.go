@@ -22,6 +22,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	. "github.com/onsi/gomega"
@@ -280,6 +281,46 @@ func BenchmarkMemory(b *testing.B) {
 					}))
 				}
 				b.ReportMetric(float64(memory)/(1<<20), "MiB-above-idle")
+			})
+		}
+	}
+}
+
+// BenchmarkEncryption compares a snapshot and its restore with encryption to those without, with each compression.
+func BenchmarkEncryption(b *testing.B) {
+	g := NewWithT(b)
+	e := filledEtcd(b)
+	identity, recipient := encryptiontest.Identity(b)
+	plain := folder(b)
+	encrypted := openStore(b, store.Config{
+		Provider: store.Local, Container: b.TempDir(), Prefix: prefix, Recipients: []string{recipient}, Identities: encryptiontest.Folder(b, identity),
+	})
+	for _, compression := range []backup.Compression{backup.None, backup.Gzip} {
+		o := uncompressed()
+		o.Compression = compression
+		taking := func(s *store.Store) func() {
+			r := run(b, e, s, o)
+			r.begin(g)
+			return func() { _, err := r.Full(context.Background(), false); g.Expect(err).NotTo(HaveOccurred()) }
+		}
+		restoring := func(s *store.Store) func() {
+			return func() {
+				dir := filepath.Join(b.TempDir(), "new.etcd")
+				_, err := restoreTo(b, s, dir)
+				g.Expect(err).NotTo(HaveOccurred())
+				tool(b, "/usr/bin/sync", "-f", dir)
+				g.Expect(os.RemoveAll(dir)).To(Succeed())
+			}
+		}
+		// A restore reads what was written last, with the same compression.
+		for i, work := range []func(*store.Store) func(){taking, restoring} {
+			b.Run([]string{"snapshot", "restore"}[i]+"/"+string(compression), func(b *testing.B) {
+				ours, theirs := work(encrypted), work(plain)
+				var p pairs
+				for b.Loop() {
+					p.run(b, ours, theirs)
+				}
+				p.report(b, "time-ratio", duration)
 			})
 		}
 	}

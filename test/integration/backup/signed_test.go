@@ -234,7 +234,7 @@ func work(ctx context.Context, s *store.Store, e *etcd) error {
 		return err
 	}
 	full := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Compression: backup.None, Created: time.Now().UTC().Truncate(time.Second)}
-	if last := backup.LastTaken(list, true, time.Now()); !full.Created.After(last) {
+	if last := backup.LastTaken(list, s.Trust(), time.Now()); !full.Created.After(last) {
 		full.Created = last.Add(time.Second)
 	}
 	full, err = s.Write(ctx, full, func(w io.Writer) error { return backup.WriteFull(w, full, stream) })

@@ -25,6 +25,7 @@ func TestBackupValidation(t *testing.T) {
 		return v1alpha1.BackupSpec{Store: s}
 	}
 	schedule := func(s string) v1alpha1.BackupSpec { return v1alpha1.BackupSpec{FullSnapshotSchedule: &s} }
+	const recipient = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 	for _, tc := range []struct {
 		name   string
 		backup v1alpha1.BackupSpec
@@ -47,6 +48,12 @@ func TestBackupValidation(t *testing.T) {
 		{"signing", v1alpha1.BackupSpec{Signing: &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys", Namespace: namespace}}}, ""},
 		{"signing keys of another namespace", v1alpha1.BackupSpec{Signing: &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys", Namespace: "kube-system"}}}, "create the Secret in the namespace of the Etcd"},
 		{"signing without a Secret", v1alpha1.BackupSpec{Signing: &v1alpha1.SigningSpec{}}, "spec.backup.signing.secretRef.name"},
+		{"encryption", v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{recipient}, IdentitySecretRef: &v1alpha1.SecretReference{Name: "identities"}}}, ""},
+		{"encryption for people only", v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{recipient}}}, ""},
+		{"encryption for none", v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{}}, "spec.backup.encryption"},
+		{"encryption for one twice", v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{recipient, recipient}}}, "Duplicate value"},
+		{"a private key as the recipient", v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"AGE-SECRET-KEY-1"}}}, "spec.backup.encryption.recipients"},
+		{"identities of another namespace", v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{IdentitySecretRef: &v1alpha1.SecretReference{Name: "identities", Namespace: "kube-system"}}}, "create the Secret in the namespace of the Etcd"},
 		{"schedule", schedule("*/30 1-5,12 * * 1-5"), ""},
 		{"schedule of four fields", schedule("0 0 * *"), "spec.backup.fullSnapshotSchedule"},
 		{"minute 1010", schedule("1010 0 * * *"), "spec.backup.fullSnapshotSchedule"},

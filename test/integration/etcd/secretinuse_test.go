@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -23,7 +24,7 @@ func TestSecretsInUseStay(t *testing.T) {
 	g := NewWithT(t)
 	namespace, elsewhere := testEnv.Namespace(t), testEnv.Namespace(t)
 	secrets := map[string]*corev1.Secret{}
-	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api", "free"} {
+	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api", "identities", "free"} {
 		secrets[name] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	secrets["elsewhere"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "store"}}
@@ -38,9 +39,10 @@ func TestSecretsInUseStay(t *testing.T) {
 			PeerURLTLS:   &v1alpha1.PeerURLTLS{TLSCASecretRef: caRef("ca"), ServerTLSSecretRef: of("peers")},
 		},
 		Backup: &v1alpha1.BackupSpec{
-			TLS:     &v1alpha1.BackupTLS{TLSCASecretRef: caRef("trust"), ServerTLSSecretRef: of("api")},
-			Store:   &v1alpha1.StoreSpec{Provider: "S3", Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "store"}},
-			Signing: &v1alpha1.SigningSpec{SecretRef: of("keys")},
+			TLS:        &v1alpha1.BackupTLS{TLSCASecretRef: caRef("trust"), ServerTLSSecretRef: of("api")},
+			Store:      &v1alpha1.StoreSpec{Provider: "S3", Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "store"}},
+			Signing:    &v1alpha1.SigningSpec{SecretRef: of("keys")},
+			Encryption: &v1alpha1.EncryptionSpec{IdentitySecretRef: ptr.To(of("identities"))},
 		},
 	}}
 	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
@@ -48,7 +50,7 @@ func TestSecretsInUseStay(t *testing.T) {
 	g.Expect(testEnv.Client.Create(t.Context(), other)).To(Succeed())
 
 	remove := func(name string) error { return testEnv.Client.Delete(t.Context(), secrets[name], client.DryRunAll) }
-	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api"} {
+	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api", "identities"} {
 		g.Eventually(func() error { return remove(name) }).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("Secret "+name+" is in use by Etcd etcd-main")), name)
 	}
 	g.Expect(remove("free")).To(Succeed())

@@ -6,7 +6,9 @@
 package copier
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -59,8 +61,8 @@ type Result struct {
 }
 
 // Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
-// so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied, and read back from a
-// bucket after it was written. Where snapshots are signed, only those with a valid signature are copied, and signed for the target.
+// so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied (an encrypted one only by its
+// signature), and read back from a bucket after it was written. Where snapshots are signed, only those with a valid signature are copied, and signed for the target.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
 	if config.Target.Signed() && !config.Source.Signed() {
@@ -224,24 +226,59 @@ func inTarget(s backup.Snapshot) backup.Snapshot {
 	return s
 }
 
-// copy copies one object. It is verified before it gets its name in the target.
+// copy copies one object as it is: an encrypted one stays encrypted for its recipients, and no key is needed. What can be verified is
+// verified before the object gets its name in the target: the content of a plain one, and the signature of any.
 func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
-	object, err := c.Source.Reader(ctx, s)
+	object, err := c.Source.Object(ctx, s)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
 	// It was only read.
 	defer func() { _ = object.Close() }()
-	written, err := c.Target.Write(ctx, inTarget(s), func(w io.Writer) error { return backup.Verify(s, io.TeeReader(object, w)) })
+	// A file was verified and synced; reading it back would only read the page cache.
+	_, isFile := c.Target.File(inTarget(s))
+	sum := sha256.New()
+	written, err := c.Target.Write(ctx, inTarget(s), func(w io.Writer) error {
+		if !isFile {
+			w = io.MultiWriter(w, sum)
+		}
+		return verify(s, io.TeeReader(object, w))
+	})
 	if err != nil {
 		return fmt.Errorf("copying to the target: %w", err)
 	}
-	if _, isFile := c.Target.File(written); isFile {
-		// It was verified and synced; reading it back would only read the page cache.
+	if isFile {
 		return nil
 	}
-	if err := c.Target.Verify(ctx, written); err != nil {
+	if err := c.readBack(ctx, written, sum.Sum(nil)); err != nil {
 		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, inTarget(s)))
+	}
+	return nil
+}
+
+// verify reads an object to its end.
+func verify(s backup.Snapshot, object io.Reader) error {
+	if s.Encrypted {
+		_, err := io.Copy(io.Discard, object)
+		return err
+	}
+	return backup.Verify(s, object)
+}
+
+// readBack returns an error unless the target has what was written.
+func (c Config) readBack(ctx context.Context, written backup.Snapshot, sum []byte) error {
+	object, err := c.Target.Object(ctx, written)
+	if err != nil {
+		return err
+	}
+	// It was only read.
+	defer func() { _ = object.Close() }()
+	read := sha256.New()
+	if _, err := io.Copy(read, object); err != nil {
+		return err
+	}
+	if !bytes.Equal(read.Sum(nil), sum) {
+		return &backup.CorruptError{Name: written.Name(), Reason: "it is not what was written"}
 	}
 	return nil
 }

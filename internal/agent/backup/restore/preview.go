@@ -178,13 +178,16 @@ func refusalOf(err error) *backup.Refusal {
 	var corrupt *backup.CorruptError
 	var gap *backup.GapError
 	var lost *backup.LostError
-	var unsigned *backup.UnsignedError
+	var locked *backup.LockedError
+	var untrusted *backup.UntrustedError
 	var older *backup.OlderError
 	switch {
 	case errors.Is(err, backup.ErrNoFull):
 		r.Code = backup.NoBackup
-	case errors.As(err, &unsigned), errors.As(err, &older):
+	case errors.As(err, &untrusted), errors.As(err, &older):
 		r.Code = backup.NotTrusted
+	case errors.As(err, &locked):
+		r.Code = backup.Locked
 	case errors.As(err, &corrupt):
 		r.Code = backup.SnapshotCorrupt
 	case errors.As(err, &gap), errors.As(err, &lost), errors.Is(err, errBeyond), errors.Is(err, backup.ErrNotLeading):

@@ -76,12 +76,12 @@ func (s *source) fetch(ctx context.Context, snapshot backup.Snapshot, name strin
 	return s.read(ctx, snapshot, file)
 }
 
-// file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed file, with
+// file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed plain file, with
 // its checksum at the end; otherwise, and if it is signed, a file in the work folder: a writer of the store could alter the object
 // after it was verified.
 func (s *source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
 	name, isFile := s.store.File(snapshot)
-	if !isFile || snapshot.Compression != backup.None || snapshot.Proof != nil {
+	if !isFile || snapshot.Compression != backup.None || snapshot.Encrypted || snapshot.Proof != nil {
 		name = filepath.Join(s.work, "snapshot.db")
 		return name, s.fetchDatabase(ctx, snapshot, name)
 	}

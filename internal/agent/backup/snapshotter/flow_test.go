@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/go-logr/logr/testr"
@@ -148,14 +149,21 @@ var noon = time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 
 func newTrial(t *testing.T, keys string) *trial {
 	r := &trial{WithT: NewWithT(t), t: t, etcd: &kv{revision: 10, changed: make(chan struct{})}, clock: testingclock.NewFakeClock(noon)}
-	var err error
-	r.store, err = store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", SigningKeys: keys})
-	r.Expect(err).NotTo(HaveOccurred())
+	r.open(store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", SigningKeys: keys})
 	r.config = Config{
 		Options: Options{Schedule: "0 * * * *", Compression: backup.None, Timeout: time.Minute, DeltaLimit: 1 << 20},
 		Etcd:    r.etcd, Store: r.store, Clock: r.clock, Log: testr.New(t), OnSnapshot: func(s backup.Snapshot) { r.told = append(r.told, s.Name()) },
 	}
 	return r
+}
+
+// open has the next leader use a store.
+func (r *trial) open(config store.Config) {
+	r.t.Helper()
+	var err error
+	r.store, err = store.Open(r.t.Context(), config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.config.Store = r.store
 }
 
 // lead runs until the test ends, or the leader is to end.
@@ -425,4 +433,69 @@ func TestAStoreThatIsNotTrusted(t *testing.T) {
 	r.lead()
 	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(MatchError(And(ContainSubstring(foreign.Name()), ContainSubstring("it has no valid signature"))))
 	r.Eventually(func() (err error) { _, err = r.s.Latest(t.Context()); return err }).WithTimeout(20*time.Second).Should(Succeed(), "a signed one is newer")
+}
+
+// An agent that cannot decrypt what it has written says so, and removes nothing: what is older may be all that can be restored. Once the
+// identity is there, all is well. That people alone have one is meant to be.
+func TestBackupsThatCannotBeRead(t *testing.T) {
+	r := newTrial(t, "")
+	identity, recipient := encryptiontest.Identity(t)
+	config := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}
+	r.open(config)
+	r.config.CollectionPeriod, r.config.Retention.Limit = time.Hour, 1
+	end := r.lead()
+	plain := r.full()
+	end()
+
+	config.Recipients, config.Identities = []string{recipient}, encryptiontest.Folder(t)
+	r.open(config)
+	r.clock.Step(time.Minute)
+	end = r.lead()
+	first := r.full()
+	r.Expect(first.Encrypted).To(BeTrue())
+	r.Expect(r.s.Healthy()).To(MatchError(And(ContainSubstring(first.Name()), ContainSubstring("identitySecretRef does not exist"))))
+	r.etcd.put("key", 0)
+	r.Expect(r.delta().Encrypted).To(BeTrue(), "snapshots are taken nevertheless")
+	surplus := r.full()
+	r.full()
+	all, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(all).To(ContainElement(HaveField("Created", plain.Created)))
+	n := &session{Snapshotter: r.s}
+	n.removeExpired(t.Context())
+	r.Expect(r.store.List(t.Context())).To(Equal(all), "nothing is removed")
+
+	r.Expect(os.WriteFile(filepath.Join(config.Identities, "key.txt"), []byte(identity), 0o600)).To(Succeed())
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(Succeed())
+	left, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(left).To(HaveLen(len(all) - 1))
+	r.Expect(left).NotTo(ContainElement(surplus), "retention keeps the newest, and the first of the schedule")
+	end()
+
+	config.Identities = ""
+	r.open(config)
+	r.clock.Step(time.Minute)
+	r.lead()
+	r.full()
+	r.Expect(r.s.Healthy()).To(Succeed(), "for people only")
+}
+
+// A writer of the store adds a plain snapshot after encrypted ones: the agent says so, and supersedes it.
+func TestAPlainSnapshotAmongEncryptedOnes(t *testing.T) {
+	r := newTrial(t, "")
+	identity, recipient := encryptiontest.Identity(t)
+	r.open(store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", Recipients: []string{recipient}, Identities: encryptiontest.Folder(t, identity)})
+	end := r.lead()
+	first := r.full()
+	end()
+	r.clock.Step(time.Minute)
+	folder, _ := r.store.File(first)
+	foreign := backup.Snapshot{Kind: backup.Full, LastRevision: 99, Created: r.clock.Now(), Compression: backup.None}
+	r.Expect(os.WriteFile(filepath.Join(filepath.Dir(folder), foreign.Name()), []byte("x"), 0o600)).To(Succeed())
+	r.clock.Step(time.Minute)
+	r.lead()
+	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(MatchError(And(ContainSubstring(foreign.Name()), ContainSubstring("it is not encrypted"))))
+	r.Eventually(func() (err error) { _, err = r.s.Latest(t.Context()); return err }).WithTimeout(20*time.Second).Should(Succeed(), "an encrypted one is newer")
 }

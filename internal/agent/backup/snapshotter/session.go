@@ -73,7 +73,7 @@ func (n *session) resume(ctx context.Context) error {
 	}
 	n.foundRestorable(list)
 	now := n.config.Clock.Now()
-	n.newest = backup.LastTaken(list, n.config.Store.Signed(), now)
+	n.newest = backup.LastTaken(list, n.config.Store.Trust(), now)
 	usable, err := n.usable(list)
 	var lastFull time.Time
 	for _, snapshot := range list {
@@ -88,6 +88,9 @@ func (n *session) resume(ctx context.Context) error {
 	err = errors.Join(err, broken)
 	if err == nil {
 		err = n.checkRecord(ctx, chain)
+	}
+	if err == nil {
+		err = n.checkReadable(ctx, *chain.Full, chain.Last())
 	}
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
@@ -212,12 +215,19 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next
-	expired, gone := retention.Expired, map[string]bool{}
-	if n.config.Store.Signed() {
-		expired = retention.ExpiredSigned
+	trust, gone := n.config.Store.Trust(), map[string]bool{}
+	if trust != backup.TrustAll {
 		n.supersede(list, now)
 	}
-	for _, snapshot := range expired(list, now) {
+	trusted, _ := backup.Trusted(list, trust, time.Time{})
+	if chain, _ := backup.Newest(trusted); chain.Full != nil {
+		if err := n.checkReadable(ctx, *chain.Full, chain.Last()); err != nil {
+			// Older snapshots may be the only ones that can be restored.
+			n.config.Log.Error(err, "Nothing is removed while the newest snapshots cannot be read")
+			return
+		}
+	}
+	for _, snapshot := range retention.ExpiredTrusted(list, trust, now) {
 		err := n.config.Store.Delete(ctx, snapshot)
 		n.metrics.removed(snapshot.Kind, err)
 		if err != nil {

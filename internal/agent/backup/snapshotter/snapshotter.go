@@ -69,8 +69,9 @@ type Snapshotter struct {
 	restorable []backup.Interval
 	// hot counts which prefixes are written most, as long as deltas are collected.
 	hot hotprefix.Recent
-	// distrusted is what is wrong with the store where snapshots are signed; nil for nothing.
-	distrusted error
+	// distrusted is what is wrong with the store where snapshots are signed or encrypted, and unreadable is why this agent could not
+	// decrypt the newest snapshots; nil for nothing.
+	distrusted, unreadable error
 
 	// renewed: a full snapshot was taken since the start, so that FullFirst does not matter. Only Run's goroutine uses it.
 	renewed bool
@@ -160,7 +161,7 @@ func (s *Snapshotter) count(events []*clientv3.Event, now time.Time) {
 func (s *Snapshotter) Healthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.failure, s.distrusted)
+	return errors.Join(s.failure, s.distrusted, s.unreadable)
 }
 
 // Current returns when the store was last found to have everything that was written until then; zero if that is not known.
@@ -187,10 +188,8 @@ func (s *Snapshotter) Restorable() []backup.Interval {
 
 // foundRestorable notes what a store with some snapshots leads to.
 func (s *Snapshotter) foundRestorable(list []backup.Snapshot) {
-	if s.config.Store.Signed() {
-		list, _ = backup.Trusted(list, time.Time{})
-	}
-	intervals := backup.Restorable(list)
+	trusted, _ := backup.Trusted(list, s.config.Store.Trust(), time.Time{})
+	intervals := backup.Restorable(trusted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restorable = intervals
@@ -278,7 +277,7 @@ func (s *Snapshotter) stop(err error) {
 	defer s.mu.Unlock()
 	s.running = false
 	s.fail(err)
-	s.failure, s.distrusted = nil, nil
+	s.failure, s.distrusted, s.unreadable = nil, nil, nil
 }
 
 // fail fails all pending requests. The caller holds the lock.

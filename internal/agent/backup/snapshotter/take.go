@@ -120,6 +120,8 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 			n.foundRestorable(list)
 		}
 	}
+	// What is wrong is reported, and the next snapshot is taken as well.
+	_ = n.checkReadable(ctx, s)
 	n.config.Log.Info("Took a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	if n.config.OnSnapshot != nil {
 		n.config.OnSnapshot(s)

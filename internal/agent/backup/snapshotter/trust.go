@@ -14,22 +14,40 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 )
 
-// usable returns the snapshots of a list that a restore may use. Where snapshots must be signed, it returns an error if a restore
-// would be refused because of one that is not. While there is a signed full snapshot, the error is reported until the next
-// check; before, nothing was signed yet.
+// usable returns the snapshots of a list that a restore may use. Where snapshots must be signed or encrypted, it returns an error if a
+// restore would be refused because of one that is not. While there is a full snapshot that is, the error is reported until the next
+// check; before, none was taken yet.
 func (n *session) usable(list []backup.Snapshot) ([]backup.Snapshot, error) {
-	if !n.config.Store.Signed() {
-		return list, nil
-	}
-	trusted, refused := backup.Trusted(list, time.Time{})
+	trust := n.config.Store.Trust()
+	trusted, refused := backup.Trusted(list, trust, time.Time{})
 	var err error
 	if refused != "" {
-		err = &backup.UnsignedError{Name: refused, Reason: "it has no valid signature", Where: n.config.Store.String()}
+		err = &backup.UntrustedError{Name: refused, Trust: trust, Reason: trust.Lacks(), Where: n.config.Store.String()}
 	}
 	if slices.ContainsFunc(trusted, func(s backup.Snapshot) bool { return s.Kind == backup.Full }) {
 		n.distrust(err)
 	}
 	return trusted, err
+}
+
+// checkReadable returns an error, and reports it until the next check, unless this agent can decrypt some snapshots: what is written
+// could not be restored here. That people alone can is no error.
+func (n *session) checkReadable(ctx context.Context, snapshots ...backup.Snapshot) (err error) {
+	if n.config.Store.PeopleOnly() {
+		return nil
+	}
+	for _, s := range snapshots {
+		if err = n.config.Store.CanRead(ctx, s); err != nil {
+			break
+		}
+	}
+	if _, locked := errors.AsType[*backup.LockedError](err); err != nil && !locked {
+		return err // it says nothing of the identities
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unreadable = err
+	return err
 }
 
 // checkRecord returns an error if signed snapshots end before what is recorded, or if that is unknown: deltas that continue them could
@@ -50,15 +68,15 @@ func (n *session) checkRecord(ctx context.Context, chain backup.Chain) error {
 	return err
 }
 
-// supersede requests a full snapshot after an unsigned one, so that no restore is refused because of it. An unsigned one that is dated
+// supersede requests a full snapshot after one that may not be used, so that no restore is refused because of it. One that is dated
 // too far ahead has restores refused until a person removes it.
 func (n *session) supersede(list []backup.Snapshot, now time.Time) {
 	_, err := n.usable(list)
 	if err == nil {
 		return
 	}
-	n.config.Log.Error(err, "The store has a snapshot that is not signed")
-	if last := backup.LastTaken(list, true, now); last.After(n.newest) {
+	n.config.Log.Error(err, "The store has a snapshot that may not be used")
+	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
 		n.newest = last
 		n.forget()
 		n.stored = 0

@@ -7,14 +7,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption"
 	"github.com/spf13/pflag"
 	"gocloud.dev/blob"
 )
@@ -35,6 +36,13 @@ type Config struct {
 	// SigningKeys is a folder with the keys that sign snapshots; empty: snapshots are neither signed nor need to be. See package
 	// signature.
 	SigningKeys string
+	// Recipients are the public keys that snapshots are encrypted for; empty: they are written as plaintext. See package encryption.
+	Recipients []string
+	// Identities is a folder with the identities that decrypt snapshots; empty: encrypted ones cannot be read.
+	Identities string
+	// PlainUntil is the time until which snapshots need not be encrypted although there are recipients; zero for none. Where
+	// snapshots are signed, the signature decides.
+	PlainUntil time.Time
 }
 
 // AddFlags adds the flags of the configuration. Their names begin with the role, such as "source-".
@@ -46,6 +54,9 @@ func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	flags.StringVar(&c.Endpoint, name("endpoint"), "", "URL of the service, in place of the one in the credentials")
 	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key; empty: the identity that the cloud gives the pod")
 	flags.StringVar(&c.SigningKeys, name("signing-keys"), "", "folder with the keys that sign snapshots; empty: snapshots are not signed")
+	flags.StringSliceVar(&c.Recipients, name("recipients"), nil, "public keys of age that snapshots are encrypted for; empty: they are not encrypted")
+	flags.StringVar(&c.Identities, name("identities"), "", "folder with the identities of age that decrypt snapshots; empty: encrypted ones cannot be read")
+	flags.TimeVar(&c.PlainUntil, name("plain-until"), time.Time{}, []string{time.RFC3339}, "time until which snapshots need not be encrypted although there are recipients, in RFC 3339")
 }
 
 // maxSnapshots is the maximum number of snapshots: a delta every second for two days, and a margin.
@@ -55,6 +66,7 @@ const maxSnapshots = 250_000
 type Store struct {
 	objects    *objects
 	signatures *signatures
+	recipients encryption.Recipients
 	// maxSnapshots bounds a list, which is held in memory.
 	maxSnapshots int
 }
@@ -71,6 +83,10 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	s := newStore(config)
+	var err error
+	if s.recipients, err = encryption.ParseRecipients(config.Recipients); err != nil {
+		return nil, fmt.Errorf("reading for whom snapshots are encrypted: %w", err)
+	}
 	if _, err := s.objects.open(ctx); err != nil {
 		return nil, err
 	}
@@ -90,6 +106,17 @@ func (s *Store) Close() error { return s.objects.close() }
 
 // Signed reports whether snapshots must be signed.
 func (s *Store) Signed() bool { return s.objects.config.SigningKeys != "" }
+
+// Trust returns which snapshots may be used. A signature says more than an encryption: everyone who knows the recipients can encrypt.
+func (s *Store) Trust() backup.Trust {
+	switch {
+	case s.Signed():
+		return backup.TrustSigned
+	case len(s.recipients) > 0:
+		return backup.TrustEncrypted
+	}
+	return backup.TrustAll
+}
 
 // folder of the snapshots.
 func (s *Store) folder() string { return path.Join(s.objects.config.Prefix, backup.LayoutVersion) }
@@ -127,34 +154,24 @@ func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons 
 	return backup.Sorted(snapshots), reasons, nil
 }
 
-// Trusted returns the snapshots that may be used, in the order in which they were taken: without signing keys, all. With keys, it
-// returns those with a valid signature, and unsigned ones that were taken until a time (a zero time accepts none); a *backup.UnsignedError comes with
-// them if an unsigned one would otherwise be restored. A signature is of a name and a size: the content is verified when it is
-// read to its end.
+// Trusted returns the snapshots that may be used, in the order in which they were taken: without signing keys and recipients, all. With
+// keys, it returns those with a valid signature, and unsigned ones that were taken until a time (a zero time accepts none); with recipients
+// alone, encrypted ones, and others until Config.PlainUntil. A *backup.UntrustedError comes with them if another one would otherwise be
+// restored. A signature is of a name and a size: the content is verified when it is read to its end.
 func (s *Store) Trusted(ctx context.Context, until time.Time) ([]backup.Snapshot, error) {
 	list, reasons, err := s.list(ctx)
-	if err != nil || !s.Signed() {
-		return list, err
-	}
-	trusted, refused := backup.Trusted(list, until)
-	if refused != "" {
-		return trusted, &backup.UnsignedError{Name: refused, Reason: reasons[refused], Where: s.String()}
-	}
-	return trusted, nil
-}
-
-// Reader reads the object of a snapshot. Only its io.EOF confirms that a signed one is what was signed; the content is verified
-// by backup.NewReader.
-func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCloser, error) {
-	bucket, err := s.objects.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, err := bucket.NewReader(ctx, s.key(snapshot), nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading snapshot %s: %w", snapshot.Name(), err)
+	trust := s.Trust()
+	if trust == backup.TrustEncrypted {
+		until = s.objects.config.PlainUntil
 	}
-	return newVerified(r, snapshot), nil
+	trusted, refused := backup.Trusted(list, trust, until)
+	if refused != "" {
+		return trusted, &backup.UntrustedError{Name: refused, Trust: trust, Reason: cmp.Or(reasons[refused], trust.Lacks()), Where: s.String()}
+	}
+	return trusted, nil
 }
 
 // File returns the file of a snapshot; ok is false if the store is a bucket.

@@ -32,8 +32,13 @@ const (
 
 // Write writes the object of a snapshot by calling write, and returns the snapshot as List would. The object gets its name
 // only once it is complete and signed; a failed write leaves nothing but a signature. The snapshot's proof has the history and the
-// predecessor to sign; without it, a full snapshot begins a new history.
+// predecessor to sign; without it, a full snapshot begins a new history. Where there are recipients, the object is encrypted; if the
+// snapshot says that it is encrypted, that is what write does.
 func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (backup.Snapshot, error) {
+	if len(s.recipients) > 0 && !snapshot.Encrypted {
+		snapshot.Encrypted = true
+		write = s.encrypting(snapshot, write)
+	}
 	bucket, err := s.objects.open(ctx)
 	if err != nil {
 		return backup.Snapshot{}, err
@@ -72,6 +77,20 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	}
 	snapshot.Prefix, snapshot.Size = s.folder(), counter.n
 	return snapshot, nil
+}
+
+// encrypting returns a function that encrypts what another one writes.
+func (s *Store) encrypting(snapshot backup.Snapshot, write func(io.Writer) error) func(io.Writer) error {
+	return func(object io.Writer) error {
+		w, err := s.recipients.Encrypt(snapshot, object)
+		if err != nil {
+			return err
+		}
+		if err := write(w); err != nil {
+			return err // what is not closed is not complete
+		}
+		return w.Close()
+	}
 }
 
 // prepared signs an object whose content is complete; its proof is nil where snapshots are not signed.
