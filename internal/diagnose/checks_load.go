@@ -98,7 +98,7 @@ func largeValues(s *situation) result {
 		}
 		found = append(found, m.above("written to the log of raft", m.rate("etcd_disk_wal_write_bytes_total"), 1<<20, "B/s", ours)...)
 		found = append(found, m.logged("requests that are too large, in the log", func(l *Logs) int { return l.TooLarge }, 1)...)
-		found = append(found, m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)...)
+		found = append(found, m.slowSyncs()...)
 		r.evidence = append(r.evidence, found...)
 	}
 	return r.advise(Advice{"Keep large values elsewhere: etcd is made for values of a few KiB and refuses requests above 1.5 MiB by default.", ""})

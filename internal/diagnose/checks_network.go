@@ -38,7 +38,7 @@ func (r reading) waits() bool {
 	syncs := r.distribution("etcd_disk_wal_fsync_duration_seconds")
 	above, _, ok := syncs.high()
 	pending, _ := r.now("etcd_server_proposals_pending")
-	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved()) > 0 || pending >= pendingThreshold
+	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved())+len(r.starvedNode()) > 0 || pending >= pendingThreshold
 }
 
 func peerConnections(s *situation) result {

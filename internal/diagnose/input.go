@@ -107,7 +107,7 @@ type Member struct {
 
 // Sample is what a member said at one moment.
 type Sample struct {
-	// Metrics of etcd, Agent those of the agent, and Kubelet those of the kubelet about the etcd container and its volume.
+	// Metrics of etcd, Agent those of the agent, and Kubelet those of the kubelet about the etcd container, its volume and its node.
 	Metrics, Agent, Kubelet Metrics `json:"-"`
 	Status                  *Status
 }

@@ -69,7 +69,18 @@ func (r reading) distribution(name string) distribution {
 	if !r.comparable() {
 		return distribution{}
 	}
-	first, second := r.First.Metrics.histogram(name), r.Second.Metrics.histogram(name)
+	return between(r.First.Metrics.histogram(name), r.Second.Metrics.histogram(name))
+}
+
+// byAgent is what a histogram of the agent observed between the two scrapes.
+func (r reading) byAgent(name string) distribution {
+	if len(r.First.Agent) == 0 || len(r.Second.Agent) == 0 {
+		return distribution{}
+	}
+	return between(r.First.Agent.histogram(name), r.Second.Agent.histogram(name))
+}
+
+func between(first, second Series) distribution {
 	d := distribution{count: second.Count - first.Count, sum: second.Sum - first.Sum}
 	if d.count <= 0 || len(first.Buckets) > 0 && len(first.Buckets) != len(second.Buckets) {
 		return distribution{}
@@ -177,10 +188,22 @@ func (r reading) kubelet(name string) (float64, bool) {
 	return difference(r.First.Kubelet, r.Second.Kubelet, name, nil), before && after && r.window > 0
 }
 
-// pressure returns the share of the window in which something waited, in percent.
-func (r reading) pressure(name string) (float64, bool) {
-	waited, known := r.kubelet(name)
-	return 100 * waited / max(r.window.Seconds(), 1), known
+// kubeletRate returns by how much a counter of the kubelet grew per second. A kubelet measures every 10 s or so, and says when.
+func (r reading) kubeletRate(name string) (float64, bool) {
+	grew, known := r.kubelet(name)
+	took := r.window.Seconds()
+	if first, second := r.First.Kubelet.at(name), r.Second.Kubelet.at(name); first > 0 {
+		took = second - first
+	}
+	return grew / max(took, 1), known && took >= 1
 }
+
+// pressure returns the share of the time in which something waited, in percent.
+func (r reading) pressure(name string) (float64, bool) {
+	waited, known := r.kubeletRate(name)
+	return 100 * waited, known
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -29,6 +29,7 @@ const (
 	PageCache       Cause = "PageCache"
 	Network         Cause = "Network"
 	PeerConnections Cause = "PeerConnections"
+	NodeCPU         Cause = "NodeCPU"
 	FollowerBehind  Cause = "FollowerBehind"
 	LearnerBehind   Cause = "LearnerBehind"
 	Elections       Cause = "Elections"
@@ -65,7 +66,7 @@ type rule struct {
 }
 
 // consequences of a member that gets too little of something.
-var consequences = []Cause{SlowDisk, Network, PeerConnections, FollowerBehind, LearnerBehind, Elections}
+var consequences = []Cause{SlowDisk, Network, PeerConnections, NodeCPU, FollowerBehind, LearnerBehind, Elections}
 
 // rules are all causes, in the order in which they explain each other.
 var rules = []rule{
@@ -82,7 +83,7 @@ var rules = []rule{
 	// A voter does not serve.
 	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReads}, memberDown},
 	// A snapshot of the database is read.
-	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache}, []Signal{SignalMetrics, SignalAgent}, backup},
+	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache, NodeCPU}, []Signal{SignalMetrics, SignalAgent}, backup},
 	// Clients log in by password again and again.
 	{Passwords, "Clients authenticate by password again and again", slows, Sure, append([]Cause{CPU}, consequences...), []Signal{SignalMetrics}, passwords},
 	// Clients read much at once.
@@ -92,9 +93,9 @@ var rules = []rule{
 	// Leases come and go.
 	{Leases, "Leases are granted and expire in masses", slows, Likely, append([]Cause{CPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, leases},
 	// Watchers do not keep up.
-	{Watches, "Watchers do not keep up", slows, Likely, []Cause{CPU, Memory}, []Signal{SignalMetrics}, watches},
+	{Watches, "Watchers do not keep up", slows, Likely, []Cause{CPU, Memory, NodeCPU}, []Signal{SignalMetrics}, watches},
 	// Clients write more than the members can take.
-	{WriteStorm, "Clients write much", slows, Likely, []Cause{CPU, FollowerBehind, LearnerBehind}, []Signal{SignalMetrics}, writeStorm},
+	{WriteStorm, "Clients write much", slows, Likely, []Cause{CPU, NodeCPU, FollowerBehind, LearnerBehind}, []Signal{SignalMetrics}, writeStorm},
 	// The memory limit is too low.
 	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
 	// The process does not get its CPU.
@@ -109,6 +110,8 @@ var rules = []rule{
 	{Network, "The network between members is slow", slows, Sure, []Cause{PeerConnections, FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics, SignalStatus}, network},
 	// Members do not reach each other.
 	{PeerConnections, "Connections between members fail", slows, Likely, []Cause{FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics, SignalLogs}, peerConnections},
+	// Everything on the node of a member waits for its CPUs.
+	{NodeCPU, "The node is short of CPU", slows, Likely, []Cause{FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics, SignalAgent, SignalKubelet}, nodeCPU},
 	// A voter has not applied what is committed.
 	{FollowerBehind, "A member is far behind", slows, Sure, nil, []Signal{SignalStatus}, followerBehind},
 	// A learner does not catch up.

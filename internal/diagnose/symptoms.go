@@ -10,7 +10,7 @@ func (s *situation) findSymptoms() []Evidence {
 	for _, m := range s.members {
 		all = append(all, m.slowReads()...)
 		all = append(all, m.lateAnswers()...)
-		all = append(all, m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)...)
+		all = append(all, m.slowSyncs()...)
 		all = append(all, m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)...)
 		if n, known := m.now("etcd_server_proposals_pending"); known && n >= pendingThreshold {
 			all = append(all, Evidence{Member: m.Name, Signal: "proposals that wait", Value: n, Threshold: pendingThreshold, Source: ours})
@@ -25,15 +25,29 @@ func (s *situation) findSymptoms() []Evidence {
 	return all
 }
 
-// slowReads returns the timed reads that are slow.
+// slowReads returns the timed reads that are slow. Where the way to the member is busy, those count that the agent has timed in its pod.
 func (r reading) slowReads() []Evidence {
 	var all []Evidence
 	if r.FailedReads > 0 {
 		all = append(all, Evidence{Member: r.Name, Signal: "reads without an answer in time", Value: float64(r.FailedReads)})
 	}
+	if d := r.byAgent("etcd_agent_read_duration_seconds"); r.busyPath && d.count >= enoughForMedian {
+		middle, _ := d.above(0.5)
+		spike, _ := d.above(0.9)
+		for _, e := range timed(r.Name, "reads that the agent timed", seconds(middle), seconds(spike)) {
+			e.AtLeast = true
+			all = append(all, e)
+		}
+		return all
+	}
 	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(), quantileOf(r.Linearizable, 0.9)-r.base)...)
 	all = append(all, timed(r.Name, "serializable reads", r.serializable(), quantileOf(r.Serializable, 0.9)-r.base)...)
 	return all
+}
+
+// slowSyncs returns the slowest fsyncs if they are slow.
+func (r reading) slowSyncs() []Evidence {
+	return r.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)
 }
 
 // slowHistogram returns the upper end of a histogram of durations if it is above a threshold, in seconds.

@@ -36,11 +36,16 @@ const (
 	throttledThreshold = 5
 	provenThrottled    = 25
 	cpuThreshold       = 90
-	pressureThreshold  = 10
-	volumeThreshold    = 90
-	fullThreshold      = 99
-	memoryThreshold    = 90
-	gcThreshold        = 0.1
+	// nodeThreshold is the share of the cores of a node that is in use, in percent, and wakeupThreshold the 99th percentile of how late
+	// timers fire, in seconds.
+	nodeThreshold     = 95
+	wakeupThreshold   = 0.016
+	wakeupSource      = "where CPUs are free, less than 1 ms"
+	pressureThreshold = 10
+	volumeThreshold   = 90
+	fullThreshold     = 99
+	memoryThreshold   = 90
+	gcThreshold       = 0.1
 	// putThreshold is the mean size of a put, in bytes.
 	putThreshold = 100 << 10
 	// writesThreshold and leasesThreshold are per second, pendingThreshold are proposals.

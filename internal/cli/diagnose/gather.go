@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +26,7 @@ import (
 type Options struct {
 	// Window is how long members are measured.
 	Window time.Duration
-	// AgentToken reads the metrics of the agents; empty for none.
+	// AgentToken reads the metrics of the agents; empty for none, or for that which the operator's key makes, if HotPrefixes read it.
 	AgentToken string
 	// Logs are read, and agents are asked for hot prefixes, as the operator would.
 	Logs, HotPrefixes bool
@@ -61,7 +62,9 @@ type gatherer struct {
 	snapshot *cluster.Snapshot
 	pods     map[string]*corev1.Pod
 	targets  []Target
-	closers  []func()
+	// key is the operator's, if it was read.
+	key     ed25519.PrivateKey
+	closers []func()
 }
 
 func (g *gatherer) close() {
@@ -78,6 +81,7 @@ func (g *gatherer) prepare(ctx context.Context) error {
 	if err := g.readTasks(ctx); err != nil {
 		return err
 	}
+	g.readKey(ctx)
 	if err := g.readPods(ctx); err != nil {
 		g.miss(diagnose.SignalPod, err, "the right to list pods in the namespace, as the ClusterRole view has it")
 		return nil

@@ -5,6 +5,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
@@ -28,15 +29,10 @@ const (
 
 // readHotPrefixes asks an agent which prefixes of keys are written most. The agent of a follower asks that of the leader.
 func (g *gatherer) readHotPrefixes(ctx context.Context) {
-	if !g.HotPrefixes || g.members == nil {
+	if g.key == nil || g.members == nil {
 		return
 	}
-	key, err := g.signingKey(ctx)
-	if err != nil {
-		g.miss(diagnose.SignalPrefixes, err, "the right to get Secret "+auth.KeySecret+" in namespace "+kube.OperatorNamespace+", whose holder can ask the agents for anything that the operator can")
-		return
-	}
-	err = kube.Failure("no pod has an agent that answers")
+	err := error(kube.Failure("no pod has an agent that answers"))
 	for _, t := range g.targets {
 		pod := g.pods[t.Name]
 		base, config, failed := g.agent(ctx, pod)
@@ -45,7 +41,7 @@ func (g *gatherer) readHotPrefixes(ctx context.Context) {
 		}
 		c := api.Client{
 			BaseURL: base, TLS: config, Timeouts: api.Timeouts{Header: scrapeTimeout},
-			Authorize: func(r *http.Request) error { return auth.Sign(key, string(g.etcd.UID), r, g.clock.Now()) },
+			Authorize: func(r *http.Request) error { return auth.Sign(g.key, string(g.etcd.UID), r, g.clock.Now()) },
 			Dial:      func(ctx context.Context, _, address string) (net.Conn, error) { return g.members.Connect(ctx, address) },
 		}
 		if err = g.askForPrefixes(ctx, c); err == nil {
@@ -65,6 +61,20 @@ func (g *gatherer) askForPrefixes(ctx context.Context, c api.Client) error {
 		g.in.HotPrefixes = append(g.in.HotPrefixes, diagnose.HotPrefix{Prefix: sanitize.Text(p.Prefix, maxPrefix), Events: p.Events, Bytes: p.Bytes})
 	}
 	return nil
+}
+
+// readKey reads the operator's key if hot prefixes were asked for. It also makes the token of the agents' metrics.
+func (g *gatherer) readKey(ctx context.Context) {
+	if !g.HotPrefixes {
+		return
+	}
+	key, err := g.signingKey(ctx)
+	if err != nil {
+		g.miss(diagnose.SignalPrefixes, err, "the right to get Secret "+auth.KeySecret+" in namespace "+kube.OperatorNamespace+", whose holder can ask the agents for anything that the operator can")
+		return
+	}
+	g.key = key
+	g.AgentToken = cmp.Or(g.AgentToken, auth.MetricsToken(key, string(g.etcd.UID)))
 }
 
 // signingKey reads the operator's key.
