@@ -109,7 +109,7 @@ func cpu(s *situation) result {
 		if len(found) == 0 {
 			continue
 		}
-		found = append(found, timed(m.Name, "serializable reads, which need neither peers nor the disk", m.serializable(), quantileOf(m.Serializable, 0.9)-m.base)...)
+		found = append(found, timed(m.Name, "serializable reads, which need neither peers nor the disk", m.serializable(0.5), m.serializable(0.9))...)
 		if n := m.grew("etcd_server_heartbeat_send_failures_total"); n > 0 {
 			found = append(found, Evidence{Member: m.Name, Signal: "heartbeats sent late", Value: n})
 		}

@@ -20,10 +20,10 @@ func network(s *situation) result {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
 		}
 		// A network that is slow makes every read late; a machine that is busy, some.
-		gap := quantileOf(m.Linearizable, 0.25) - m.base - m.serializable()
+		gap := m.linearizable(0.25) - m.serializable(0.5)
 		if len(s.members) > 1 && gap >= readThreshold && !leaderWaits && !m.waits() {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
-			alone = max(alone, milliseconds(m.serializable()))
+			alone = max(alone, milliseconds(m.serializable(0.5)))
 		}
 		r.evidence = append(r.evidence, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
 	}
@@ -38,7 +38,7 @@ func (r reading) waits() bool {
 	syncs := r.distribution("etcd_disk_wal_fsync_duration_seconds")
 	above, _, ok := syncs.high()
 	pending, _ := r.now("etcd_server_proposals_pending")
-	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved())+len(r.starvedNode()) > 0 || pending >= pendingThreshold
+	return ok && above >= fsyncThreshold || r.serializable(0.5) >= readThreshold || len(r.starved())+len(r.starvedNode()) > 0 || pending >= pendingThreshold
 }
 
 func peerConnections(s *situation) result {

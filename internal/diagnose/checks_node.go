@@ -21,7 +21,7 @@ const (
 // starvedNode returns the figures that show that the node of a member is short of CPU: not etcd alone is late, but everything on it.
 func (r reading) starvedNode() []Evidence {
 	var all []Evidence
-	late := r.byAgent("etcd_agent_wakeup_delay_seconds")
+	late := r.byAgent("etcd_agent_wakeup_delay_seconds", nil)
 	if above, quantile, ok := late.high(); ok && above >= wakeupThreshold {
 		all = append(all, Evidence{Member: r.Name, Signal: quantile + " of how late timers of the agent fire", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: wakeupThreshold * 1000, Source: wakeupSource})
 	}

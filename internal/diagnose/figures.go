@@ -43,10 +43,10 @@ func (in Input) Figures() []Figures {
 			f.Role = ""
 		}
 		if len(m.Linearizable) > 0 {
-			f.Linearizable = figure(milliseconds(m.linearizable()), "ms")
+			f.Linearizable = figure(milliseconds(m.linearizable(0.5)), "ms")
 		}
 		if len(m.Serializable) > 0 {
-			f.Serializable = figure(milliseconds(m.serializable()), "ms")
+			f.Serializable = figure(milliseconds(m.serializable(0.5)), "ms")
 		}
 		f.Fsync, f.Commit = m.atMost("etcd_disk_wal_fsync_duration_seconds", 0.99), m.atMost("etcd_disk_backend_commit_duration_seconds", 0.99)
 		f.RoundTrip = m.atMost("etcd_network_peer_round_trip_time_seconds", 0.5)

@@ -213,10 +213,13 @@ func (m Metrics) sum(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// histogram returns the series of a family added up.
-func (m Metrics) histogram(name string) Series {
+// histogram returns the series of a family that have the labels, added up.
+func (m Metrics) histogram(name string, labels map[string]string) Series {
 	var all Series
 	for _, s := range m[name] {
+		if !hasLabels(s.Labels, labels) {
+			continue
+		}
 		all.Count, all.Sum = all.Count+s.Count, all.Sum+s.Sum
 		for i, b := range s.Buckets {
 			if i < len(all.Buckets) && all.Buckets[i].Bound == b.Bound {

@@ -168,7 +168,11 @@ func rows() []row {
 			m.AgentPings[n] += 50 * time.Millisecond
 			m.Linearizable[n] += 400 * time.Millisecond
 		}
-		return w.byAgent(1, "etcd_agent_read_duration_seconds", took, 20)
+		w.byAgent(1, "etcd_agent_read_duration_seconds", took, 20)
+		for _, s := range []*Sample{&m.First, &m.Second} {
+			s.Agent["etcd_agent_read_duration_seconds"][0].Labels = map[string]string{"kind": "linearizable"}
+		}
+		return w
 	}
 	logs := func(i int, l Logs) *world {
 		w := fast()
@@ -215,7 +219,7 @@ func rows() []row {
 		{"a node that is busy because of large ranges", fast().wakeups(0, 0.03).set(0, "etcd_mvcc_range_total", 0, 1000).set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).
 			times(0, "etcd_server_range_duration_seconds", 0.4, 1000), []Cause{LargeRanges, NodeCPU}, Sure, true},
 		{"a busy way to a member whose reads are fast, as its agent times them", late(fast(), 0.0004), nil, "", false},
-		{"a busy way to a member whose reads are slow, as its agent times them", late(fast(), 0.4), nil, "", true},
+		{"a busy way to a member whose reads are slow, as its agent times them", late(fast(), 0.4), []Cause{Network}, Hint, true},
 		{"the agent's timers are on time, and fsyncs are late now and then", fast().lateSyncs(1).wakeups(1, 0.0004), []Cause{SlowDisk}, Likely, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
 		{"linearizable reads wait for the leader's disk", func() *world {

@@ -25,23 +25,14 @@ func (s *situation) findSymptoms() []Evidence {
 	return all
 }
 
-// slowReads returns the timed reads that are slow. Where the way to the member is busy, those count that the agent has timed in its pod.
+// slowReads returns the timed reads that are slow.
 func (r reading) slowReads() []Evidence {
 	var all []Evidence
 	if r.FailedReads > 0 {
 		all = append(all, Evidence{Member: r.Name, Signal: "reads without an answer in time", Value: float64(r.FailedReads)})
 	}
-	if d := r.byAgent("etcd_agent_read_duration_seconds"); r.busyPath && d.count >= enoughForMedian {
-		middle, _ := d.above(0.5)
-		spike, _ := d.above(0.9)
-		for _, e := range timed(r.Name, "reads that the agent timed", seconds(middle), seconds(spike)) {
-			e.AtLeast = true
-			all = append(all, e)
-		}
-		return all
-	}
-	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(), quantileOf(r.Linearizable, 0.9)-r.base)...)
-	all = append(all, timed(r.Name, "serializable reads", r.serializable(), quantileOf(r.Serializable, 0.9)-r.base)...)
+	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(0.5), r.linearizable(0.9))...)
+	all = append(all, timed(r.Name, "serializable reads", r.serializable(0.5), r.serializable(0.9))...)
 	return all
 }
 
