@@ -129,7 +129,7 @@ func pageCache(s *situation) result {
 		slow := m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)
 		fresh := m.Pod != nil && m.Pod.Running > 0 && m.Pod.Running < justStarted
 		sent := m.sentPerRange()
-		if len(slow) > 0 && fresh && sent < perRange && len(m.starved()) == 0 {
+		if len(slow) > 0 && fresh && sent < perRange && len(m.starved())+len(m.starvedNode()) == 0 {
 			r.evidence = append(r.evidence, slow...)
 		}
 	}

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"fmt"
+	"strconv"
 )
 
 // took returns how long something took in the window. It proves something only if that is a part of the window that a client notices.
@@ -89,10 +90,14 @@ func (r reading) starved() []Evidence {
 	return append(all, r.lateAnswers()...)
 }
 
+// muchLater is how many times as long an answer takes that is much later than another.
+const muchLater = 4
+
 // lateAnswers returns how much later than the agent etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
 func (r reading) lateAnswers() []Evidence {
 	if r.busyPath {
-		return nil
+		// Then only what is much later than the agent is late at etcd.
+		return timed(r.Name, "answers that need no disk and no peers, beyond "+strconv.Itoa(muchLater)+" times those of the agent", median(r.Pings)-muchLater*max(median(r.AgentPings), shortest(r.Pings)), 0)
 	}
 	path := shortest(r.Pings)
 	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-max(path, median(r.AgentPings)), quantileOf(r.Pings, 0.9)-max(path, quantileOf(r.AgentPings, 0.9)))

@@ -66,7 +66,7 @@ type rule struct {
 }
 
 // consequences of a member that gets too little of something.
-var consequences = []Cause{SlowDisk, Network, PeerConnections, NodeCPU, FollowerBehind, LearnerBehind, Elections}
+var consequences = []Cause{SlowDisk, Network, PeerConnections, FollowerBehind, LearnerBehind, Elections}
 
 // rules are all causes, in the order in which they explain each other.
 var rules = []rule{
@@ -85,13 +85,13 @@ var rules = []rule{
 	// A snapshot of the database is read.
 	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache, NodeCPU}, []Signal{SignalMetrics, SignalAgent}, backup},
 	// Clients log in by password again and again.
-	{Passwords, "Clients authenticate by password again and again", slows, Sure, append([]Cause{CPU}, consequences...), []Signal{SignalMetrics}, passwords},
+	{Passwords, "Clients authenticate by password again and again", slows, Sure, append([]Cause{CPU, NodeCPU}, consequences...), []Signal{SignalMetrics}, passwords},
 	// Clients read much at once.
-	{LargeRanges, "Clients read large ranges", slows, Sure, append([]Cause{CPU, Memory, PageCache}, consequences...), []Signal{SignalMetrics}, largeRanges},
+	{LargeRanges, "Clients read large ranges", slows, Sure, append([]Cause{CPU, NodeCPU, Memory, PageCache}, consequences...), []Signal{SignalMetrics}, largeRanges},
 	// Clients write large values.
-	{LargeValues, "Clients write large values", slows, Sure, append([]Cause{CPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, largeValues},
+	{LargeValues, "Clients write large values", slows, Sure, append([]Cause{CPU, NodeCPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, largeValues},
 	// Leases come and go.
-	{Leases, "Leases are granted and expire in masses", slows, Likely, append([]Cause{CPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, leases},
+	{Leases, "Leases are granted and expire in masses", slows, Likely, append([]Cause{CPU, NodeCPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, leases},
 	// Watchers do not keep up.
 	{Watches, "Watchers do not keep up", slows, Likely, []Cause{CPU, Memory, NodeCPU}, []Signal{SignalMetrics}, watches},
 	// Clients write more than the members can take.
