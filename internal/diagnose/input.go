@@ -25,6 +25,8 @@ type Input struct {
 	// 0 if that was not asked for.
 	HotPrefixes []HotPrefix
 	Events      int64
+	// HotKeys are the whole keys that were written most; nil if they were not asked for.
+	HotKeys []HotPrefix
 	// Missing are the signals that could not be had.
 	Missing []Missing
 }
@@ -82,6 +84,8 @@ const (
 	SignalKubelet Signal = "kubelet"
 	// SignalPrefixes are the prefixes that are written most.
 	SignalPrefixes Signal = "hot prefixes"
+	// SignalKeys are the whole keys that are written most.
+	SignalKeys Signal = "hot keys"
 	// SignalAgent are the metrics of the agent.
 	SignalAgent Signal = "agent"
 )

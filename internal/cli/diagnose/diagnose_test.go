@@ -63,6 +63,8 @@ func TestPage(t *testing.T) {
 	r.Input.Events = 1000
 	r.Input.HotPrefixes = []diagnose.HotPrefix{{Prefix: "/registry/events/…", Events: 900, Bytes: 90 << 20}, {Prefix: "…", Events: 100, Bytes: 1000}}
 	check(t, "write-storm", r.Input)
+	r.Input.HotKeys = []diagnose.HotPrefix{{Prefix: "/registry/events/default/a.17f", Events: 90, Bytes: 9 << 20}}
+	check(t, "hot-keys", r.Input)
 }
 
 func check(t *testing.T, name string, in diagnose.Input) {

@@ -30,6 +30,8 @@ type Options struct {
 	AgentToken string
 	// Logs are read, and agents are asked for hot prefixes, as the operator would.
 	Logs, HotPrefixes bool
+	// ShowKeys: agents also tell whole keys, if the user has the right to see them.
+	ShowKeys bool
 	// Progress is called when so many members begin to be measured, and what it returns when that is done.
 	Progress func(members int) (done func())
 }
