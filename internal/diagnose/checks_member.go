@@ -84,7 +84,8 @@ func (r reading) starved() []Evidence {
 	if r.Pod != nil && r.Pod.CPULimit > 0 {
 		all = append(all, r.above(fmt.Sprintf("CPU, of the limit of %s", figure(r.Pod.CPULimit, "cores")), 100*r.cpu()/r.Pod.CPULimit, cpuThreshold, "%", ours)...)
 	}
-	if d := r.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian {
+	// A copy of much takes longer.
+	if d := r.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian && r.grew("etcd_disk_wal_write_bytes_total")/d.count < smallWrite {
 		all = append(all, r.above("mean of writes into the page cache", 1000*d.sum/d.count, 1000*writeThreshold, "ms", writeSource)...)
 	}
 	return append(all, r.lateAnswers()...)

@@ -80,8 +80,6 @@ var rules = []rule{
 	{AlarmNoSpace, "The database is full: etcd refuses writes", outage, Sure, []Cause{Quota}, []Signal{SignalStatus}, alarmNoSpace},
 	// A member rewrites its database.
 	{Defragmentation, "A member is being defragmented", slows, Sure, append([]Cause{CPU, MemberDown}, consequences...), []Signal{SignalMetrics}, defragmentation},
-	// A voter does not serve.
-	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReads}, memberDown},
 	// A snapshot of the database is read.
 	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache, NodeCPU}, []Signal{SignalMetrics, SignalAgent}, backup},
 	// Clients log in by password again and again.
@@ -93,11 +91,13 @@ var rules = []rule{
 	// Leases come and go.
 	{Leases, "Leases are granted and expire in masses", slows, Likely, append([]Cause{CPU, NodeCPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, leases},
 	// Watchers do not keep up.
-	{Watches, "Watchers do not keep up", slows, Likely, []Cause{CPU, Memory, NodeCPU}, []Signal{SignalMetrics}, watches},
+	{Watches, "Watchers do not keep up", slows, Likely, []Cause{CPU, Memory}, []Signal{SignalMetrics}, watches},
 	// Clients write more than the members can take.
 	{WriteStorm, "Clients write much", slows, Likely, []Cause{CPU, NodeCPU, FollowerBehind, LearnerBehind}, []Signal{SignalMetrics}, writeStorm},
 	// The memory limit is too low.
-	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
+	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{MemberDown, CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
+	// A voter does not serve.
+	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReads}, memberDown},
 	// The process does not get its CPU.
 	{CPU, "etcd does not get enough CPU", slows, Sure, consequences, []Signal{SignalMetrics, SignalKubelet}, cpu},
 	// Old revisions are removed.

@@ -221,6 +221,16 @@ func rows() []row {
 		{"a busy way to a member whose reads are fast, as its agent times them", late(fast(), 0.0004), nil, "", false},
 		{"a busy way to a member whose reads are slow, as its agent times them", late(fast(), 0.4), []Cause{Network}, Hint, true},
 		{"the agent's timers are on time, and fsyncs are late now and then", fast().lateSyncs(1).wakeups(1, 0.0004), []Cause{SlowDisk}, Likely, true},
+		{"killed for its memory, and down again", func() *world {
+			w := fast()
+			m := &w.Members[1]
+			m.Pod.Ended, m.Pod.EndedAgo = "OOMKilled", 3*time.Second
+			m.FailedReads, m.Pings, m.Linearizable, m.Serializable = 4, nil, nil, nil
+			m.Second = Sample{}
+			return w
+		}(), []Cause{Memory, MemberDown}, Sure, true},
+		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
+		{"large writes into memory take longer", fast().lateSyncs(1).wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
 		{"linearizable reads wait for the leader's disk", func() *world {
 			w := fast().slowSyncs(0)

@@ -16,7 +16,9 @@ const (
 	commitSource    = "etcd's FAQ: below 25 ms"
 	// writeThreshold is the mean of writes into the page cache, in seconds: they wait for the CPU, not for the disk.
 	writeThreshold = 0.002
-	writeSource    = "a copy into memory takes less than 0.1 ms"
+	// smallWrite is the mean size of writes up to which that holds, in bytes.
+	smallWrite  = 16 << 10
+	writeSource = "a copy into memory takes less than 0.1 ms"
 	// roundTripThreshold is the median of round trips between members, in seconds.
 	roundTripThreshold = 0.0512
 	roundTripSource    = "half of etcd's default heartbeat interval, 100 ms"
