@@ -87,6 +87,8 @@ func (in Input) Summary() string {
 	case in.Hibernated:
 	case q == nil:
 		say = append(say, "quorum and alarms are not known.")
+	case q.Reported:
+		say = append(say, fmt.Sprintf("%d of %d voters serve, as the operator last reported; quorum is %d. Alarms are not known.", q.Serving, q.Voters, q.Size))
 	case len(in.Alarms) == 0:
 		say = append(say, fmt.Sprintf("%d of %d voters serve; quorum is %d. No alarm is raised.", q.Serving, q.Voters, q.Size))
 	default:

@@ -15,7 +15,7 @@ type Input struct {
 	// Window is the time between the two samples.
 	Window  time.Duration
 	Members []Member
-	// Quorum is nil if no member was asked.
+	// Quorum is nil if it is not known.
 	Quorum *Quorum
 	// Alarms that etcd has raised.
 	Alarms []Alarm
@@ -43,6 +43,8 @@ type Quorum struct {
 	Voters, Serving, Size int
 	// LeaderKnown: a member that answers knows a leader.
 	LeaderKnown bool
+	// Reported: it is what the operator last wrote in the status of the Etcd. No member was asked.
+	Reported bool
 }
 
 // Alarm of etcd.
@@ -74,6 +76,8 @@ const (
 	SignalMetrics Signal = "metrics"
 	// SignalStatus is what a member says of itself over gRPC, with the timed reads.
 	SignalStatus Signal = "status"
+	// SignalReported is what the status of the Etcd says of a member.
+	SignalReported Signal = "status of the Etcd"
 	// SignalReads are the timed reads.
 	SignalReads Signal = "reads"
 	// SignalPod is the pod of a member: limits, restarts.
@@ -95,7 +99,9 @@ type Member struct {
 	Name            string
 	Leader, Learner bool
 	Serving         bool
-	Pod             *Pod
+	// Reported: Serving is what the operator last wrote in the status of the Etcd.
+	Reported bool
+	Pod      *Pod
 	// First and Second are the samples, at the begin and the end of the window. Elapsed is the time between both, which is longer if the
 	// member was late to answer; 0 if it is that of all.
 	First, Second Sample

@@ -71,7 +71,7 @@ var consequences = []Cause{SlowDisk, Network, PeerConnections, FollowerBehind, L
 // rules are all causes, in the order in which they explain each other.
 var rules = []rule{
 	// The voters that serve are no quorum.
-	{NoQuorum, "Quorum is lost", outage, Sure, append([]Cause{MemberDown}, consequences...), []Signal{SignalStatus}, noQuorum},
+	{NoQuorum, "Quorum is lost", outage, Sure, append([]Cause{MemberDown}, consequences...), []Signal{SignalStatus, SignalReported}, noQuorum},
 	// The data of a member differs.
 	{AlarmCorrupt, "The data of a member differs from that of the others", outage, Sure, nil, []Signal{SignalStatus}, alarmCorrupt},
 	// A volume is full.
@@ -97,7 +97,7 @@ var rules = []rule{
 	// The memory limit is too low.
 	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{MemberDown, CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
 	// A voter does not serve.
-	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReads}, memberDown},
+	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReported, SignalReads}, memberDown},
 	// The process does not get its CPU.
 	{CPU, "etcd does not get enough CPU", slows, Sure, consequences, []Signal{SignalMetrics, SignalKubelet}, cpu},
 	// Old revisions are removed.

@@ -17,7 +17,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -100,9 +102,9 @@ func (g *gatherer) prepare(ctx context.Context) error {
 	if err = g.members.Failure(); err != nil {
 		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
 	}
-	snapshot, _, unread := g.members.Observe(ctx, g.cluster)
+	snapshot, _, unread := g.members.Observe(ctx, mayLackLeases{g.cluster})
 	if unread != nil {
-		g.miss(diagnose.SignalStatus, unread, "the right to list Leases in the namespace, as the ClusterRole edit has it, and to get StatefulSets and pods, as view has it")
+		g.miss(diagnose.SignalStatus, unread, "the right to get StatefulSets and pods in the namespace, as the ClusterRole view has it")
 	}
 	if g.snapshot = snapshot; err != nil || unread != nil {
 		return nil
@@ -183,8 +185,15 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 	}
 	now := g.clock.Now()
 	if g.snapshot == nil {
-		for _, name := range slices.Sorted(maps.Keys(g.pods)) {
-			g.in.Members = append(g.in.Members, diagnose.Member{Name: name, Serving: true, Pod: podFacts(g.pods[name], now)})
+		var members map[string]diagnose.Member
+		g.in.Quorum, members = Reported(g.etcd)
+		for name, pod := range g.pods {
+			m, known := members[name]
+			m.Name, m.Pod, m.Serving = name, podFacts(pod, now), m.Serving || !known
+			members[name] = m
+		}
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			g.in.Members = append(g.in.Members, members[name])
 		}
 		return g.in
 	}
@@ -203,4 +212,16 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		}
 	}
 	return g.in
+}
+
+// mayLackLeases reads a cluster for a user who may not list Leases, as the ClusterRole view has it. Who serves shows by what members
+// answer, and by readiness probes.
+type mayLackLeases struct{ client.Reader }
+
+func (r mayLackLeases) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if _, leases := list.(*coordinationv1.LeaseList); leases && apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
