@@ -106,9 +106,10 @@ func (g *gatherer) prepare(ctx context.Context) error {
 	if unread != nil {
 		g.miss(diagnose.SignalStatus, unread, "the right to get StatefulSets and pods in the namespace, as the ClusterRole view has it")
 	}
-	if g.snapshot = snapshot; err != nil || unread != nil {
+	if err != nil || unread != nil {
 		return nil
 	}
+	g.snapshot = snapshot
 	if why := g.members.Unreachable(ctx, g.snapshot); why != "" {
 		g.miss(diagnose.SignalStatus, kube.Failure("%s", why), "a member that answers; with TLS, the right to get the Secrets of clientUrlTls; where etcd has users, a client certificate that may read")
 	} else {
@@ -183,35 +184,36 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
 		_ = g.readPods(ctx)
 	}
+	g.addReported()
 	now := g.clock.Now()
-	if g.snapshot == nil {
-		var members map[string]diagnose.Member
-		g.in.Quorum, members = Reported(g.etcd)
-		for name, pod := range g.pods {
-			m, known := members[name]
-			m.Name, m.Pod, m.Serving = name, podFacts(pod, now), m.Serving || !known
-			members[name] = m
-		}
-		for _, name := range slices.Sorted(maps.Keys(members)) {
-			g.in.Members = append(g.in.Members, members[name])
-		}
-		return g.in
-	}
-	if g.in.Quorum == nil {
-		g.in.Members = Known(g.snapshot, nil, nil).Members
-	}
 	for i := range g.in.Members {
 		m := &g.in.Members[i]
 		if got := byName[m.Name]; got != nil {
-			got.Leader, got.Learner, got.Serving = m.Leader, m.Learner, m.Serving
+			got.Leader, got.Learner, got.Serving, got.Reported = m.Leader, m.Learner, m.Serving, m.Reported
 			*m = got.Member
 		}
 		if pod := g.pods[m.Name]; pod != nil {
-			m.Pod = podFacts(pod, now)
-			m.Logs = g.readLogs(ctx, pod)
+			m.Pod, m.Logs = podFacts(pod, now), g.readLogs(ctx, pod)
 		}
 	}
 	return g.in
+}
+
+// addReported adds what the operator last reported of the members if none of them has answered.
+func (g *gatherer) addReported() {
+	if g.in.Quorum != nil {
+		return
+	}
+	quorum, members := Reported(g.etcd)
+	g.in.Quorum = quorum
+	for name := range g.pods {
+		if _, known := members[name]; !known {
+			members[name] = diagnose.Member{Name: name, Serving: true}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		g.in.Members = append(g.in.Members, members[name])
+	}
 }
 
 // mayLackLeases reads a cluster for a user who may not list Leases, as the ClusterRole view has it. Who serves shows by what members
