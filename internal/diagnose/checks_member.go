@@ -95,6 +95,9 @@ const muchLater = 4
 
 // lateAnswers returns how much later than the agent etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
 func (r reading) lateAnswers() []Evidence {
+	if r.busyPath && len(r.AgentPings) == 0 {
+		return nil
+	}
 	if r.busyPath {
 		// On a node that is busy, medians differ by chance. A process that stands still is late in its quickest answers, too.
 		late := quantileOf(r.Pings, 0.25) - muchLater*max(quantileOf(r.AgentPings, 0.25), shortest(r.Pings))

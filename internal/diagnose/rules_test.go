@@ -248,6 +248,16 @@ func rows() []row {
 				}
 			})
 		}(), nil, "", false},
+		{"busy port-forward, and there is no agent", func() *world {
+			w := fast()
+			return w.all(func(i int) {
+				m := &w.Members[i]
+				for n := 1; n < len(m.Pings); n++ {
+					m.Pings[n] += 100 * time.Millisecond
+				}
+				m.AgentPings = nil
+			})
+		}(), nil, "", false},
 		{"no quorum", func() *world {
 			w := fast()
 			w.Quorum.Serving = 1
