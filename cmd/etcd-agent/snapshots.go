@@ -97,9 +97,9 @@ func (s *snapshots) config(c snapshotter.Config) snapshotter.Config {
 }
 
 // HotPrefixes implements server.Snapshots.
-func (s *snapshots) HotPrefixes() hotprefix.Report {
+func (s *snapshots) HotPrefixes(withKeys bool) hotprefix.Report {
 	if taker := s.opened.Load(); taker != nil {
-		return taker.HotPrefixes()
+		return taker.HotPrefixes(withKeys)
 	}
 	return hotprefix.Report{Prefixes: []hotprefix.Prefix{}}
 }

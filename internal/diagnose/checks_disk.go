@@ -17,8 +17,8 @@ func compaction(s *situation) result {
 		pauses := m.distribution("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds")
 		above, _ := pauses.above(0.99)
 		syncs := m.distribution("etcd_disk_wal_fsync_duration_seconds")
-		if usual, known := syncs.above(0.5); above < pauseThreshold || known && usual >= fsyncThreshold {
-			// A disk that is slow all the time makes the pauses long, too.
+		if usual, known := syncs.above(0.5); above < pauseThreshold || known && usual >= fsyncThreshold || len(m.starvedNode()) > 0 {
+			// A disk that is slow all the time makes the pauses long, too, and so does a node that is busy.
 			continue
 		}
 		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "p99 of pauses by the compaction", Value: above, Unit: "ms", AtLeast: true, Threshold: pauseThreshold, Source: ours},
@@ -45,7 +45,11 @@ func slowDisk(s *situation) result {
 	var nodes []string
 	written := 0.0
 	for _, m := range s.members {
-		found := m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)
+		if len(m.slowTail()) > 0 && len(m.starvedNode()) > 0 {
+			// The process waits for its CPU once the disk is done.
+			continue
+		}
+		found := m.slowSyncs()
 		found = append(found, m.logged("calls of fdatasync above a second, in the log", func(l *Logs) int { return l.SlowSyncs }, 1)...)
 		if waits, known := m.pressure("container_pressure_io_waiting_seconds_total"); known {
 			found = append(found, m.above("time that etcd waited for the disk", waits, pressureThreshold, "%", ours)...)
@@ -125,7 +129,7 @@ func pageCache(s *situation) result {
 		slow := m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)
 		fresh := m.Pod != nil && m.Pod.Running > 0 && m.Pod.Running < justStarted
 		sent := m.sentPerRange()
-		if len(slow) > 0 && fresh && sent < perRange && len(m.starved()) == 0 {
+		if len(slow) > 0 && fresh && sent < perRange && len(m.starved())+len(m.starvedNode()) == 0 {
 			r.evidence = append(r.evidence, slow...)
 		}
 	}

@@ -98,7 +98,7 @@ func largeValues(s *situation) result {
 		}
 		found = append(found, m.above("written to the log of raft", m.rate("etcd_disk_wal_write_bytes_total"), 1<<20, "B/s", ours)...)
 		found = append(found, m.logged("requests that are too large, in the log", func(l *Logs) int { return l.TooLarge }, 1)...)
-		found = append(found, m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)...)
+		found = append(found, m.slowSyncs()...)
 		r.evidence = append(r.evidence, found...)
 	}
 	return r.advise(Advice{"Keep large values elsewhere: etcd is made for values of a few KiB and refuses requests above 1.5 MiB by default.", ""})
@@ -130,6 +130,8 @@ func watches(s *situation) result {
 		if len(found) == 0 {
 			continue
 		}
+		// One watcher may be a client that is slow; many are enough.
+		found[0].proves = found[0].Value >= watchersThreshold
 		pending, _ := m.now("etcd_debugging_mvcc_pending_events_total")
 		found = append(found, m.above("events that wait for watchers", pending, eventsThreshold, "", ours)...)
 		found = append(found, m.slowHistogram("sends to watchers", "etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds", rangeThreshold, ours)...)

@@ -14,18 +14,23 @@ func network(s *situation) result {
 	alone := 0.0
 	leaderWaits := slices.ContainsFunc(s.members, func(m reading) bool { return m.Leader && m.waits() })
 	for _, m := range s.members {
+		var found []Evidence
 		d := m.distribution("etcd_network_peer_round_trip_time_seconds")
 		// Of fewer, one that was late as the member started would be the median.
 		if above, ok := d.above(0.5); ok && above >= roundTripThreshold && d.count >= enoughRoundTrips {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
+			found = append(found, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
 		}
 		// A network that is slow makes every read late; a machine that is busy, some.
-		gap := quantileOf(m.Linearizable, 0.25) - m.base - m.serializable()
+		gap := m.linearizable(0.25) - m.serializable(0.5)
 		if len(s.members) > 1 && gap >= readThreshold && !leaderWaits && !m.waits() {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
-			alone = max(alone, milliseconds(m.serializable()))
+			found = append(found, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
+			alone = max(alone, milliseconds(m.serializable(0.5)))
 		}
-		r.evidence = append(r.evidence, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+		found = append(found, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+		if len(found) > 1 || len(m.starvedNode()) == 0 {
+			// On a node that is busy, one figure says nothing about the network.
+			r.evidence = append(r.evidence, found...)
+		}
 	}
 	if alone > 0 {
 		r.rulesOut = []string{fmt.Sprintf("the disks and the CPU: members answer what they know by themselves (serializable reads) in %s.", figure(alone, "ms"))}
@@ -38,7 +43,7 @@ func (r reading) waits() bool {
 	syncs := r.distribution("etcd_disk_wal_fsync_duration_seconds")
 	above, _, ok := syncs.high()
 	pending, _ := r.now("etcd_server_proposals_pending")
-	return ok && above >= fsyncThreshold || r.serializable() >= readThreshold || len(r.starved()) > 0 || pending >= pendingThreshold
+	return ok && above >= fsyncThreshold || r.serializable(0.5) >= readThreshold || len(r.starved())+len(r.starvedNode()) > 0 || pending >= pendingThreshold
 }
 
 func peerConnections(s *situation) result {
@@ -56,7 +61,9 @@ func peerConnections(s *situation) result {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "messages to peers that failed", Value: n, Unit: "/s", Threshold: 1, Source: ours})
 		}
 		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
-		r.evidence = append(r.evidence, m.logged("peers that could not be probed, in the log", func(l *Logs) int { return l.Unhealthy }, 3)...)
+		if len(m.starvedNode()) == 0 {
+			r.evidence = append(r.evidence, m.logged("peers that could not be probed, in the log", func(l *Logs) int { return l.Unhealthy }, 3)...)
+		}
 	}
 	if len(r.evidence) > 0 {
 		r.advice = []Advice{{"Check the names and CAs in the peer certificates, DNS of the headless Service, and NetworkPolicies.", s.verb("status")}}

@@ -43,10 +43,10 @@ func (in Input) Figures() []Figures {
 			f.Role = ""
 		}
 		if len(m.Linearizable) > 0 {
-			f.Linearizable = figure(milliseconds(m.linearizable()), "ms")
+			f.Linearizable = figure(milliseconds(m.linearizable(0.5)), "ms")
 		}
 		if len(m.Serializable) > 0 {
-			f.Serializable = figure(milliseconds(m.serializable()), "ms")
+			f.Serializable = figure(milliseconds(m.serializable(0.5)), "ms")
 		}
 		f.Fsync, f.Commit = m.atMost("etcd_disk_wal_fsync_duration_seconds", 0.99), m.atMost("etcd_disk_backend_commit_duration_seconds", 0.99)
 		f.RoundTrip = m.atMost("etcd_network_peer_round_trip_time_seconds", 0.5)
@@ -87,6 +87,8 @@ func (in Input) Summary() string {
 	case in.Hibernated:
 	case q == nil:
 		say = append(say, "quorum and alarms are not known.")
+	case q.Reported:
+		say = append(say, fmt.Sprintf("%d of %d voters serve, as the operator last reported; quorum is %d. Alarms are not known.", q.Serving, q.Voters, q.Size))
 	case len(in.Alarms) == 0:
 		say = append(say, fmt.Sprintf("%d of %d voters serve; quorum is %d. No alarm is raised.", q.Serving, q.Voters, q.Size))
 	default:

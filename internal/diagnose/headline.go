@@ -49,7 +49,7 @@ func (s *situation) healthy() string {
 	timed := false
 	for _, m := range s.members {
 		if len(m.Linearizable) > 0 {
-			slowest, timed = max(slowest, m.linearizable()), true
+			slowest, timed = max(slowest, m.linearizable(0.5)), true
 		}
 	}
 	if !timed {

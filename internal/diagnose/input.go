@@ -15,7 +15,7 @@ type Input struct {
 	// Window is the time between the two samples.
 	Window  time.Duration
 	Members []Member
-	// Quorum is nil if no member was asked.
+	// Quorum is nil if it is not known.
 	Quorum *Quorum
 	// Alarms that etcd has raised.
 	Alarms []Alarm
@@ -25,6 +25,8 @@ type Input struct {
 	// 0 if that was not asked for.
 	HotPrefixes []HotPrefix
 	Events      int64
+	// HotKeys are the whole keys that were written most; nil if they were not asked for.
+	HotKeys []HotPrefix
 	// Missing are the signals that could not be had.
 	Missing []Missing
 }
@@ -41,6 +43,8 @@ type Quorum struct {
 	Voters, Serving, Size int
 	// LeaderKnown: a member that answers knows a leader.
 	LeaderKnown bool
+	// Reported: it is what the operator last wrote in the status of the Etcd. No member was asked.
+	Reported bool
 }
 
 // Alarm of etcd.
@@ -72,6 +76,8 @@ const (
 	SignalMetrics Signal = "metrics"
 	// SignalStatus is what a member says of itself over gRPC, with the timed reads.
 	SignalStatus Signal = "status"
+	// SignalReported is what the status of the Etcd says of a member.
+	SignalReported Signal = "status of the Etcd"
 	// SignalReads are the timed reads.
 	SignalReads Signal = "reads"
 	// SignalPod is the pod of a member: limits, restarts.
@@ -82,6 +88,8 @@ const (
 	SignalKubelet Signal = "kubelet"
 	// SignalPrefixes are the prefixes that are written most.
 	SignalPrefixes Signal = "hot prefixes"
+	// SignalKeys are the whole keys that are written most.
+	SignalKeys Signal = "hot keys"
 	// SignalAgent are the metrics of the agent.
 	SignalAgent Signal = "agent"
 )
@@ -91,7 +99,9 @@ type Member struct {
 	Name            string
 	Leader, Learner bool
 	Serving         bool
-	Pod             *Pod
+	// Reported: Serving is what the operator last wrote in the status of the Etcd.
+	Reported bool
+	Pod      *Pod
 	// First and Second are the samples, at the begin and the end of the window. Elapsed is the time between both, which is longer if the
 	// member was late to answer; 0 if it is that of all.
 	First, Second Sample
@@ -107,7 +117,7 @@ type Member struct {
 
 // Sample is what a member said at one moment.
 type Sample struct {
-	// Metrics of etcd, Agent those of the agent, and Kubelet those of the kubelet about the etcd container and its volume.
+	// Metrics of etcd, Agent those of the agent, and Kubelet those of the kubelet about the etcd container, its volume and its node.
 	Metrics, Agent, Kubelet Metrics `json:"-"`
 	Status                  *Status
 }

@@ -103,6 +103,8 @@ func (r reading) has(signal Signal) bool {
 		return r.hasMetrics()
 	case SignalStatus:
 		return r.Second.Status != nil
+	case SignalReported:
+		return r.Reported
 	case SignalReads:
 		return len(r.Linearizable)+len(r.Serializable)+r.FailedReads > 0
 	case SignalPod:

@@ -69,7 +69,18 @@ func (r reading) distribution(name string) distribution {
 	if !r.comparable() {
 		return distribution{}
 	}
-	first, second := r.First.Metrics.histogram(name), r.Second.Metrics.histogram(name)
+	return between(r.First.Metrics.histogram(name, nil), r.Second.Metrics.histogram(name, nil))
+}
+
+// byAgent is what a histogram of the agent observed between the two scrapes.
+func (r reading) byAgent(name string, labels map[string]string) distribution {
+	if len(r.First.Agent) == 0 || len(r.Second.Agent) == 0 {
+		return distribution{}
+	}
+	return between(r.First.Agent.histogram(name, labels), r.Second.Agent.histogram(name, labels))
+}
+
+func between(first, second Series) distribution {
 	d := distribution{count: second.Count - first.Count, sum: second.Sum - first.Sum}
 	if d.count <= 0 || len(first.Buckets) > 0 && len(first.Buckets) != len(second.Buckets) {
 		return distribution{}
@@ -152,9 +163,22 @@ func isSlow(pings []time.Duration) bool {
 	return len(timed("", "", median(pings)-path, quantileOf(pings, 0.9)-path)) > 0
 }
 
-// linearizable and serializable are the medians of the timed reads without the path to the member.
-func (r reading) linearizable() time.Duration { return max(median(r.Linearizable)-r.base, 0) }
-func (r reading) serializable() time.Duration { return max(median(r.Serializable)-r.base, 0) }
+// linearizable and serializable are quantiles of the timed reads without the way to the member.
+func (r reading) linearizable(q float64) time.Duration {
+	return r.read("linearizable", r.Linearizable, q)
+}
+func (r reading) serializable(q float64) time.Duration {
+	return r.read("serializable", r.Serializable, q)
+}
+
+// read is a quantile of reads without the way to the member. Where that is busy, the reads count that the agent has timed in the pod.
+func (r reading) read(kind string, times []time.Duration, q float64) time.Duration {
+	if d := r.byAgent("etcd_agent_read_duration_seconds", map[string]string{"kind": kind}); r.busyPath && d.count >= enoughForMedian {
+		above, _ := d.above(q)
+		return time.Duration(above * float64(time.Second))
+	}
+	return max(quantileOf(times, q)-r.base, 0)
+}
 
 // timed returns reads as evidence if they are slow in the middle, or often.
 func timed(member, signal string, middle, spike time.Duration) []Evidence {
@@ -177,10 +201,20 @@ func (r reading) kubelet(name string) (float64, bool) {
 	return difference(r.First.Kubelet, r.Second.Kubelet, name, nil), before && after && r.window > 0
 }
 
-// pressure returns the share of the window in which something waited, in percent.
+// kubeletRate returns by how much a counter of the kubelet grew per second. A kubelet measures every 10 s or so, and says when.
+func (r reading) kubeletRate(name string) (float64, bool) {
+	grew, known := r.kubelet(name)
+	took := r.window.Seconds()
+	if first, second := r.First.Kubelet.at(name), r.Second.Kubelet.at(name); first > 0 {
+		took = second - first
+	}
+	return grew / max(took, 1), known && took >= 1
+}
+
+// pressure returns the share of the time in which something waited, in percent.
 func (r reading) pressure(name string) (float64, bool) {
-	waited, known := r.kubelet(name)
-	return 100 * waited / max(r.window.Seconds(), 1), known
+	waited, known := r.kubeletRate(name)
+	return 100 * waited, known
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

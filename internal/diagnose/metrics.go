@@ -27,6 +27,8 @@ type Series struct {
 	Count   float64
 	Sum     float64
 	Buckets []Bucket
+	// At is when it was measured, in seconds of an unknown clock; 0 if that is when it was asked for.
+	At float64
 }
 
 // Bucket of a histogram: how many observations were at most Bound.
@@ -34,8 +36,9 @@ type Bucket struct{ Bound, Count float64 }
 
 // families are what the rules read. Everything else is dropped when metrics are parsed.
 var families = []string{
-	"container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total",
+	"container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total", "container_cpu_usage_seconds_total",
 	"container_pressure_io_waiting_seconds_total", "container_pressure_memory_waiting_seconds_total",
+	"etcd_agent_read_duration_seconds", "etcd_agent_wakeup_delay_seconds",
 	"etcd_debugging_lease_granted_total", "etcd_debugging_lease_revoked_total",
 	"etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds", "etcd_debugging_mvcc_events_total",
 	"etcd_debugging_mvcc_pending_events_total", "etcd_debugging_mvcc_slow_watcher_total", "etcd_debugging_mvcc_total_put_size_in_bytes",
@@ -52,6 +55,7 @@ var families = []string{
 	"etcd_server_proposals_pending", "etcd_server_quota_backend_bytes", "etcd_server_range_duration_seconds",
 	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total", "grpc_server_msg_sent_total",
 	"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes",
+	"machine_cpu_cores",
 	"process_cpu_seconds_total", "process_max_fds", "process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds",
 }
 
@@ -69,6 +73,29 @@ func ParseMetrics(text string, labels map[string]string) (Metrics, error) {
 				metrics[name] = append(metrics[name], s)
 			}
 		}
+	}
+	return metrics, nil
+}
+
+// ParseContainer parses what a kubelet says of the containers of its node. It keeps the series that have the labels, and the CPU of the
+// whole node.
+func ParseContainer(text string, labels map[string]string) (Metrics, error) {
+	metrics, err := ParseMetrics(text, labels)
+	if err != nil {
+		return nil, err
+	}
+	noPod, err := ParseMetrics(text, map[string]string{"pod": ""})
+	if err != nil {
+		return nil, err
+	}
+	delete(metrics, nodeUsage)
+	for _, s := range noPod[nodeUsage] {
+		if s.Labels["id"] == "/" {
+			metrics[nodeUsage] = append(metrics[nodeUsage], s)
+		}
+	}
+	if cores := noPod[nodeCores]; len(cores) > 0 {
+		metrics[nodeCores] = cores
 	}
 	return metrics, nil
 }
@@ -103,7 +130,7 @@ func isKept(line string) bool {
 }
 
 func seriesOf(m *dto.Metric) Series {
-	s := Series{Labels: map[string]string{}}
+	s := Series{Labels: map[string]string{}, At: float64(m.GetTimestampMs()) / 1000}
 	for _, l := range m.GetLabel() {
 		s.Labels[l.GetName()] = l.GetValue()
 	}
@@ -166,6 +193,15 @@ func (m Metrics) total(name string, labels map[string]string) (float64, bool) {
 	return sum, found
 }
 
+// at is when the series of a family were measured, in seconds; 0 if that is when they were asked for.
+func (m Metrics) at(name string) float64 {
+	latest := 0.0
+	for _, s := range m[name] {
+		latest = max(latest, s.At)
+	}
+	return latest
+}
+
 // sum returns the sums of the histograms of a family, added up.
 func (m Metrics) sum(name string, labels map[string]string) float64 {
 	sum := 0.0
@@ -177,10 +213,13 @@ func (m Metrics) sum(name string, labels map[string]string) float64 {
 	return sum
 }
 
-// histogram returns the series of a family added up.
-func (m Metrics) histogram(name string) Series {
+// histogram returns the series of a family that have the labels, added up.
+func (m Metrics) histogram(name string, labels map[string]string) Series {
 	var all Series
 	for _, s := range m[name] {
+		if !hasLabels(s.Labels, labels) {
+			continue
+		}
 		all.Count, all.Sum = all.Count+s.Count, all.Sum+s.Sum
 		for i, b := range s.Buckets {
 			if i < len(all.Buckets) && all.Buckets[i].Bound == b.Bound {

@@ -49,7 +49,7 @@ func TestParseMetrics(t *testing.T) {
 	g.Expect(total("container_cpu_cfs_periods_total", map[string]string{"pod": "b"})).To(Equal(20.0))
 	_, known := m.total("etcd_mvcc_txn_total", nil)
 	g.Expect(known).To(BeFalse())
-	h := m.histogram("etcd_disk_wal_fsync_duration_seconds")
+	h := m.histogram("etcd_disk_wal_fsync_duration_seconds", nil)
 	g.Expect(h.Count).To(Equal(4.0))
 	g.Expect(h.Buckets).To(HaveLen(3))
 

@@ -29,6 +29,7 @@ const (
 	PageCache       Cause = "PageCache"
 	Network         Cause = "Network"
 	PeerConnections Cause = "PeerConnections"
+	NodeCPU         Cause = "NodeCPU"
 	FollowerBehind  Cause = "FollowerBehind"
 	LearnerBehind   Cause = "LearnerBehind"
 	Elections       Cause = "Elections"
@@ -70,7 +71,7 @@ var consequences = []Cause{SlowDisk, Network, PeerConnections, FollowerBehind, L
 // rules are all causes, in the order in which they explain each other.
 var rules = []rule{
 	// The voters that serve are no quorum.
-	{NoQuorum, "Quorum is lost", outage, Sure, append([]Cause{MemberDown}, consequences...), []Signal{SignalStatus}, noQuorum},
+	{NoQuorum, "Quorum is lost", outage, Sure, append([]Cause{MemberDown}, consequences...), []Signal{SignalStatus, SignalReported}, noQuorum},
 	// The data of a member differs.
 	{AlarmCorrupt, "The data of a member differs from that of the others", outage, Sure, nil, []Signal{SignalStatus}, alarmCorrupt},
 	// A volume is full.
@@ -79,24 +80,24 @@ var rules = []rule{
 	{AlarmNoSpace, "The database is full: etcd refuses writes", outage, Sure, []Cause{Quota}, []Signal{SignalStatus}, alarmNoSpace},
 	// A member rewrites its database.
 	{Defragmentation, "A member is being defragmented", slows, Sure, append([]Cause{CPU, MemberDown}, consequences...), []Signal{SignalMetrics}, defragmentation},
-	// A voter does not serve.
-	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReads}, memberDown},
 	// A snapshot of the database is read.
-	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache}, []Signal{SignalMetrics, SignalAgent}, backup},
+	{Backup, "A backup is being taken", slows, Likely, []Cause{LargeRanges, CPU, SlowDisk, PageCache, NodeCPU}, []Signal{SignalMetrics, SignalAgent}, backup},
 	// Clients log in by password again and again.
-	{Passwords, "Clients authenticate by password again and again", slows, Sure, append([]Cause{CPU}, consequences...), []Signal{SignalMetrics}, passwords},
+	{Passwords, "Clients authenticate by password again and again", slows, Sure, append([]Cause{CPU, NodeCPU}, consequences...), []Signal{SignalMetrics}, passwords},
 	// Clients read much at once.
-	{LargeRanges, "Clients read large ranges", slows, Sure, append([]Cause{CPU, Memory, PageCache}, consequences...), []Signal{SignalMetrics}, largeRanges},
+	{LargeRanges, "Clients read large ranges", slows, Sure, append([]Cause{CPU, NodeCPU, Memory, PageCache}, consequences...), []Signal{SignalMetrics}, largeRanges},
 	// Clients write large values.
-	{LargeValues, "Clients write large values", slows, Sure, append([]Cause{CPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, largeValues},
+	{LargeValues, "Clients write large values", slows, Sure, append([]Cause{CPU, NodeCPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, largeValues},
 	// Leases come and go.
-	{Leases, "Leases are granted and expire in masses", slows, Likely, append([]Cause{CPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, leases},
+	{Leases, "Leases are granted and expire in masses", slows, Likely, append([]Cause{CPU, NodeCPU, WriteStorm}, consequences...), []Signal{SignalMetrics}, leases},
 	// Watchers do not keep up.
 	{Watches, "Watchers do not keep up", slows, Likely, []Cause{CPU, Memory}, []Signal{SignalMetrics}, watches},
 	// Clients write more than the members can take.
-	{WriteStorm, "Clients write much", slows, Likely, []Cause{CPU, FollowerBehind, LearnerBehind}, []Signal{SignalMetrics}, writeStorm},
+	{WriteStorm, "Clients write much", slows, Likely, []Cause{CPU, NodeCPU, FollowerBehind, LearnerBehind}, []Signal{SignalMetrics}, writeStorm},
 	// The memory limit is too low.
-	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
+	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{MemberDown, CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
+	// A voter does not serve.
+	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReported, SignalReads}, memberDown},
 	// The process does not get its CPU.
 	{CPU, "etcd does not get enough CPU", slows, Sure, consequences, []Signal{SignalMetrics, SignalKubelet}, cpu},
 	// Old revisions are removed.
@@ -109,6 +110,8 @@ var rules = []rule{
 	{Network, "The network between members is slow", slows, Sure, []Cause{PeerConnections, FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics, SignalStatus}, network},
 	// Members do not reach each other.
 	{PeerConnections, "Connections between members fail", slows, Likely, []Cause{FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics, SignalLogs}, peerConnections},
+	// Everything on the node of a member waits for its CPUs.
+	{NodeCPU, "The node is short of CPU", slows, Likely, []Cause{FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics, SignalAgent, SignalKubelet}, nodeCPU},
 	// A voter has not applied what is committed.
 	{FollowerBehind, "A member is far behind", slows, Sure, nil, []Signal{SignalStatus}, followerBehind},
 	// A learner does not catch up.

@@ -104,6 +104,33 @@ func (w *world) slowSyncs(i int) *world {
 	return w.times(i, "etcd_disk_wal_fsync_duration_seconds", 0.1, 1000).times(i, "etcd_disk_backend_commit_duration_seconds", 0.2, 100)
 }
 
+// lateSyncs makes one of fifty fsyncs of a member slow.
+func (w *world) lateSyncs(i int) *world {
+	const name = "etcd_disk_wal_fsync_duration_seconds"
+	w.times(i, name, 0.1, 1000)
+	for n := range w.Members[i].Second.Metrics[name][0].Buckets {
+		b := &w.Members[i].Second.Metrics[name][0].Buckets[n]
+		b.Count = max(b.Count, 980)
+	}
+	return w
+}
+
+// byAgent sets a histogram of an agent.
+func (w *world) byAgent(i int, name string, seconds, count float64) *world {
+	w.times(i, name, seconds, count)
+	m := &w.Members[i]
+	for _, s := range []*Sample{&m.First, &m.Second} {
+		s.Agent = Metrics{name: s.Metrics[name]}
+		delete(s.Metrics, name)
+	}
+	return w
+}
+
+// wakeups sets how late the timers of an agent fire, in seconds.
+func (w *world) wakeups(i int, late float64) *world {
+	return w.byAgent(i, "etcd_agent_wakeup_delay_seconds", late, 300)
+}
+
 // pausing has a compaction of an old etcd pause what else the first member does.
 func pausing(w *world) *world {
 	const pauses = "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds"
@@ -133,6 +160,20 @@ func rows() []row {
 		do(w.Members[i].First.Status, w.Members[i].Second.Status)
 		return w
 	}
+	// late has a way that is late, and reads that take so many seconds as the agent times them.
+	late := func(w *world, took float64) *world {
+		m := &w.Members[1]
+		for n := range 15 {
+			m.Pings[n] += 50 * time.Millisecond
+			m.AgentPings[n] += 50 * time.Millisecond
+			m.Linearizable[n] += 400 * time.Millisecond
+		}
+		w.byAgent(1, "etcd_agent_read_duration_seconds", took, 20)
+		for _, s := range []*Sample{&m.First, &m.Second} {
+			s.Agent["etcd_agent_read_duration_seconds"][0].Labels = map[string]string{"kind": "linearizable"}
+		}
+		return w
+	}
 	logs := func(i int, l Logs) *world {
 		w := fast()
 		w.Members[i].Logs = &l
@@ -158,6 +199,38 @@ func rows() []row {
 			})
 			return w
 		}(), []Cause{Network}, Likely, true},
+		{"a busy node, whose fsyncs are late now and then", func() *world {
+			w := fast().lateSyncs(1)
+			return w.wakeups(1, 0.03)
+		}(), []Cause{NodeCPU}, Hint, true},
+		{"a busy node, by the kubelet and the agent", func() *world {
+			w := fast().lateSyncs(1).wakeups(1, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58)
+			return w
+		}(), []Cause{NodeCPU}, Likely, true},
+		{"everything in the pod is late, fsyncs too, but not usually", func() *world {
+			w := fast().lateSyncs(1)
+			for n := range 15 {
+				w.Members[1].Pings[n], w.Members[1].AgentPings[n] = 200*time.Millisecond, 190*time.Millisecond
+			}
+			return w
+		}(), []Cause{NodeCPU}, Likely, true},
+		{"a slow disk on a busy node", fast().slowSyncs(1).wakeups(1, 0.03).wakeups(2, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{SlowDisk, NodeCPU}, Sure, true},
+		{"a busy node, and etcd is fast", fast().wakeups(1, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), nil, "", false},
+		{"a node that is busy because of large ranges", fast().wakeups(0, 0.03).set(0, "etcd_mvcc_range_total", 0, 1000).set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).
+			times(0, "etcd_server_range_duration_seconds", 0.4, 1000), []Cause{LargeRanges, NodeCPU}, Sure, true},
+		{"a busy way to a member whose reads are fast, as its agent times them", late(fast(), 0.0004), nil, "", false},
+		{"a busy way to a member whose reads are slow, as its agent times them", late(fast(), 0.4), []Cause{Network}, Hint, true},
+		{"the agent's timers are on time, and fsyncs are late now and then", fast().lateSyncs(1).wakeups(1, 0.0004), []Cause{SlowDisk}, Likely, true},
+		{"killed for its memory, and down again", func() *world {
+			w := fast()
+			m := &w.Members[1]
+			m.Pod.Ended, m.Pod.EndedAgo = "OOMKilled", 3*time.Second
+			m.FailedReads, m.Pings, m.Linearizable, m.Serializable = 4, nil, nil, nil
+			m.Second = Sample{}
+			return w
+		}(), []Cause{Memory, MemberDown}, Sure, true},
+		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
+		{"large writes into memory take longer", fast().lateSyncs(1).wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
 		{"linearizable reads wait for the leader's disk", func() *world {
 			w := fast().slowSyncs(0)
@@ -173,6 +246,16 @@ func rows() []row {
 						kind[n] += 100 * time.Millisecond
 					}
 				}
+			})
+		}(), nil, "", false},
+		{"busy port-forward, and there is no agent", func() *world {
+			w := fast()
+			return w.all(func(i int) {
+				m := &w.Members[i]
+				for n := 1; n < len(m.Pings); n++ {
+					m.Pings[n] += 100 * time.Millisecond
+				}
+				m.AgentPings = nil
 			})
 		}(), nil, "", false},
 		{"no quorum", func() *world {

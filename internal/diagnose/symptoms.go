@@ -10,7 +10,7 @@ func (s *situation) findSymptoms() []Evidence {
 	for _, m := range s.members {
 		all = append(all, m.slowReads()...)
 		all = append(all, m.lateAnswers()...)
-		all = append(all, m.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)...)
+		all = append(all, m.slowSyncs()...)
 		all = append(all, m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)...)
 		if n, known := m.now("etcd_server_proposals_pending"); known && n >= pendingThreshold {
 			all = append(all, Evidence{Member: m.Name, Signal: "proposals that wait", Value: n, Threshold: pendingThreshold, Source: ours})
@@ -31,9 +31,14 @@ func (r reading) slowReads() []Evidence {
 	if r.FailedReads > 0 {
 		all = append(all, Evidence{Member: r.Name, Signal: "reads without an answer in time", Value: float64(r.FailedReads)})
 	}
-	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(), quantileOf(r.Linearizable, 0.9)-r.base)...)
-	all = append(all, timed(r.Name, "serializable reads", r.serializable(), quantileOf(r.Serializable, 0.9)-r.base)...)
+	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(0.5), r.linearizable(0.9))...)
+	all = append(all, timed(r.Name, "serializable reads", r.serializable(0.5), r.serializable(0.9))...)
 	return all
+}
+
+// slowSyncs returns the slowest fsyncs if they are slow.
+func (r reading) slowSyncs() []Evidence {
+	return r.slowHistogram("fsyncs of the write-ahead log", "etcd_disk_wal_fsync_duration_seconds", fsyncThreshold, fsyncSource)
 }
 
 // slowHistogram returns the upper end of a histogram of durations if it is above a threshold, in seconds.

@@ -16,7 +16,9 @@ const (
 	commitSource    = "etcd's FAQ: below 25 ms"
 	// writeThreshold is the mean of writes into the page cache, in seconds: they wait for the CPU, not for the disk.
 	writeThreshold = 0.002
-	writeSource    = "a copy into memory takes less than 0.1 ms"
+	// smallWrite is the mean size of writes up to which that holds, in bytes.
+	smallWrite  = 16 << 10
+	writeSource = "a copy into memory takes less than 0.1 ms"
 	// roundTripThreshold is the median of round trips between members, in seconds.
 	roundTripThreshold = 0.0512
 	roundTripSource    = "half of etcd's default heartbeat interval, 100 ms"
@@ -36,11 +38,16 @@ const (
 	throttledThreshold = 5
 	provenThrottled    = 25
 	cpuThreshold       = 90
-	pressureThreshold  = 10
-	volumeThreshold    = 90
-	fullThreshold      = 99
-	memoryThreshold    = 90
-	gcThreshold        = 0.1
+	// nodeThreshold is the share of the cores of a node that is in use, in percent, and wakeupThreshold the 99th percentile of how late
+	// timers fire, in seconds.
+	nodeThreshold     = 95
+	wakeupThreshold   = 0.016
+	wakeupSource      = "where CPUs are free, less than 1 ms"
+	pressureThreshold = 10
+	volumeThreshold   = 90
+	fullThreshold     = 99
+	memoryThreshold   = 90
+	gcThreshold       = 0.1
 	// putThreshold is the mean size of a put, in bytes.
 	putThreshold = 100 << 10
 	// writesThreshold and leasesThreshold are per second, pendingThreshold are proposals.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	plugincmd "github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/test/load"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -82,10 +84,10 @@ func TestDiagnoseAsAUser(t *testing.T) {
 
 	c.grant("viewer", "view")
 	c.Expect(diagnose("--as viewer")).To(And(
-		ContainSubstring("No member was measured"), ContainSubstring("What would give it: the right to get and create pods/portforward"), ContainSubstring("the right to list Leases"), Not(ContainSubstring("To do:")),
+		ContainSubstring("No member was measured"), ContainSubstring("What would give it: the right to get and create pods/portforward"), ContainSubstring("3 of 3 voters serve, as the operator last reported; quorum is 2. Alarms are not known."),
+		Not(ContainSubstring("Leases")), Not(ContainSubstring("To do:")),
 	))
-	c.grant("forwarder", "view", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"get", "create"}},
-		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list"}})
+	c.grant("forwarder", "view", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"get", "create"}})
 	c.Expect(diagnose("--as forwarder --logs")).To(And(
 		MatchRegexp(`main-0 .*≤`), ContainSubstring("the right to get the Secrets of clientUrlTls"), ContainSubstring("nodes/proxy"), Not(ContainSubstring("pods/log")),
 	), "metrics are served without a client certificate")
@@ -93,6 +95,16 @@ func TestDiagnoseAsAUser(t *testing.T) {
 	out := diagnose("--logs --hot-prefixes")
 	c.Expect(out).To(And(ContainSubstring("3 of 3 voters serve; quorum is 2. No alarm is raised."), MatchRegexp(`/registry/pods/… +\d+ +\d+%`), MatchRegexp(`main-\d +leader `)))
 	c.Expect(out).NotTo(ContainSubstring("default/p-"), "keys are tenants' data")
+	c.Expect(diagnose("--hot-prefixes --show-keys")).To(MatchRegexp(`HOT KEYS\nKEY .*\n/registry/pods/default/p-\d+ `), "an administrator may see them")
+
+	// Who holds the operator's key and lacks the right to see keys sees prefixes.
+	c.grant("operating", "edit")
+	signing := metav1.ObjectMeta{Namespace: plugincmd.OperatorNamespace, Name: "signing-" + c.namespace}
+	c.create(&rbacv1.Role{ObjectMeta: signing, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{auth.KeySecret}, Verbs: []string{"get"}}}})
+	c.create(&rbacv1.RoleBinding{ObjectMeta: signing, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: signing.Name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "operating"}}})
+	c.Expect(diagnose("--as operating --hot-prefixes --show-keys")).To(And(
+		MatchRegexp(`/registry/pods/… +\d+ +\d+%`), ContainSubstring("the verb show-keys on etcds"), Not(ContainSubstring("HOT KEYS")),
+	))
 
 	raw, err := exec.CommandContext(t.Context(), "sh", "-c", plugin+" diagnose main --for 5s -o json").Output()
 	c.Expect(err).NotTo(HaveOccurred())

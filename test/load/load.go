@@ -8,12 +8,14 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -65,7 +67,15 @@ func Fill(ctx context.Context, by *clientv3.Client, prefix string, keys, size in
 		for k := n; k < min(n+perTxn, keys); k++ {
 			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s/k-%06d", prefix, k), value))
 		}
-		if _, err := by.Txn(ctx).Then(ops...).Commit(); err != nil {
+		_, err := by.Txn(ctx).Then(ops...).Commit()
+		for range 5 {
+			// On a busy machine, members may take longer than they wait for each other. To write a key twice does no harm.
+			if err == nil || !errors.Is(err, rpctypes.ErrTimeout) {
+				break
+			}
+			_, err = by.Txn(ctx).Then(ops...).Commit()
+		}
+		if err != nil {
 			return err
 		}
 	}

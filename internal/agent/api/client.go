@@ -82,11 +82,11 @@ func (c Client) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	return s, err
 }
 
-// HotPrefixes asks which prefixes of keys were written most in the last minute or two.
-func (c Client) HotPrefixes(ctx context.Context) (hotprefix.Report, error) {
+// HotPrefixes asks which prefixes of keys were written most in the last minute or two, and which whole keys if withKeys is true.
+func (c Client) HotPrefixes(ctx context.Context, withKeys bool) (hotprefix.Report, error) {
 	var report hotprefix.Report
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
-	err := c.ask(ctx, http.MethodGet, PathHotPrefixes, snapshotLimit, &report)
+	err := c.ask(ctx, http.MethodGet, PathHotPrefixes+"?keys="+strconv.FormatBool(withKeys), hotLimit, &report)
 	return report, err
 }
 
@@ -94,6 +94,8 @@ func (c Client) HotPrefixes(ctx context.Context) (hotprefix.Report, error) {
 const (
 	// snapshotLimit is for one snapshot.
 	snapshotLimit = 64 << 10
+	// hotLimit is for the prefixes and keys of two turns.
+	hotLimit = 512 << 10
 	// latestLimit is for a full snapshot and its deltas: there is room for one every ten seconds, for two days.
 	latestLimit = 8 << 20
 )

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hotprefix counts which prefixes of keys are written most, in a table of fixed size (Space-Saving: Metwally, Agrawal and
-// El Abbadi, 2005). Keys are tenants' data: a prefix has at most two components, and is shown only if ten keys share it. It is pure.
+// El Abbadi, 2005). Keys are tenants' data: a prefix has at most two components, and is shown only if ten keys share it; whole keys are shown only to those who ask for them. It is pure.
 package hotprefix
 
 import (
@@ -26,6 +26,8 @@ const (
 	components = 2
 	// maxPrefix bounds a prefix, in bytes.
 	maxPrefix = 128
+	// maxKey bounds a key, in bytes.
+	maxKey = 512
 	// turn is how long a table counts before the next one does.
 	turn = time.Minute
 )
@@ -50,11 +52,13 @@ type Report struct {
 	Events   int64     `json:"events"`
 	Bytes    int64     `json:"bytes"`
 	Prefixes []Prefix  `json:"prefixes"`
+	// Keys are whole keys, if they were asked for.
+	Keys []Prefix `json:"keys,omitempty"`
 }
 
 // Recent counts what was written in the last minute or two. Its zero value has counted nothing.
 type Recent struct {
-	now, before table
+	prefixes, keys turns
 	// revision is the last that was counted: a stream that begins again is not counted twice.
 	revision int64
 }
@@ -65,24 +69,42 @@ func (r *Recent) Add(key []byte, revision, bytes int64, now time.Time) {
 		return
 	}
 	r.revision = revision
-	r.turnAt(now)
-	r.now.add(key, bytes)
+	r.prefixes.at(now).add(PrefixOf(key), key, bytes)
+	r.keys.at(now).add(key[:min(len(key), maxKey)], key, bytes)
 }
 
-// turnAt begins another table after a turn, or where the clock was set back.
-func (r *Recent) turnAt(now time.Time) {
+// Report returns what was counted, the most events first. Whole keys are in it only if they were asked for.
+func (r *Recent) Report(now time.Time, withKeys bool) Report {
+	report := r.prefixes.report(now, func(e entry) string {
+		if e.prefix != "" && len(e.keys) >= EnoughKeys {
+			return Show(e.prefix)
+		}
+		return Other
+	})
+	if withKeys {
+		report.Keys = r.keys.report(now, func(e entry) string { return sanitize.Text(e.prefix, maxKey) }).Prefixes
+	}
+	return report
+}
+
+// turns count in the table of this turn, and keep that of the turn before.
+type turns struct{ now, before table }
+
+// at returns the table of a time. It begins another one after a turn, or where the clock was set back.
+func (r *turns) at(now time.Time) *table {
 	switch since := now.Sub(r.now.since); {
 	case r.now.entries == nil || since >= 2*turn || since < 0:
 		r.before, r.now = table{}, newTable(now)
 	case since >= turn:
 		r.before, r.now = r.now, newTable(now)
 	}
+	return &r.now
 }
 
-// Report returns what was counted, the most events first.
-func (r *Recent) Report(now time.Time) Report {
+// report returns what was counted, by the names that entries are shown with.
+func (r *turns) report(now time.Time, show func(entry) string) Report {
 	if !r.now.since.IsZero() {
-		r.turnAt(now)
+		r.at(now)
 	}
 	report := Report{Since: r.now.since, Prefixes: []Prefix{}}
 	if r.before.entries != nil {
@@ -92,10 +114,7 @@ func (r *Recent) Report(now time.Time) Report {
 	for _, t := range []*table{&r.before, &r.now} {
 		report.Events, report.Bytes = report.Events+t.events, report.Bytes+t.bytes
 		for _, e := range t.entries {
-			prefix := Other
-			if e.prefix != "" && len(e.keys) >= EnoughKeys {
-				prefix = Show(e.prefix)
-			}
+			prefix := show(e)
 			if merged[prefix] == nil {
 				merged[prefix] = &Prefix{Prefix: prefix}
 			}
@@ -133,9 +152,9 @@ func newTable(now time.Time) table {
 	return table{since: now, entries: make([]entry, 0, entries), at: make(map[string]int, entries), seed: maphash.MakeSeed()}
 }
 
-func (t *table) add(key []byte, bytes int64) {
+// add counts an event of a key below a prefix.
+func (t *table) add(prefix, key []byte, bytes int64) {
 	t.events, t.bytes = t.events+1, t.bytes+bytes
-	prefix := PrefixOf(key)
 	i, known := t.at[string(prefix)]
 	if !known {
 		i = t.place(string(prefix))

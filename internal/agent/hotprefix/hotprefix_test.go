@@ -41,7 +41,7 @@ func TestPrefixesArePlain(t *testing.T) {
 	for n := range int64(10) {
 		r.Add(fmt.Appendf(nil, "/a\x1b[2J/b/%d", n), n, 1, noon)
 	}
-	g.Expect(r.Report(noon).Prefixes).To(Equal([]Prefix{{Prefix: "/a [2J/b/…", Events: 10, Bytes: 10}}))
+	g.Expect(r.Report(noon, false).Prefixes).To(Equal([]Prefix{{Prefix: "/a [2J/b/…", Events: 10, Bytes: 10}}))
 }
 
 // exact counts what a table of fixed size estimates.
@@ -59,7 +59,7 @@ func TestEstimatesAreWithinTheirError(t *testing.T) {
 		for n := range total {
 			prefix := fmt.Sprintf("/registry/kind-%d", zipf.Uint64())
 			key, bytes := fmt.Sprintf("%s/name-%d", prefix, r.IntN(20)), int64(r.IntN(2000))
-			table.add([]byte(key), bytes)
+			table.add(PrefixOf([]byte(key)), []byte(key), bytes)
 			count.events[prefix]++
 			count.bytes[prefix] += bytes
 			if n%1000 == 0 {
@@ -94,7 +94,7 @@ func TestFewPrefixesAreExact(t *testing.T) {
 	for n := range int64(300) {
 		r.Add(fmt.Appendf(nil, "/registry/kind-%d/name-%d", n%3, n%30), n, 10, noon)
 	}
-	report := r.Report(noon)
+	report := r.Report(noon, false)
 	g.Expect(report.Events).To(Equal(int64(300)))
 	g.Expect(report.Bytes).To(Equal(int64(3000)))
 	g.Expect(report.Prefixes).To(Equal([]Prefix{
@@ -110,10 +110,10 @@ func TestFewKeysAreNotShown(t *testing.T) {
 		r.Add(fmt.Appendf(nil, "/tenant/secret/name-%d", n), n, 1, noon)
 		r.Add(fmt.Appendf(nil, "/tenant/secret/name-%d", n), n, 1, noon)
 	}
-	g.Expect(fmt.Sprint(r.Report(noon))).NotTo(ContainSubstring("secret"))
-	g.Expect(r.Report(noon).Prefixes).To(Equal([]Prefix{{Prefix: Other, Events: 18, Bytes: 18}}))
+	g.Expect(fmt.Sprint(r.Report(noon, false))).NotTo(ContainSubstring("secret"))
+	g.Expect(r.Report(noon, false).Prefixes).To(Equal([]Prefix{{Prefix: Other, Events: 18, Bytes: 18}}))
 	r.Add([]byte("/tenant/secret/name-9"), 10, 1, noon)
-	g.Expect(r.Report(noon).Prefixes).To(Equal([]Prefix{{Prefix: "/tenant/secret/…", Events: 19, Bytes: 19}}))
+	g.Expect(r.Report(noon, false).Prefixes).To(Equal([]Prefix{{Prefix: "/tenant/secret/…", Events: 19, Bytes: 19}}))
 }
 
 // A stream that begins again is not counted twice; a transaction has several events of one revision.
@@ -125,23 +125,41 @@ func TestRevisionsAreCountedOnce(t *testing.T) {
 			r.Add([]byte("/a/b/c"), n, 1, noon)
 		}
 	}
-	g.Expect(r.Report(noon).Events).To(Equal(int64(11)), "the last revision may be incomplete, and is counted again")
+	g.Expect(r.Report(noon, false).Events).To(Equal(int64(11)), "the last revision may be incomplete, and is counted again")
 }
 
 // What is older than two minutes is forgotten, also if nothing is written, and if the clock is set back.
 func TestOldEventsAreForgotten(t *testing.T) {
 	g := NewWithT(t)
 	var r Recent
-	g.Expect(r.Report(noon)).To(Equal(Report{Prefixes: []Prefix{}}))
+	g.Expect(r.Report(noon, false)).To(Equal(Report{Prefixes: []Prefix{}}))
 	r.Add([]byte("/a/b/c"), 1, 1, noon)
 	r.Add([]byte("/a/b/c"), 2, 1, noon.Add(time.Minute))
-	g.Expect(r.Report(noon.Add(time.Minute)).Events).To(Equal(int64(2)))
-	g.Expect(r.Report(noon.Add(time.Minute)).Since).To(Equal(noon))
-	g.Expect(r.Report(noon.Add(2 * time.Minute)).Events).To(Equal(int64(1)))
-	g.Expect(r.Report(noon.Add(10 * time.Minute)).Events).To(BeZero())
+	g.Expect(r.Report(noon.Add(time.Minute), false).Events).To(Equal(int64(2)))
+	g.Expect(r.Report(noon.Add(time.Minute), false).Since).To(Equal(noon))
+	g.Expect(r.Report(noon.Add(2*time.Minute), false).Events).To(Equal(int64(1)))
+	g.Expect(r.Report(noon.Add(10*time.Minute), false).Events).To(BeZero())
 	r.Add([]byte("/a/b/c"), 3, 1, noon.Add(10*time.Minute))
 	r.Add([]byte("/a/b/c"), 4, 1, noon)
-	g.Expect(r.Report(noon).Events).To(Equal(int64(1)))
+	g.Expect(r.Report(noon, false).Events).To(Equal(int64(1)))
+}
+
+// Whole keys are told only to those who ask for them, the most written first, and as text.
+func TestWholeKeys(t *testing.T) {
+	g := NewWithT(t)
+	var r Recent
+	for n := range int64(30) {
+		r.Add([]byte("/registry/leases/kube-system/a"), n, 10, noon)
+		if n%3 == 0 {
+			r.Add([]byte("/registry/pods/default/b\x1b[2J"), n, 10, noon)
+		}
+	}
+	r.Add([]byte("/"+strings.Repeat("x", 1<<20)), 30, 1, noon)
+	g.Expect(r.Report(noon, false).Keys).To(BeNil())
+	keys := r.Report(noon, true).Keys
+	g.Expect(keys[:2]).To(Equal([]Prefix{{Prefix: "/registry/leases/kube-system/a", Events: 30, Bytes: 300}, {Prefix: "/registry/pods/default/b [2J", Events: 10, Bytes: 100}}))
+	g.Expect(len(keys[2].Prefix)).To(BeNumerically("<=", maxKey))
+	g.Expect(r.Report(noon, true).Prefixes).To(Equal(r.Report(noon, false).Prefixes))
 }
 
 func FuzzPrefix(f *testing.F) {
@@ -149,7 +167,7 @@ func FuzzPrefix(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key []byte) {
 		var r Recent
 		r.Add(key, 1, 1, noon)
-		for _, p := range r.Report(noon).Prefixes {
+		for _, p := range r.Report(noon, false).Prefixes {
 			if p.Prefix != Other {
 				t.Fatalf("%q is shown, which one key has", p.Prefix)
 			}

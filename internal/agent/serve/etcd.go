@@ -82,6 +82,17 @@ func (e *etcd) Status(ctx context.Context) (Status, error) {
 	return Status{ClusterID: r.Header.GetClusterId(), MemberID: r.Header.GetMemberId(), Leader: r.Leader, Learner: r.IsLearner}, nil
 }
 
+func (e *etcd) Read(ctx context.Context, linearizable bool) error {
+	options := []clientv3.OpOption{clientv3.WithKeysOnly()}
+	if !linearizable {
+		options = append(options, clientv3.WithSerializable())
+	}
+	if _, err := e.local.Get(ctx, "etcd-foreman/timed-read", options...); err != nil {
+		return fmt.Errorf("reading from the member: %w", err)
+	}
+	return nil
+}
+
 // Promote asks the others: a learner serves almost no requests.
 func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
 	return e.askOthers(func(others *clientv3.Client) error {

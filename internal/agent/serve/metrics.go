@@ -15,6 +15,8 @@ import (
 type Metrics struct {
 	up, leads, learner        prometheus.Gauge
 	leaseFailures, promotions prometheus.Counter
+	reads                     *prometheus.HistogramVec
+	wakeups                   prometheus.Histogram
 
 	// Those that have the names of etcd-backup-restore's, so that its dashboards work.
 	isLearner     prometheus.Gauge
@@ -40,13 +42,21 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		leaseFailures: counter("lease_renewal_failures_total", "Renewals of the member lease that failed."),
 		promotions:    counter("learner_promotions_total", "Times that the agent had the member promoted to a voter, in a recovery."),
 	}
+	m.reads = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "etcd_agent", Name: "read_duration_seconds", Help: "Time that reads of a key that does not exist took, asked by the agent in the pod of the member. A read without an answer counts with the time that it waited.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13),
+	}, []string{"kind"})
+	m.wakeups = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "etcd_agent", Name: "wakeup_delay_seconds", Help: "How late timers of the agent fire. Where the CPUs of the node are free, that is less than a millisecond.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12),
+	})
 	m.isLearner = prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcdbr_is_learner", Help: "1 while the member is a learner."})
 	m.becameLearner = prometheus.NewCounter(prometheus.CounterOpts{Name: "etcdbr_is_learner_count_total", Help: "Times that the member was found to have become a learner."})
 	m.promotion = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "etcdbr_member_promote_duration_seconds", Help: "Time that attempts of the agent to promote the member took, in a recovery.",
 		Buckets: prometheus.ExponentialBuckets(0.1, 2, 8),
 	}, []string{"succeeded"})
-	registry.MustRegister(m.up, m.leads, m.learner, m.leaseFailures, m.promotions, m.isLearner, m.becameLearner, m.promotion)
+	registry.MustRegister(m.up, m.leads, m.learner, m.leaseFailures, m.promotions, m.reads, m.wakeups, m.isLearner, m.becameLearner, m.promotion)
 	return m
 }
 

@@ -46,6 +46,8 @@ func (s Status) leads() bool { return s.Leader != 0 && s.Leader == s.MemberID }
 type Member interface {
 	// Status returns its status.
 	Status(ctx context.Context) (Status, error)
+	// Read reads a key that need not exist. A linearizable read takes a quorum, another one only this member.
+	Read(ctx context.Context, linearizable bool) error
 	// Promote asks the others to promote a learner. They refuse one that has not caught up.
 	Promote(ctx context.Context, memberID uint64) error
 	// Listed reports whether a quorum of the others lists a member of a cluster.
@@ -127,6 +129,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	// Clients that wait see the connection close, and ask another member.
 	defer func() { _ = web.Close() }()
+	stopTiming := s.time(ctx)
+	defer stopTiming()
 	ticker := s.Clock.NewTicker(look)
 	defer ticker.Stop()
 	defer func() { s.lead(ctx, false) }()

@@ -29,6 +29,7 @@ type fakeMember struct {
 	promotes []uint64
 	refusal  error
 	stirs    int
+	reads    func(context.Context) error
 	// unlisted: the others serve without the member; listing is why they give no list.
 	unlisted bool
 	listing  error
@@ -39,6 +40,13 @@ func (m *fakeMember) Listed(_ context.Context, clusterID, memberID uint64) (bool
 }
 
 func (m *fakeMember) Status(context.Context) (Status, error) { return m.status, m.err }
+
+func (m *fakeMember) Read(ctx context.Context, _ bool) error {
+	if m.reads == nil {
+		return m.err
+	}
+	return m.reads(ctx)
+}
 
 func (m *fakeMember) Promote(_ context.Context, id uint64) error {
 	m.promotes = append(m.promotes, id)

@@ -30,6 +30,7 @@ type command struct {
 	window    time.Duration
 	logs      bool
 	prefixes  bool
+	keys      bool
 	tokenFile string
 	output    string
 }
@@ -52,6 +53,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	cmd.Flags().DurationVar(&c.window, "for", 30*time.Second, "How long to measure, from 5s to 10m. Round trips between members show after a minute.")
 	cmd.Flags().BoolVar(&c.logs, "logs", false, "Count what the logs of etcd of the last 15 minutes say: slow requests, slow fsyncs, elections. Nothing of them is printed.")
 	cmd.Flags().BoolVar(&c.prefixes, "hot-prefixes", false, "Ask the agents which prefixes of keys are written most, as the operator: this reads its signing key, in Secret "+auth.KeySecret+" of namespace "+kube.OperatorNamespace+".")
+	cmd.Flags().BoolVar(&c.keys, "show-keys", false, "With --hot-prefixes, also the whole keys that are written most: they are tenants' data. It takes the verb "+showKeys+" on etcds.")
 	cmd.Flags().StringVar(&c.tokenFile, "agent-token-file", "", "File with the token that reads the metrics of the agents.")
 	kube.AddDocumentFormat(cmd, &c.output)
 	return cmd
@@ -60,6 +62,9 @@ func Command(k *kube.Kube) *cobra.Command {
 func (c *command) validate() error {
 	if c.window < minWindow || c.window > maxWindow {
 		return kube.Usage("--for is %s: it must be from %s to %s", c.window, minWindow, maxWindow)
+	}
+	if c.keys && !c.prefixes {
+		return kube.Usage("--show-keys needs --hot-prefixes")
 	}
 	return kube.CheckDocumentFormat(c.output)
 }
@@ -77,7 +82,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if err != nil {
 		return err
 	}
-	in, err := Gather(ctx, cluster, c.Clock, etcd, Options{Window: c.window, AgentToken: token, Logs: c.logs, HotPrefixes: c.prefixes, Progress: c.progress})
+	in, err := Gather(ctx, cluster, c.Clock, etcd, Options{Window: c.window, AgentToken: token, Logs: c.logs, HotPrefixes: c.prefixes, ShowKeys: c.keys, Progress: c.progress})
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,6 +34,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 )
 
 // The page reads aloud, in any width, from what was recorded of etcd.
@@ -63,6 +66,8 @@ func TestPage(t *testing.T) {
 	r.Input.Events = 1000
 	r.Input.HotPrefixes = []diagnose.HotPrefix{{Prefix: "/registry/events/…", Events: 900, Bytes: 90 << 20}, {Prefix: "…", Events: 100, Bytes: 1000}}
 	check(t, "write-storm", r.Input)
+	r.Input.HotKeys = []diagnose.HotPrefix{{Prefix: "/registry/events/default/a.17f", Events: 90, Bytes: 9 << 20}}
+	check(t, "hot-keys", r.Input)
 }
 
 func check(t *testing.T, name string, in diagnose.Input) {
@@ -74,6 +79,36 @@ func check(t *testing.T, name string, in diagnose.Input) {
 	raw, err := json.MarshalIndent(newDocument(in, v), "", "  ")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	golden.Check(t, name+".json", append(raw, '\n'))
+}
+
+// A user who can reach no member learns what the operator has last seen of them, unless that contradicts itself.
+func TestReported(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{MemberNamePrefix: ptr.To("shoot")}, Status: v1alpha1.EtcdStatus{Members: []v1alpha1.Member{
+		{Name: "shoot-main-0", Role: v1alpha1.MemberRoleLeader, Status: v1alpha1.MemberReady},
+		{Name: "shoot-main-1", Role: v1alpha1.MemberRoleMember, Status: v1alpha1.MemberUnknown},
+		{Name: "shoot-main-2", Status: v1alpha1.MemberNotReady},
+		{Name: "shoot-main-3", Role: v1alpha1.MemberRoleLearner, Status: v1alpha1.MemberReady},
+	}}}
+	quorum, members := Reported(etcd)
+	g.Expect(quorum).To(BeNil(), "the operator has not said that there is one")
+	etcd.Status.Conditions = v1alpha1.Conditions{{Condition: metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}
+	quorum, members = Reported(etcd)
+	g.Expect(quorum).To(Equal(&diagnose.Quorum{Voters: 3, Serving: 2, Size: 2, LeaderKnown: true, Reported: true}))
+	g.Expect(members).To(HaveLen(4))
+	g.Expect(members["main-2"]).To(Equal(diagnose.Member{Name: "main-2", Reported: true}))
+	in := diagnose.Input{Namespace: "demo", Etcd: "main", Quorum: quorum, Members: slices.SortedFunc(maps.Values(members), func(a, b diagnose.Member) int { return strings.Compare(a.Name, b.Name) })}
+	check(t, "reported", in)
+
+	etcd.Status.Members[1].Status = v1alpha1.MemberNotReady
+	quorum, _ = Reported(etcd)
+	g.Expect(quorum).To(BeNil(), "a member that may still join does not vote")
+	etcd.Status.Conditions[0].Status = metav1.ConditionFalse
+	quorum, _ = Reported(etcd)
+	g.Expect(quorum.Serving).To(Equal(1))
+	quorum, members = Reported(&v1alpha1.Etcd{})
+	g.Expect(quorum).To(BeNil())
+	g.Expect(members).To(BeEmpty())
 }
 
 // fake is a member that answers.

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -25,10 +28,12 @@ import (
 type Options struct {
 	// Window is how long members are measured.
 	Window time.Duration
-	// AgentToken reads the metrics of the agents; empty for none.
+	// AgentToken reads the metrics of the agents; empty for none, or for that which the operator's key makes, if HotPrefixes read it.
 	AgentToken string
 	// Logs are read, and agents are asked for hot prefixes, as the operator would.
 	Logs, HotPrefixes bool
+	// ShowKeys: agents also tell whole keys, if the user has the right to see them.
+	ShowKeys bool
 	// Progress is called when so many members begin to be measured, and what it returns when that is done.
 	Progress func(members int) (done func())
 }
@@ -61,7 +66,9 @@ type gatherer struct {
 	snapshot *cluster.Snapshot
 	pods     map[string]*corev1.Pod
 	targets  []Target
-	closers  []func()
+	// key is the operator's, if it was read.
+	key     ed25519.PrivateKey
+	closers []func()
 }
 
 func (g *gatherer) close() {
@@ -78,6 +85,7 @@ func (g *gatherer) prepare(ctx context.Context) error {
 	if err := g.readTasks(ctx); err != nil {
 		return err
 	}
+	g.readKey(ctx)
 	if err := g.readPods(ctx); err != nil {
 		g.miss(diagnose.SignalPod, err, "the right to list pods in the namespace, as the ClusterRole view has it")
 		return nil
@@ -94,13 +102,14 @@ func (g *gatherer) prepare(ctx context.Context) error {
 	if err = g.members.Failure(); err != nil {
 		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
 	}
-	snapshot, _, unread := g.members.Observe(ctx, g.cluster)
+	snapshot, _, unread := g.members.Observe(ctx, mayLackLeases{g.cluster})
 	if unread != nil {
-		g.miss(diagnose.SignalStatus, unread, "the right to list Leases in the namespace, as the ClusterRole edit has it, and to get StatefulSets and pods, as view has it")
+		g.miss(diagnose.SignalStatus, unread, "the right to get StatefulSets and pods in the namespace, as the ClusterRole view has it")
 	}
-	if g.snapshot = snapshot; err != nil || unread != nil {
+	if err != nil || unread != nil {
 		return nil
 	}
+	g.snapshot = snapshot
 	if why := g.members.Unreachable(ctx, g.snapshot); why != "" {
 		g.miss(diagnose.SignalStatus, kube.Failure("%s", why), "a member that answers; with TLS, the right to get the Secrets of clientUrlTls; where etcd has users, a client certificate that may read")
 	} else {
@@ -175,26 +184,46 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
 		_ = g.readPods(ctx)
 	}
+	g.addReported()
 	now := g.clock.Now()
-	if g.snapshot == nil {
-		for _, name := range slices.Sorted(maps.Keys(g.pods)) {
-			g.in.Members = append(g.in.Members, diagnose.Member{Name: name, Serving: true, Pod: podFacts(g.pods[name], now)})
-		}
-		return g.in
-	}
-	if g.in.Quorum == nil {
-		g.in.Members = Known(g.snapshot, nil, nil).Members
-	}
 	for i := range g.in.Members {
 		m := &g.in.Members[i]
 		if got := byName[m.Name]; got != nil {
-			got.Leader, got.Learner, got.Serving = m.Leader, m.Learner, m.Serving
+			got.Leader, got.Learner, got.Serving, got.Reported = m.Leader, m.Learner, m.Serving, m.Reported
 			*m = got.Member
 		}
 		if pod := g.pods[m.Name]; pod != nil {
-			m.Pod = podFacts(pod, now)
-			m.Logs = g.readLogs(ctx, pod)
+			m.Pod, m.Logs = podFacts(pod, now), g.readLogs(ctx, pod)
 		}
 	}
 	return g.in
+}
+
+// addReported adds what the operator last reported of the members if none of them has answered.
+func (g *gatherer) addReported() {
+	if g.in.Quorum != nil {
+		return
+	}
+	quorum, members := Reported(g.etcd)
+	g.in.Quorum = quorum
+	for name := range g.pods {
+		if _, known := members[name]; !known {
+			members[name] = diagnose.Member{Name: name, Serving: true}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		g.in.Members = append(g.in.Members, members[name])
+	}
+}
+
+// mayLackLeases reads a cluster for a user who may not list Leases, as the ClusterRole view has it. Who serves shows by what members
+// answer, and by readiness probes.
+type mayLackLeases struct{ client.Reader }
+
+func (r mayLackLeases) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if _, leases := list.(*coordinationv1.LeaseList); leases && apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }

@@ -7,11 +7,13 @@ package diagnose
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Known returns what a diagnosis needs of a cluster that was observed, without measuring it. The databases are by the names of the pods.
@@ -41,6 +43,31 @@ func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]
 		in.Alarms = append(in.Alarms, diagnose.Alarm{Kind: string(a.Kind), Member: nameOf(s, a.MemberID)})
 	}
 	return in
+}
+
+// Reported returns what the operator last wrote of the members into the status of an Etcd, by the names of their pods, and their quorum;
+// nil if the members and the conditions do not agree on that.
+func Reported(etcd *v1alpha1.Etcd) (*diagnose.Quorum, map[string]diagnose.Member) {
+	q, all := &diagnose.Quorum{Reported: true}, map[string]diagnose.Member{}
+	for _, said := range etcd.Status.Members {
+		// A member that is Unknown has a readiness probe that vouches for it.
+		m := diagnose.Member{Leader: said.Role == v1alpha1.MemberRoleLeader, Learner: said.Role == v1alpha1.MemberRoleLearner, Serving: said.Status != v1alpha1.MemberNotReady, Reported: true}
+		m.Name = strings.TrimPrefix(said.Name, etcd.MemberName(""))
+		all[m.Name] = m
+		if m.Learner {
+			continue
+		}
+		if q.Voters++; m.Serving {
+			q.Serving++
+		}
+		q.LeaderKnown = q.LeaderKnown || m.Leader
+	}
+	q.Size = q.Voters/2 + 1
+	ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady)
+	if ready == nil || (ready.Status == metav1.ConditionTrue) != (q.Serving >= q.Size) {
+		return nil, all
+	}
+	return q, all
 }
 
 // nameOf returns the name of a member, or its ID in hex.

@@ -87,29 +87,29 @@ func (g *gatherer) kubelet(pod *corev1.Pod) func(context.Context) (diagnose.Metr
 		return nil
 	}
 	proxy := "/api/v1/nodes/" + url.PathEscape(pod.Spec.NodeName) + "/proxy/metrics"
-	read := func(ctx context.Context, path string, labels map[string]string) (diagnose.Metrics, error) {
+	read := func(ctx context.Context, path string, parse func(text string, labels map[string]string) (diagnose.Metrics, error), labels map[string]string) (diagnose.Metrics, error) {
 		raw, err := g.cluster.Raw(ctx, path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("reading the metrics of node %s: %w", pod.Spec.NodeName, err)
 		}
-		return diagnose.ParseMetrics(string(raw), labels)
+		return parse(string(raw), labels)
 	}
 	return func(ctx context.Context) (diagnose.Metrics, error) {
 		ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 		defer cancel()
-		container, err := read(ctx, proxy+"/cadvisor", map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "container": v1alpha1.ContainerEtcd})
+		all, err := read(ctx, proxy+"/cadvisor", diagnose.ParseContainer, map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "container": v1alpha1.ContainerEtcd})
 		if err != nil {
-			return nil, fmt.Errorf("reading the metrics of node %s: %w", pod.Spec.NodeName, err)
+			return nil, err
 		}
 		for _, volume := range pod.Spec.Volumes {
 			if claim := volume.PersistentVolumeClaim; claim != nil {
-				volumes, err := read(ctx, proxy, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim.ClaimName})
+				volumes, err := read(ctx, proxy, diagnose.ParseMetrics, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim.ClaimName})
 				if err != nil {
-					return nil, fmt.Errorf("reading the metrics of node %s: %w", pod.Spec.NodeName, err)
+					return nil, err
 				}
-				maps.Copy(container, volumes)
+				maps.Copy(all, volumes)
 			}
 		}
-		return container, nil
+		return all, nil
 	}
 }

@@ -5,38 +5,39 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
 	"net"
 	"net/http"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
 	// maxPrefixes and maxPrefix bound what is taken from an answer, which anyone between may have written.
 	maxPrefixes = 200
-	maxPrefix   = 256
+	maxPrefix   = 512
 )
 
 // readHotPrefixes asks an agent which prefixes of keys are written most. The agent of a follower asks that of the leader.
 func (g *gatherer) readHotPrefixes(ctx context.Context) {
-	if !g.HotPrefixes || g.members == nil {
+	if g.key == nil || g.members == nil {
 		return
 	}
-	key, err := g.signingKey(ctx)
-	if err != nil {
-		g.miss(diagnose.SignalPrefixes, err, "the right to get Secret "+auth.KeySecret+" in namespace "+kube.OperatorNamespace+", whose holder can ask the agents for anything that the operator can")
-		return
-	}
-	err = kube.Failure("no pod has an agent that answers")
+	err := error(kube.Failure("no pod has an agent that answers"))
 	for _, t := range g.targets {
 		pod := g.pods[t.Name]
 		base, config, failed := g.agent(ctx, pod)
@@ -45,7 +46,7 @@ func (g *gatherer) readHotPrefixes(ctx context.Context) {
 		}
 		c := api.Client{
 			BaseURL: base, TLS: config, Timeouts: api.Timeouts{Header: scrapeTimeout},
-			Authorize: func(r *http.Request) error { return auth.Sign(key, string(g.etcd.UID), r, g.clock.Now()) },
+			Authorize: func(r *http.Request) error { return auth.Sign(g.key, string(g.etcd.UID), r, g.clock.Now()) },
 			Dial:      func(ctx context.Context, _, address string) (net.Conn, error) { return g.members.Connect(ctx, address) },
 		}
 		if err = g.askForPrefixes(ctx, c); err == nil {
@@ -56,15 +57,60 @@ func (g *gatherer) readHotPrefixes(ctx context.Context) {
 }
 
 func (g *gatherer) askForPrefixes(ctx context.Context, c api.Client) error {
-	report, err := c.HotPrefixes(ctx)
+	withKeys := g.ShowKeys && g.maySeeKeys(ctx)
+	report, err := c.HotPrefixes(ctx, withKeys)
 	if err != nil {
 		return err
 	}
 	g.in.Events = max(report.Events, 0)
-	for _, p := range report.Prefixes[:min(len(report.Prefixes), maxPrefixes)] {
-		g.in.HotPrefixes = append(g.in.HotPrefixes, diagnose.HotPrefix{Prefix: sanitize.Text(p.Prefix, maxPrefix), Events: p.Events, Bytes: p.Bytes})
+	g.in.HotPrefixes, g.in.HotKeys = bounded(report.Prefixes), bounded(report.Keys)
+	if withKeys && len(report.Keys) == 0 {
+		g.miss(diagnose.SignalKeys, kube.Failure("the agent told none"), "agents of this version, and clients that write")
 	}
 	return nil
+}
+
+func bounded(told []hotprefix.Prefix) []diagnose.HotPrefix {
+	var all []diagnose.HotPrefix
+	for _, p := range told[:min(len(told), maxPrefixes)] {
+		all = append(all, diagnose.HotPrefix{Prefix: sanitize.Text(p.Prefix, maxPrefix), Events: p.Events, Bytes: p.Bytes})
+	}
+	return all
+}
+
+// showKeys is the verb on etcds of those who may see whole keys.
+const showKeys = "show-keys"
+
+// maySeeKeys asks the API server whether the user may see whole keys. Where that is not known, the user may not.
+func (g *gatherer) maySeeKeys(ctx context.Context) bool {
+	clients, err := kubernetes.NewForConfig(g.cluster.Config)
+	if err == nil {
+		var review *authorizationv1.SelfSubjectAccessReview
+		review, err = clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: g.etcd.Namespace, Verb: showKeys, Group: v1alpha1.GroupVersion.Group, Resource: "etcds", Name: g.etcd.Name},
+		}}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = kube.Failure("you may not see the keys of Etcd %s", g.etcd.Name)
+		}
+	}
+	if err != nil {
+		g.miss(diagnose.SignalKeys, err, "the verb "+showKeys+" on etcds, as the ClusterRole etcd-foreman-show-keys has it")
+	}
+	return err == nil
+}
+
+// readKey reads the operator's key if hot prefixes were asked for. It also makes the token of the agents' metrics.
+func (g *gatherer) readKey(ctx context.Context) {
+	if !g.HotPrefixes {
+		return
+	}
+	key, err := g.signingKey(ctx)
+	if err != nil {
+		g.miss(diagnose.SignalPrefixes, err, "the right to get Secret "+auth.KeySecret+" in namespace "+kube.OperatorNamespace+", whose holder can ask the agents for anything that the operator can")
+		return
+	}
+	g.key = key
+	g.AgentToken = cmp.Or(g.AgentToken, auth.MetricsToken(key, string(g.etcd.UID)))
 }
 
 // signingKey reads the operator's key.

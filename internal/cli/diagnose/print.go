@@ -34,21 +34,25 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 		all = append(all, "", "MEMBERS")
 		all = append(all, t.Lines(width)...)
 	}
-	if t := prefixes(in); len(t.Rows) > 0 {
+	if t := written("PREFIX", in.HotPrefixes, in.Events); len(t.Rows) > 0 {
 		all = append(all, "", "HOT PREFIXES")
+		all = append(all, t.Lines(width)...)
+	}
+	if t := written("KEY", in.HotKeys, in.Events); len(t.Rows) > 0 {
+		all = append(all, "", "HOT KEYS")
 		all = append(all, t.Lines(width)...)
 	}
 	return append(all, missingLines(v, width)...)
 }
 
-// shownPrefixes is how many prefixes are shown.
+// shownPrefixes is how many prefixes or keys are shown.
 const shownPrefixes = 10
 
-// prefixes returns a table with the prefixes that are written most.
-func prefixes(in diagnose.Input) *text.Table {
-	t := &text.Table{Columns: []text.Column{{Name: "PREFIX"}, {Name: "EVENTS"}, {Name: "SHARE"}, {Name: "WRITTEN", Rank: 1}}}
-	for _, p := range in.HotPrefixes[:min(len(in.HotPrefixes), shownPrefixes)] {
-		t.Add(p.Prefix, fmt.Sprint(p.Events), fmt.Sprintf("%d%%", 100*p.Events/max(in.Events, 1)), text.Size(p.Bytes))
+// written returns a table with the prefixes or keys that are written most.
+func written(name string, most []diagnose.HotPrefix, events int64) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Name: name}, {Name: "EVENTS"}, {Name: "SHARE"}, {Name: "WRITTEN", Rank: 1}}}
+	for _, p := range most[:min(len(most), shownPrefixes)] {
+		t.Add(p.Prefix, fmt.Sprint(p.Events), fmt.Sprintf("%d%%", 100*p.Events/max(events, 1)), text.Size(p.Bytes))
 	}
 	return t
 }
@@ -173,8 +177,9 @@ type document struct {
 	diagnose.Verdict
 	Members     []diagnose.Figures   `json:"members,omitempty"`
 	HotPrefixes []diagnose.HotPrefix `json:"hotPrefixes,omitempty"`
+	HotKeys     []diagnose.HotPrefix `json:"hotKeys,omitempty"`
 }
 
 func newDocument(in diagnose.Input, v diagnose.Verdict) document {
-	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes}
+	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes, in.HotKeys}
 }

@@ -72,7 +72,7 @@ func text(metrics diagnose.Metrics) string {
 		lines := ""
 		for _, s := range metrics[name] {
 			if kind == "gauge" {
-				lines += name + labels(s.Labels) + number(s.Value)
+				lines += name + labels(s.Labels) + strings.TrimSuffix(number(s.Value), "\n") + at(s)
 				continue
 			}
 			if s.Count == 0 {
@@ -101,6 +101,14 @@ func labels(of map[string]string) string {
 		all = append(all, fmt.Sprintf("%s=%q", name, of[name]))
 	}
 	return "{" + strings.Join(all, ",") + "}"
+}
+
+// at is when a series was measured, and ends a line.
+func at(s diagnose.Series) string {
+	if s.At == 0 {
+		return "\n"
+	}
+	return fmt.Sprintf(" %.0f\n", 1000*s.At)
 }
 
 // number ends a line.

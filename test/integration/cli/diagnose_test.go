@@ -58,6 +58,7 @@ func TestDiagnoseUsage(t *testing.T) {
 	p := newPerson(t)
 	for says, args := range map[string][]string{
 		"--for is 1s: it must be from 5s to 10m0s": {"diagnose", "main", "--for=1s"},
+		"--show-keys needs --hot-prefixes":         {"diagnose", "main", "--show-keys"},
 		"it must be json or yaml":                  {"diagnose", "main", "-o=name"},
 		"--agent-token-file cannot be read":        {"diagnose", "main", "--agent-token-file=/no/such/file"},
 		"is not an Etcd":                           {"diagnose", "etcdtask/main"},

@@ -74,6 +74,7 @@ func TestAccess(t *testing.T) {
 		"an operator of before":                      {nil, unsigned, http.MethodPost, api.PathFull, 200},
 		"automation beside an operator of before":    {nil, unsigned, http.MethodGet, api.PathFull, 200},
 		"anonymous hot prefixes":                     {trusting(false), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
+		"anonymous whole keys":                       {trusting(true), unsigned, http.MethodGet, api.PathHotPrefixes + "?keys=true", 401},
 		"the operator's hot prefixes":                {trusting(false), sign, http.MethodGet, api.PathHotPrefixes, 200},
 		"unsigned hot prefixes, whatever is set":     {trusting(true), unsigned, http.MethodGet, api.PathHotPrefixes, 401},
 		"the operator's, where none needs to sign":   {trusting(true), sign, http.MethodGet, api.PathHotPrefixes, 200},
@@ -150,11 +151,14 @@ func TestHotPrefixes(t *testing.T) {
 	config := Config{Snapshots: fake{}, Trust: trusting(false), Clock: testingclock.NewFakePassiveClock(noon), Leader: self}
 	leader := serve(t, config)
 	config.Leader = func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }
-	got, err := api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context())
+	got, err := api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(got).To(Equal(fake{}.HotPrefixes()))
+	g.Expect(got).To(Equal(fake{}.HotPrefixes(false)))
+	got, err = api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context(), true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(fake{}.HotPrefixes(true)))
 	config.Snapshots = nil
-	_, err = api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context())
+	_, err = api.Client{BaseURL: serve(t, config), Authorize: sign}.HotPrefixes(t.Context(), false)
 	g.Expect(err).To(MatchError(ContainSubstring("there is no backup store")))
 }
 

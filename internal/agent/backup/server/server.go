@@ -31,7 +31,7 @@ type Snapshots interface {
 	Delta(ctx context.Context) (*backup.Snapshot, error)
 	Latest(ctx context.Context) (backup.Chain, error)
 	Keep(ctx context.Context, name string) (backup.Snapshot, error)
-	HotPrefixes() hotprefix.Report
+	HotPrefixes(withKeys bool) hotprefix.Report
 }
 
 // Leader is the agent that takes the snapshots.
@@ -153,8 +153,12 @@ func (c Config) keep(w http.ResponseWriter, r *http.Request) {
 }
 
 // hotPrefixes is answered by the leader, whose agent collects deltas.
-func (c Config) hotPrefixes(w http.ResponseWriter, _ *http.Request) {
-	c.answer(w, c.Snapshots.HotPrefixes(), nil)
+func (c Config) hotPrefixes(w http.ResponseWriter, r *http.Request) {
+	withKeys := r.URL.Query().Get("keys") == "true"
+	if withKeys {
+		c.Log.Info("Whole keys are told to a client that signed with the operator's key")
+	}
+	c.answer(w, c.Snapshots.HotPrefixes(withKeys), nil)
 }
 
 // latest is answered by any agent: all of them read the same store.

@@ -42,7 +42,10 @@ func (f fake) Keep(_ context.Context, name string) (backup.Snapshot, error) {
 	s.Kept = true
 	return s, errors.Join(err, f.err)
 }
-func (f fake) HotPrefixes() hotprefix.Report {
+func (f fake) HotPrefixes(withKeys bool) hotprefix.Report {
+	if withKeys {
+		return hotprefix.Report{Keys: []hotprefix.Prefix{{Prefix: "/registry/pods/default/a", Events: 12, Bytes: 34}}}
+	}
 	return hotprefix.Report{Events: 12, Bytes: 34, Prefixes: []hotprefix.Prefix{{Prefix: "/registry/pods/…", Events: 12, Bytes: 34}}}
 }
 

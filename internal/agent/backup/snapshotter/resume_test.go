@@ -91,7 +91,7 @@ func TestHotPrefixes(t *testing.T) {
 	}
 	response.Events = append(response.Events, &clientv3.Event{Kv: &mvccpb.KeyValue{Key: []byte("/registry/secrets/default/s"), ModRevision: 23}})
 	g.Expect(n.take(t.Context(), response, true)).To(Succeed())
-	report := s.HotPrefixes()
+	report := s.HotPrefixes(false)
 	g.Expect(report.Events).To(Equal(int64(13)))
 	g.Expect(report.Prefixes).To(ConsistOf(HaveField("Prefix", "/registry/pods/…"), HaveField("Prefix", "…")))
 	g.Expect(report.Prefixes[0].Bytes).To(BeNumerically(">=", 12*5))

@@ -141,11 +141,12 @@ func (s *Snapshotter) Keep(ctx context.Context, name string) (backup.Snapshot, e
 	return s.config.Store.Keep(ctx, name)
 }
 
-// HotPrefixes returns which prefixes of keys were written most in the last minute or two, by the events collected for deltas.
-func (s *Snapshotter) HotPrefixes() hotprefix.Report {
+// HotPrefixes returns which prefixes of keys were written most in the last minute or two, by the events collected for deltas, and which
+// whole keys if they are asked for.
+func (s *Snapshotter) HotPrefixes(withKeys bool) hotprefix.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hot.Report(s.config.Clock.Now())
+	return s.hot.Report(s.config.Clock.Now(), withKeys)
 }
 
 // count counts events of etcd by the prefixes of their keys.
