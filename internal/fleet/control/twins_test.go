@@ -88,10 +88,12 @@ type operator struct {
 	backwards bool
 	// write is called before each write, and carries it out.
 	write func(do func() error) error
+	// hasRead is called after a task was read, and before it is asked about.
+	hasRead func()
 }
 
 func (w *world) operator() *operator {
-	o := &operator{world: w, write: func(do func() error) error { return do() }}
+	o := &operator{world: w, write: func(do func() error) error { return do() }, hasRead: func() {}}
 	disturbed := func(do func() error) error {
 		err := o.write(do)
 		w.judge()
@@ -125,6 +127,7 @@ func (o *operator) start(i int) {
 	if err := o.world.api.Get(ctx, types.NamespacedName{Namespace: namespaceOf(i), Name: "main"}, etcd); err != nil {
 		o.world.t.Fatal(err)
 	}
+	o.hasRead()
 	if wait, err := o.Ask(ctx, tasks.Task{Object: task, Etcd: etcd}); wait != nil || err != nil {
 		return
 	}
