@@ -7,17 +7,17 @@ package control
 import (
 	"context"
 	"flag"
-	"fmt"
 	"iter"
 	"slices"
 	"testing"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // exploreAll explores further than is done in seconds.
-var exploreAll = flag.Bool("explore-all", false, "explore three disturbances instead of two")
+var exploreAll = flag.Bool("explore-all", false, "explore three disturbances instead of one, and a tenth of the pairs")
 
 // disturbance is what happens at a point of a run.
 type disturbance string
@@ -39,8 +39,8 @@ type moment struct {
 // point is where an operator is interrupted: before each of its requests, and after it has read a task.
 type point struct{ write bool }
 
-// interrupted runs an operator for some rounds, and interrupts it at its points. The next request does what it is told by then.
-func (o *operator) interrupted(rounds int, told *disturbance) iter.Seq[point] {
+// interrupted has an operator do what it may, and interrupts it at its points. The next request does what it is told by then.
+func (o *operator) interrupted(told *disturbance) iter.Seq[point] {
 	return func(yield func(point) bool) {
 		o.write = func(do func() error) error {
 			yield(point{write: true})
@@ -65,16 +65,18 @@ func (o *operator) interrupted(rounds int, told *disturbance) iter.Seq[point] {
 		})
 		o.Live, o.Store.Live = live, live
 		o.hasRead = func() { yield(point{}) }
-		for range rounds {
-			o.all()
+		if o.backwards {
+			// Its controllers run in another order.
+			_, _ = o.Reconcile(o.world.t.Context(), ctrl.Request{})
 		}
+		o.all()
 		o.write, o.hasRead = func(do func() error) error { return do() }, func() {}
 		o.Live, o.Store.Live = o.world.api, o.world.api
 	}
 }
 
 // interleave runs two operators, and disturbs them at these moments. It returns the points that there are, and which of them write.
-func interleave(w *world, rounds int, plan []moment) (points []point) {
+func interleave(w *world, plan []moment) (points []point) {
 	type running struct {
 		next func() (point, bool)
 		told disturbance
@@ -84,7 +86,7 @@ func interleave(w *world, rounds int, plan []moment) (points []point) {
 		o := w.operator()
 		o.backwards = i == 1
 		r := &running{}
-		next, stop := iter.Pull(o.interrupted(rounds, &r.told))
+		next, stop := iter.Pull(o.interrupted(&r.told))
 		r.next = next
 		defer stop()
 		both[i] = r
@@ -119,19 +121,18 @@ func interleave(w *world, rounds int, plan []moment) (points []point) {
 	}
 }
 
-// Two operators go on in every order, with up to two disturbances: one is paused at any of its requests while the other one goes on, its
+// Two operators go on in every order, with up to three disturbances: one is paused at any of its requests while the other one goes on, its
 // request or its answer is lost, the ledger is lost, or tasks end. At no write do more tasks run, or hold slots, than there are slots; and
 // afterwards each task runs.
 func TestEveryInterleaving(t *testing.T) {
-	most, rounds := 2, 1
+	most, runs := 2, 0
 	if *exploreAll {
-		most, rounds = 3, 2
+		most = 3
 	}
-	runs := 0
 	var explore func(plan []moment)
 	explore = func(plan []moment) {
 		w := newWorld(t, 2, 1)
-		points := interleave(w, rounds, plan)
+		points := interleave(w, plan)
 		o := w.operator()
 		for round := 0; round < 6 && w.succeeded() < w.n; round++ {
 			w.finish()
@@ -152,6 +153,9 @@ func TestEveryInterleaving(t *testing.T) {
 			first = plan[len(plan)-1].point + 1
 		}
 		for i := first; i < len(points); i++ {
+			if len(plan) == 1 && !*exploreAll && (first+i)%10 != 0 {
+				continue
+			}
 			for _, d := range []disturbance{switched, ledgerLost, tasksEnd, answerLost, requestLost} {
 				if points[i].write || d != answerLost && d != requestLost {
 					explore(append(slices.Clone(plan), moment{i, d}))
@@ -160,5 +164,5 @@ func TestEveryInterleaving(t *testing.T) {
 		}
 	}
 	explore(nil)
-	t.Log(fmt.Sprint(runs), "runs")
+	t.Logf("%d runs", runs)
 }
