@@ -130,6 +130,9 @@ type EtcdOperatorTaskStatus struct {
 	// config is spec.config as decoded when the task was admitted, with defaults, in JSON.
 	// +optional
 	Config string `json:"config,omitempty"`
+	// change is what the task changes, by the fingerprint that EtcdFleetPolicies know it by; absent where none selects the namespace.
+	// +optional
+	Change string `json:"change,omitempty"`
 	// arrivalResourceVersion is the resourceVersion of the task when the operator first saw it. It orders tasks that were
 	// created in the same second.
 	// +optional

@@ -18,7 +18,7 @@ import (
 // Gate decides what the tasks of one Etcd cannot: whether a task may start beside those of other Etcds.
 type Gate interface {
 	// Ask is asked about a task whose first step all else allows. It returns nil if the task may start: then the start is written on
-	// the resourceVersion that the object has, or not at all.
+	// the resourceVersion that the object has, or not at all. It may set status.change, which is written with the answer.
 	Ask(ctx context.Context, task tasks.Task) (*Wait, error)
 	// Pause is asked before each further step; nil: the task goes on.
 	Pause(t *v1alpha1.EtcdOperatorTask) *Wait

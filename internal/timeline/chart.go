@@ -39,6 +39,8 @@ type Run struct {
 	Gaps          []Gap
 	WritesUnknown bool
 	Steps         []Step
+	// clusters are the lanes of a change: each of Members is an Etcd, not a pod.
+	clusters map[string][]stretch
 }
 
 // Step is an action on a pod.

@@ -88,3 +88,15 @@ func fit(s string, width float64) string {
 	}
 	return strings.Join(words, " ") + " …"
 }
+
+// tail cuts the name of a lane from the left, so that it fits beside it.
+func tail(name string) string {
+	cut := []rune(name)
+	for textWidth(string(cut)) > marginLeft-16 {
+		cut = cut[1:]
+	}
+	if len(cut) < len([]rune(name)) {
+		cut[0] = '…'
+	}
+	return string(cut)
+}

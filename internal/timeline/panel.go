@@ -55,7 +55,7 @@ func (r Run) panel(y float64, s scale) panel {
 	p.Top = y - 6
 	lanes := map[string]float64{}
 	for _, name := range r.Members {
-		l := lane{Name: name, Y: y, Text: y + 15}
+		l := lane{Name: tail(name), Y: y, Text: y + 15}
 		lanes[name] = y
 		for _, st := range r.stretches(name) {
 			l.add(r.bar(st, s, y))

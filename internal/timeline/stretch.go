@@ -10,6 +10,36 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
+// word is what a class of stretches looks like in characters, and what it means.
+type word struct{ class, cell, text string }
+
+type words []word
+
+var (
+	podWords = words{
+		{"old", "░", "ready, old revision"}, {"new", "█", "ready, new revision"}, {"unready", "▒", "not ready"}, {"terminating", "╱", "terminating"}, {"missing", "╌", "no pod"},
+	}
+	clusterWords = words{{"old", "░", "waiting"}, {"unready", "▒", "running"}, {"quiet", "▓", "watched"}, {"new", "█", "done"}, {"gap", "╳", "failed"}, {"missing", "╌", "aborted"}}
+)
+
+// of returns the word of a class; an empty one if there is none.
+func (all words) of(class string) word {
+	for _, w := range all {
+		if w.class == class {
+			return w
+		}
+	}
+	return word{cell: " "}
+}
+
+// words are those of the lanes of a run.
+func (r Run) words() words {
+	if r.clusters != nil {
+		return clusterWords
+	}
+	return podWords
+}
+
 // stretch is a period in which a lane has the same appearance.
 type stretch struct {
 	from, to     time.Time
@@ -19,7 +49,7 @@ type stretch struct {
 // stretches returns the spans of a pod, merged where they look the same. A hanging member counts as unready from the
 // moment that it hangs, not only when its readiness probe fails.
 func (r Run) stretches(pod string) []stretch {
-	var all []stretch
+	all := r.clusters[pod]
 	add := func(from, to time.Time, class, title string) {
 		if n := len(all); n > 0 && all[n-1].class == class {
 			all[n-1].to = to

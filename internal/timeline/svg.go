@@ -87,27 +87,22 @@ func (c Chart) writesKnown() bool {
 	return slices.ContainsFunc(c.Runs, func(r Run) bool { return !r.WritesUnknown })
 }
 
+// words are those of its lanes: all runs of a chart have the same.
+func (c Chart) words() words { return c.Runs[0].words() }
+
 func (c Chart) legend(y float64) []legendEntry {
-	entries := []legendEntry{
-		{Class: "old", Text: "ready, old revision"},
-		{Class: "new", Text: "ready, new revision"},
-		{Class: "unready", Text: "not ready"},
-		{Class: "terminating", Text: "terminating"},
-		{Class: "missing", Text: "no pod"},
-		{Class: "leader", Text: "leader"},
-		{Class: "writes", Text: "writes"},
-		{Class: "gap", Text: "no writes"},
-		{Class: "quiet", Text: "no writes, nothing changed"},
+	entries := c.words()
+	if c.Runs[0].clusters == nil {
+		entries = append(slices.Clone(entries), word{class: "leader", text: "leader"})
 	}
-	if !c.writesKnown() {
-		entries = entries[:6]
+	if c.writesKnown() {
+		entries = append(entries, word{class: "writes", text: "writes"}, word{class: "gap", text: "no writes"}, word{class: "quiet", text: "no writes, nothing changed"})
 	}
 	var all []legendEntry
 	x := 28.0
-	for _, e := range entries {
-		e.X, e.Y = round(x), y
-		x += 24 + textWidth(e.Text) + 4
-		all = append(all, e)
+	for _, w := range entries {
+		all = append(all, legendEntry{X: round(x), Y: y, Class: w.class, Text: w.text})
+		x += 24 + textWidth(w.text) + 4
 	}
 	return all
 }

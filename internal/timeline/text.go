@@ -12,11 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// cells are what a stretch of a lane looks like in characters, and what that means.
-var cells = []struct{ class, cell, text string }{
-	{"old", "░", "ready, old revision"}, {"new", "█", "ready, new revision"}, {"unready", "▒", "not ready"}, {"terminating", "╱", "terminating"}, {"missing", "╌", "no pod"},
-}
-
 // Text draws the chart in lines of characters: a row for each member, one that has the ordinal of the leader, and the steps.
 func (c Chart) Text(width int) []string {
 	lines := []string{c.Title}
@@ -24,9 +19,9 @@ func (c Chart) Text(width int) []string {
 		lines = append(append(lines, ""), r.text(width)...)
 	}
 	legend := ""
-	for _, e := range cells {
-		if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, e.cell) }) {
-			legend += "  " + e.cell + " " + e.text
+	for _, w := range c.words() {
+		if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, w.cell) }) {
+			legend += "  " + w.cell + " " + w.text
 		}
 	}
 	return append(lines, "", strings.TrimSpace(legend))
@@ -52,27 +47,25 @@ func (r Run) text(width int) []string {
 	lines := []string{r.Name + ": " + r.Summary}
 	for _, name := range r.Members {
 		all := r.stretches(name)
-		lines = append(lines, row(name, func(t time.Time) string { return cellOf(all, t) }))
+		lines = append(lines, row(name, func(t time.Time) string { return r.words().of(classAt(all, t)).cell }))
 	}
-	lines = append(lines, row("leader", r.leaderAt))
+	if r.clusters == nil {
+		lines = append(lines, row("leader", r.leaderAt))
+	}
 	for i, step := range r.Steps {
 		lines = append(lines, fmt.Sprintf("%2d %8.1f s  %s", i+1, step.At.Sub(r.From).Seconds(), step.Text))
 	}
 	return lines
 }
 
-// cellOf is what a lane looks like at a time.
-func cellOf(all []stretch, t time.Time) string {
+// classAt is what a lane looks like at a time; empty if it shows nothing.
+func classAt(all []stretch, t time.Time) string {
 	for _, st := range all {
 		if !st.from.After(t) && (st.to.IsZero() || st.to.After(t)) {
-			for _, e := range cells {
-				if e.class == st.class {
-					return e.cell
-				}
-			}
+			return st.class
 		}
 	}
-	return " "
+	return ""
 }
 
 // leaderAt is the ordinal of the member that led at a time, or its last digit.

@@ -27,12 +27,18 @@
 {{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "images" $images -}}
 {{- if eq .Values.mode "Executor" -}}
 {{- $_ := set $config "mode" .Values.mode -}}
+{{- if include "etcd-foreman.fleetPolicies" . }}{{ $_ := set $config "featureGates" (dict "FleetPolicies" true) }}{{ end -}}
 {{- if eq .Values.executor.admission "Webhook" }}{{ $_ := set $config "server" (dict "webhookBindAddress" ":9443") }}{{ end -}}
 {{- else -}}
 {{- $_ := set $config "featureGates" .Values.featureGates -}}
 {{- end -}}
 {{- with .Values.namespaces }}{{ $_ := set $config "namespaces" . }}{{ end -}}
 {{- mergeOverwrite $config .Values.config | toYaml -}}
+{{- end -}}
+
+{{/* Not empty if the feature gate FleetPolicies is on. */}}
+{{- define "etcd-foreman.fleetPolicies" -}}
+{{- if ternary .Values.featureGates.FleetPolicies .Values.featureGates.AllAlpha (hasKey .Values.featureGates "FleetPolicies") }}true{{ end -}}
 {{- end -}}
 
 {{/* The labels of objects that kustomize installs without any. */}}
@@ -45,7 +51,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* The rules of a ClusterRole about what is in namespaces (list rules true) or in none (list rules false). */}}
 {{- define "etcd-foreman.rules" -}}
 {{- $namespaced := index . 1 -}}
-{{- $clusterScoped := list "nodes" "namespaces" "etcdfleetpolicies" "etcdfleetpolicies/status" "persistentvolumes" "storageclasses" "tokenreviews" "subjectaccessreviews" -}}
+{{- $clusterScoped := list "nodes" "persistentvolumes" "storageclasses" "tokenreviews" "subjectaccessreviews" -}}
 {{- $kept := list -}}
 {{- range $rule := index . 0 -}}
 {{- $resources := list -}}

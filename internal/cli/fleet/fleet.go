@@ -64,21 +64,18 @@ func (c *command) resume() *cobra.Command {
 
 // policies lists the policies by name; one alone if it is named.
 func (c *command) policies(ctx context.Context, cluster *kube.Cluster, name string) ([]v1alpha1.EtcdFleetPolicy, error) {
-	list := &v1alpha1.EtcdFleetPolicyList{}
-	if err := cluster.List(ctx, list); meta.IsNoMatchError(err) {
-		return nil, kube.Failure("the API server has no EtcdFleetPolicies: install config/crd/fleet")
-	} else if err != nil {
-		return nil, kube.Failure("%w", err)
+	all, err := cluster.FleetPolicies(ctx)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.EtcdFleetPolicy) int { return strings.Compare(a.Name, b.Name) })
 	if name == "" {
-		return list.Items, nil
+		return all, nil
 	}
-	i := slices.IndexFunc(list.Items, func(p v1alpha1.EtcdFleetPolicy) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p v1alpha1.EtcdFleetPolicy) bool { return p.Name == name })
 	if i < 0 {
 		return nil, kube.Failure("there is no EtcdFleetPolicy %s", name)
 	}
-	return list.Items[i : i+1], nil
+	return all[i : i+1], nil
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -121,6 +123,18 @@ func (c *Cluster) Tasks(ctx context.Context, etcd string) ([]*v1alpha1.EtcdOpera
 		all[i] = &list.Items[i]
 	}
 	return all, nil
+}
+
+// FleetPolicies lists the policies of the fleet by name.
+func (c *Cluster) FleetPolicies(ctx context.Context) ([]v1alpha1.EtcdFleetPolicy, error) {
+	list := &v1alpha1.EtcdFleetPolicyList{}
+	if err := c.List(ctx, list); apierrors.IsNotFound(err) {
+		return nil, Failure("the API server has no EtcdFleetPolicies: install config/crd/fleet")
+	} else if err != nil {
+		return nil, Failure("listing EtcdFleetPolicies: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.EtcdFleetPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, nil
 }
 
 // Task reads a task.

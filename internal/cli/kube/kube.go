@@ -106,6 +106,7 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), meta.RESTScopeNamespace)
 	m.Add(v1alpha1.GroupVersion.WithKind(kindTask), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.GroupVersion.WithKind("EtcdFleetPolicy"), meta.RESTScopeRoot)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)

@@ -113,6 +113,7 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 	if err != nil {
 		return nil, err
 	}
+	task.Object.Status.Change = candidate.Change
 	c.enter(candidate)
 	granted, decision, err := c.take(ctx, v, task, candidate)
 	if err != nil {

@@ -23,13 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdfleetpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdfleetpolicies/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=configmaps,verbs=create
-// +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=configmaps,resourceNames=etcd-foreman-fleet,verbs=get;update
-
-// Setup registers the controller with a manager. The whole fleet is one request.
+// Setup registers the controller with a manager. The whole fleet is one request. Its rights are in config/fleet.
 func (c *Controller) Setup(mgr ctrl.Manager, _ int) error {
 	whole := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}

@@ -16,10 +16,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
@@ -44,9 +45,12 @@ type world struct {
 
 func newWorld(t *testing.T, n, limit int) *world {
 	t.Helper()
-	scheme, err := inmemory.NewScheme()
-	if err != nil {
-		t.Fatal(err)
+	// The fake client maps all kinds of its scheme at each write.
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w := &world{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), limit: limit, n: n}
 	policy := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "policy", Generation: 1}}
@@ -88,10 +92,12 @@ type operator struct {
 	backwards bool
 	// write is called before each write, and carries it out.
 	write func(do func() error) error
+	// hasRead is called after a task was read, and before it is asked about.
+	hasRead func()
 }
 
 func (w *world) operator() *operator {
-	o := &operator{world: w, write: func(do func() error) error { return do() }}
+	o := &operator{world: w, write: func(do func() error) error { return do() }, hasRead: func() {}}
 	disturbed := func(do func() error) error {
 		err := o.write(do)
 		w.judge()
@@ -125,6 +131,7 @@ func (o *operator) start(i int) {
 	if err := o.world.api.Get(ctx, types.NamespacedName{Namespace: namespaceOf(i), Name: "main"}, etcd); err != nil {
 		o.world.t.Fatal(err)
 	}
+	o.hasRead()
 	if wait, err := o.Ask(ctx, tasks.Task{Object: task, Etcd: etcd}); wait != nil || err != nil {
 		return
 	}

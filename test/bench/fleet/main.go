@@ -181,7 +181,7 @@ type bench struct {
 func (b *bench) setUp(ctx context.Context) error {
 	return b.console.Step("control plane", func(note func(string)) (string, error) {
 		var err error
-		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles()); err != nil {
+		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles(), env.WithManifests("fleet/role.yaml")); err != nil {
 			return "", err
 		}
 		b.server = apiServer{b.env.Config}

@@ -42,6 +42,7 @@ var installations = map[string]struct {
 	"without policies":  {[]string{`admissionPolicies.install=false`}, "resources: [../crd, ../rbac, ../manager]"},
 	"executor, webhook": {[]string{`mode="Executor"`}, "resources: [../executor/webhook]"},
 	"executor, policy":  {[]string{`mode="Executor"`, `executor.admission="Policy"`}, "resources: [../executor/policy]"},
+	"fleet, executor":   {[]string{`mode="Executor"`, `featureGates.FleetPolicies=true`}, ""},
 	"in two namespaces": {[]string{`namespaces=["one","two"]`, `networkPolicy.enabled=true`}, ""},
 	"everything set": {[]string{
 		`replicas=3`, `config={"images":{"allowed":["gcr.io/etcd-development/etcd"]},"logging":{"level":"debug"}}`,
@@ -64,6 +65,16 @@ func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 	}
 	t.Run("monitoring", func(t *testing.T) {
 		same(t, normalized(render(t, `monitoring.enabled=true`)), normalized(kustomize(t, "resources: [../default, ../monitoring]")))
+	})
+	t.Run("fleet policies", func(t *testing.T) {
+		for name, values := range map[string][]string{"their gate": {`featureGates.FleetPolicies=true`}, "all gates": {`featureGates.AllAlpha=true`}} {
+			byHelm, byKustomize := normalized(render(t, values...)), normalized(kustomize(t, "resources: [../default]\ncomponents: [../fleet]"))
+			// A component does not change the file of the configuration.
+			for _, all := range []map[string]map[string]any{byHelm, byKustomize} {
+				delete(all, "ConfigMap "+system+"/etcd-foreman")
+			}
+			t.Run(name, func(t *testing.T) { same(t, byHelm, byKustomize) })
+		}
 	})
 	t.Run("network policies of members", func(t *testing.T) {
 		g := NewWithT(t)
@@ -306,11 +317,8 @@ func TestNamespacesTakeRightsAway(t *testing.T) {
 	for resource, v := range verbs(restricted, "etcd-foreman") {
 		outside[resource] = v
 	}
-	g.Expect(outside).To(HaveLen(8))
-	for _, resource := range []string{
-		"nodes", "persistentvolumes", "storageclasses", "tokenreviews", "subjectaccessreviews",
-		"namespaces", "etcdfleetpolicies", "etcdfleetpolicies/status",
-	} {
+	g.Expect(outside).To(HaveLen(5))
+	for _, resource := range []string{"nodes", "persistentvolumes", "storageclasses", "tokenreviews", "subjectaccessreviews"} {
 		g.Expect(outside).To(HaveKeyWithValue(resource, all[resource]))
 		delete(all, resource)
 	}
@@ -324,6 +332,34 @@ func TestNamespacesTakeRightsAway(t *testing.T) {
 		g.Expect(role).NotTo(BeNil())
 		role.SetKind("ClusterRole")
 		g.Expect(verbs([]*unstructured.Unstructured{role}, role.GetName())).To(Equal(all), "nothing is missing in "+namespace)
+	}
+}
+
+// The rights that policies of the fleet need are granted where the feature gate is on, in both modes.
+func TestFleetPoliciesNeedTheirGate(t *testing.T) {
+	for value, granted := range map[string]bool{
+		`featureGates={}`: false, `featureGates={"FleetPolicies":false,"AllAlpha":true}`: false,
+		`featureGates={"FleetPolicies":true}`: true, `featureGates={"AllAlpha":true}`: true,
+	} {
+		for _, mode := range []string{`mode="Operator"`, `mode="Executor"`} {
+			g := NewWithT(t)
+			var roles []string
+			objects := render(t, mode, value)
+			for _, o := range objects {
+				if rules := fmt.Sprint(o.Object["rules"]); o.GetName() != "etcd-foreman-fleet" && (strings.Contains(rules, "etcdfleetpolicies/status") || strings.Contains(rules, "namespaces") || strings.Contains(rules, "etcd-foreman-fleet")) {
+					roles = append(roles, key(o))
+				}
+			}
+			config := normalized(objects)["ConfigMap "+system+"/etcd-foreman"]["data"].(map[string]any)["config.yaml"].(configv1alpha1.OperatorConfiguration)
+			gates, err := configv1alpha1.NewFeatureGate(config.FeatureGates)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(gates.Enabled(configv1alpha1.FleetPolicies)).To(Equal(granted), mode+" "+value)
+			if granted {
+				g.Expect(roles).To(ConsistOf("ClusterRole /etcd-foreman-fleet-policies", "Role "+system+"/etcd-foreman-fleet-policies"), mode+" "+value)
+			} else {
+				g.Expect(roles).To(BeEmpty(), mode+" "+value)
+			}
+		}
 	}
 }
 

@@ -312,4 +312,5 @@ func TestWithoutCRDs(t *testing.T) {
 		p.Expect(got.code).To(Equal(1), got.String())
 		p.Expect(got.err).To(HavePrefix("error: the cluster does not know Etcds and EtcdOperatorTasks: install the CRDs"), verb)
 	}
+	p.Expect(p.run("fleet").err).To(HavePrefix("error: the API server has no EtcdFleetPolicies: install config/crd/fleet"))
 }

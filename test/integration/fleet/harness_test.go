@@ -38,7 +38,7 @@ import (
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv, env.WithControllerManager(), env.WithRoles()))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager(), env.WithRoles(), env.WithManifests("fleet/role.yaml")))
 }
 
 const (

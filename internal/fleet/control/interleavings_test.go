@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"flag"
+	"iter"
+	"slices"
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// exploreAll explores further than is done in seconds.
+var exploreAll = flag.Bool("explore-all", false, "explore three disturbances instead of one, and a tenth of the pairs")
+
+// disturbance is what happens at a point of a run.
+type disturbance string
+
+const (
+	switched    disturbance = "the other operator goes on"
+	answerLost  disturbance = "the answer is lost"
+	requestLost disturbance = "the request is lost"
+	ledgerLost  disturbance = "the ledger is lost"
+	tasksEnd    disturbance = "the tasks that run end"
+)
+
+// moment is a disturbance at the point of a number.
+type moment struct {
+	point int
+	disturbance
+}
+
+// point is where an operator is interrupted: before each of its requests, and after it has read a task.
+type point struct{ write bool }
+
+// interrupted has an operator do what it may, and interrupts it at its points. The next request does what it is told by then.
+func (o *operator) interrupted(told *disturbance) iter.Seq[point] {
+	return func(yield func(point) bool) {
+		o.write = func(do func() error) error {
+			yield(point{write: true})
+			switch *told {
+			case answerLost:
+				_ = do()
+				return errLost
+			case requestLost:
+				return errLost
+			}
+			return do()
+		}
+		live := interceptor.NewClient(o.world.api, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				yield(point{})
+				return c.Get(ctx, key, object, options...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				yield(point{})
+				return c.List(ctx, list, options...)
+			},
+		})
+		o.Live, o.Store.Live = live, live
+		o.hasRead = func() { yield(point{}) }
+		if o.backwards {
+			// Its controllers run in another order.
+			_, _ = o.Reconcile(o.world.t.Context(), ctrl.Request{})
+		}
+		o.all()
+		o.write, o.hasRead = func(do func() error) error { return do() }, func() {}
+		o.Live, o.Store.Live = o.world.api, o.world.api
+	}
+}
+
+// interleave runs two operators, and disturbs them at these moments. It returns the points that there are, and which of them write.
+func interleave(w *world, plan []moment) (points []point) {
+	type running struct {
+		next func() (point, bool)
+		told disturbance
+	}
+	var both [2]*running
+	for i := range both {
+		o := w.operator()
+		o.backwards = i == 1
+		r := &running{}
+		next, stop := iter.Pull(o.interrupted(&r.told))
+		r.next = next
+		defer stop()
+		both[i] = r
+	}
+	for current := 0; ; {
+		at, ok := both[current].next()
+		if both[current].told = ""; !ok {
+			// It has ended, and so has the other one if that has no point left.
+			if current = 1 - current; both[current] == nil {
+				return points
+			}
+			both[1-current] = nil
+			continue
+		}
+		points = append(points, at)
+		i := slices.IndexFunc(plan, func(m moment) bool { return m.point == len(points)-1 })
+		if i < 0 {
+			continue
+		}
+		switch plan[i].disturbance {
+		case switched:
+			if both[1-current] != nil {
+				current = 1 - current
+			}
+		case ledgerLost:
+			w.lose()
+		case tasksEnd:
+			w.finish()
+		default:
+			both[current].told = plan[i].disturbance
+		}
+	}
+}
+
+// Two operators go on in every order, with up to three disturbances: one is paused at any of its requests while the other one goes on, its
+// request or its answer is lost, the ledger is lost, or tasks end. At no write do more tasks run, or hold slots, than there are slots; and
+// afterwards each task runs.
+func TestEveryInterleaving(t *testing.T) {
+	most, runs := 2, 0
+	if *exploreAll {
+		most = 3
+	}
+	var explore func(plan []moment)
+	explore = func(plan []moment) {
+		w := newWorld(t, 2, 1)
+		points := interleave(w, plan)
+		o := w.operator()
+		for round := 0; round < 6 && w.succeeded() < w.n; round++ {
+			w.finish()
+			o.all()
+		}
+		w.finish()
+		if n := w.succeeded(); n < w.n {
+			t.Errorf("only %d tasks have succeeded", n)
+		}
+		if runs++; t.Failed() {
+			t.Fatalf("after %v", plan)
+		}
+		if len(plan) == most {
+			return
+		}
+		first := 0
+		if len(plan) > 0 {
+			first = plan[len(plan)-1].point + 1
+		}
+		for i := first; i < len(points); i++ {
+			if len(plan) == 1 && !*exploreAll && (first+i)%10 != 0 {
+				continue
+			}
+			for _, d := range []disturbance{switched, ledgerLost, tasksEnd, answerLost, requestLost} {
+				if points[i].write || d != answerLost && d != requestLost {
+					explore(append(slices.Clone(plan), moment{i, d}))
+				}
+			}
+		}
+	}
+	explore(nil)
+	t.Logf("%d runs", runs)
+}
