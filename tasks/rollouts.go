@@ -64,9 +64,18 @@ func (r Rollouts[C]) Superseded(ctx context.Context, task Typed[C]) (string, err
 	return "", nil
 }
 
-// Admit implements Methods: there must be a StatefulSet of the Etcd, and nothing else may replace its pods.
+// Admit implements Methods: there must be a StatefulSet of the Etcd, and nothing else may replace its pods. A cache that lags may admit a
+// task, which decides on live reads whether it goes on, but rejects none.
 func (r Rollouts[C]) Admit(ctx context.Context, task Typed[C]) (Verdict, error) {
-	set, foreign, err := r.statefulSet(ctx, r.Live, task.Task)
+	v, err := r.admit(ctx, r.Client, task.Task)
+	if err == nil && v.Outcome != Continue {
+		v, err = r.admit(ctx, r.Live, task.Task)
+	}
+	return v, err
+}
+
+func (r Rollouts[C]) admit(ctx context.Context, reader client.Reader, task Task) (Verdict, error) {
+	set, foreign, err := r.statefulSet(ctx, reader, task)
 	switch {
 	case err != nil:
 		return Verdict{}, err

@@ -73,7 +73,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
 		// A claim that existed before its Etcd has no labels; it is read with the rest.
 		Watches(&corev1.PersistentVolumeClaim{}, controller.Enqueue(controller.PartOf)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(taskChanged())).
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(taskChanged(), predicate.Not(replacesPods))).
+		Watches(&v1alpha1.EtcdOperatorTask{}, afterwards(etcdOfTask), builder.WithPredicates(taskChanged(), replacesPods)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the Etcd controller: %w", err)
@@ -120,7 +121,8 @@ func etcdOfStatefulSet(set client.Object) types.NamespacedName {
 // server with a status that is about to change again.
 const settle = time.Second
 
-// afterwards reconciles an Etcd a little after an object of it has changed.
+// afterwards reconciles an Etcd a little after an object of it has changed. What an operator finds when it starts has not changed: the
+// Etcd, which it finds as well, is reconciled once.
 func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	later := func(o client.Object, q queue) {
@@ -129,10 +131,24 @@ func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHa
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { later(e.Object, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList {
+				later(e.Object, q)
+			}
+		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { later(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { later(e.Object, q) },
 	}
+}
+
+// replacesPods selects tasks that replace pods one by one and have not ended: the status that they change changes again with the pods.
+var replacesPods = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	t := o.(*v1alpha1.EtcdOperatorTask)
+	return t.Spec.Type == v1alpha1.QuorumAwareRollout && !t.Status.State.IsFinal()
+})
+
+func etcdOfTask(task client.Object) types.NamespacedName {
+	return task.(*v1alpha1.EtcdOperatorTask).EtcdKey()
 }
 
 // taskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.

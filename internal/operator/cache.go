@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -70,6 +71,7 @@ func keep[T client.Object](trim func(T) T) toolscache.TransformFunc {
 		}
 		kept := trim(o)
 		kept.SetManagedFields(nil)
+		share(kept)
 		return kept, nil
 	}
 }
@@ -77,7 +79,7 @@ func keep[T client.Object](trim func(T) T) toolscache.TransformFunc {
 // trimmedPod drops what a pod has from its template, which is most of it, and unused status.
 func trimmedPod(p *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: corev1.PodStatus{
-		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: p.Status.Conditions,
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: trimmedConditions(p.Status.Conditions),
 		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
 	}}
 	kept.Annotations = boundedAnnotations(p.Annotations)
@@ -115,6 +117,18 @@ func trimmedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return kept
 }
 
+// trimmedConditions keeps the conditions that package observe reads.
+func trimmedConditions(all []corev1.PodCondition) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for _, c := range all {
+		switch c.Type {
+		case corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget:
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
 func trimmedMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	m.Annotations = nil
 	return m
@@ -146,6 +160,10 @@ func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 
 func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	kept := &corev1.PersistentVolumeClaim{ObjectMeta: trimmedMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+	if equality.Semantic.DeepEqual(kept.Spec.Resources.Requests, kept.Status.Capacity) {
+		// Most volumes are as large as they were requested. A map of one entry takes more than half a kilobyte.
+		kept.Status.Capacity = kept.Spec.Resources.Requests
+	}
 	if by, adopted := c.Annotations[v1alpha1.AnnotationAdoptedBy]; adopted {
 		// It records the owner of the claim.
 		kept.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: by}

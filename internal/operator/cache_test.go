@@ -10,6 +10,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -45,6 +46,7 @@ func TestTrimmedObjects(t *testing.T) {
 		ContainerStatuses: containers, InitContainerStatuses: []corev1.ContainerStatus{{Name: "prepare", State: ended}},
 	}
 	slim := *status.DeepCopy()
+	slim.Conditions = append(slim.Conditions, corev1.PodCondition{Type: corev1.PodInitialized})
 	slim.HostIP, slim.QOSClass = "10.0.0.2", corev1.PodQOSBurstable
 	slim.ContainerStatuses[0].ImageID, slim.ContainerStatuses[0].ContainerID, slim.ContainerStatuses[0].RestartCount = "long", "longer", 7
 	pod := trimmedPod(&corev1.Pod{ObjectMeta: fat, Status: slim, Spec: corev1.PodSpec{
@@ -62,6 +64,13 @@ func TestTrimmedObjects(t *testing.T) {
 	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	g.Expect(trimmedClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
+	requested, other := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	for _, capacity := range []corev1.ResourceList{requested.DeepCopy(), other} {
+		claim.Spec.Resources.Requests, claim.Status.Capacity = requested, capacity
+		kept := trimmedClaim(claim)
+		g.Expect(kept.Spec).To(Equal(claim.Spec))
+		g.Expect(kept.Status).To(Equal(claim.Status))
+	}
 	claim.Annotations = map[string]string{"long": "story", v1alpha1.AnnotationAdoptedBy: "etcd"}
 	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "the adoption is kept")
 }

@@ -59,11 +59,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// Reconcile makes sure that a task covers what the members of an Etcd have to become.
+// Reconcile makes sure that a task covers what the members of an Etcd have to become. The cache decides that none is due: while pods are
+// replaced, each reconcile would cost a dozen requests otherwise. A cache that lags delays a task by a pollInterval.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var (
-		etcd  *v1alpha1.Etcd
-		tasks []v1alpha1.EtcdOperatorTask
+		etcd *v1alpha1.Etcd
+		task *v1alpha1.EtcdOperatorTask
+		why  string
 	)
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		etcd = &v1alpha1.Etcd{}
@@ -72,32 +74,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		} else if err != nil {
 			return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request, err)
 		}
-		var err error
-		if tasks, err = etcdtasks.List(ctx, reader, etcd); err != nil || !mayBeDue(etcd, tasks) || covered(tasks) {
+		tasks, err := etcdtasks.List(ctx, reader, etcd)
+		if err != nil || !mayBeDue(etcd, tasks) || covered(tasks) {
 			return ctrl.Result{}, err
 		}
-	}
-	task, wait := next(etcd, tasks, r.Clock.Now())
-	if wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
-	why, err := r.due(ctx, etcd, tasks)
-	if err != nil || why == "" {
-		return ctrl.Result{RequeueAfter: pollInterval}, err
+		var wait time.Duration
+		if task, wait = next(etcd, tasks, r.Clock.Now()); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+		if why, err = r.due(ctx, reader, etcd, tasks); err != nil || why == "" {
+			return ctrl.Result{RequeueAfter: pollInterval}, err
+		}
 	}
 	return ctrl.Result{}, r.create(ctx, etcd, task, why)
 }
 
 // due returns why a task is due, by the decision that the task will make; empty if none is.
-func (r *Reconciler) due(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (string, error) {
-	snapshot, err := r.Reader.Observer.Observe(ctx, r.Live, etcd)
+func (r *Reconciler) due(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (string, error) {
+	snapshot, err := r.Reader.Observer.Observe(ctx, reader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) || errors.Is(err, observe.ErrTooManyReplicas) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("observing Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	known, err := r.Reader.Read(ctx, r.Live, etcd, snapshot)
+	known, err := r.Reader.Read(ctx, reader, etcd, snapshot)
 	if err != nil {
 		return "", fmt.Errorf("reading the members of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}

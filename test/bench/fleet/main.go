@@ -181,7 +181,8 @@ type bench struct {
 func (b *bench) setUp(ctx context.Context) error {
 	return b.console.Step("control plane", func(note func(string)) (string, error) {
 		var err error
-		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles(), env.WithManifests("fleet/role.yaml")); err != nil {
+		// Without the Secret of the key that is installed, each operator that starts has another one, and tells it all members.
+		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles(), env.WithManifests("fleet/role.yaml", "manager/signing_key.yaml")); err != nil {
 			return "", err
 		}
 		b.server = apiServer{b.env.Config}

@@ -86,7 +86,8 @@ func startOperator(dir string, kubeconfig []byte, profiles, policies bool) (*ope
 		cmd:     exec.Command(binary(dir), "--config="+filepath.Join(dir, "config.yaml")),
 		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), profiles: "http://" + pprof + "/debug/pprof/", exited: make(chan struct{}),
 	}
-	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), fmt.Sprintf("GOMAXPROCS=%d", cores))
+	// An empty GOGC is none: the operator sets it.
+	o.cmd.Env = append(os.Environ(), "GOGC=", "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), fmt.Sprintf("GOMAXPROCS=%d", cores))
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	o.started = time.Now()
 	if err := o.cmd.Start(); err != nil {
