@@ -149,8 +149,11 @@ func (f input) judge() decision {
 		return blocked(wait, "the volumes hold only data of members that were removed from their cluster: %s", f.remedies(held))
 	}
 	aside := f.setAside()
+	if len(held) > 0 {
+		usable, _ = survey.Sift(usable, ids[0])
+	}
 	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {
-		if usable, _ = survey.Sift(usable, ids[0]); len(aside) > 0 && !survey.AreQuorum(usable, f.members) {
+		if len(aside) > 0 && !survey.AreQuorum(usable, f.members) {
 			// What was set aside may be ahead of what is left.
 			return blocked(wait, "claims %s hold data of cluster %s, but not that of a quorum, and some was set aside: %s", strings.Join(claims(held), ", "), ids[0], strings.Join(aside, "; "))
 		}
@@ -172,7 +175,6 @@ func (f input) judge() decision {
 // interrupted reports whether the volumes hold only what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
 // continues by itself.
 func (f input) interrupted(held, usable []survey.Volume, id string) bool {
-	usable, _ = survey.Sift(usable, id)
 	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
 }
 

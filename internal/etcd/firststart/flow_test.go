@@ -41,6 +41,8 @@ type stage struct {
 	clock *clocktesting.FakePassiveClock
 	// cached is what the cache shows; nil if it is up to date.
 	cached *state.State
+	// fails: each request fails once.
+	fails bool
 	// source answers for a cluster to join; nil if it is not to be asked.
 	source func() (uint64, []etcdclient.Member)
 }
@@ -121,11 +123,19 @@ func (b *stage) with(api client.WithWatch) (Starter, *apply.Session) {
 	}}, session
 }
 
-// look looks once with each of its requests failing, and once without.
+// each runs something with each of its requests failing.
+func (b *stage) each(run func(api client.WithWatch) error) {
+	b.t.Helper()
+	if b.fails {
+		apitest.EachRequestFails(b.t, b.api, run)
+	}
+}
+
+// look takes one step.
 func (b *stage) look() View {
 	b.t.Helper()
 	s := b.state()
-	apitest.EachRequestFails(b.t, b.api, func(api client.WithWatch) error {
+	b.each(func(api client.WithWatch) error {
 		starter, session := b.with(api)
 		view, err := starter.Look(b.t.Context(), s, component.PeerTLSOff, session)
 		if err != nil {
@@ -146,7 +156,7 @@ func (b *stage) try(api client.WithWatch) (View, error) {
 // start is what happens right before the members start.
 func (b *stage) start(v View) error {
 	b.t.Helper()
-	apitest.EachRequestFails(b.t, b.api, func(api client.WithWatch) error {
+	b.each(func(api client.WithWatch) error {
 		starter, session := b.with(api)
 		return starter.Start(b.t.Context(), b.etcd(), v, session)
 	})
@@ -184,6 +194,7 @@ func (b *stage) complete(says func(i int) string) {
 // Beside volumes that exist, the members may begin a cluster once each was surveyed and found empty, and the Jobs are gone.
 func TestEveryVolumeIsSurveyedFirst(t *testing.T) {
 	b := newStage(t)
+	b.fails = true
 	view := b.look()
 	b.Expect(view.Reason).To(Equal(v1alpha1.ReasonSurveyingVolumes))
 	b.Expect(view.Why).To(ContainSubstring("m-m-2"))
@@ -215,6 +226,7 @@ func TestEveryVolumeIsSurveyedFirst(t *testing.T) {
 // What the volumes hold decides which cluster it is; what is said names the volumes and their Jobs.
 func TestVolumesHoldData(t *testing.T) {
 	b := newStage(t)
+	b.fails = true
 	b.look()
 	b.complete(func(i int) string { return fmt.Sprintf(data, i) })
 	view := b.look()
@@ -418,6 +430,7 @@ func TestWhoseVolumesAreNotSurveyed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newStage(t)
+			b.fails = true
 			etcd := b.etcd()
 			b.change(etcd, func() { c.given(b, etcd) })
 			b.Expect(b.look()).To(Equal(View{}))

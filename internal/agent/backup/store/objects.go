@@ -22,6 +22,9 @@ import (
 // maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
 const maxObjects = 1_000_000
 
+// maxLists is how often a folder is listed again at most because a file in it was gone.
+const maxLists = 100
+
 // objects reads and writes the objects of a bucket or a folder, whatever they hold. It is safe for concurrent use.
 type objects struct {
 	config Config
@@ -84,19 +87,26 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 	if err != nil {
 		return err
 	}
-	list := bucket.List(&blob.ListOptions{Prefix: prefix})
-	for n := 1; ; n++ {
+	options, last := &blob.ListOptions{Prefix: prefix}, ""
+	list := bucket.List(options)
+	for n, again := 0, 0; ; {
 		object, err := list.Next(ctx)
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case o.isLocal() && gcerrors.Code(err) == gcerrors.NotFound && again < maxLists:
+			// A file of the folder was renamed or removed between its name and its size: it is being written. Keys come in order.
+			list, again = bucket.List(options), again+1
+			continue
+		case err != nil:
 			return fmt.Errorf("listing the store: %w", o.refused(err))
-		}
-		if n > o.max {
+		case object.Key <= last:
+			continue
+		case n == o.max:
 			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", o, o.max)
 		}
 		visit(object)
+		n, last = n+1, object.Key
 	}
 }
 

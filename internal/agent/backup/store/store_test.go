@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,6 +179,33 @@ func TestUnfinishedObjects(t *testing.T) {
 	g.Expect(s.Sweep(ctx, time.Now().Add(time.Hour))).To(Succeed())
 	g.Expect(os.ReadDir(dir)).To(HaveLen(1))
 	g.Expect(s.List(ctx)).To(HaveLen(1))
+}
+
+// Who lists a folder while another agent writes to it sees each snapshot once, whatever comes and goes there.
+func TestAFolderIsListedWhileItChanges(t *testing.T) {
+	g := NewWithT(t)
+	s, dir := local(t)
+	var stable []backup.Snapshot
+	for i := range 20 {
+		written, err := s.Write(t.Context(), full(int64(i+1)), content)
+		g.Expect(err).NotTo(HaveOccurred())
+		stable = append(stable, written)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			file := filepath.Join(dir, fmt.Sprint(unfinished, i))
+			_ = errors.Join(os.WriteFile(file, nil, 0o600), os.Remove(file))
+		}
+	})
+	defer writer.Wait()
+	defer stop()
+	for range 300 {
+		list, err := s.List(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(list).To(HaveLen(len(stable)))
+	}
 }
 
 func credentialsDir(t *testing.T, keys map[string]string) string {
