@@ -7,7 +7,6 @@ package etcd
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -146,7 +145,6 @@ func TestVolumesOfAnotherClass(t *testing.T) {
 	w.eventuallyWell()
 	w.bind(3)
 	pods, before := w.PodUIDs(w, 3), w.StatefulSet(w)
-	w.SetDefaultEventuallyTimeout(40 * time.Second)
 	for _, class := range []string{fast, slow} {
 		w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageClass = &class })
 		w.Eventually(func(g Gomega) {
