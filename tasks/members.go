@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
@@ -27,6 +28,14 @@ func Unobserved(outcome Outcome, err error) (Verdict, error) {
 		return Verdict{Outcome: outcome, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
 	}
 	return Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+}
+
+// AwaitStatefulSet is what follows from an error of an observation for a task that waits while there is no StatefulSet: one with another
+// claim template may be about to replace it.
+func AwaitStatefulSet(err error) (Verdict, error) {
+	v, err := Unobserved(Continue, err)
+	v.Reason, v.RequeueAfter = v1alpha1.ReasonRetrying, time.Second
+	return v, err
 }
 
 // LiveEtcd returns the Etcd of a task as the API server has it: a cache may not show yet what its spec or its status says.

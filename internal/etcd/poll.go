@@ -38,6 +38,9 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 		}
 		return pollTroubled
 	}
+	if c := status.Conditions.Find(v1alpha1.ConditionVolumesMoved); c != nil && c.Reason == v1alpha1.ReasonVolumesMoving {
+		return pollTroubled
+	}
 	if c := status.Conditions.Find(v1alpha1.ConditionTLSReady); c != nil && c.Status != metav1.ConditionTrue {
 		return pollTroubled
 	}

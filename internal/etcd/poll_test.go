@@ -28,6 +28,8 @@ func TestPollAfter(t *testing.T) {
 		"waking up":           {v1alpha1.ConditionHibernated, v1alpha1.ReasonWakingUp, metav1.ConditionFalse, pollTroubled},
 		"shrinking":           {v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, metav1.ConditionFalse, pollTroubled},
 		"growing":             {v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, metav1.ConditionFalse, pollTroubled},
+		"volumes move":        {v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonVolumesMoving, metav1.ConditionFalse, pollTroubled},
+		"volumes cannot move": {v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonClaimNotOwned, metav1.ConditionFalse, pollHealthy},
 		"switching to TLS":    {v1alpha1.ConditionTLSReady, v1alpha1.ReasonPeerTLSRollout, metav1.ConditionFalse, pollTroubled},
 		"TLS in use":          {v1alpha1.ConditionTLSReady, v1alpha1.ReasonTLSInUse, metav1.ConditionTrue, pollHealthy},
 	} {

@@ -154,7 +154,7 @@ func (p *pass) apply(ctx context.Context) error {
 	}
 	p.found.Size = &change.Size
 	in := component.Input{
-		Etcd: p.etcd, Images: p.reconciler.Images, TLS: p.reconciler.TLS, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
+		Etcd: p.etcd, Images: p.reconciler.Images, TLS: p.reconciler.TLS, Replicas: change.Replicas, Members: p.etcd.MostMembers(), Strategy: p.strategy.Wanted(),
 		Capacity: p.etcd.Spec.Capacity(), Class: p.etcd.Spec.Class(), Retention: retention(p.etcd, set),
 		PodsManagedBy: p.found.PodsManagedBy, PeerTLS: plan.Stage, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
 	}

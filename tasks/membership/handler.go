@@ -105,7 +105,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	snapshot, err := h.Reader.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
-		return tasks.Unobserved(tasks.Fail, err)
+		return tasks.AwaitStatefulSet(err)
 	}
 	in, d, err := h.decide(ctx, h.Client, task, task.Etcd, snapshot)
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		return tasks.Rejected(v1alpha1.ErrSuperseded, "%s", why), nil
 	}
 	if snapshot, err = h.Reader.Observer.Confirm(ctx, h.Live, etcd, snapshot); err != nil {
-		return tasks.Unobserved(tasks.Fail, err)
+		return tasks.AwaitStatefulSet(err)
 	}
 	if in, d, err = h.decide(ctx, h.Live, task, etcd, snapshot); err != nil {
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)

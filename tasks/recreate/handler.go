@@ -46,7 +46,10 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Recreate
 			}
 		}
 		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
-		if err != nil {
+		switch {
+		case err != nil && task.Object.StopsNothingYet():
+			return tasks.AwaitStatefulSet(err)
+		case err != nil:
 			return tasks.Unobserved(tasks.Fail, err)
 		}
 		in := input(task, snapshot)

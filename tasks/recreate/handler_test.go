@@ -82,7 +82,7 @@ func revision(name string) func(*Input) {
 func recreation(phase v1alpha1.RecreatePhase) tasks.Typed[rollout.RecreateConfig] {
 	etcd := theEtcd()
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
-	object.UID = "task"
+	object.UID, object.Spec.Type = "task", v1alpha1.RecreateRollout
 	return tasks.Typed[rollout.RecreateConfig]{Task: tasks.Task{Object: object, Etcd: etcd}}
 }
 
@@ -193,10 +193,12 @@ func TestRequests(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("reading Etcd ns/m: no answer")))
 	g.Expect(v).To(BeZero())
 	h.Observer = noSet{}
-	v, err = h.Execute(t.Context(), recreation(""))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(v.Outcome).To(Equal(tasks.Fail))
-	g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+	for phase, outcome := range map[v1alpha1.RecreatePhase]tasks.Outcome{"": tasks.Continue, v1alpha1.RecreateNeedsDeletion: tasks.Fail} {
+		v, err = h.Execute(t.Context(), recreation(phase))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Outcome).To(Equal(outcome), "%q", phase)
+		g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+	}
 }
 
 // noSet observes no StatefulSet.

@@ -27,7 +27,7 @@ func serviceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 func role(in Input) *rbacv1ac.RoleApplyConfiguration {
 	name := in.Etcd.Name
 	leases := []string{in.Etcd.FullSnapshotLeaseName(), in.Etcd.DeltaSnapshotLeaseName()}
-	for i := range max(in.Replicas, in.Etcd.MostMembers()) {
+	for i := range max(in.Replicas, in.Members) {
 		leases = append(leases, in.Etcd.MemberName(in.Etcd.PodName(i)))
 	}
 	return rbacv1ac.Role(in.Etcd.RoleName(), in.Etcd.Namespace).

@@ -27,6 +27,8 @@ type Input struct {
 	TLS configv1alpha1.TLS
 	// Replicas of the StatefulSet.
 	Replicas int32
+	// Members is how many members there may be, with one that stands in; 0 for the Replicas.
+	Members int32
 	// Capacity and Class of the volume claim template. They cannot be changed once the StatefulSet exists.
 	Capacity resource.Quantity
 	Class    string
