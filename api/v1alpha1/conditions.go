@@ -163,7 +163,7 @@ const (
 	// ErrSingleMember means that the cluster has a single member, and no other is configured: it restores the newest backup itself.
 	ErrSingleMember ErrorCode = "ERR_SINGLE_MEMBER"
 	// ErrSourceCluster means that the members have joined the cluster of spec.etcd.bootstrapWithExistingCluster, which has the quorum: it
-	// is recovered there.
+	// is recovered, and its backups are compacted, there.
 	ErrSourceCluster ErrorCode = "ERR_SOURCE_CLUSTER"
 	// ErrNeverServed means that the cluster has never had a quorum, so there is nothing to recover.
 	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"

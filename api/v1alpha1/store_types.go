@@ -127,3 +127,11 @@ func (e *Etcd) AgentImage(otherwise string) string {
 	}
 	return otherwise
 }
+
+// EtcdImage returns the image of etcd that the Etcd names, or otherwise the operator's.
+func (e *Etcd) EtcdImage(otherwise string) string {
+	if image := e.Spec.Etcd.Image; image != nil && *image != "" {
+		return *image
+	}
+	return otherwise
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/fence"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
@@ -49,7 +50,7 @@ type Reconciler struct {
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
 	// Source asks the cluster that the members of an Etcd are to join (firststart.Starter).
-	Source func(context.Context, *v1alpha1.Etcd) (clusterID uint64, list []etcdclient.Member)
+	Source func(context.Context, *v1alpha1.Etcd) observe.Source
 	// ThroughSource observes the cluster that the members of an Etcd have joined, without its pods (leave.Leaver).
 	ThroughSource func(context.Context, *v1alpha1.Etcd) (*cluster.Snapshot, error)
 	// Recorder of events.

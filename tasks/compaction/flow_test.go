@@ -186,6 +186,9 @@ func TestAdmit(t *testing.T) {
 		return v
 	}
 	r.Expect(admit()).To(Equal(tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured"}))
+	r.task.Etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
+	r.Expect(admit()).To(And(HaveField("Outcome", tasks.Reject), HaveField("Code", v1alpha1.ErrSourceCluster), HaveField("Message", ContainSubstring("takes the backups until that is removed"))))
+	r.task.Etcd.Spec.Etcd.BootstrapWithExistingCluster = nil
 	r.task.Etcd.Spec.Backup.Store.Provider = "tape"
 	v := admit()
 	r.Expect(v.Outcome).To(Equal(tasks.Reject))

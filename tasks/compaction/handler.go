@@ -63,8 +63,12 @@ func (h *Handler) WorkKey(context.Context, tasks.Typed[Config]) (string, error) 
 // Admit implements tasks.Methods: there has to be a store that the agent has a driver for.
 func (h *Handler) Admit(_ context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	store := task.Etcd.BackupStore()
-	if store == nil {
+	switch {
+	case store == nil:
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", task.Etcd.Name), nil
+	case task.Etcd.SourceStays():
+		// The store may be that of the source, whose agents write to it.
+		return tasks.Rejected(v1alpha1.ErrSourceCluster, "Etcd %s joins the cluster of spec.etcd.bootstrapWithExistingCluster, which takes the backups until that is removed: create the task again then", task.Etcd.Name), nil
 	}
 	if err := storeaccess.Validate(*store, task.Etcd.Namespace); err != nil {
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "spec.backup: %v", err), nil

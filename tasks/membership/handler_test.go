@@ -498,3 +498,26 @@ func TestARunningTaskIsSuperseded(t *testing.T) {
 		})
 	}
 }
+
+// Once the Etcd is deleted, no member is added any more, also if only the API server shows that: the finalizer lets it go when the list is
+// free of them.
+func TestATaskOfADeletedEtcdIsSuperseded(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	r.waiting()
+	deleted := r.task.Etcd.DeepCopy()
+	deleted.Finalizers = []string{v1alpha1.FinalizerLeaveSource}
+	r.Expect(r.api.Update(t.Context(), deleted)).To(Succeed())
+	r.Expect(r.api.Delete(t.Context(), deleted)).To(Succeed())
+	for range 10 {
+		r.clock.SetTime(r.clock.Now().Add(time.Second))
+		v, err := r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(v.Step).To(BeNil())
+		if v.Code != "" {
+			r.Expect(v.Code).To(Equal(v1alpha1.ErrSuperseded))
+			r.Expect(v.Message).To(ContainSubstring("Etcd main is being deleted"))
+			return
+		}
+	}
+	t.Error("the task goes on")
+}

@@ -32,7 +32,7 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrQuorumNotLost:       "Nothing: there is a quorum, and missing members come back or are replaced automatically. \"kubectl etcdtask plan\" shows each of them.",
 	v1alpha1.ErrSingleMember:        "Nothing: a single member restores the newest backup automatically. If it cannot, the condition DataVolumesReady says why: \"kubectl describe etcd\".",
 	v1alpha1.ErrNeverServed:         "Check why its members do not start: \"kubectl describe etcd\" and \"kubectl get pods\". There is nothing to recover.",
-	v1alpha1.ErrSourceCluster:       "Recover the cluster that the members have joined. If it is lost for good, remove spec.etcd.bootstrapWithExistingCluster, and create the task again.",
+	v1alpha1.ErrSourceCluster:       "The cluster that the members have joined has the quorum and takes the backups until spec.etcd.bootstrapWithExistingCluster is removed: recover or compact it there. If it is lost for good, remove the field, and create the task again.",
 	v1alpha1.ErrHibernated:          "Wake the cluster up first: set its spec.replicas.",
 	v1alpha1.ErrNothingToRecover:    "If a volume still exists, restore it under the name of its claim, and create the task again. Otherwise delete the Etcd and create a new one.",
 	v1alpha1.ErrNotQuorate:          "Check why the members do not start or cannot reach each other: \"kubectl get pods\" and their logs. Then create the task again.",

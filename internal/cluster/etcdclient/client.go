@@ -42,6 +42,8 @@ type Status struct {
 	StorageVersion string
 	// DowngradeTo is the version that a downgrade was enabled to, such as "3.5.0"; empty when none was.
 	DowngradeTo string
+	// DatabaseSize is that of its database on disk, in bytes.
+	DatabaseSize int64
 }
 
 // Member is an entry of the member list.
@@ -214,6 +216,7 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 		Version:        r.Version,
 		StorageVersion: r.GetStorageVersion(),
 		DowngradeTo:    downgrade,
+		DatabaseSize:   r.DbSize,
 	}, nil
 }
 

@@ -12,9 +12,18 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
-// Source asks the cluster that the members of an Etcd are to join for its ID and its member list, by a linearizable read. It returns
-// no members if no voter of it gives one.
-func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) (clusterID uint64, list []etcdclient.Member) {
+// Source is what a source cluster says of itself.
+type Source struct {
+	ClusterID uint64
+	// Members are what a linearizable read lists; none if no voter gives a list.
+	Members []etcdclient.Member
+	// Versions of the members that answer, by endpoint, and the largest of their databases, in bytes.
+	Versions     map[string]cluster.Versions
+	DatabaseSize int64
+}
+
+// Source asks the cluster that the members of an Etcd are to join.
+func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) Source {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	members := &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
@@ -26,11 +35,22 @@ func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) (clusterID u
 		if err != nil {
 			continue
 		}
-		if list, err = c.ConfirmedMembers(ctx); err == nil {
-			return f.clusterID(), list
+		if list, err := c.ConfirmedMembers(ctx); err == nil {
+			return f.source(targets, list)
 		}
 	}
-	return 0, nil
+	return Source{}
+}
+
+func (f *input) source(targets map[int]target, list []etcdclient.Member) Source {
+	s := Source{ClusterID: f.clusterID(), Members: list, Versions: map[string]cluster.Versions{}}
+	for i, status := range f.sources {
+		if status.ClusterID == s.ClusterID {
+			s.Versions[targets[i].endpoint] = versions(status)
+			s.DatabaseSize = max(s.DatabaseSize, status.DatabaseSize)
+		}
+	}
+	return s
 }
 
 // ThroughSource takes a Snapshot of the cluster that the members of an Etcd have joined, without its pods, which may be gone: members are

@@ -80,12 +80,12 @@ func TestTheSourceAnswersBeforeAnyMember(t *testing.T) {
 	g.Expect(s.Cluster.Voters).To(Equal([]cluster.Voter{voter(1, "s0", "http://s0"), voter(2, "s1", "http://s1"), voter(3, "s2", "http://s2")}))
 	g.Expect(a.asked).NotTo(ContainElement("http://localhost"))
 
-	id, list := o.Source(t.Context(), etcd)
-	g.Expect(id).To(Equal(uint64(7)))
-	g.Expect(list).To(Equal(a.list))
+	s0, other := a.status["http://s0"], a.status["http://s2"]
+	s0.Version, s0.DatabaseSize, other.ClusterID, other.DatabaseSize = "3.7.0", 5, 8, 9
+	a.status["http://s0"], a.status["http://s2"] = s0, other
+	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{ClusterID: 7, Members: a.list, Versions: map[string]cluster.Versions{"http://s0": {Etcd: "3.7.0"}}, DatabaseSize: 5}))
 	a.status = nil
-	_, list = o.Source(t.Context(), etcd)
-	g.Expect(list).To(BeEmpty())
+	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{}))
 }
 
 // An Etcd that joins nothing has no source to ask, and a source of another cluster than the recorded one says nothing.

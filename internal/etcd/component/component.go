@@ -86,7 +86,7 @@ func (in Input) Annotations() map[string]string {
 
 // Containers returns the images of the containers of a member, by their names.
 func (in Input) Containers() map[string]string {
-	return map[string]string{v1alpha1.ContainerEtcd: etcdImage(in), v1alpha1.ContainerBackupRestore: agentImage(in)}
+	return map[string]string{v1alpha1.ContainerEtcd: in.Etcd.EtcdImage(in.Images.Etcd), v1alpha1.ContainerBackupRestore: agentImage(in)}
 }
 
 // labels of an object of an Etcd.

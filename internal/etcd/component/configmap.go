@@ -63,14 +63,13 @@ func sharedConfig(in Input) (string, error) {
 	etcd := in.Etcd
 	spec := etcd.Spec.Etcd
 	shared := ptr.Deref(etcd.Spec.SharedConfig, v1alpha1.SharedConfig{})
-	quota := ptr.Deref(spec.Quota, resource.MustParse("8Gi"))
 	values := map[string]any{
 		"data-dir":                  member.DataDir,
 		"listen-client-urls":        fmt.Sprintf("%s://0.0.0.0:%d", clientScheme(etcd), clientPort(etcd)),
 		"listen-peer-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme(in.PeerTLS == PeerTLSOn), peerPort(etcd)),
 		"listen-metrics-urls":       fmt.Sprintf("http://0.0.0.0:%d", metricsPort(etcd)),
 		"metrics":                   ptr.Deref(spec.Metrics, v1alpha1.MetricsBasic),
-		"quota-backend-bytes":       quota.Value(),
+		"quota-backend-bytes":       Quota(in.Etcd),
 		"snapshot-count":            ptr.Deref(spec.SnapshotCount, 10000),
 		"auto-compaction-mode":      ptr.Deref(shared.AutoCompactionMode, v1alpha1.CompactionPeriodic),
 		"auto-compaction-retention": ptr.Deref(shared.AutoCompactionRetention, "30m"),
@@ -206,4 +205,10 @@ func acceptance(etcd *v1alpha1.Etcd) (string, error) {
 		accept.PlainUntil = encryption.AcceptPlainUntil.UTC().Format(time.RFC3339)
 	}
 	return accept.Encode()
+}
+
+// Quota is the maximum size of the database of each member, in bytes.
+func Quota(etcd *v1alpha1.Etcd) int64 {
+	quota := ptr.Deref(etcd.Spec.Etcd.Quota, resource.MustParse("8Gi"))
+	return quota.Value()
 }

@@ -24,7 +24,7 @@ func etcdContainer(in Input) (*corev1ac.ContainerApplyConfiguration, error) {
 	if err := convert(etcdResources(in.Etcd), resources); err != nil {
 		return nil, err
 	}
-	return container(v1alpha1.ContainerEtcd, etcdImage(in)).
+	return container(v1alpha1.ContainerEtcd, in.Etcd.EtcdImage(in.Images.Etcd)).
 		WithCommand("etcd", "--config-file="+member.ConfigFile).
 		WithPorts(
 			containerPort(clientPortName, clientPort(in.Etcd)),

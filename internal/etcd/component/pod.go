@@ -5,7 +5,6 @@
 package component
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -166,10 +165,6 @@ func container(name, image string) *corev1ac.ContainerApplyConfiguration {
 			WithAllowPrivilegeEscalation(false).
 			WithReadOnlyRootFilesystem(true).
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL")))
-}
-
-func etcdImage(in Input) string {
-	return cmp.Or(ptr.Deref(in.Etcd.Spec.Etcd.Image, ""), in.Images.Etcd)
 }
 
 // convert converts a value of the API into the apply configuration with the same JSON.

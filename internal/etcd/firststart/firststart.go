@@ -13,7 +13,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -32,9 +32,8 @@ type Starter struct {
 	Instructor memberconfig.Writer
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
-	// Source asks the cluster that the members of an Etcd are to join for its ID and its member list, by a linearizable read; it returns
-	// no members if no voter of it gives one.
-	Source func(context.Context, *v1alpha1.Etcd) (clusterID uint64, list []etcdclient.Member)
+	// Source asks the cluster that the members of an Etcd are to join (observe.Observer).
+	Source func(context.Context, *v1alpha1.Etcd) observe.Source
 }
 
 // View is the progress of the first start of a cluster; the zero View if it has served.
@@ -69,8 +68,7 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 	}
 	d := decide(f)
 	if etcd.SourceStays() && (d.begins || d.found != nil) {
-		id, list := s.Source(ctx, etcd)
-		d = join(etcd, d.found, id, list)
+		d = join(etcd, d.found, s.Source(ctx, etcd), etcd.EtcdImage(s.Images.Etcd))
 	}
 	if err := s.carryOut(ctx, reads, st, f, d, objects); err != nil {
 		return View{}, err

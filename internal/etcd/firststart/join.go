@@ -6,20 +6,26 @@ package firststart
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	membersof "github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 )
 
 // join decides on the first start of members that join a source cluster, given what the volumes hold and what that cluster says of
 // itself. They never begin a cluster: that of the source becomes the Etcd's, and is recorded before any member is started. It is pure.
-func join(etcd *v1alpha1.Etcd, found *Cluster, id uint64, list []etcdclient.Member) decision {
-	hex := fmt.Sprintf("%x", id)
+//
+// Versions and quota count before they have joined, since the whole cluster would suffer: a learner that never starts blocks every other
+// change of its members, and a member that exceeds its quota raises an alarm that stops the writes of all.
+func join(etcd *v1alpha1.Etcd, found *Cluster, source observe.Source, image string) decision {
+	hex, list := fmt.Sprintf("%x", source.ClusterID), source.Members
 	switch undeclared, missing := compare(etcd, list); {
 	case len(list) == 0:
 		return blocked(wait, "no client endpoint of spec.etcd.bootstrapWithExistingCluster answers with the member list of a cluster that has a quorum (%s): check the source cluster, the network and, with TLS, that each side trusts the CA of the other", strings.Join(etcd.Source().ClientEndpoints, ", "))
@@ -31,10 +37,24 @@ func join(etcd *v1alpha1.Etcd, found *Cluster, id uint64, list []etcdclient.Memb
 		return blocked(wait, "the source cluster has members that spec.etcd.bootstrapWithExistingCluster does not name: %s", strings.Join(undeclared[:min(len(undeclared), maxNames)], ", "))
 	case len(missing) > 0:
 		return blocked(wait, "spec.etcd.bootstrapWithExistingCluster names members that the source cluster does not have: %s", strings.Join(missing, ", "))
+	case found == nil && refusedImage(source, image) != "":
+		return blocked(wait, "%s", refusedImage(source, image))
+	case found == nil && source.DatabaseSize >= component.Quota(etcd):
+		return blocked(wait, "the database of the source cluster has %d bytes, and spec.etcd.quota of the Etcd is %d: its members would raise the alarm NOSPACE, which stops the writes of the whole cluster. Raise the quota, or compact and defragment the source cluster", source.DatabaseSize, component.Quota(etcd))
 	}
 	d := surveying(wait, "the members join cluster %s; recording that before they are started", hex)
 	d.found = &Cluster{ID: hex, Size: etcd.Spec.Replicas}
 	return d
+}
+
+// refusedImage returns why members of an image must not join the source cluster; empty if they may, or if its version is not known.
+func refusedImage(source observe.Source, image string) string {
+	var members []rollout.MemberVersion
+	for _, endpoint := range slices.Sorted(maps.Keys(source.Versions)) {
+		members = append(members, rollout.MemberVersion{Name: endpoint, Versions: source.Versions[endpoint], Answers: true})
+	}
+	_, why := rollout.RefusedVersion(members, observe.ImageVersion(image))
+	return why
 }
 
 // maxName bounds what is shown of the name of a member, in bytes, and maxNames how many are shown: another cluster says them.

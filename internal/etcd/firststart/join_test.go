@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,12 +44,45 @@ func TestJoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := join(etcd, c.found, 0xcafe, c.list)
+			d := join(etcd, c.found, observe.Source{ClusterID: 0xcafe, Members: c.list}, "etcd:v3.6.16")
 			g.Expect(d.begins).To(BeFalse())
 			g.Expect(d.why).To(ContainSubstring(c.says))
 			g.Expect(d.reason).To(Equal(c.reason))
 			g.Expect(d.found).To(Equal(c.is))
 			g.Expect(d.step).To(Equal(wait))
+		})
+	}
+}
+
+// A member that could not start would stay in the source's list as a learner, and one whose quota is exceeded would stop all writes: none
+// joins. Where a member has joined already, that is not asked any more.
+func TestJoinWithoutHarm(t *testing.T) {
+	const gi = 1 << 30
+	versions := func(etcd, storage string) map[string]cluster.Versions {
+		return map[string]cluster.Versions{"http://s:2379": {Etcd: etcd, Storage: storage}}
+	}
+	for name, c := range map[string]struct {
+		found    *Cluster
+		versions map[string]cluster.Versions
+		image    string
+		size     int64
+		says     string
+	}{
+		"the same minor version":  {nil, versions("3.6.8", "3.6.0"), "etcd:v3.6.16", 2*gi - 1, "the members join cluster cafe"},
+		"the next one":            {nil, versions("3.6.11", "3.6.0"), "etcd:v3.7.3", 0, "the members join cluster cafe"},
+		"the one before":          {nil, versions("3.7.0", "3.7.0"), "etcd:v3.6.16", 0, "the new etcd is 3.6.16 and the cluster is at 3.7: a member of 3.6 would refuse to start"},
+		"one is left out":         {nil, versions("3.5.30", ""), "etcd:v3.7.3", 0, "etcd upgrades one minor version at a time"},
+		"an image without a tag":  {nil, versions("3.7.0", "3.7.0"), "etcd@sha256:0", 0, "the members join cluster cafe"},
+		"the database is larger":  {nil, nil, "etcd:v3.6.16", 2 * gi, "has 2147483648 bytes, and spec.etcd.quota of the Etcd is 2147483648"},
+		"the members have joined": {&Cluster{"cafe", 3}, versions("3.7.0", "3.7.0"), "etcd:v3.6.16", 3 * gi, "the members join cluster cafe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+			quota := resource.MustParse("2Gi")
+			etcd.Spec.Etcd.Quota = &quota
+			etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "s0"}}}
+			source := observe.Source{ClusterID: 0xcafe, Members: []etcdclient.Member{{ID: 1, Name: "s0"}}, Versions: c.versions, DatabaseSize: c.size}
+			NewWithT(t).Expect(join(etcd, c.found, source, c.image).why).To(ContainSubstring(c.says))
 		})
 	}
 }

@@ -80,9 +80,9 @@ func migrateTo(g Gomega, source, own *cluster) *migration {
 	m.etcd.Spec.Etcd.BootstrapWithExistingCluster = joins
 	own.secured.configure(m.etcd)
 	m.api = apitest.API(own.secured.secrets()...)
-	id, list := observe.New(m, clock.RealClock{}, observe.WithCredentials(m.credentials())).Source(context.Background(), m.etcd)
-	g.Expect(list).To(HaveLen(source.members))
-	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", id), n
+	found := observe.New(m, clock.RealClock{}, observe.WithCredentials(m.credentials())).Source(context.Background(), m.etcd)
+	g.Expect(found.Members).To(HaveLen(source.members))
+	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", found.ClusterID), n
 	of := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: mainLabels, OwnerReferences: apitest.ControlledBy(m.etcd)}
 	config := &corev1.ConfigMap{ObjectMeta: *of.DeepCopy(), Data: map[string]string{member.KeyBootstrap: "initial-cluster: " + m.initial()}}
 	config.Name, config.UID = "main-config", "config"
