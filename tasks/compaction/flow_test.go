@@ -167,7 +167,7 @@ func TestCompactionWithoutAStore(t *testing.T) {
 	for says, change := range map[string]func(*v1alpha1.Etcd){
 		"has no spec.backup.store": func(e *v1alpha1.Etcd) { e.Spec.Backup = nil },
 		"tape":                     func(e *v1alpha1.Etcd) { e.Spec.Backup.Store.Provider = "tape" },
-		"spec.backup.signing: it needs a secretRef": func(e *v1alpha1.Etcd) { e.Spec.Backup.Signing = &v1alpha1.SigningSpec{} },
+		"spec.backup.signing: secretRef has no name": func(e *v1alpha1.Etcd) { e.Spec.Backup.Signing = &v1alpha1.SigningSpec{} },
 	} {
 		r := newRunning(t)
 		change(r.task.Etcd)

@@ -204,7 +204,7 @@ func TestCopyThatCannotBegin(t *testing.T) {
 	v, err := handler().Execute(t.Context(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(v.Outcome).To(Equal(tasks.Fail))
-	g.Expect(v.Message).To(ContainSubstring("it needs a secretRef"))
+	g.Expect(v.Message).To(ContainSubstring("secretRef has no name"))
 }
 
 func TestImageOfTheEtcd(t *testing.T) {

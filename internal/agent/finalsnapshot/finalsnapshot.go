@@ -52,6 +52,9 @@ func Take(ctx context.Context, config Config) (backup.Snapshot, error) {
 }
 
 func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) {
+	if c.Store.PeopleOnly() {
+		return backup.Snapshot{}, errors.New("the snapshot would be encrypted, and could be neither read back nor restored here: set spec.backup.encryption.identitySecretRef, or keep the volumes")
+	}
 	newest, created, err := c.newest(ctx)
 	if err != nil {
 		return backup.Snapshot{}, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
@@ -108,6 +109,27 @@ func TestTake(t *testing.T) {
 			r.Expect(os.ReadDir(r.config.WorkDir)).To(BeEmpty())
 		})
 	}
+}
+
+// An encrypted snapshot is read back, so nothing is taken that only people could read, and nothing is left of what the identity does not
+// read: the volumes are kept then.
+func TestTakeEncrypted(t *testing.T) {
+	identity, recipient := encryptiontest.Identity(t)
+	r := newTrial(t, false)
+	to := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "ns/main", Recipients: []string{recipient}}
+	for identities, says := range map[string]string{"": "or keep the volumes", encryptiontest.Folder(t): "is encrypted and cannot be read here"} {
+		to.Identities = identities
+		r.config.Store = r.open(to)
+		_, err := Take(t.Context(), r.config)
+		r.Expect(err).To(MatchError(ContainSubstring(says)))
+		r.Expect(r.stored()).To(BeEmpty())
+	}
+	to.Identities = encryptiontest.Folder(t, identity)
+	r.config.Store = r.open(to)
+	got, err := Take(t.Context(), r.config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.stored()).To(Equal([]string{got.Name()}))
+	r.Expect(got.Name()).To(HaveSuffix(".age.gz.final"))
 }
 
 // A member that has less than a restore would reach is not the most advanced one. What no restore can use does not count.

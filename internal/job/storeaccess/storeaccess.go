@@ -168,7 +168,7 @@ func Encryption(etcd *v1alpha1.Etcd) (*Access, error) {
 func Own(etcd *v1alpha1.Etcd) ([]Access, error) {
 	store := etcd.BackupStore()
 	if store == nil {
-		return nil, fmt.Errorf("Etcd %s has no spec.backup.store any more", etcd.Name)
+		return nil, fmt.Errorf("the Etcd %s has no spec.backup.store any more", etcd.Name)
 	}
 	access, err := Of(*store, etcd.Namespace, Main)
 	if err != nil {

@@ -120,7 +120,7 @@ type plaintext struct {
 
 func (p *plaintext) Read(into []byte) (int, error) {
 	n, err := p.r.Read(into)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = p.source.blame(p.snapshot, err)
 	}
 	return n, err

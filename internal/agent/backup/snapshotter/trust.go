@@ -41,8 +41,9 @@ func (n *session) checkReadable(ctx context.Context, snapshots ...backup.Snapsho
 			break
 		}
 	}
-	if _, locked := errors.AsType[*backup.LockedError](err); err != nil && !locked {
-		return err // it says nothing of the identities
+	_, locked := errors.AsType[*backup.LockedError](err)
+	if _, corrupt := errors.AsType[*backup.CorruptError](err); err != nil && !locked && !corrupt {
+		return err // the store failed, which says nothing of the snapshots
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
