@@ -70,8 +70,11 @@ var rows = []row{
 		{"Backend commit, 99th percentile", "Above 25 ms, as for fsyncs.", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_disk_backend_commit_duration_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
 		{"Round trip to peers, median", "Smoothed by etcd, and observed every 30 s. Above half a heartbeat (50 ms), the network is slow.", timeseries, "s", 8, []query{{`histogram_quantile(0.5, sum by (le, pod) (rate(etcd_network_peer_round_trip_time_seconds_bucket{` + pods + `}[5m])))`, "{{pod}}"}}},
 		{"Proposals that wait", "Writes that the members have not agreed on.", timeseries, "none", 8, []query{{`etcd_server_proposals_pending{` + pods + `}`, "{{pod}}"}}},
+		{"Apply, 99th percentile", "From the decision of the members until a member has carried it out. Above 50 ms, it is the CPU, the disk, or large requests.", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_server_apply_duration_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
 		{"Committed and not applied", "Entries of raft. At 5,000, etcd refuses writes.", timeseries, "none", 8, []query{{`etcd_server_proposals_committed_total{` + pods + `} - etcd_server_proposals_applied_total{` + pods + `}`, "{{pod}}"}}},
 		{"CPU", "Cores that etcd uses. At its limit, everything takes longer.", timeseries, "none", 8, []query{{`rate(process_cpu_seconds_total{` + pods + `}[$__rate_interval])`, "{{pod}}"}}},
+		{"Reads that the agents time, 99th percentile", "Of a key that does not exist, from within the pod. Linearizable reads take the way to the leader and its peers besides.", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod, kind) (rate(etcd_agent_read_duration_seconds_bucket{` + pods + `}[5m])))`, "{{pod}} {{kind}}"}}},
+		{"Timers of the agents: how late, 99th percentile", "Above 16 ms, the node is short of CPU, whatever etcd does.", timeseries, "s", 8, []query{{`histogram_quantile(0.99, sum by (le, pod) (rate(etcd_agent_wakeup_delay_seconds_bucket{` + pods + `}[$__rate_interval])))`, "{{pod}}"}}},
 	}},
 }
 

@@ -45,7 +45,7 @@ func slowDisk(s *situation) result {
 	var nodes []string
 	written := 0.0
 	for _, m := range s.members {
-		if len(m.slowTail()) > 0 && len(m.starvedNode()) > 0 {
+		if m.usuallyFast() && len(m.starvedNode()) > 0 {
 			// The process waits for its CPU once the disk is done.
 			continue
 		}
@@ -59,7 +59,7 @@ func slowDisk(s *situation) result {
 			continue
 		}
 		found = append(found, m.slowHistogram("commits of the database", "etcd_disk_backend_commit_duration_seconds", commitThreshold, commitSource)...)
-		if d := m.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian && len(m.starved()) == 0 {
+		if d := m.distribution("etcd_disk_wal_write_duration_seconds"); d.count >= enoughForMedian && len(m.starved())+len(m.starvedNode()) == 0 {
 			mean := 1000 * d.sum / d.count
 			found = append(found, Evidence{Member: m.Name, Signal: "mean of writes into memory, which do not wait for the disk", Value: mean, Unit: "ms", Source: "fast: CPU is not scarce"})
 			written = max(written, mean)

@@ -91,7 +91,7 @@ func (r reading) starved() []Evidence {
 }
 
 // muchLater is how many times as long an answer takes that is much later than another.
-const muchLater = 4
+const muchLater = 8
 
 // lateAnswers returns how much later than the agent etcd answers what needs neither disk nor peers, if it is late, and not the way to it.
 func (r reading) lateAnswers() []Evidence {

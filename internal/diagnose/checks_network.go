@@ -48,22 +48,25 @@ func (r reading) waits() bool {
 
 func peerConnections(s *situation) result {
 	var r result
+	cutOff := slices.ContainsFunc(s.members, s.isCutOff)
 	for _, m := range s.members {
+		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
+		if s.isCutOff(m) {
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads answered, while it answers serializable ones", Value: 0, Threshold: float64(m.FailedReads), Source: "tried; the other members have a leader", proves: true})
+		}
+		if len(m.starvedNode()) > 0 && !cutOff {
+			// On a node that is busy, connections time out.
+			continue
+		}
 		known, has := m.knownPeers()
 		active, counted := m.now("etcd_network_active_peers")
 		if everyone := s.Quorum != nil && s.Quorum.Serving == s.Quorum.Voters; has && counted && everyone && active < known {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "connected peers", Value: active, Threshold: known, Source: "peers that it knows"})
 		}
-		if s.isCutOff(m) {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads answered, while it answers serializable ones", Value: 0, Threshold: float64(m.FailedReads), Source: "tried; the other members have a leader", proves: true})
-		}
 		if n := m.rate("etcd_network_peer_sent_failures_total"); n >= 1 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "messages to peers that failed", Value: n, Unit: "/s", Threshold: 1, Source: ours})
 		}
-		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
-		if len(m.starvedNode()) == 0 {
-			r.evidence = append(r.evidence, m.logged("peers that could not be probed, in the log", func(l *Logs) int { return l.Unhealthy }, 3)...)
-		}
+		r.evidence = append(r.evidence, m.logged("peers that could not be probed, in the log", func(l *Logs) int { return l.Unhealthy }, 3)...)
 	}
 	if len(r.evidence) > 0 {
 		r.advice = []Advice{{"Check the names and CAs in the peer certificates, DNS of the headless Service, and NetworkPolicies.", s.verb("status")}}

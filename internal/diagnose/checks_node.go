@@ -38,12 +38,18 @@ func (r reading) starvedNode() []Evidence {
 	return all
 }
 
-// slowTail returns the slowest fsyncs of a member whose usual ones are fast. A disk that is slow is usually slow.
+// slowTail returns the slowest fsyncs of a member whose usual ones are fast.
 func (r reading) slowTail() []Evidence {
-	if usual, _ := r.distribution("etcd_disk_wal_fsync_duration_seconds").above(0.5); usual >= fsyncThreshold {
+	if !r.usuallyFast() {
 		return nil
 	}
 	return r.slowSyncs()
+}
+
+// usuallyFast reports whether the median of fsyncs is that of a disk that is fast, or is not known. A disk that is slow is usually slow.
+func (r reading) usuallyFast() bool {
+	usual, _ := r.distribution("etcd_disk_wal_fsync_duration_seconds").above(0.5)
+	return usual < fsyncThreshold
 }
 
 func nodeCPU(s *situation) result {

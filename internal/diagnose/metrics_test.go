@@ -5,6 +5,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -87,6 +88,30 @@ func TestFamiliesAreRead(t *testing.T) {
 			t.Errorf("no rule reads %s", f)
 		}
 	}
+}
+
+// Of what a kubelet says, the container's series are kept and the CPU of the node, with the times at which they were measured.
+func TestParseContainer(t *testing.T) {
+	g := NewWithT(t)
+	scrape := func(used float64, at int64) Metrics {
+		m, err := ParseContainer(fmt.Sprintf("# TYPE container_cpu_usage_seconds_total counter\n"+
+			"container_cpu_usage_seconds_total{id=\"/\",pod=\"\"} %v %d\ncontainer_cpu_usage_seconds_total{id=\"/x\",pod=\"\"} 7 1\ncontainer_cpu_usage_seconds_total{id=\"/y\",pod=\"m-0\"} 9 1\n"+
+			"# TYPE container_cpu_cfs_periods_total counter\ncontainer_cpu_cfs_periods_total{id=\"/y\",pod=\"m-0\"} 5 1\ncontainer_cpu_cfs_periods_total{id=\"/z\",pod=\"m-1\"} 6 1\n"+
+			"# TYPE machine_cpu_cores gauge\nmachine_cpu_cores{machine_id=\"a\"} 2\n", used, at), map[string]string{"pod": "m-0"})
+		g.Expect(err).NotTo(HaveOccurred())
+		return m
+	}
+	r := reading{Member: &Member{First: Sample{Kubelet: scrape(100, 10_000)}, Second: Sample{Kubelet: scrape(120, 20_000)}}, window: 30e9}
+	for name, want := range map[string]float64{"container_cpu_cfs_periods_total": 5, nodeCores: 2} {
+		got, _ := r.Second.Kubelet.total(name, nil)
+		g.Expect(got).To(Equal(want), name)
+	}
+	rate, known := r.kubeletRate(nodeUsage)
+	g.Expect(known).To(BeTrue())
+	g.Expect(rate).To(Equal(2.0), "the kubelet measured ten seconds apart, whatever the window")
+	r.Second.Kubelet = scrape(100, 10_000)
+	_, known = r.kubeletRate(nodeUsage)
+	g.Expect(known).To(BeFalse(), "it has not measured again")
 }
 
 // A scrape that anyone may answer is no reason to fail.

@@ -214,7 +214,7 @@ func rows() []row {
 			}
 			return w
 		}(), []Cause{NodeCPU}, Likely, true},
-		{"a slow disk on a busy node", fast().slowSyncs(1).wakeups(1, 0.03).wakeups(2, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{SlowDisk, NodeCPU}, Sure, true},
+		{"a slow disk on a busy node", fast().slowSyncs(1).wakeups(1, 0.03).wakeups(2, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{SlowDisk, NodeCPU}, Likely, true},
 		{"a busy node, and etcd is fast", fast().wakeups(1, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), nil, "", false},
 		{"a node that is busy because of large ranges", fast().wakeups(0, 0.03).set(0, "etcd_mvcc_range_total", 0, 1000).set(0, "etcd_network_client_grpc_sent_bytes_total", 0, 30*100<<20).
 			times(0, "etcd_server_range_duration_seconds", 0.4, 1000), []Cause{LargeRanges, NodeCPU}, Sure, true},
@@ -229,6 +229,18 @@ func rows() []row {
 			m.Second = Sample{}
 			return w
 		}(), []Cause{Memory, MemberDown}, Sure, true},
+		{"connections and fdatasync that time out on a busy node", func() *world {
+			w := fast().lateSyncs(1).wakeups(1, 0.03).set(1, "etcd_network_peer_sent_failures_total", 0, 300)
+			w.Members[1].Logs = &Logs{SlowSyncs: 9, Unhealthy: 9, Dropped: 9}
+			return w
+		}(), []Cause{NodeCPU}, Hint, true},
+		{"peers that are cut off on a busy node", func() *world {
+			w := fast().wakeups(1, 0.03).set(0, "etcd_network_peer_sent_failures_total", 0, 300)
+			w.Quorum.Serving = 2
+			m := &w.Members[1]
+			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
+			return w
+		}(), []Cause{PeerConnections, NodeCPU}, Likely, true},
 		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
 		{"large writes into memory take longer", fast().lateSyncs(1).wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},

@@ -32,11 +32,13 @@ import (
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // injection is a cause that is injected into a cluster, and undone by the cleanup of its test.
@@ -304,6 +306,16 @@ func TestCausesOfThreeMembers(t *testing.T) {
 				task := c.task("full", "type: full")
 				task.Spec.Type = v1alpha1.OnDemandSnapshot
 				_ = kube.Create(ctx, task)
+			})
+			// On a busy machine it would be found by what follows, too.
+			c.t.Cleanup(func() {
+				c.Eventually(func(g Gomega) {
+					task := &v1alpha1.EtcdOperatorTask{}
+					if err := kube.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: "full"}, task); !apierrors.IsNotFound(err) {
+						g.Expect(err).NotTo(HaveOccurred())
+						g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+					}
+				}).WithTimeout(patience).Should(Succeed())
 			})
 		}},
 		injection{name: "defragmentation", expect: diagnose.Defragmentation, about: "The leader is defragmented (250 MB).", inject: func(c *cluster) {
