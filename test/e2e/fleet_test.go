@@ -63,8 +63,8 @@ func newFleetPolicy(clusters []*cluster) *v1alpha1.EtcdFleetPolicy {
 	return p
 }
 
-// uids are those of the pods of a cluster, by name.
-func (c *cluster) uids() map[string]types.UID {
+// podUIDs are those of the pods of a cluster, by name.
+func (c *cluster) podUIDs() map[string]types.UID {
 	pods := &corev1.PodList{}
 	c.Expect(kube.List(c.t.Context(), pods, client.InNamespace(c.namespace))).To(Succeed())
 	all := map[string]types.UID{}
@@ -95,7 +95,7 @@ func TestFleetPausesABadImage(t *testing.T) {
 	}
 	before := map[string]map[string]types.UID{}
 	for _, each := range clusters {
-		before[each.namespace] = each.uids()
+		before[each.namespace] = each.podUIDs()
 		each.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("localhost/etcd:missing") })
 	}
 	var bad v1alpha1.FleetChange
@@ -112,7 +112,7 @@ func TestFleetPausesABadImage(t *testing.T) {
 			sick = each
 			continue
 		}
-		c.Expect(each.uids()).To(Equal(before[each.namespace]), "it did not reach the cluster")
+		c.Expect(each.podUIDs()).To(Equal(before[each.namespace]), "it did not reach the cluster")
 		each.Eventually(func(g Gomega) {
 			admitted := meta.FindStatusCondition(each.newestRollout(g).Status.Conditions, v1alpha1.ConditionAdmitted)
 			g.Expect(admitted).To(HaveField("Reason", v1alpha1.ReasonFleetPaused))
