@@ -105,6 +105,7 @@ matrix: assets ## Run integration tests of the controllers, of executor mode and
 explore: ## Check the rollout decision, its plan, the planner of members, and who may start in a fleet, in every state. Takes minutes; the unit tests check a subset in a second.
 	go test ./internal/membership -run 'TestInvariants$$' -explore-all -timeout 3h -v
 	go test ./internal/fleet -run 'TestExploration$$|TestAYearOfWindows$$' -explore-all -timeout 3h -v
+	go test ./internal/fleet/control -run 'TestEveryInterleaving$$' -explore-all -timeout 3h -v
 	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 3h -v
 
 FUZZTIME ?= 1m

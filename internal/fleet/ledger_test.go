@@ -381,3 +381,32 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("%s, want %s (%v)", named, image, err)
 	}
 }
+
+// A policy that has replaced another of its name, and may select other clusters, begins with canaries of its own. What failed stays
+// paused.
+func TestChangesOfAPolicyThatIsReplaced(t *testing.T) {
+	l := Ledger{
+		Policies: []Recorded{{Name: "p", UID: "1", Generation: 1}, {Name: "q", UID: "2", Generation: 1}},
+		Changes: []Change{
+			{Policy: "p", Name: "A", Passed: 1, Done: 3},
+			{Policy: "p", Name: "B", Passed: 1, Done: 3, Resumed: 7, Failures: []Failure{{Etcd: "e"}}},
+			{Policy: "q", Name: "A", Passed: 1, Done: 3},
+		},
+	}
+	if !l.Forget([]types.UID{"1"}) || len(l.Policies) != 1 {
+		t.Fatalf("%+v", l.Policies)
+	}
+	for _, c := range l.Changes {
+		switch {
+		case c.Policy == "p" && (c.Passed != 0 || c.Done != 0):
+			t.Errorf("change %s has passed canaries of the policy before: %+v", c.Name, c)
+		case c.Policy == "q" && (c.Passed != 1 || c.Done != 3):
+			t.Errorf("another policy: %+v", c)
+		case c.Name == "B" && (len(c.Failures) != 1 || c.Resumed != 7):
+			t.Errorf("it is not paused any more: %+v", c)
+		}
+	}
+	if l.Forget([]types.UID{"1"}) {
+		t.Error("nothing is left to forget")
+	}
+}

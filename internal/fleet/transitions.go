@@ -29,10 +29,21 @@ func (l *Ledger) Record(p *Policy) bool {
 	return true
 }
 
-// Forget forgets policies that are deleted. It reports whether there are any.
+// Forget forgets policies that are deleted. One of the same name may select other clusters: its changes begin with canaries, and those
+// that are paused stay so. It reports whether there are any.
 func (l *Ledger) Forget(deleted []types.UID) bool {
 	before := len(l.Policies)
-	l.Policies = slices.DeleteFunc(l.Policies, func(r Recorded) bool { return slices.Contains(deleted, r.UID) })
+	l.Policies = slices.DeleteFunc(l.Policies, func(r Recorded) bool {
+		if !slices.Contains(deleted, r.UID) {
+			return false
+		}
+		for i := range l.Changes {
+			if c := &l.Changes[i]; c.Policy == r.Name {
+				c.Passed, c.Done = 0, 0
+			}
+		}
+		return true
+	})
 	return len(l.Policies) < before
 }
 

@@ -124,14 +124,20 @@ func (c *cluster) newOperators() {
 	c.untilOperatorReady(*d.Spec.Replicas)
 }
 
-// setGate switches the feature gate as an administrator does: in the ConfigMap, followed by a restart.
+// setGate switches the feature gate.
 func (c *cluster) setGate(on bool) {
+	c.t.Helper()
+	value := map[bool]string{true: ": true", false: ": false"}
+	c.configure(func(file string) string { return strings.ReplaceAll(file, gateName+value[!on], gateName+value[on]) })
+}
+
+// configure changes the configuration as an administrator does: in the ConfigMap, followed by a restart.
+func (c *cluster) configure(change func(file string) string) {
 	c.t.Helper()
 	config := &corev1.ConfigMap{}
 	c.Expect(kube.Get(context.Background(), operatorKey, config)).To(Succeed())
 	before := client.MergeFrom(config.DeepCopy())
-	value := map[bool]string{true: ": true", false: ": false"}
-	config.Data["config.yaml"] = strings.ReplaceAll(config.Data["config.yaml"], gateName+value[!on], gateName+value[on])
+	config.Data["config.yaml"] = change(config.Data["config.yaml"])
 	c.Expect(kube.Patch(context.Background(), config, before)).To(Succeed())
 	d := &appsv1.Deployment{}
 	c.Expect(kube.Get(context.Background(), operatorKey, d)).To(Succeed())

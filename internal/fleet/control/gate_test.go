@@ -136,6 +136,19 @@ func TestWhatNeedsASlot(t *testing.T) {
 	}
 }
 
+// A task names its change, while it waits as when it starts.
+func TestATaskNamesItsChange(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	for i := range w.n {
+		task := w.task(i)
+		task.Object.Spec.Type, task.Object.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
+		if wait := o.asks(task); (wait != nil) != (i > 0) || task.Object.Status.Change != fleet.Restart {
+			t.Errorf("%d: %+v, change %q", i, wait, task.Object.Status.Change)
+		}
+	}
+}
+
 // Nothing is granted by a generation that is older than one that the ledger knows.
 func TestAPolicyThatTheCacheDoesNotShow(t *testing.T) {
 	w := newWorld(t, 1, 1)

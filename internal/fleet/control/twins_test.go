@@ -41,6 +41,8 @@ type world struct {
 	clock *clocktesting.FakeClock
 	limit int
 	n     int
+	// lost is how often the ledger was.
+	lost int
 }
 
 func newWorld(t *testing.T, n, limit int) *world {
@@ -105,7 +107,15 @@ func (w *world) operator() *operator {
 	}
 	o.client = interceptor.NewClient(w.api, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			return disturbed(func() error { return c.Create(ctx, object, options...) })
+			return disturbed(func() error {
+				err := c.Create(ctx, object, options...)
+				// The fake client counts the versions of each object from 1: an object that is made again must not have one of the lost one.
+				for i := 0; err == nil && i < 20*w.lost; i++ {
+					object.SetAnnotations(map[string]string{"version": fmt.Sprint(i)})
+					err = c.Update(ctx, object)
+				}
+				return err
+			})
 		},
 		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
 			return disturbed(func() error { return c.Update(ctx, object, options...) })
@@ -207,6 +217,7 @@ func (w *world) judge() {
 
 // lose deletes the ledger.
 func (w *world) lose() {
+	w.lost++
 	_ = w.api.Delete(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: store.Name}})
 }
 
