@@ -71,8 +71,8 @@ func TestRequestsOfARestart(t *testing.T) {
 	w.Expect(second.begun.counts()).To(HaveEach(1))
 }
 
-// What a rollout costs, also if each pod is away for so long that the status says so. With 8 or 9 writes of statuses, it is what
-// test/bench allows.
+// What a rollout costs, also if each pod is away for so long that the status says so: with 8 writes of statuses, what test/bench allows.
+// These are not judged, since details of a status are written the more often, the slower the machine is.
 func TestRequestsOfARollout(t *testing.T) {
 	t.Parallel()
 	const members = 3
@@ -119,5 +119,4 @@ func TestRequestsOfARollout(t *testing.T) {
 	}
 	t.Logf("%d writes of statuses and %d other requests: %v", statuses, others, all)
 	w.Expect(others).To(BeNumerically("<=", 5*members+20))
-	w.Expect(statuses).To(BeNumerically("<=", 2*members+6), "details of a status are written every ten seconds, which a slow machine takes")
 }
