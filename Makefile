@@ -92,12 +92,14 @@ RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 # What depends on the release: StatefulSets, roles, admission, and expressions in schemas.
 MATRIX := etcd task executor crd rbac
 .PHONY: matrix
-matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases. RELEASES=1.33 selects. The first run builds them, which takes minutes.
+matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases, and restores with etcd 3.6. RELEASES=1.33 selects. The first run builds them, which takes minutes.
 	@for release in $(RELEASES); do \
 		go run ./test/local build $$release/kube-apiserver $$release/kube-controller-manager && \
 		ln -sfn ../etcd $(LOCAL)/bin/$$release/etcd && echo "Kubernetes $$release" && \
 		KUBEBUILDER_ASSETS=$(LOCAL)/bin/$$release go test -count=1 -vet=off $(addprefix ./test/integration/,$(MATRIX)) || exit 1; \
 	done
+	@go run ./test/local build etcd-3.6/etcd
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -vet=off ./test/integration/backup -run TestRaisedRevisions -all-etcds
 
 .PHONY: explore
 explore: ## Check the rollout decision, its plan, the planner of members, and who may start in a fleet, in every state. Takes minutes; the unit tests check a subset in a second.

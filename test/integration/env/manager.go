@@ -6,6 +6,8 @@ package env
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -85,10 +87,20 @@ func Log(t testing.TB) logr.Logger {
 	return logr.New(sink{log.GetSink(), ""})
 }
 
-// sink remembers which controller logs.
+// sink remembers which controller logs, and leaves out what every manager says when it starts and stops.
 type sink struct {
 	logr.LogSink
 	controller string
+}
+
+// everyManager says these, for each of its controllers and watches.
+var everyManager = []string{"Starting ", "Stopping ", "Shutdown signal received", "All workers finished", "Wait completed"}
+
+// Info implements logr.LogSink.
+func (s sink) Info(level int, message string, values ...any) {
+	if !slices.ContainsFunc(everyManager, func(start string) bool { return strings.HasPrefix(message, start) }) {
+		s.LogSink.Info(level, message, values...)
+	}
 }
 
 // WithValues implements logr.LogSink.
