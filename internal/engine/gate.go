@@ -21,7 +21,7 @@ type Gate interface {
 	// the resourceVersion that the object has, or not at all. It may set status.change, which is written with the answer.
 	Ask(ctx context.Context, task tasks.Task) (*Wait, error)
 	// Pause is asked before each further step; nil: the task goes on.
-	Pause(t *v1alpha1.EtcdOperatorTask) *Wait
+	Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *Wait
 	// Wakes are the Etcds whose tasks are to ask again.
 	Wakes() <-chan event.GenericEvent
 }

@@ -30,8 +30,8 @@ func (g *gate) Ask(_ context.Context, task tasks.Task) (*Wait, error) {
 	g.asked = append(g.asked, task.Object.Name+" "+task.Object.ResourceVersion)
 	return g.wait, g.err
 }
-func (g *gate) Pause(*v1alpha1.EtcdOperatorTask) *Wait { return g.pause }
-func (g *gate) Wakes() <-chan event.GenericEvent       { return nil }
+func (g *gate) Pause(context.Context, *v1alpha1.EtcdOperatorTask) *Wait { return g.pause }
+func (g *gate) Wakes() <-chan event.GenericEvent                        { return nil }
 func admittedOf(t *v1alpha1.EtcdOperatorTask) string {
 	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionAdmitted)
 	if c == nil {

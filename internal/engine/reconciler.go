@@ -163,6 +163,7 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 		// It does not wait for other Etcds: its turn has not come.
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
 	}
+	status.Unhold(t)
 	reason, message := waiting(line.Queue, cached)
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
 	return r.write(ctx, cached, t)

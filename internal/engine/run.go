@@ -46,7 +46,7 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		return sooner(wait, left), err
 	}
 	if r.Gate != nil {
-		if wait := r.Gate.Pause(task.Object); wait != nil {
+		if wait := r.Gate.Pause(ctx, task.Object); wait != nil {
 			again, err := r.waits(ctx, cached, task.Object, wait)
 			return sooner(again, left), err
 		}

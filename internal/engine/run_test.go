@@ -516,3 +516,20 @@ func TestStatusDuringAStep(t *testing.T) {
 	e.Expect(e.shown.InitiatedAt.Time).To(Equal(e.clock.Now()))
 	e.Expect(s.get(t, "a").Status.InitiatedAt.Time).NotTo(BeTemporally("==", e.clock.Now()))
 }
+
+// The guards of a task that a recovery has preempted are not asked: it says that it waits for the recovery, and not what blocked it before.
+func TestAPreemptedTaskIsBlockedByNoGuard(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "rollout", running, func(task *v1alpha1.EtcdOperatorTask) {
+		hold := v1alpha1.BlockedBy{Guard: "OthersParticipating", Message: "main-1 does not participate"}
+		task.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: hold.Guard, Message: hold.Message}, BlockedBy: []v1alpha1.BlockedBy{hold}}
+	})
+	s.add(t, "recovery", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor}
+	e.look()
+	e.Expect(e.progress("rollout")).To(HavePrefix("Preempted: recovery has preempted this task"))
+	held, all := s.get(t, "rollout").Status.Held()
+	e.Expect(held).To(BeNil())
+	e.Expect(all).To(BeEmpty())
+}

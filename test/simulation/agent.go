@@ -125,7 +125,7 @@ func (a *preparation) listed() *members.Peer {
 func (a *preparation) act(d member.Decision) bool {
 	switch d.Action {
 	case member.Start:
-		a.world.judge.starts(a.pod)
+		a.world.of(a.name).starts(a.pod)
 		return true
 	case member.Bootstrap:
 		return a.bootstrap()

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 // chaos injects the faults of a script, and ends each of them.
@@ -75,6 +76,9 @@ func (c *chaos) run(all []Fault) {
 	}
 }
 
+// mostStale is how old the API server's answer is at most that a cache begins with.
+const mostStale = time.Minute
+
 // start starts another operator, unless there is one that is not paused: leader election sees to that. Its cache may begin with what was some
 // changes ago.
 func (c *chaos) start() {
@@ -82,10 +86,10 @@ func (c *chaos) start() {
 		return
 	}
 	c.started++
-	c.StartOperator(c.t, fmt.Sprintf("op%d", c.started), func(string) int {
+	c.StartOperator(c.t, fmt.Sprintf("op%d", c.started), func(kind string) int {
 		if c.over || c.random.IntN(4) > 0 {
 			return 0
 		}
-		return c.random.IntN(20)
+		return min(c.random.IntN(20), c.API.Since(kind, time.Now().Add(-mostStale)))
 	})
 }

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -59,6 +60,7 @@ func (w *World) statefulSets() {
 
 func (w *World) statefulSet(set *appsv1.StatefulSet) {
 	revision, replicas := Revision(set), int(ptr.Deref(set.Spec.Replicas, 1))
+	w.remember(set, revision)
 	status := appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, UpdateRevision: revision, CurrentRevision: cmp.Or(set.Status.CurrentRevision, revision), CollisionCount: set.Status.CollisionCount}
 	there := map[int]bool{}
 	for _, p := range w.podsOf(set) {
@@ -86,6 +88,23 @@ func (w *World) statefulSet(set *appsv1.StatefulSet) {
 	if !equality.Semantic.DeepEqual(set.Status, status) {
 		edit(w, set.Namespace, set.Name, "status", func(s *appsv1.StatefulSet) { s.Status = status })
 	}
+}
+
+// remember keeps a template as a revision.
+func (w *World) remember(set *appsv1.StatefulSet, revision string) {
+	if w.fleet == nil || apiserver.Find[*appsv1.ControllerRevision](w.API.Live(), set.Namespace, revision) != nil {
+		return
+	}
+	template, err := json.Marshal(map[string]any{"spec": map[string]any{"template": set.Spec.Template}})
+	w.must(err)
+	w.revisions++
+	w.must(w.writer.Create(context.Background(), &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: revision, Labels: set.Spec.Template.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+		},
+		Data: runtime.RawExtension{Raw: template}, Revision: w.revisions,
+	}))
 }
 
 // podsOf returns the pods of a StatefulSet, by name.

@@ -106,7 +106,7 @@ type listChange struct {
 // change asks for a change of the member list, whose answer may be lost, and which may be late.
 func (a *asked) change(ctx context.Context, what string, c listChange, do func(w *World, m *members.Member) error) error {
 	return a.ask(context.WithValue(ctx, writesKey{}, true), what, func(w *World, m *members.Member) error {
-		breaks := w.judge.changes(a.operator, c)
+		breaks := w.of(m.Name).changes(a.operator, c)
 		err := refusal(do(w, m))
 		switch {
 		case err != nil:

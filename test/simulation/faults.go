@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
-	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,13 +107,13 @@ func (c carried) later(do func() error) {
 }
 
 // carry carries a request to the API server, or to the cache, out.
-func (f *faults) carry(ctx context.Context, o *operator, who string, r apiserver.Request, do func() error, answer func(error)) {
+func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do func() error, answer func(error)) {
 	w := o.world
 	effect := func() error {
 		if !r.Writes {
 			return do()
 		}
-		breaks := w.judge.before(o, r)
+		breaks := w.before(o, r)
 		err := do()
 		switch {
 		case err != nil:

@@ -14,16 +14,22 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
-// judge says what must never happen. It asks the models themselves what is true, and shares no code with the operator.
+// judge says what must never happen to an Etcd. It asks the models themselves what is true, and shares no code with the operator.
 type judge struct {
 	world *World
+	// name of the Etcd.
+	name string
 	// serving is since when each member that is listed has served, or not, by its ID.
 	serving map[uint64]since
 	// quorate is since when a quorum has served, or not.
 	quorate since
+	// lost is when a quorum was lost that had served for long enough to be seen.
+	lost time.Duration
 	// leads is since when the newest leader has led.
 	leads led
 	// hibernated is when users asked for no members last; they may be obeyed late.
@@ -32,8 +38,6 @@ type judge struct {
 	list []members.Peer
 	// clusters are those that have had a leader, in order.
 	clusters []string
-	// raft is how many broken promises of raft were told of.
-	raft int
 	// untrue are statements that are not so, and told those that were complained of.
 	untrue truths
 	told   map[string]bool
@@ -49,8 +53,8 @@ type led struct {
 	at time.Duration
 }
 
-func newJudge(w *World) *judge {
-	return &judge{world: w, serving: map[uint64]since{}, told: map[string]bool{}}
+func newJudge(w *World, name string) *judge {
+	return &judge{world: w, name: name, serving: map[uint64]since{}, told: map[string]bool{}}
 }
 
 // sight is for how long an operator may act on what it saw: for as long as it may take between an observation and what is done, and for as long
@@ -67,14 +71,14 @@ func (s since) now(is bool, at time.Duration) since {
 // members looks at what the members are.
 func (j *judge) members() {
 	w := j.world
-	for ; j.raft < len(w.Etcd.Broken); j.raft++ {
-		w.broke("the model of etcd: %s", w.Etcd.Broken[j.raft])
-	}
-	if w.asked() == 0 {
+	if j.asked() == 0 {
 		j.hibernated = w.Now()
 	}
 	leader, list := j.leader()
 	if leader == nil {
+		if j.quorate.is && w.Now()-j.quorate.at >= sight {
+			j.lost = w.Now()
+		}
 		j.quorate = j.quorate.now(false, w.Now())
 		return
 	}
@@ -91,7 +95,7 @@ func (j *judge) members() {
 // leader returns the member that leads with a quorum, with its member list; nil if there is none.
 func (j *judge) leader() (leader *members.Member, list []members.Peer) {
 	for _, m := range j.world.Etcd.Running() {
-		if !m.Leads() || !j.world.Etcd.Serves(m) {
+		if !m.Leads() || etcdOf(m.Name) != j.name || !j.world.Etcd.Serves(m) {
 			continue
 		}
 		if leader != nil && leader.Disk.Cluster != m.Disk.Cluster {
@@ -145,10 +149,39 @@ func (j *judge) cluster(leader *members.Member) {
 	}
 }
 
+// aimed is a request of an operator, with the pod that it removes, as it was when it asked.
+type aimed struct {
+	apiserver.Request
+	target types.UID
+}
+
+func removes(r apiserver.Request) bool {
+	return r.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "create eviction")
+}
+
+// target is the pod that a request removes; empty for none.
+func (w *World) target(r apiserver.Request) types.UID {
+	if removes(r) {
+		if p := apiserver.Find[*corev1.Pod](w.API.Live(), r.Key.Namespace, r.Key.Name); p != nil {
+			return p.UID
+		}
+	}
+	return ""
+}
+
 // before judges a request of an operator to the API server, before it is carried out: what it breaks if it is; empty if nothing.
-func (j *judge) before(o *operator, r apiserver.Request) string {
+func (w *World) before(o *operator, r aimed) string {
 	switch {
-	case r.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "create eviction"):
+	case removes(r.Request):
+		if is := w.target(r.Request); is != "" && is != r.target {
+			return fmt.Sprintf("%s removes pod %s, which is not the one that it asked to remove", o.name, r.Key.Name)
+		}
+		j := w.of(r.Key.Name)
+		if w.fleet != nil {
+			if breaks := w.fleet.removal(o, j, r.Key.Name); breaks != "" {
+				return breaks
+			}
+		}
 		return j.removal(o, r.Key.Name)
 	case r.Kind == "PersistentVolumeClaim" && r.Verb == "delete":
 		return fmt.Sprintf("%s deletes claim %s", o.name, r.Key.Name)
@@ -166,7 +199,7 @@ func (j *judge) removal(o *operator, name string) string {
 	is := j.serves
 	if leader == nil {
 		// No member leads, but not yet for so long that who runs may be given up.
-		if lost := j.world.Now() - j.quorate.at; j.quorate.is || lost < sight || lost > patience {
+		if lost := j.world.Now() - j.lost; j.quorate.is || lost < sight || lost > patience {
 			return ""
 		}
 		list, is = j.list, j.runs
@@ -196,7 +229,7 @@ func (j *judge) removal(o *operator, name string) string {
 func (j *judge) change(c apiserver.Change) {
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
-	if before == nil || after == nil {
+	if before == nil || after == nil || after.Name != j.name {
 		return
 	}
 	had, has := ptr.Deref(before.Spec.Replicas, 1), ptr.Deref(after.Spec.Replicas, 1)
@@ -217,9 +250,9 @@ func (j *judge) change(c apiserver.Change) {
 // mayStop reports whether a user wants all members to be stopped, or did a moment ago.
 func (j *judge) mayStop() bool {
 	recreates := slices.ContainsFunc(apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()), func(t *v1alpha1.EtcdOperatorTask) bool {
-		return t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal()
+		return t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal()
 	})
-	return recreates || j.world.asked() == 0 || j.world.Now()-j.hibernated < sight
+	return recreates || j.asked() == 0 || j.world.Now()-j.hibernated < sight
 }
 
 // podOfURL is the pod in the host name of a URL.

@@ -32,6 +32,8 @@ type pod struct {
 	// shared is the ConfigMap as it is mounted, and told what the agent reads in it; nil if it cannot.
 	shared map[string]string
 	told   *member.Shared
+	// bad: its template is one with which no member starts.
+	bad bool
 	// prepared: the init container has let the member start. refused is what it says while it does not.
 	prepared bool
 	refused  string
@@ -96,6 +98,7 @@ func (p *pod) begin() {
 	if claim := p.world.claimOf(live); claim != nil {
 		p.disk = p.world.disks[claim.Spec.VolumeName]
 	}
+	p.bad = isBad(live.Annotations)
 	if p.ip == "" {
 		p.ip = p.world.freeIP()
 	}
@@ -120,7 +123,7 @@ func (w *World) freeIP() string {
 
 // mount has the kubelet take the ConfigMap as it is now, and again after a while.
 func (p *pod) mount() {
-	if c := apiserver.Find[*corev1.ConfigMap](p.world.API.Live(), Namespace, Name+"-config"); c != nil {
+	if c := apiserver.Find[*corev1.ConfigMap](p.world.API.Live(), Namespace, etcdOf(p.name)+"-config"); c != nil {
 		p.take(c.Data)
 	}
 	p.world.once("mount of "+string(p.uid), p.world.between(1000, 60_000), func() { p.now(p.mount) })
@@ -172,6 +175,12 @@ func (p *pod) run() {
 		return
 	}
 	p.prepared, p.refused = true, ""
+	if p.bad {
+		p.crashes++
+		p.report()
+		p.after(min(time.Duration(1<<min(p.crashes, 5))*time.Second, 30*time.Second), p.run)
+		return
+	}
 	p.member, p.started = p.world.Etcd.Start(p.name, p.disk), time.Now()
 	p.report()
 	p.probe(p.member)

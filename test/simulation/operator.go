@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	wiring "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // operator is one process of the operator, with all that it remembers.
@@ -30,14 +33,18 @@ type operator struct {
 	stop        context.CancelFunc
 	dead        bool
 	controllers []*controller
+	// gate says which Etcds have a task whose turn in the fleet it is; nil without a fleet.
+	gate <-chan event.GenericEvent
 	// following are the kinds of which changes are on their way to the cache.
 	following map[string]bool
 }
 
-// controller is one of its controllers, with the one entry of its queue: that of the Etcd.
+// controller is one of its controllers, with one entry of its queue: that of an Etcd, or of the fleet.
 type controller struct {
-	operator  *operator
-	name      string
+	operator *operator
+	name     string
+	// who it is in the trace, and etcd of whom it is asked.
+	who, etcd string
 	reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)
 	// due is when it looks again; negative for never. again: it looks at once when it is done.
 	due            time.Duration
@@ -53,21 +60,40 @@ func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) i
 	d := composition.With(dialer{o}, w.faults.clock())
 	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
 	d.Client, d.Live, d.Surroundings = cached, &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: o.through}, cached
-	parts := composition.New(t, d)
-	for _, c := range []controller{
-		{name: "etcd", reconcile: parts.Etcds.Reconcile}, {name: "upkeep", reconcile: parts.Upkeep.Reconcile}, {name: "rollout", reconcile: parts.Rollouts.Reconcile},
-		{name: "membership", reconcile: parts.Memberships.Reconcile}, {name: "task", reconcile: parts.Tasks.Reconcile},
-	} {
-		c.operator, c.due = o, -1
-		o.controllers = append(o.controllers, &c)
-		c.wake(0)
-	}
+	o.compose(t, d)
 	w.Log(name, "starts")
 	w.operators = append(w.operators, o)
 	for _, kind := range w.API.Kinds() {
 		o.follow(kind)
 	}
 	return o
+}
+
+// compose makes the controllers, each of which looks at once.
+func (o *operator) compose(t testing.TB, d wiring.Dependencies) {
+	d.Namespace = operatorNamespace
+	parts := composition.New(t, d, composition.Configured(func(c *configv1alpha1.OperatorConfiguration) {
+		c.FeatureGates[string(configv1alpha1.FleetPolicies)] = o.world.fleet != nil
+	}))
+	add := func(name, etcd string, reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)) {
+		c := &controller{operator: o, name: name, who: o.name + "/" + name, etcd: etcd, reconcile: reconcile, due: -1}
+		if len(o.world.judges) > 1 && etcd != "" {
+			c.who += " " + etcd
+		}
+		o.controllers = append(o.controllers, c)
+		c.wake(0)
+	}
+	for _, j := range o.world.judges {
+		add("etcd", j.name, parts.Etcds.Reconcile)
+		add("upkeep", j.name, parts.Upkeep.Reconcile)
+		add("rollout", j.name, parts.Rollouts.Reconcile)
+		add("membership", j.name, parts.Memberships.Reconcile)
+		add("task", j.name, parts.Tasks.Reconcile)
+	}
+	if parts.Fleet != nil {
+		add("fleet", "", parts.Fleet.Reconcile)
+		o.gate = parts.Fleet.Wakes()
+	}
 }
 
 // kill ends the process: what it asks for from now on is not carried out.
@@ -114,7 +140,7 @@ func (o *operator) follow(kind string) {
 		change := o.cache.Deliver(kind)
 		o.world.Log("watch of "+o.name, "shows "+kind+" "+change.Key.Name)
 		for _, c := range o.controllers {
-			if after, wakes := wakes(c.name, change); wakes {
+			if after, wakes := wakes(c.name, change); wakes && c.concerns(change) {
 				c.wake(after)
 			}
 		}
@@ -129,7 +155,7 @@ func (c *controller) wake(after time.Duration) {
 		return
 	}
 	c.due = at
-	c.operator.world.After(after, c.operator.name+"/"+c.name, "", func() {
+	c.operator.world.After(after, c.who, "", func() {
 		if c.due == at {
 			c.start()
 		}
@@ -144,11 +170,13 @@ func (c *controller) start() {
 		return
 	}
 	c.running = true
-	who := o.name + "/" + c.name
-	ctx := context.WithValue(o.ctx, whoKey{}, who)
-	o.world.Start(who, func() {
-		result, err := c.reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: Namespace, Name: Name}})
-		o.world.Call(o.actor, who, "has looked", func(release func()) {
+	ctx, of := context.WithValue(o.ctx, whoKey{}, c.who), ctrl.Request{}
+	if c.etcd != "" {
+		of.NamespacedName = types.NamespacedName{Namespace: Namespace, Name: c.etcd}
+	}
+	o.world.Start(c.who, func() {
+		result, err := c.reconcile(ctx, of)
+		o.world.Call(o.actor, c.who, "has looked", func(release func()) {
 			c.ended(result, err)
 			release()
 		})
@@ -157,11 +185,12 @@ func (c *controller) start() {
 
 func (c *controller) ended(result ctrl.Result, err error) {
 	c.running = false
+	c.operator.pass()
 	switch {
 	case c.operator.dead:
 		return
 	case err != nil:
-		c.operator.world.Log(c.operator.name+"/"+c.name, "failed: "+err.Error())
+		c.operator.world.Log(c.who, "failed: "+err.Error())
 		c.failures++
 		c.wake(min(5*time.Millisecond<<min(c.failures, 20), 30*time.Second))
 	default:
@@ -175,13 +204,30 @@ func (c *controller) ended(result ctrl.Result, err error) {
 	}
 }
 
+// pass wakes the tasks whose turn in the fleet it is.
+func (o *operator) pass() {
+	for {
+		select {
+		case e := <-o.gate:
+			for _, c := range o.controllers {
+				if c.name == "task" && c.etcd == e.Object.GetName() {
+					c.wake(0)
+				}
+			}
+		default:
+			return
+		}
+	}
+}
+
 type whoKey struct{}
 
 // through carries a request of the operator out, at the API server or from the cache, when it is its turn.
 func (o *operator) through(ctx context.Context, r apiserver.Request, do func() error) (err error) {
 	who, _ := ctx.Value(whoKey{}).(string)
+	of := aimed{r, o.world.target(r)}
 	carried := o.world.Call(o.actor, who, r.String(), func(release func()) {
-		o.world.faults.carry(ctx, o, who, r, do, func(answer error) {
+		o.world.faults.carry(ctx, o, who, of, do, func(answer error) {
 			err = answer
 			release()
 		})

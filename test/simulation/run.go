@@ -51,7 +51,7 @@ const bound = 30 * time.Minute
 func Run(t *testing.T, script Script) (r Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w, err := New(script.Seed, 5)
+		w, err := New(script.Seed, 5, max(script.Etcds, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,19 +75,29 @@ type session struct {
 }
 
 func (s *session) run(script Script) {
-	s.Create(script.Members, nil)
+	if script.Etcds > 1 {
+		s.limit()
+	}
+	for _, j := range s.judges {
+		s.Create(j.name, script.Members, nil)
+	}
 	s.write()
 	s.start()
 	s.await("the Etcd serves")
+	if script.Etcds > 1 {
+		s.pass(mostStale, func() bool { return false }) // every cache has the policy
+	}
 	s.chaos.run(script.Faults)
-	s.help()
+	for _, j := range s.judges {
+		s.help(j)
+	}
 	for i, o := range script.Operations {
 		if len(s.Broken) > 0 {
 			return
 		}
 		before := s.total()
 		s.Log("user", o.Name)
-		wishes[slices.IndexFunc(wishes, func(w wish) bool { return w.name == o.Name })].begin(s, fmt.Sprintf("task-%d", i), picked(o.Pick))
+		s.carryOut(o, fmt.Sprintf("task-%d", i))
 		s.pass(o.Then, func() bool { return false })
 		s.done++
 		if s.total() > before {
@@ -99,6 +109,16 @@ func (s *session) run(script Script) {
 	s.await("all operations end, after the last fault")
 }
 
+// carryOut begins an operation, on one of the Etcds.
+func (s *session) carryOut(o Operation, task string) {
+	random, all := picked(o.Pick), slices.Concat(wishes, fleetWishes)
+	j := s.judges[0]
+	if len(s.judges) > 1 {
+		j = s.judges[random.IntN(len(s.judges))]
+	}
+	all[slices.IndexFunc(all, func(w wish) bool { return w.name == o.Name })].begin(s, j, task, random)
+}
+
 func (s *session) total() (n int) {
 	for _, times := range s.faults.injected {
 		n += times
@@ -107,14 +127,14 @@ func (s *session) total() (n int) {
 }
 
 // help has a user recover the cluster when its quorum has been lost for a while; for good or not, the user cannot know.
-func (s *session) help() {
+func (s *session) help(j *judge) {
 	s.After(time.Duration(20+s.helping.IntN(60))*time.Second, "user", "", func() {
-		s.help()
-		if q := s.judge.quorate; q.is || s.Now()-q.at < time.Minute || s.asked() == 0 {
+		s.help(j)
+		if q := j.quorate; q.is || s.Now()-q.at < time.Minute || j.asked() == 0 {
 			return
 		}
 		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
-			if t.Spec.Type != v1alpha1.QuorumLossRecovery || t.Status.State.IsFinal() {
+			if t.Spec.OwnerEtcdReference.Name != j.name || t.Spec.Type != v1alpha1.QuorumLossRecovery || t.Status.State.IsFinal() {
 				continue
 			}
 			// As docs/recovery.md says for a survivor that is lost again: another one once this one is deleted.
@@ -125,7 +145,7 @@ func (s *session) help() {
 			return
 		}
 		s.recoveries++
-		s.Task(fmt.Sprintf("recovery-%d", s.recoveries), v1alpha1.QuorumLossRecovery, "")
+		j.Task(fmt.Sprintf("recovery-%d", s.recoveries), v1alpha1.QuorumLossRecovery, "")
 	})
 }
 
@@ -134,6 +154,16 @@ func (s *session) pass(d time.Duration, done func() bool) {
 	if !s.Run(s.Now()+d, func() bool { return len(s.Broken) > 0 || done() }) {
 		s.broke("what happens at this moment never ends")
 	}
+}
+
+// Unfinished returns what the simulation waits for; empty once every operation has ended and all members serve.
+func (w *World) Unfinished() string {
+	for _, j := range w.judges {
+		if waits := j.Unfinished(); waits != "" {
+			return waits
+		}
+	}
+	return ""
 }
 
 // await waits until all is done, and complains if it takes too long.

@@ -18,7 +18,9 @@ import (
 type Script struct {
 	Seed uint64
 	// Members that the Etcd begins with.
-	Members    int32
+	Members int32
+	// Etcds is how many there are, if there is a fleet.
+	Etcds      int
 	Faults     []Fault
 	Operations []Operation
 }
@@ -47,13 +49,19 @@ func NewScript(seed uint64) Script {
 	for range operations {
 		s.Operations = append(s.Operations, Operation{wishes[users.IntN(len(wishes))].name, users.Uint64N(1000), time.Duration(20+users.IntN(180)) * time.Second})
 	}
-	kinds := chaos.Perm(len(troubles))[:(len(troubles)+1)/2]
-	for at := time.Duration(0); at < horizon; {
-		at += time.Duration(1+chaos.IntN(25)) * time.Second
-		k := troubles[kinds[chaos.IntN(len(kinds))]]
-		s.Faults = append(s.Faults, Fault{at, time.Duration(1+chaos.IntN(k.most)) * time.Second, k.name, chaos.Uint64N(1000)})
-	}
+	s.Faults = drawFaults(chaos, horizon, 25)
 	return s
+}
+
+// drawFaults draws half of the kinds of faults, up to a time, with so many seconds at most between two of them.
+func drawFaults(chaos *rand.Rand, until time.Duration, apart int) (all []Fault) {
+	kinds := chaos.Perm(len(troubles))[:(len(troubles)+1)/2]
+	for at := time.Duration(0); at < until; {
+		at += time.Duration(1+chaos.IntN(apart)) * time.Second
+		k := troubles[kinds[chaos.IntN(len(kinds))]]
+		all = append(all, Fault{at, time.Duration(1+chaos.IntN(k.most)) * time.Second, k.name, chaos.Uint64N(1000)})
+	}
+	return all
 }
 
 func picked(pick uint64) *rand.Rand { return rand.New(rand.NewPCG(pick, 0)) }
@@ -62,6 +70,9 @@ func picked(pick uint64) *rand.Rand { return rand.New(rand.NewPCG(pick, 0)) }
 func (s Script) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\nmembers %d\n", s.Seed, s.Members)
+	if s.Etcds > 0 {
+		fmt.Fprintf(&b, "etcds %d\n", s.Etcds)
+	}
 	for _, f := range s.Faults {
 		fmt.Fprintf(&b, "fault at %s for %s, %d: %s\n", f.At, f.For, f.Pick, f.Name)
 	}
@@ -81,7 +92,7 @@ func ParseScript(text string) (s Script, err error) {
 		var pick uint64
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
-		case scans(line, "seed %d", &s.Seed), scans(line, "members %d", &s.Members):
+		case scans(line, "seed %d", &s.Seed), scans(line, "members %d", &s.Members), scans(line, "etcds %d", &s.Etcds):
 		case scans(what, "fault at %s for %s %d", &at, &long, &pick):
 			f := Fault{Name: name, Pick: pick}
 			if f.At, err = time.ParseDuration(at); err == nil {

@@ -44,14 +44,20 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 
 // Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on. The first that
 // breaks something ends the test, unless SIM_ON is set, and its trace and its story are written.
-func TestSimulation(t *testing.T) {
-	first, seeds := number(t, "SIM_FIRST", 1), number(t, "SIM_SEEDS", 3)
+func TestSimulation(t *testing.T) { simulate(t, NewScript, 3) }
+
+// So it is with several Etcds and a policy for their fleet.
+func TestFleet(t *testing.T) { simulate(t, NewFleetScript, 1) }
+
+func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64) {
+	t.Helper()
+	first, seeds := number(t, "SIM_FIRST", 1), number(t, "SIM_SEEDS", otherwise)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
 		first, seeds = seed, 1
 	}
 	begun, sum := time.Now(), Result{Injected: map[string]int{}}
 	for seed := first; seed < first+seeds; seed++ {
-		script := NewScript(seed)
+		script := scriptOf(seed)
 		r := Run(t, script)
 		for _, broken := range r.Broken {
 			t.Errorf("seed %d: %s", seed, broken)

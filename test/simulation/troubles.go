@@ -8,9 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -55,6 +53,24 @@ func (c *chaos) blinding() func() {
 	return func() { n.apart, c.faults.sight = false, nil }
 }
 
+// one is the Etcd that a fault hits.
+func (c *chaos) one() *judge {
+	if len(c.judges) == 1 {
+		return c.judges[0]
+	}
+	return c.judges[c.random.IntN(len(c.judges))]
+}
+
+// running returns the members of an Etcd that run.
+func (j *judge) running() (all []*members.Member) {
+	for _, m := range j.world.Etcd.Running() {
+		if etcdOf(m.Name) == j.name {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // running returns a member that runs; nil if there is none.
 func (c *chaos) running() *members.Member {
 	if all := c.Etcd.Running(); len(all) > 0 {
@@ -83,8 +99,7 @@ func (c *chaos) killing() func() {
 }
 
 func (c *chaos) deleting() func() {
-	set := apiserver.Find[*appsv1.StatefulSet](c.API.Live(), Namespace, Name)
-	pods := c.podsOf(set)
+	pods := c.podsOf(c.one().set())
 	if len(pods) == 0 {
 		return nil
 	}
@@ -96,33 +111,36 @@ func (c *chaos) deleting() func() {
 
 // wiping loses what is on a volume, if all members serve, and the others can go on without.
 func (c *chaos) wiping() func() {
-	if c.healthy() < 3 {
+	j := c.one()
+	if j.healthy() < 3 {
 		return nil
 	}
-	c.wipe(c.running())
+	own := j.running()
+	c.wipe(own[c.random.IntN(len(own))])
 	return func() {}
 }
 
 // wipingMost loses what is on the volumes of a majority of the members.
 func (c *chaos) wipingMost() func() {
-	n := c.healthy()
+	j := c.one()
+	n := j.healthy()
 	if n < 3 {
 		return nil
 	}
-	for _, m := range slices.Clone(c.Etcd.Running()[:n/2+1]) {
+	for _, m := range j.running()[:n/2+1] {
 		c.wipe(m)
 	}
 	return func() {}
 }
 
 // healthy returns how many voters there are, if all of the Etcd's members vote and serve. Of a cluster that is smaller, a volume may be the last.
-func (c *chaos) healthy() int {
-	leader, list := c.judge.leader()
-	if leader == nil || c.asked() == 0 || len(list) < int(c.asked()) {
+func (j *judge) healthy() int {
+	leader, list := j.leader()
+	if leader == nil || j.asked() == 0 || len(list) < int(j.asked()) {
 		return 0
 	}
 	for _, p := range list {
-		if p.Learner || !c.judge.serves(p.ID) {
+		if p.Learner || !j.serves(p.ID) {
 			return 0
 		}
 	}

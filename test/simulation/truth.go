@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -29,12 +28,12 @@ type truths map[string]time.Duration
 func (j *judge) judgeTruth() {
 	untrue := truths{}
 	note := func(what string) { untrue[what] = j.world.Now() }
-	if e := j.world.etcd(); j.clear() && e != nil {
+	if e := j.etcd(); j.clear() && e != nil {
 		if ptr.Deref(e.Status.Ready, false) && !j.quorate.is && e.Spec.Replicas > 0 {
 			note("the Etcd is ready, and no quorum serves")
 		}
 		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()) {
-			if t.Status.State == v1alpha1.TaskStateInProgress {
+			if t.Spec.OwnerEtcdReference.Name == j.name && t.Status.State == v1alpha1.TaskStateInProgress {
 				j.statements(t, note)
 			}
 		}
@@ -80,7 +79,7 @@ var guards = map[v1alpha1.GuardName]func(j *judge, b v1alpha1.BlockedBy) bool{
 	"LearnerCaughtUp": (*judge).learns, "OneLearner": (*judge).learns, "LearnerPromoted": (*judge).learns,
 	"ListKnown": func(j *judge, _ v1alpha1.BlockedBy) bool { return !j.quorate.is },
 	"RevisionObserved": func(j *judge, _ v1alpha1.BlockedBy) bool {
-		set := apiserver.Find[*appsv1.StatefulSet](j.world.API.Live(), Namespace, Name)
+		set := j.set()
 		return set == nil || set.Generation != set.Status.ObservedGeneration
 	},
 	"VotersOdd": func(j *judge, _ v1alpha1.BlockedBy) bool { return len(j.voters())%2 == 0 },
@@ -94,13 +93,13 @@ func (j *judge) learns(v1alpha1.BlockedBy) bool { return len(j.voters()) < len(j
 
 // someoneMissing reports whether one of the members that a message names does not participate; any, if it names none.
 func (j *judge) someoneMissing(b v1alpha1.BlockedBy) bool {
-	set := apiserver.Find[*appsv1.StatefulSet](j.world.API.Live(), Namespace, Name)
+	set := j.set()
 	if set == nil || !j.quorate.is || len(j.voters()) != int(ptr.Deref(set.Spec.Replicas, 1)) {
 		return true
 	}
 	named := false
 	for i := range ptr.Deref(set.Spec.Replicas, 1) {
-		name := fmt.Sprintf("%s-%d", Name, i)
+		name := fmt.Sprintf("%s-%d", j.name, i)
 		if strings.Contains(b.Message, name) {
 			named = true
 			if !j.participates(name) {

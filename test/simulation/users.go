@@ -18,8 +18,8 @@ import (
 )
 
 // Create has a user create the Etcd.
-func (w *World) Create(replicas int32, annotations map[string]string) {
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name, Annotations: annotations}}
+func (w *World) Create(name string, replicas int32, annotations map[string]string) {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Annotations: annotations}}
 	e.Spec.Replicas = replicas
 	w.must(w.writer.Create(context.Background(), e))
 }
@@ -35,30 +35,34 @@ func (w *World) write() {
 }
 
 // Task has a user create a task.
-func (w *World) Task(name string, of v1alpha1.TaskType, config string) {
+func (j *judge) Task(name string, of v1alpha1.TaskType, config string) {
+	w := j.world
 	w.Log("user", fmt.Sprintf("creates task %s, a %s: %s", name, of, config))
 	w.must(w.writer.Create(context.Background(), &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: Name}, TTLSecondsAfterFinished: ptr.To[int32](3600)},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: j.name}, TTLSecondsAfterFinished: ptr.To[int32](3600)},
 	}))
 }
 
-// Unfinished returns what the simulation waits for; empty once every operation has ended and all members serve.
-func (w *World) Unfinished() string {
-	etcd, set := apiserver.Find[*v1alpha1.Etcd](w.API.Live(), Namespace, Name), apiserver.Find[*appsv1.StatefulSet](w.API.Live(), Namespace, Name)
-	if etcd == nil || set == nil {
-		return "the StatefulSet does not exist"
+// Unfinished returns what an Etcd waits for; empty once every operation has ended and all of its members serve.
+func (j *judge) Unfinished() string {
+	w, etcd, set := j.world, j.etcd(), j.set()
+	switch {
+	case etcd == nil:
+		return "the Etcd does not exist"
+	case set == nil:
+		return "the StatefulSet does not exist" + saidOf(etcd)
 	}
 	var open []string
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](w.API.Live()) {
-		if !t.Status.State.IsFinal() {
+		if t.Spec.OwnerEtcdReference.Name == j.name && !t.Status.State.IsFinal() {
 			open = append(open, fmt.Sprintf("task %s (%s) is %s: %s", t.Name, t.Spec.Type, t.Status.State, said(t)))
 		}
 	}
 	if len(open) > 0 {
 		return strings.Join(open, "; ") + saidOf(etcd)
 	}
-	leader, list := w.judge.leader()
+	leader, list := j.leader()
 	if leader == nil {
 		return "no member leads with a quorum"
 	}
@@ -66,7 +70,7 @@ func (w *World) Unfinished() string {
 		return fmt.Sprintf("%d members are listed, the Etcd says %d, and it is to have %d", len(list), etcd.Status.ClusterSize, etcd.Spec.Replicas)
 	}
 	for _, p := range list {
-		if p.Learner || !p.Started || !w.judge.serves(p.ID) {
+		if p.Learner || !p.Started || !j.serves(p.ID) {
 			return fmt.Sprintf("member %x (%s) does not serve, or has no vote", p.ID, p.Name)
 		}
 	}

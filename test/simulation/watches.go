@@ -5,8 +5,11 @@
 package simulation
 
 import (
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
@@ -14,7 +17,7 @@ import (
 // cachedKinds are the kinds that the operator has in its cache.
 var cachedKinds = map[string]bool{
 	"Etcd": true, "EtcdOperatorTask": true, "StatefulSet": true, "Pod": true, "ConfigMap": true, "Service": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
-	"PodDisruptionBudget": true, "Lease": true, "PersistentVolumeClaim": true, "PersistentVolume": true, "Node": true,
+	"PodDisruptionBudget": true, "Lease": true, "PersistentVolumeClaim": true, "PersistentVolume": true, "Node": true, "Namespace": true, "EtcdFleetPolicy": true,
 }
 
 // wakes reports whether a change that a cache shows wakes a controller, and after which pause. It says what the Setups of the controllers say, without
@@ -40,8 +43,19 @@ func wakes(controller string, c apiserver.Change) (after time.Duration, wakes bo
 		return 0, c.Kind == "StatefulSet" || c.Kind == "EtcdOperatorTask" || c.Kind == "Pod" && (c.Before == nil || !onlyStatus(c))
 	case "task":
 		return 0, c.Kind == "EtcdOperatorTask" || c.Kind == "StatefulSet" || c.Kind == "Pod" || c.Kind == "Etcd" && !onlyStatus(c)
+	case "fleet":
+		return 0, c.Kind == "EtcdOperatorTask" || c.Kind == "EtcdFleetPolicy" && !onlyStatus(c)
 	}
 	return 0, false
+}
+
+// concerns reports whether a change may be about the Etcd of a controller: its name is part of those of its objects.
+func (c *controller) concerns(change apiserver.Change) bool {
+	if t, ok := change.Object().(*v1alpha1.EtcdOperatorTask); ok && c.etcd != "" {
+		return t.Spec.OwnerEtcdReference.Name == c.etcd
+	}
+	of := func(etcd string) bool { return slices.Contains(strings.Split(change.Key.Name, "-"), etcd) }
+	return c.etcd == "" || of(c.etcd) || !slices.ContainsFunc(names, of)
 }
 
 // onlyStatus reports whether neither the spec nor the annotations of an object have changed.

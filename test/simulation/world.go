@@ -11,6 +11,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
@@ -24,11 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The Etcd of a simulation.
-const (
-	Namespace = "ns"
-	Name      = "main"
-)
+// Namespace of the Etcds of a simulation.
+const Namespace = "ns"
+
+// names of the Etcds: there is one, or there are several in a fleet.
+var names = []string{"main", "north", "south", "west"}
 
 // World is all that surrounds the operator.
 type World struct {
@@ -42,8 +44,14 @@ type World struct {
 	nodes     []*node
 	pods      map[types.UID]*pod
 	disks     map[string]*members.Disk
-	judge     *judge
-	faults    *faults
+	// judges are those of the Etcds, and fleet is the one of what limits them; nil without a fleet.
+	judges []*judge
+	fleet  *fleetJudge
+	faults *faults
+	// revisions counts the templates of StatefulSets.
+	revisions int64
+	// raft is how many broken promises of raft were told of.
+	raft int
 	// pace draws how long things take.
 	pace *rand.Rand
 	// writer carries out at once what the controllers of Kubernetes, kubelets and users write.
@@ -52,8 +60,8 @@ type World struct {
 	pending map[string]bool
 }
 
-// New makes a world of nodes, without an Etcd and without an operator.
-func New(seed uint64, nodes int) (*World, error) {
+// New makes a world of nodes for a number of Etcds, without one and without an operator.
+func New(seed uint64, nodes, etcds int) (*World, error) {
 	scheme, err := inmemory.NewScheme()
 	if err != nil {
 		return nil, err
@@ -66,7 +74,9 @@ func New(seed uint64, nodes int) (*World, error) {
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
 		return nil, err
 	}
-	w.judge = newJudge(w)
+	for _, name := range names[:etcds] {
+		w.judges = append(w.judges, newJudge(w, name))
+	}
 	w.writer = &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: func(_ context.Context, _ apiserver.Request, do func() error) error { return do() }}
 	w.API.Watch = w.changed
 	w.Etcd.Log, w.Etcd.Reaches = w.Log, w.reaches
@@ -85,8 +95,13 @@ func (w *World) beat() {
 	w.After(w.between(100, 400), "etcd", "", func() {
 		w.Etcd.Round()
 		w.agents()
-		w.judge.members()
-		w.judge.judgeTruth()
+		for ; w.raft < len(w.Etcd.Broken); w.raft++ {
+			w.broke("the model of etcd: %s", w.Etcd.Broken[w.raft])
+		}
+		for _, j := range w.judges {
+			j.members()
+			j.judgeTruth()
+		}
 		w.beat()
 	})
 }
@@ -123,7 +138,12 @@ func (w *World) once(what string, after time.Duration, do func()) {
 
 // changed is told of each change at the API server.
 func (w *World) changed(c apiserver.Change) {
-	w.judge.change(c)
+	for _, j := range w.judges {
+		j.change(c)
+	}
+	if w.fleet != nil {
+		w.fleet.change(c)
+	}
 	for _, o := range w.operators {
 		o.follow(c.Kind)
 	}
@@ -141,7 +161,8 @@ func (w *World) changed(c apiserver.Change) {
 	case "Job", "Pod":
 		w.once("Job controller", w.between(5, 300), w.jobs)
 	}
-	if c.After == nil || c.After.GetDeletionTimestamp() != nil {
+	// An operator whose cache is behind creates objects of an Etcd that is gone.
+	if c.After == nil || c.After.GetDeletionTimestamp() != nil || c.Before == nil && len(c.After.GetOwnerReferences()) > 0 {
 		w.once("garbage collector", w.between(5, 1000), w.API.Collect)
 	}
 }
@@ -164,4 +185,15 @@ func edit[T client.Object](w *World, namespace, name, sub string, change func(T)
 // remove deletes an object.
 func (w *World) remove(o client.Object, options ...client.DeleteOption) {
 	w.must(client.IgnoreNotFound(w.writer.Delete(context.Background(), o, options...)))
+}
+
+// etcdOf is the Etcd to which a member, or its pod, belongs.
+func etcdOf(pod string) string { return pod[:max(strings.LastIndex(pod, "-"), 0)] }
+
+// of returns the judge of the Etcd to which a member, or its pod, belongs.
+func (w *World) of(pod string) *judge {
+	if i := slices.IndexFunc(w.judges, func(j *judge) bool { return j.name == etcdOf(pod) }); i >= 0 {
+		return w.judges[i]
+	}
+	return w.judges[0]
 }

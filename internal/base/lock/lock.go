@@ -25,6 +25,12 @@ type lock struct {
 	users int
 }
 
+// One is a lock for what is not about an Etcd, for those who send requests while they have it. The zero value is ready for use.
+type One struct{ locks Locks }
+
+// Lock waits for the lock and returns the function that releases it.
+func (o *One) Lock() (unlock func()) { return o.locks.Lock(types.NamespacedName{}) }
+
 // Lock waits for the lock of an Etcd and returns the function that releases it.
 func (l *Locks) Lock(etcd types.NamespacedName) (unlock func()) {
 	l.mu.Lock()

@@ -139,15 +139,23 @@ func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 		SetCondition(t, v1alpha1.ConditionAdmitted, admitted, reason, message, now)
 	}
 	s.CompletedAt = &metav1.Time{Time: now}
-	if s.Rollout != nil {
-		s.Rollout.HeldBy, s.Rollout.BlockedBy = nil, nil
-	}
+	Unhold(t)
 	if s.Membership != nil {
-		s.Membership.HeldBy, s.Membership.BlockedBy, s.Membership.Replicas = nil, nil, nil
+		s.Membership.Replicas = nil
 	}
 	SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, now)
 	SetCondition(t, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message, now)
 	SetCondition(t, v1alpha1.ConditionSucceeded, succeeded, reason, message, now)
+}
+
+// Unhold forgets what a task was blocked by: it has ended, or another one has preempted it, and its guards are not asked.
+func Unhold(t *v1alpha1.EtcdOperatorTask) {
+	if r := t.Status.Rollout; r != nil {
+		r.HeldBy, r.BlockedBy = nil, nil
+	}
+	if m := t.Status.Membership; m != nil {
+		m.HeldBy, m.BlockedBy = nil, nil
+	}
 }
 
 // AddError adds an error to lastErrors. The same error again replaces the older one, at most once a minute.

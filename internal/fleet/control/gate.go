@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
@@ -38,6 +39,9 @@ type Controller struct {
 	wakes chan event.GenericEvent
 	// pokes are for the controller itself.
 	pokes chan event.GenericEvent
+
+	// looking is held by who reads the cache, so that others take what it sees.
+	looking lock.One
 
 	mu sync.Mutex
 	// passed is when the controller last looked at the fleet.
@@ -157,12 +161,11 @@ func (c *Controller) wait(d fleet.Decision) *engine.Wait {
 }
 
 // Pause implements engine.Gate: a task pauses while no window of a policy that says so is open.
-func (c *Controller) Pause(t *v1alpha1.EtcdOperatorTask) *engine.Wait {
+func (c *Controller) Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *engine.Wait {
 	if !needsSlot(t.Spec.Type) || bypasses(t) {
 		return nil
 	}
-	// It reads the cache.
-	v, err := c.look(context.Background())
+	v, err := c.look(ctx)
 	if err != nil || v == nil {
 		return nil
 	}

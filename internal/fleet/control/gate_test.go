@@ -102,7 +102,7 @@ func TestWithoutAPolicy(t *testing.T) {
 				if wait := o.ask(i); wait != nil {
 					t.Errorf("%+v", wait)
 				}
-				if o.Pause(&v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i)}}) != nil {
+				if o.Pause(t.Context(), &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i)}}) != nil {
 					t.Error("it pauses")
 				}
 			}
@@ -181,11 +181,11 @@ func TestTasksInWindows(t *testing.T) {
 	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, "opens at 2026-01-01T01:00:00Z") {
 		t.Errorf("%+v", wait)
 	}
-	if wait := o.Pause(rollout); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, "continues at 2026-01-01T01:00:00Z") {
+	if wait := o.Pause(t.Context(), rollout); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, "continues at 2026-01-01T01:00:00Z") {
 		t.Errorf("%+v", wait)
 	}
 	rollout.Spec.Type = v1alpha1.QuorumLossRecovery
-	if o.Pause(rollout) != nil {
+	if o.Pause(t.Context(), rollout) != nil {
 		t.Error("a recovery does not pause")
 	}
 	w.clock.SetTime(time.Date(2026, 1, 1, 0, 59, 50, 0, time.UTC))
@@ -197,7 +197,7 @@ func TestTasksInWindows(t *testing.T) {
 	}
 	w.clock.SetTime(time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC))
 	rollout.Spec.Type = v1alpha1.QuorumAwareRollout
-	if o.Pause(rollout) != nil || o.ask(0) != nil {
+	if o.Pause(t.Context(), rollout) != nil || o.ask(0) != nil {
 		t.Error("a window is open")
 	}
 }

@@ -163,7 +163,7 @@ func TestBypass(t *testing.T) {
 		if err := w.api.Update(t.Context(), task); err != nil {
 			t.Fatal(err)
 		}
-		if paused := o.Pause(task) != nil; paused == (value == "true") {
+		if paused := o.Pause(t.Context(), task) != nil; paused == (value == "true") {
 			t.Errorf("%s: pauses: %t", value, paused)
 		}
 		o.start(i)

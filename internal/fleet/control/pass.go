@@ -95,6 +95,7 @@ func (c *Controller) replaced(ctx context.Context, v *view, l *fleet.Ledger) (al
 
 // refresh has the next look be a new one.
 func (c *Controller) refresh() {
+	defer c.looking.Lock()()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seenAt, c.passed = time.Time{}, c.Clock.Now()

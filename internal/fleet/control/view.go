@@ -60,11 +60,10 @@ func (v *view) asks(t *v1alpha1.EtcdOperatorTask) bool {
 
 // look returns what the cache shows; nil if there is no policy, and not even the default limits anything.
 func (c *Controller) look(ctx context.Context) (*view, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.looking.Lock()()
 	now := c.Clock.Now()
-	if age := now.Sub(c.seenAt); c.seen != nil && age >= 0 && age < maxAge {
-		return c.seen, nil
+	if v := c.known(now); v != nil {
+		return v, nil
 	}
 	v := &view{
 		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[types.UID]string{},
@@ -85,15 +84,27 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 	}
 	v.limitTheRest(etcds)
 	if len(v.policies) == 0 {
-		c.seen = nil
-		return nil, nil
+		v = nil
+	} else {
+		v.lookAtEtcds(etcds)
+		if err := c.lookAtTasks(ctx, v); err != nil {
+			return nil, err
+		}
 	}
-	v.lookAtEtcds(etcds)
-	if err := c.lookAtTasks(ctx, v); err != nil {
-		return nil, err
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.seen, c.seenAt = v, now
 	return v, nil
+}
+
+// known returns what the cache showed, if that is not long ago; nil otherwise.
+func (c *Controller) known(now time.Time) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if age := now.Sub(c.seenAt); age >= 0 && age < maxAge {
+		return c.seen
+	}
+	return nil
 }
 
 // lookAtNamespaces finds out which policies select which namespaces.

@@ -12,9 +12,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,7 +51,8 @@ type Store struct {
 	// had granted.
 	Rebuild func(ctx context.Context) (*fleet.Ledger, error)
 
-	mu     sync.Mutex
+	// mu is held across requests.
+	mu     lock.One
 	ledger *fleet.Ledger
 	// object is the ConfigMap that has the ledger; without resourceVersion if it is to be created.
 	object *corev1.ConfigMap
@@ -59,8 +60,7 @@ type Store struct {
 
 // Read returns the ledger as it is known. It is not to be changed.
 func (s *Store) Read(ctx context.Context) (*fleet.Ledger, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.mu.Lock()()
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
@@ -70,8 +70,7 @@ func (s *Store) Read(ctx context.Context) (*fleet.Ledger, error) {
 // Change has a function change the ledger, and writes it. The function says whether it has, and is called again if the ledger was out
 // of date. After an error nothing has been granted, as far as is known: the ledger is read again before the next change.
 func (s *Store) Change(ctx context.Context, change func(*fleet.Ledger) bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.mu.Lock()()
 	var err error
 	for range tries {
 		if err = s.load(ctx); err != nil {

@@ -73,6 +73,21 @@ var defects = []bug{
 			{"internal/cluster/observe/lineage.go", "cmp.Or(cmp.Compare(best.left, f.left), cmp.Compare(f.members, best.members), cmp.Compare(f.leads, best.leads)) > 0", "cmp.Compare(f.members, best.members) > 0"}},
 	},
 	{
+		Name: "once: a member that lost its data waits for a recreation that waits for it",
+		Edits: []edit{{"internal/engine/queue/queue.go",
+			"	started := t.Status.Rollout != nil &&", "	started := t.UID == \"\" && t.Status.Rollout != nil &&"}},
+	},
+	{
+		Name: "once: a change of the size waits for a recreation that waits for it",
+		Edits: []edit{{"internal/engine/queue/queue.go",
+			"	return t.Spec.Type == v1alpha1.RecreateRollout && (t.Status.Rollout == nil ||", "	return t.Spec.Type == v1alpha1.RecreateRollout && t.UID == \"\" && (t.Status.Rollout == nil ||"}},
+	},
+	{
+		Name: "once: after a recovery, a change of members waits for members that wait for it",
+		Edits: []edit{{"internal/etcd/members/input.go",
+			"	if k.Etcd.Status.Recovery == nil || k.Announced ||", "	if k.Etcd.Status.Recovery == nil ||"}},
+	},
+	{
 		Name:  "once: every Job takes too long to start by a clock that is ahead",
 		Edits: []edit{{"internal/job/live.go", "state.StartingSince.IsZero() || age >= 0 && age < startDeadline {", "!now.IsZero() || age > 0 {"}},
 	},

@@ -79,6 +79,7 @@ func run(ctx context.Context, o options) error {
 // tryThem tries the bugs with the simulation or on the local Kubernetes, and returns the names of those that were not caught.
 func tryThem(ctx context.Context, o options, root, copied string) ([]string, error) {
 	if o.simulate > 0 {
+		fmt.Printf("| bug | found by | time of the processor | as |\n|---|---|---|---|\n")
 		s := simulation{copied, filepath.Join(filepath.Dir(copied), "simulation"), o.simulate}
 		return tryAll(ctx, slices.Concat(bugs, defects), o, func(b bug) (string, error) { return b.simulate(ctx, s) })
 	}
@@ -114,12 +115,20 @@ func tryAll(ctx context.Context, bugs []bug, o options, try func(bug) (found str
 			found = ""
 			fmt.Fprintf(os.Stderr, "trying %q: %v\n", b.Name, err)
 		}
-		fmt.Printf("BUG %-55s %s\n", b.Name, cmp.Or(found, "NOT CAUGHT"))
+		fmt.Printf(o.row(), b.Name, cmp.Or(found, "NOT CAUGHT"))
 		if found == "" {
 			missed = append(missed, b.Name)
 		}
 	}
 	return missed, nil
+}
+
+// row is how what became of a bug is printed: a table for docs/robustness.md, if it is put to the simulation.
+func (o options) row() string {
+	if o.simulate > 0 {
+		return "| %s | %s |\n"
+	}
+	return "BUG %-55s %s\n"
 }
 
 // build builds the operator with the bug, in FOLDER/.local/bin as in a checkout.

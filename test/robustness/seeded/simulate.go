@@ -20,7 +20,7 @@ type simulation struct {
 	seeds          int
 }
 
-// simulate builds the simulation with a bug, and returns what it has found, by which seed and after what time of the processor; empty if nothing.
+// simulate builds the simulation with a bug, and returns which seed has found it, after what time of the processor, and as what; empty if none has.
 func (b bug) simulate(ctx context.Context, s simulation) (found string, err error) {
 	undo, err := b.seed(s.source)
 	if err != nil {
@@ -42,7 +42,7 @@ func (b bug) simulate(ctx context.Context, s simulation) (found string, err erro
 	for line := range strings.Lines(string(out)) {
 		if _, says, ok := strings.Cut(line, ": seed "); ok {
 			seed, what, _ := strings.Cut(strings.TrimSpace(says), ": ")
-			return fmt.Sprintf("after %s of the processor, by seed %s: %.120s", run.ProcessState.UserTime().Round(time.Second), seed, what), nil
+			return fmt.Sprintf("seed %s | %s | %.120s", seed, run.ProcessState.UserTime().Round(time.Second), what), nil
 		}
 	}
 	return "", fmt.Errorf("the simulation failed otherwise: %w: %s", failed, out)

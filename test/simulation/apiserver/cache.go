@@ -6,6 +6,8 @@ package apiserver
 
 import (
 	"slices"
+	"sort"
+	"time"
 )
 
 // Cache follows a Server, kind by kind: what it has of one kind may be older than what it has of another.
@@ -24,6 +26,12 @@ func (s *Server) NewCache(ago func(kind string) int) *Cache {
 		c.Relist(kind, ago(kind))
 	}
 	return c
+}
+
+// Since counts the changes of a kind since a time.
+func (s *Server) Since(kind string, t time.Time) int {
+	all := s.logs[kind]
+	return len(all) - sort.Search(len(all), func(i int) bool { return all[i].At.After(t) })
 }
 
 // Kinds returns the kinds that there have been objects of, by name.

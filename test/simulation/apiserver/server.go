@@ -32,6 +32,7 @@ import (
 // Change is one change of an object. Before is nil when it was created, and After when it was removed. Neither may be changed.
 type Change struct {
 	Revision      int
+	At            time.Time
 	Kind          string
 	Key           types.NamespacedName
 	Before, After client.Object
@@ -172,7 +173,7 @@ func keep(next, live client.Object) {
 // commit stores a change, and tells of it.
 func (s *Server) commit(kind string, before, after client.Object) client.Object {
 	s.revision++
-	c := Change{Revision: s.revision, Kind: kind, Before: before, After: after}
+	c := Change{Revision: s.revision, At: s.now(), Kind: kind, Before: before, After: after}
 	c.Key = client.ObjectKeyFromObject(c.Object())
 	if after != nil {
 		after.SetResourceVersion(strconv.Itoa(s.revision))

@@ -17,6 +17,8 @@ type Member struct {
 	Frozen bool
 	// Leader is the one that it knows; 0 for none.
 	Leader uint64
+	// told: another member has answered that this one was removed.
+	told bool
 	// alone is how many rounds it has heard of no leader.
 	alone int
 }
@@ -81,8 +83,8 @@ func (m *Member) IsLearner() bool {
 // Leads reports whether a member leads, as far as it knows.
 func (m *Member) Leads() bool { return m.Leader == m.Disk.Member }
 
-// Removed reports whether the member knows that it was removed. etcd ends then, and never starts with this data again.
-func (m *Member) Removed() bool { return m.Disk.Removed() }
+// Removed reports whether the member knows that it was removed: etcd ends then, each time that it starts with this data.
+func (m *Member) Removed() bool { return m.told || m.Disk.Removed() }
 
 // reachable returns the other members of the same cluster that a member reaches, by ID.
 func (e *Etcd) reachable(m *Member) map[uint64]*Member {

@@ -153,3 +153,37 @@ func TestReplacement(t *testing.T) {
 		t.Error("it has no vote")
 	}
 }
+
+// A member that is removed while it is cut off learns of it from those that it reaches later: etcd answers its connections so, and it ends. What is
+// on its disk does not say so, so it is told again each time that it starts.
+func TestARemovedMemberIsTold(t *testing.T) {
+	c := newCluster(1, 4)
+	rounds := func(n int) {
+		for range n {
+			c.Round()
+		}
+	}
+	rounds(10)
+	c.cut[3] = true
+	rounds(10)
+	leader := c.up[0].Leader
+	if err := c.Remove(c.up[leader-1], 4); err != nil {
+		t.Fatal(err)
+	}
+	rounds(10)
+	if c.up[3].Removed() {
+		t.Error("it knows while it is cut off")
+	}
+	c.cut[3] = false
+	rounds(10)
+	if !c.up[3].Removed() {
+		t.Error("it was not told")
+	}
+	c.Stop(c.up[3])
+	if c.up[3] = c.Start("3", c.disks[3]); c.up[3].Removed() {
+		t.Error("it knows before it has reached another one")
+	}
+	if rounds(10); !c.up[3].Removed() {
+		t.Error("it was not told again")
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// The policy of a fleet, and the ledger of the operator.
+const (
+	policy            = "all"
+	operatorNamespace = "operator"
+)
+
+// crashes begins the annotations of a pod template with which no member starts.
+const crashes = "crashes-"
+
+// fleetWishes are the operations of those who run a fleet; what users do to one of its Etcds is in wishes, too.
+var fleetWishes = []wish{
+	{"changes all pod templates", func(s *session, _ *judge, task string, _ *rand.Rand) { s.release(task) }},
+	{"changes all pod templates to one that crashes", func(s *session, _ *judge, task string, random *rand.Rand) {
+		s.open++
+		s.spoil(crashes+task, time.Duration(60+random.IntN(200))*time.Second)
+	}},
+	{"deletes the ledger", func(s *session, _ *judge, _ string, _ *rand.Rand) {
+		s.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: v1alpha1.FleetConfigMap}})
+	}},
+}
+
+// NewFleetScript draws what a seed stands for with four Etcds and a policy that lets one of them change at a time.
+func NewFleetScript(seed uint64) Script {
+	users, chaos := loop.Random(seed, "users of a fleet"), loop.Random(seed, "chaos in a fleet")
+	s := Script{Seed: seed, Members: []int32{1, 3, 3}[users.IntN(3)], Etcds: len(names)}
+	all := []string{"restarts", "recreates", "maintains", "changes the pod template", "deletes the Etcd, and creates it again"}
+	for _, w := range fleetWishes {
+		all = append(all, w.name, w.name)
+	}
+	for range operations {
+		s.Operations = append(s.Operations, Operation{all[users.IntN(len(all))], users.Uint64N(1000), time.Duration(60+users.IntN(300)) * time.Second})
+	}
+	s.Faults = drawFaults(chaos, horizon, 60)
+	return s
+}
+
+// limit has someone create the policy, before there is anything that it limits.
+func (s *session) limit() {
+	s.World.fleet = newFleetJudge(s.World, 1)
+	for _, name := range []string{Namespace, operatorNamespace} {
+		s.must(s.writer.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fleet": policy}}}))
+	}
+	p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}
+	p.Spec.NamespaceSelector.MatchLabels = map[string]string{"fleet": policy}
+	p.Spec.MaxConcurrent, p.Spec.Soak = ptr.To(intstr.FromInt(s.World.fleet.limit)), &metav1.Duration{Duration: 20 * time.Second}
+	p.Spec.Canary.Count = ptr.To[int32](1)
+	s.must(s.writer.Create(context.Background(), p))
+	s.attend()
+}
+
+// release changes the pod templates of all Etcds.
+func (s *session) release(as string) {
+	for _, j := range s.judges {
+		edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{as: "true"} })
+	}
+}
+
+// spoil releases a template that crashes once no rollout is open, and another one after a while.
+func (s *session) spoil(as string, then time.Duration) {
+	if s.Unfinished() != "" && !s.over {
+		s.After(2*time.Second, "user", "", func() { s.spoil(as, then) })
+		return
+	}
+	s.Log("user", "changes all pod templates to one that crashes")
+	s.release(as)
+	s.After(then, "user", "changes all pod templates to one that works", func() {
+		s.open--
+		s.release("works-" + as)
+	})
+}
+
+// attend has someone look after the fleet, while the templates are good.
+func (s *session) attend() {
+	s.After(time.Duration(30+s.helping.IntN(60))*time.Second, "user", "", func() {
+		if !slices.ContainsFunc(s.judges, func(j *judge) bool { return j.etcd() != nil && isBad(j.etcd().Spec.Annotations) }) {
+			s.resume()
+			s.bypass()
+		}
+		s.attend()
+	})
+}
+
+// resume has someone resume a change that was paused although its template is good: a fault has struck beside it.
+func (s *session) resume() {
+	p := apiserver.Find[*v1alpha1.EtcdFleetPolicy](s.API.Live(), "", policy)
+	for _, c := range p.Status.Changes {
+		if c.ResumeToken != "" && c.ResumeToken != p.Annotations[v1alpha1.AnnotationResumeChange] {
+			s.Log("user", "resumes change "+c.Change)
+			edit(s.World, "", policy, "", func(p *v1alpha1.EtcdFleetPolicy) {
+				metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationResumeChange, c.ResumeToken)
+			})
+			return
+		}
+	}
+}
+
+// bypass has someone start a rollout in spite of the policy that has waited for long in a cluster without a quorum. Two such clusters wait for
+// each other: each counts as a slot that is used.
+func (s *session) bypass() {
+	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
+		waits := t.Status.State == v1alpha1.TaskStatePending && time.Since(t.CreationTimestamp.Time) > 10*time.Minute
+		if j := s.of(t.Spec.OwnerEtcdReference.Name + "-"); waits && limited[t.Spec.Type] && !j.quorate.is && !bypasses(t) {
+			s.Log("user", "lets task "+t.Name+" bypass the policy")
+			edit(s.World, t.Namespace, t.Name, "", func(t *v1alpha1.EtcdOperatorTask) {
+				metav1.SetMetaDataAnnotation(&t.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
+			})
+		}
+	}
+}
+
+func bypasses(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Annotations[v1alpha1.AnnotationBypassFleet] != ""
+}
+
+// isBad reports whether no member starts with a template.
+func isBad(annotations map[string]string) bool {
+	for key := range maps.Keys(annotations) {
+		if strings.HasPrefix(key, crashes) {
+			return true
+		}
+	}
+	return false
+}
