@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -114,12 +115,13 @@ func (b *stage) with(api client.WithWatch) (Starter, *apply.Session) {
 	s := b.state()
 	session, err := (&apply.Objects{Writer: apply.Writer{Client: api, Live: api}, Clock: b.clock}).Begin(b.t.Context(), s.Etcd, s.StatefulSet, "")
 	b.Expect(err).NotTo(HaveOccurred())
-	return Starter{Access: access, Instructor: memberconfig.Writer{Access: access}, Source: func(context.Context, *v1alpha1.Etcd) (uint64, []etcdclient.Member) {
+	return Starter{Access: access, Instructor: memberconfig.Writer{Access: access}, Source: func(context.Context, *v1alpha1.Etcd) observe.Source {
 		if b.source == nil {
 			b.t.Error("the source is asked")
-			return 0, nil
+			return observe.Source{}
 		}
-		return b.source()
+		id, members := b.source()
+		return observe.Source{ClusterID: id, Members: members}
 	}}, session
 }
 
