@@ -119,10 +119,10 @@ func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
 	return composition.New(w.T, d, composition.GateOff).Etcds
 }
 
-// pass has the controller reconcile every five seconds of a period.
+// pass has the controller reconcile every ten seconds of a period, which is as seldom as it may to see an absence without gaps.
 func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, while time.Duration) {
 	w.T.Helper()
-	const interval = 5 * time.Second
+	const interval = 10 * time.Second
 	for range int(while / interval) {
 		now.SetTime(now.Now().Add(interval))
 		result, err := r.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: w.Key(name)})
@@ -208,7 +208,7 @@ func TestHandOverWaitsForATerminatingPod(t *testing.T) {
 	off := w.byHand(now)
 	w.pass(off, now, 10*time.Minute)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
-	w.pass(off, now, 5*time.Second)
+	w.pass(off, now, 10*time.Second)
 	w.Expect(w.strategy()).To(Satisfy(rolling))
 }
 
