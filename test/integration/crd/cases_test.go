@@ -93,7 +93,7 @@ func decisions() []decision {
 		values("Etcd", "etcd.backendBboltFreelistType", []string{"array", "map"}, []string{"someDummy"}),
 		values("Etcd", "sharedConfig.autoCompactionMode", []string{"periodic", "revision"}, []string{"dummy", "''"}),
 		// etcd-druid 0.38 refuses another class, and one that is added: the project moves the volumes.
-		updates("Etcd", "storageClass", [][2]string{{"fast", "fast"}, {"fast", "default"}, {"", "new"}}, [][2]string{{"initial", ""}}),
+		updates("Etcd", "storageClass", [][2]string{{"fast", "fast"}}, [][2]string{{"initial", ""}}),
 		// etcd-druid 0.38 refuses 5 to 3, and no longer will (DEP-08): the project carries it out.
 		updates("Etcd", "replicas", [][2]string{{"3", "5"}, {"3", "0"}}, nil),
 		updates("Etcd", "volumeClaimTemplate", [][2]string{{"main-etcd", "main-etcd"}}, [][2]string{{"main-etcd", "another"}, {"", "New-Value"}, {"Initial-vc", ""}}),
