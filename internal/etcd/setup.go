@@ -121,8 +121,7 @@ func etcdOfStatefulSet(set client.Object) types.NamespacedName {
 // server with a status that is about to change again.
 const settle = time.Second
 
-// afterwards reconciles an Etcd a little after an object of it has changed. What an operator finds when it starts has not changed: the
-// Etcd, which it finds as well, is reconciled once.
+// afterwards reconciles an Etcd a little after an object of it has changed.
 func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	later := func(o client.Object, q queue) {
@@ -131,11 +130,7 @@ func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHa
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if !e.IsInInitialList {
-				later(e.Object, q)
-			}
-		},
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { later(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { later(e.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { later(e.Object, q) },
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -51,20 +50,4 @@ func TestChangedEtcdsComeFirst(t *testing.T) {
 	g.Expect(priorityOf(pollHealthy, false)).To(HaveValue(Equal(handler.LowPriority)))
 	g.Expect(priorityOf(pollTroubled, false)).To(HaveValue(BeZero()))
 	g.Expect(priorityOf(pollTroubled, true)).To(HaveValue(BeNumerically("<", handler.LowPriority)))
-}
-
-// What an operator finds when it starts has not changed: the Etcd is reconciled once.
-func TestPodsThatAreFoundAreNoChange(t *testing.T) {
-	g := NewWithT(t)
-	queue := priorityqueue.New[reconcile.Request]("test")
-	defer queue.ShutDown()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{
-		v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet, v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "etcd",
-	}}}
-	h := afterwards(etcdOfPod)
-	h.Create(t.Context(), event.CreateEvent{Object: pod, IsInInitialList: true}, queue)
-	g.Expect(queue.Len()).To(BeZero())
-	h.Create(t.Context(), event.CreateEvent{Object: pod}, queue)
-	request, _, _ := queue.GetWithPriority()
-	g.Expect(request.Name).To(Equal("etcd"))
 }
