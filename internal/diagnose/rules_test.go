@@ -104,8 +104,9 @@ func (w *world) slowSyncs(i int) *world {
 	return w.times(i, "etcd_disk_wal_fsync_duration_seconds", 0.1, 1000).times(i, "etcd_disk_backend_commit_duration_seconds", 0.2, 100)
 }
 
-// lateSyncs makes one of fifty fsyncs of a member slow.
-func (w *world) lateSyncs(i int) *world {
+// lateSyncs makes one of fifty fsyncs of member 1 slow.
+func (w *world) lateSyncs() *world {
+	const i = 1
 	const name = "etcd_disk_wal_fsync_duration_seconds"
 	w.times(i, name, 0.1, 1000)
 	for n := range w.Members[i].Second.Metrics[name][0].Buckets {
@@ -200,15 +201,15 @@ func rows() []row {
 			return w
 		}(), []Cause{Network}, Likely, true},
 		{"a busy node, whose fsyncs are late now and then", func() *world {
-			w := fast().lateSyncs(1)
+			w := fast().lateSyncs()
 			return w.wakeups(1, 0.03)
 		}(), []Cause{NodeCPU}, Hint, true},
 		{"a busy node, by the kubelet and the agent", func() *world {
-			w := fast().lateSyncs(1).wakeups(1, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58)
+			w := fast().lateSyncs().wakeups(1, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58)
 			return w
 		}(), []Cause{NodeCPU}, Likely, true},
 		{"everything in the pod is late, fsyncs too, but not usually", func() *world {
-			w := fast().lateSyncs(1)
+			w := fast().lateSyncs()
 			for n := range 15 {
 				w.Members[1].Pings[n], w.Members[1].AgentPings[n] = 200*time.Millisecond, 190*time.Millisecond
 			}
@@ -220,7 +221,7 @@ func rows() []row {
 			times(0, "etcd_server_range_duration_seconds", 0.4, 1000), []Cause{LargeRanges, NodeCPU}, Sure, true},
 		{"a busy way to a member whose reads are fast, as its agent times them", late(fast(), 0.0004), nil, "", false},
 		{"a busy way to a member whose reads are slow, as its agent times them", late(fast(), 0.4), []Cause{Network}, Hint, true},
-		{"the agent's timers are on time, and fsyncs are late now and then", fast().lateSyncs(1).wakeups(1, 0.0004), []Cause{SlowDisk}, Likely, true},
+		{"the agent's timers are on time, and fsyncs are late now and then", fast().lateSyncs().wakeups(1, 0.0004), []Cause{SlowDisk}, Likely, true},
 		{"killed for its memory, and down again", func() *world {
 			w := fast()
 			m := &w.Members[1]
@@ -230,7 +231,7 @@ func rows() []row {
 			return w
 		}(), []Cause{Memory, MemberDown}, Sure, true},
 		{"connections and fdatasync that time out on a busy node", func() *world {
-			w := fast().lateSyncs(1).wakeups(1, 0.03).set(1, "etcd_network_peer_sent_failures_total", 0, 300)
+			w := fast().lateSyncs().wakeups(1, 0.03).set(1, "etcd_network_peer_sent_failures_total", 0, 300)
 			w.Members[1].Logs = &Logs{SlowSyncs: 9, Unhealthy: 9, Dropped: 9}
 			return w
 		}(), []Cause{NodeCPU}, Hint, true},
@@ -242,7 +243,7 @@ func rows() []row {
 			return w
 		}(), []Cause{PeerConnections, NodeCPU}, Likely, true},
 		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
-		{"large writes into memory take longer", fast().lateSyncs(1).wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
+		{"large writes into memory take longer", fast().lateSyncs().wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
 		{"linearizable reads wait for the leader's disk", func() *world {
 			w := fast().slowSyncs(0)

@@ -7,6 +7,7 @@ package machine
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -72,16 +73,18 @@ func FreePort(t testing.TB) int {
 	return free(t, "127.0.0.1").Port
 }
 
+// Ports that are free for a server: the kernel gives none of them to a connection, in the moment until the server listens.
+const firstPort, lastPort = 10_000, 29_999
+
 func free(t testing.TB, ip string) *net.TCPAddr {
 	t.Helper()
-	l, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatalf("finding a free port: %v", err)
+	for range 100 {
+		address := &net.TCPAddr{IP: net.ParseIP(ip), Port: firstPort + rand.IntN(lastPort-firstPort+1)}
+		if l, err := net.ListenTCP("tcp", address); err == nil {
+			_ = l.Close()
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }()
-	address, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("%s is not an address of TCP", l.Addr())
-	}
-	return address
+	t.Fatalf("finding a free port of %s: 100 are in use", ip)
+	return nil
 }

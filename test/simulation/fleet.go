@@ -59,13 +59,13 @@ func NewFleetScript(seed uint64) Script {
 
 // limit has someone create the policy, before there is anything that it limits.
 func (s *session) limit() {
-	s.World.fleet = newFleetJudge(s.World, 1)
+	s.fleet = newFleetJudge(s.World, 1)
 	for _, name := range []string{Namespace, operatorNamespace} {
 		s.must(s.writer.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fleet": policy}}}))
 	}
 	p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}
 	p.Spec.NamespaceSelector.MatchLabels = map[string]string{"fleet": policy}
-	p.Spec.MaxConcurrent, p.Spec.Soak = ptr.To(intstr.FromInt(s.World.fleet.limit)), &metav1.Duration{Duration: 20 * time.Second}
+	p.Spec.MaxConcurrent, p.Spec.Soak = ptr.To(intstr.FromInt(s.fleet.limit)), &metav1.Duration{Duration: 20 * time.Second}
 	p.Spec.Canary.Count = ptr.To[int32](1)
 	s.must(s.writer.Create(context.Background(), p))
 	s.attend()

@@ -90,10 +90,10 @@ func TestReported(t *testing.T) {
 		{Name: "shoot-main-2", Status: v1alpha1.MemberNotReady},
 		{Name: "shoot-main-3", Role: v1alpha1.MemberRoleLearner, Status: v1alpha1.MemberReady},
 	}}}
-	quorum, members := Reported(etcd)
+	quorum, _ := Reported(etcd)
 	g.Expect(quorum).To(BeNil(), "the operator has not said that there is one")
 	etcd.Status.Conditions = v1alpha1.Conditions{{Condition: metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}
-	quorum, members = Reported(etcd)
+	quorum, members := Reported(etcd)
 	g.Expect(quorum).To(Equal(&diagnose.Quorum{Voters: 3, Serving: 2, Size: 2, LeaderKnown: true, Reported: true}))
 	g.Expect(members).To(HaveLen(4))
 	g.Expect(members["main-2"]).To(Equal(diagnose.Member{Name: "main-2", Reported: true}))

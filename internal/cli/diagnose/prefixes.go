@@ -37,7 +37,7 @@ func (g *gatherer) readHotPrefixes(ctx context.Context) {
 	if g.key == nil || g.members == nil {
 		return
 	}
-	err := error(kube.Failure("no pod has an agent that answers"))
+	err := kube.Failure("no pod has an agent that answers")
 	for _, t := range g.targets {
 		pod := g.pods[t.Name]
 		base, config, failed := g.agent(ctx, pod)

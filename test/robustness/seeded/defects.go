@@ -80,7 +80,7 @@ var defects = []bug{
 	{
 		Name: "once: a change of the size waits for a recreation that waits for it",
 		Edits: []edit{{"internal/engine/queue/queue.go",
-			"	return t.Spec.Type == v1alpha1.RecreateRollout && (t.Status.Rollout == nil ||", "	return t.Spec.Type == v1alpha1.RecreateRollout && t.UID == \"\" && (t.Status.Rollout == nil ||"}},
+			"|| t.StopsNothingYet() ||", "|| t.UID == \"\" && t.StopsNothingYet() ||"}},
 	},
 	{
 		Name: "once: after a recovery, a change of members waits for members that wait for it",

@@ -87,7 +87,7 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 	if err != nil {
 		return err
 	}
-	options, last := &blob.ListOptions{Prefix: prefix}, ""
+	options, seen := &blob.ListOptions{Prefix: prefix}, map[string]bool{}
 	list := bucket.List(options)
 	for n, again := 0, 0; ; {
 		object, err := list.Next(ctx)
@@ -95,18 +95,21 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 		case errors.Is(err, io.EOF):
 			return nil
 		case o.isLocal() && gcerrors.Code(err) == gcerrors.NotFound && again < maxLists:
-			// A file of the folder was renamed or removed between its name and its size: it is being written. Keys come in order.
+			// A file of the folder was renamed or removed between its name and its size: it is being written.
 			list, again = bucket.List(options), again+1
 			continue
 		case err != nil:
 			return fmt.Errorf("listing the store: %w", o.refused(err))
-		case object.Key <= last:
+		case seen[object.Key]:
 			continue
 		case n == o.max:
 			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", o, o.max)
 		}
+		if o.isLocal() {
+			seen[object.Key] = true
+		}
 		visit(object)
-		n, last = n+1, object.Key
+		n++
 	}
 }
 
