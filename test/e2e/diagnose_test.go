@@ -95,7 +95,7 @@ func TestDiagnoseAsAUser(t *testing.T) {
 	out := diagnose("--logs --hot-prefixes")
 	c.Expect(out).To(And(ContainSubstring("3 of 3 voters serve; quorum is 2. No alarm is raised."), MatchRegexp(`/registry/pods/… +\d+ +\d+%`), MatchRegexp(`main-\d +leader `)))
 	c.Expect(out).NotTo(ContainSubstring("default/p-"), "keys are tenants' data")
-	c.Expect(diagnose("--hot-prefixes --show-keys")).To(MatchRegexp(`HOT KEYS\nKEY .*\n/registry/pods/default/p-\d+ `), "an administrator may see them")
+	c.Expect(diagnose("--hot-prefixes --show-keys")).To(MatchRegexp(`HOT KEYS\nKEY .*\n/[^… ]+ `), "an administrator may see them")
 
 	// Who holds the operator's key and lacks the right to see keys sees prefixes.
 	c.grant("operating", "edit")
