@@ -24,7 +24,7 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 && !etcd.SourceStays() || s.ClusterID == "":
 		return false
 	case etcd.SpecSuspended() && !etcd.AsksFor(s.ClusterSize):
-		// The number of members stays. One that has lost its data is replaced all the same.
+		// The number of members stays. One that has lost its data is replaced nevertheless.
 		return false
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
 		// Members change only while there is a quorum.

@@ -137,8 +137,8 @@ func SigningKeys(etcd *v1alpha1.Etcd, roles ...Role) (*Access, error) {
 const identitiesVolume = "identities"
 
 // Encryption returns what a pod of an Etcd needs to encrypt snapshots, and to decrypt them; nil if they are not encrypted. A pod
-// starts without the Secret, and finds it later: a member needs no backup to start with its data. It returns an error for a Secret of another namespace, and
-// for a recipient that is none.
+// starts without the Secret, and finds it later: a member needs no backup to start with its data. It returns an error for a Secret of
+// another namespace, and for a recipient that is none.
 func Encryption(etcd *v1alpha1.Etcd) (*Access, error) {
 	spec := etcd.Encryption()
 	if spec == nil {

@@ -62,7 +62,8 @@ type Result struct {
 
 // Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
 // so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied (an encrypted one only by its
-// signature), and read back from a bucket after it was written. Where snapshots are signed, only those with a valid signature are copied, and signed for the target.
+// signature), and read back from a bucket after it was written. Where snapshots are signed, only those with a valid signature are
+// copied, and signed for the target.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
 	if config.Target.Signed() && !config.Source.Signed() {
