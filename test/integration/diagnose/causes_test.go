@@ -17,6 +17,7 @@ import (
 
 	judge "github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/test/load"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/procfs"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -53,7 +54,12 @@ func TestHealthy(t *testing.T) {
 		window = 30 * time.Second
 	}
 	v := c.expect("healthy", "", "Three members with 50 writes of 1 KiB per second.", window)
-	c.Expect(v.Headline).To(MatchRegexp(`^etcd answers in .* ms: it is not etcd\.$`))
+	quick := MatchRegexp(`^etcd answers in .* ms: it is not etcd\.$`)
+	if machine.Scaled(time.Second) >= 4*time.Second {
+		// A machine as busy as this one makes etcd slow indeed.
+		quick = Or(quick, HavePrefix("etcd is slow, and no cause shows"))
+	}
+	c.Expect(v.Headline).To(quick)
 }
 
 func TestHealthyUnderLoad(t *testing.T) {
