@@ -37,8 +37,15 @@ func restoreConfig(flags flagSet) func() (any, error) {
 		if *confirm != "" && (*undo != "" || *preview) {
 			return nil, kube.Usage("--confirm goes with --to alone")
 		}
-		if *preview && *undo != "" {
-			return nil, kube.Usage("--preview goes with --to")
+		if *undo != "" {
+			for name, set := range map[string]bool{"preview": *preview, "base": *base != "", "accept-auth": *auth, "max-writes-since": *writes != -1} {
+				if set {
+					return nil, kube.Usage("--%s goes with --to, and has no effect on --undo", name)
+				}
+			}
+		}
+		if *writes < -1 {
+			return nil, kube.Usage("--max-writes-since is %d: it must be at least 0", *writes)
 		}
 		c := struct {
 			To             *restoreTarget `json:"to,omitempty"`
