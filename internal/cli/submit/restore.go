@@ -31,8 +31,11 @@ func restoreConfig(flags flagSet) func() (any, error) {
 	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of then.")
 	writes := flags.Int64("max-writes-since", -1, "How many revisions may have been written since the preview (default: the operator's).")
 	return func() (any, error) {
-		if (*to == "") == (*undo == "") {
+		switch {
+		case *to == "" && *undo == "":
 			return nil, kube.Usage("either --to or --undo is needed")
+		case *to != "" && *undo != "":
+			return nil, kube.Usage("--to and --undo exclude each other")
 		}
 		if *confirm != "" && (*undo != "" || *preview) {
 			return nil, kube.Usage("--confirm goes with --to alone")
