@@ -45,10 +45,10 @@ import (
 // leaseName is the name of the leader election Lease.
 const leaseName = "etcd-foreman"
 
-// reconcileTimeout bounds a reconcile, whatever it waits for. An API server answers within a minute, and client-go closes a connection
+// ReconcileTimeout bounds a reconcile, whatever it waits for. An API server answers within a minute, and client-go closes a connection
 // whose peer has vanished after 45 seconds, by pings over HTTP/2. A proxy between them that answers pings and never the request would
 // otherwise keep a worker, and the lock of an Etcd, for ever.
-const reconcileTimeout = 5 * time.Minute
+const ReconcileTimeout = 5 * time.Minute
 
 // Run runs the operator until the context ends.
 func Run(ctx context.Context, config *configv1alpha1.OperatorConfiguration) error {
@@ -142,7 +142,7 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	return ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
-		Controller:                    ctrlconfig.Controller{ReconciliationTimeout: reconcileTimeout},
+		Controller:                    ctrlconfig.Controller{ReconciliationTimeout: ReconcileTimeout},
 		Metrics:                       metricsOptions(config.Server, config.TLS),
 		HealthProbeBindAddress:        config.Server.HealthBindAddress,
 		PprofBindAddress:              config.Server.PprofBindAddress,
