@@ -77,6 +77,9 @@ func newRoot(k *kube.Kube) *cobra.Command {
 		for _, cmd := range all {
 			cmd.GroupID = group
 			cmd.Args = usage(cmd.Args)
+			for _, sub := range cmd.Commands() {
+				sub.Args = usage(sub.Args)
+			}
 			root.AddCommand(cmd)
 		}
 	}
@@ -98,8 +101,8 @@ func newRoot(k *kube.Kube) *cobra.Command {
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		if err == nil {
-			return nil
+		if _, says := errors.AsType[*kube.Error](err); says || err == nil {
+			return err
 		}
 		if !cmd.HasParent() {
 			return kube.Usage("there is no verb %q%s: see \"%s --help\"", args[0], suggestions(cmd, args[0]), name)

@@ -121,7 +121,7 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 		err := s.run(p, ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			// The operator ends.
+			// The operator ends, or the reconcile has taken too long.
 			return false, ctx.Err()
 		case s.independent && apierrors.IsConflict(err):
 			interrupted = err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -42,6 +44,11 @@ import (
 
 // leaseName is the name of the leader election Lease.
 const leaseName = "etcd-foreman"
+
+// ReconcileTimeout bounds a reconcile, whatever it waits for. An API server answers within a minute, and client-go closes a connection
+// whose peer has vanished after 45 seconds, by pings over HTTP/2. A proxy between them that answers pings and never the request would
+// otherwise keep a worker, and the lock of an Etcd, for ever.
+const ReconcileTimeout = 5 * time.Minute
 
 // Run runs the operator until the context ends.
 func Run(ctx context.Context, config *configv1alpha1.OperatorConfiguration) error {
@@ -135,6 +142,7 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	return ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
+		Controller:                    ctrlconfig.Controller{ReconciliationTimeout: ReconcileTimeout},
 		Metrics:                       metricsOptions(config.Server, config.TLS),
 		HealthProbeBindAddress:        config.Server.HealthBindAddress,
 		PprofBindAddress:              config.Server.PprofBindAddress,

@@ -110,6 +110,22 @@ func (in Input) choose() (choice, error) {
 	return c.bumped()
 }
 
+// lackingSpace returns which volume has no space for the restored data beside that of now and what earlier restores have kept; empty if all
+// have. Members check it too, but once it is recorded from what the cluster starts, there is no way back.
+func (in Input) lackingSpace(c choice) string {
+	for _, v := range in.Volumes {
+		needs := in.Recorded.Restore.Bytes + spaceForLog
+		if c.source == v1alpha1.RecoverFromTarget && v.Member == c.member {
+			// A snapshot is downloaded before a database is made of it.
+			needs += in.Recorded.Restore.Bytes
+		}
+		if v.State == survey.Seen && v.Ordinal < in.Members && v.Survey.Free > 0 && v.Survey.Free < needs {
+			return fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes, or let go what earlier restores have kept on them, by deleting their tasks", v.Member, v.Survey.Free, needs)
+		}
+	}
+	return ""
+}
+
 // bumped raises the revision.
 func (c choice) bumped() (_ choice, err error) {
 	c.from.Bump, err = bumpOf(c.highest, c.from.Revision)

@@ -181,6 +181,9 @@ func (in Input) surveying(now time.Time) Decision {
 	if err != nil {
 		return *in.fail(v1alpha1.ErrNothingToRecover, "%v", err)
 	}
+	if why := in.lackingSpace(c); why != "" {
+		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)
+	}
 	d := in.Enter(v1alpha1.RecoveryStarting, now, "%s", c.why)
 	restore := *in.Recorded.Restore
 	restore.ClusterRestore, restore.HighestRevision = c.from, c.highest

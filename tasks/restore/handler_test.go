@@ -161,3 +161,15 @@ func TestWorkKey(t *testing.T) {
 	g.Expect(key(Config{Undo: "a"})).NotTo(Equal(key(Config{Undo: "b"})))
 	g.Expect(key(Config{To: &Target{Revision: 1}})).NotTo(Equal(key(Config{To: &Target{Revision: 1}, Confirm: "x"})))
 }
+
+// A task that is deleted before the restore that undoes it begins has taken with it what the members had: no member is stopped for that.
+func TestUndoOfATaskThatWasDeletedSince(t *testing.T) {
+	g := NewWithT(t)
+	etcd := newEtcd()
+	api := apitest.API(etcd)
+	v, err := handlerOf(api, at(saving).Snapshot).Execute(t.Context(), taskOf(etcd, Config{Undo: "r1"}, nil))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Fail))
+	g.Expect(v.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+	g.Expect(v.Message).To(ContainSubstring("task r1 does not exist"))
+}

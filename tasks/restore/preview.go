@@ -29,9 +29,12 @@ import (
 // preview runs the Job of the preview to its end. It is the end of a task that only previews, and otherwise the evidence by which the
 // data may be replaced.
 func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
-	undone, _, err := h.undone(ctx, task, task.Etcd)
-	if err != nil {
+	undone, why, err := h.undone(ctx, task, task.Etcd)
+	switch {
+	case err != nil:
 		return tasks.Verdict{}, err
+	case why != "":
+		return tasks.Failed(v1alpha1.ErrRestoreRefused, "%s. Nothing was changed", why), nil
 	}
 	v, said, err := h.Run(ctx, task.Task, func() (*batchv1.Job, error) { return h.job(ctx, task, undone) })
 	if err != nil || v.Outcome == tasks.Continue {
@@ -132,12 +135,12 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	case why.Outcome == tasks.Fail:
 		return why
 	case !c.replaces():
-		v.Message = describe(found, etcd)
+		v.Message = describe(found, c, etcd)
 		v.Result["confirm"] = confirmation(found)
 		return v
 	}
 	if digest, _, err := parseConfirmation(c.Confirm); c.Undo == "" && (err != nil || digest != confirmation(found)[:shownDigits]) {
-		f := tasks.Failed(v1alpha1.ErrNotConfirmed, "what would be restored is not what was confirmed: the backup or the cluster has changed since the preview. Now it is: %s. Nothing was changed", describe(found, etcd))
+		f := tasks.Failed(v1alpha1.ErrNotConfirmed, "what would be restored is not what was confirmed: the backup or the cluster has changed since the preview. Now it is: %s. Nothing was changed", describe(found, c, etcd))
 		f.Result = v.Result
 		return f
 	}
@@ -186,13 +189,42 @@ func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	return next
 }
 
-// describe says what a restore would bring.
-func describe(p backup.Preview, etcd *v1alpha1.Etcd) string {
+// again returns the flags that name the previewed state again. Its revision alone may mean another one: of a newer full snapshot, if nothing
+// was written since, or of a newer history. The latest state is another one by then.
+func again(to Target, p backup.Preview) (flags string) {
+	switch {
+	case to.Latest:
+		return fmt.Sprintf("--to revision=%d --base %s", p.Revision, p.Base)
+	case to.Snapshot != "":
+		flags = "--to snapshot=" + to.Snapshot
+	case to.Revision != 0:
+		flags = fmt.Sprintf("--to revision=%d", to.Revision)
+	default:
+		flags = "--to " + to.Time.UTC().Format(time.RFC3339)
+	}
+	if to.Base != "" {
+		flags += " --base " + to.Base
+	}
+	return flags
+}
+
+// describe says what a restore would bring, and how to confirm exactly that.
+func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	what := fmt.Sprintf("revision %d of %s, from %s and %d deltas, with %d keys in %d bytes", p.Revision, p.Time.UTC().Format(time.RFC3339), p.Base, p.Deltas, p.Keys, p.Bytes)
 	if p.NotCompared != "" {
 		what += "; it could not be compared with the newest state in the backup: " + p.NotCompared
 	} else {
 		what += fmt.Sprintf("; %d revisions are lost: compared with the newest state in the backup, %d keys come back, %d get an earlier value, and %d vanish", p.Lost, p.Changes.Back, p.Changes.Changed, p.Changes.Gone)
 	}
-	return what + fmt.Sprintf(". To go back to it: kubectl etcdtask restore %s -n %s --to revision=%d --confirm %s", etcd.Name, etcd.Namespace, p.Revision, confirmation(p))
+	command := fmt.Sprintf("kubectl etcdtask restore %s -n %s %s", etcd.Name, etcd.Namespace, again(*c.To, p))
+	if c.KeepService {
+		command += " --keep-service"
+	}
+	if c.AcceptAuth {
+		command += " --accept-auth"
+	}
+	if n := ptr.Deref(c.MaxWritesSince, defaultMaxWritesSince); n != defaultMaxWritesSince {
+		command += fmt.Sprintf(" --max-writes-since %d", n)
+	}
+	return fmt.Sprintf("%s. To go back to it: %s --confirm %s", what, command, confirmation(p))
 }

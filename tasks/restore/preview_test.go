@@ -54,7 +54,11 @@ func TestJudge(t *testing.T) {
 		code    v1alpha1.ErrorCode
 		says    string
 	}{
-		"a preview":                  {Config{To: to}, good, tasks.Done, tasks.Done, "", "--to revision=40 --confirm " + digest[:32] + "@100"},
+		"a preview":                  {Config{To: to}, good, tasks.Done, tasks.Done, "", "restore main -n ns --to revision=40 --max-writes-since 5 --confirm " + digest[:32] + "@100"},
+		"of a time":                  {Config{To: &Target{Time: &metav1.Time{Time: epoch}}}, good, tasks.Done, tasks.Done, "", "--to 2026-01-01T00:00:00Z --max"},
+		"of a snapshot from a base":  {Config{To: &Target{Snapshot: "Full-1", Base: "Full-0"}}, good, tasks.Done, tasks.Done, "", "--to snapshot=Full-1 --base Full-0 --max"},
+		"of the latest state":        {Config{To: &Target{Latest: true}}, good, tasks.Done, tasks.Done, "", "--to revision=40 --base full --max"},
+		"with what was agreed to":    {Config{To: to, KeepService: true, AcceptAuth: true}, good, tasks.Done, tasks.Done, "", "--to revision=40 --keep-service --accept-auth --max-writes-since 5 --confirm "},
 		"that could not be compared": {Config{To: to}, with(func(p *backup.Preview) { p.NotCompared = "no space" }), tasks.Done, tasks.Done, "", "could not be compared"},
 		"one that failed":            {Config{To: to}, backup.Preview{}, tasks.Fail, tasks.Fail, v1alpha1.ErrJobFailed, "the Job"},
 		"one that is refused":        {Config{To: to}, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "clients had to log in. Nothing was changed"},

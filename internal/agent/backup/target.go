@@ -16,7 +16,7 @@ import (
 type Target struct {
 	// Latest is the newest state in the store.
 	Latest bool
-	// Revision is exact. If two histories have it, the newer one counts.
+	// Revision is exact. If two histories have it, that of Base counts, or else the newer one.
 	Revision int64
 	// Time: everything that was seen until then, by the clocks of the agents that led. The restored state ends before the first
 	// revision that was seen later. The state of a full snapshot may have what was written within the second after its time.
@@ -144,7 +144,8 @@ func (t Target) choose(list []Snapshot) (choices []Choice, err error) {
 	}
 	history := -1
 	for _, s := range slices.Backward(all) {
-		if history >= 0 && s.history != history {
+		if history >= 0 && s.history != history && t.Base == "" {
+			// Of a base, its history counts.
 			break
 		}
 		if found := t.choicesIn(s); len(found) > 0 {

@@ -74,6 +74,7 @@ func TestTargets(t *testing.T) {
 		"before the second full":            {usual, Target{Revision: 55}, []string{"F50 51-60"}, ""},
 		"that of the second full":           {usual, Target{Revision: 60}, []string{"F60", "F50 51-60"}, ""},
 		"from a base":                       {usual, Target{Revision: 65, Base: named("F50")}, []string{"F50 51-60 61-70"}, ""},
+		"by a base of the older history":    {two, Target{Revision: 80, Base: named("F50")}, []string{"F50 51-100"}, ""},
 		"from a base after it":              {usual, Target{Revision: 55, Base: named("F60")}, nil, "the full snapshot does not lead to revision 55: " + named("F60")},
 		"before everything":                 {usual, Target{Revision: 49}, nil, "revision 49 cannot be restored: the nearest state that can be restored is revision 50 (2023-11-14T22:13:20Z) after it"},
 		"after everything":                  {usual, Target{Revision: 81}, nil, "revision 81 cannot be restored: the nearest state that can be restored is revision 80 (2023-11-14T22:17:20Z) before it"},

@@ -132,12 +132,21 @@ func size(path string) int64 {
 
 // CheckSpace returns an error if the volume of a folder has less free space than needed.
 func CheckSpace(dir string, needs int64) error {
-	var volume unix.Statfs_t
-	if err := unix.Statfs(dir, &volume); err != nil {
-		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
+	free, err := freeSpace(dir)
+	if err != nil {
+		return err
 	}
-	if free := int64(volume.Bavail) * volume.Bsize; free < needs {
+	if free < needs {
 		return fmt.Errorf("%d bytes are needed on the volume of %s, but only %d are free", needs, dir, free)
 	}
 	return nil
+}
+
+// freeSpace returns how many bytes are free on the volume of a folder.
+func freeSpace(dir string) (int64, error) {
+	var volume unix.Statfs_t
+	if err := unix.Statfs(dir, &volume); err != nil {
+		return 0, fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
+	}
+	return int64(volume.Bavail) * volume.Bsize, nil
 }

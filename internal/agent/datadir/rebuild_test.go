@@ -311,6 +311,8 @@ func TestSurveyNamesWhatWasSetAside(t *testing.T) {
 	}
 	got, err := Survey(dir)
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Free).To(BeNumerically(">", 0))
+	got.Free = 0
 	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}, Kept: []string{"new.etcd.before-task-1"}}))
 }
 

@@ -89,6 +89,9 @@ func Survey(dir string) (member.Survey, error) {
 	if err == nil {
 		survey.Kept, err = kept(dir)
 	}
+	if err == nil {
+		survey.Free, err = freeSpace(filepath.Dir(dir))
+	}
 	return survey, err
 }
 

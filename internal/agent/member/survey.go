@@ -34,6 +34,8 @@ type Survey struct {
 	SetAside []string `json:"setAside,omitempty"`
 	// Kept are directories with data from before recoveries and restores, whatever the data is: the newest ones.
 	Kept []string `json:"kept,omitempty"`
+	// Free is how many bytes are free on the volume; 0 if the agent is too old to say so.
+	Free int64 `json:"free,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all entries
 	// up to it, so the member with the highest position, by term first, has the most.
 	LastTerm  uint64 `json:"lastTerm,omitempty"`

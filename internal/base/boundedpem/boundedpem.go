@@ -92,5 +92,6 @@ func parse(bundle []byte, most int) (all []*x509.Certificate, other string, err 
 }
 
 // Pause returns how long the result of a check is used that took a time: a hundred times as long, so that a tenant whose
-// certificates are expensive within the bounds gets one percent of a processor, and at least another time.
-func Pause(least, took time.Duration) time.Duration { return max(least, 100*took) }
+// certificates are expensive within the bounds gets one percent of a processor. The time must not include requests. On a busy machine a
+// check takes much longer than it costs, and a Secret may have been fixed since, so there is a maximum.
+func Pause(least, most, took time.Duration) time.Duration { return min(max(least, 100*took), most) }

@@ -62,6 +62,7 @@ func both(chain, key []byte) func() error {
 
 func TestPause(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(boundedpem.Pause(5*time.Second, time.Millisecond)).To(Equal(5 * time.Second))
-	g.Expect(boundedpem.Pause(5*time.Second, time.Second)).To(Equal(100 * time.Second))
+	g.Expect(boundedpem.Pause(5*time.Second, 5*time.Minute, time.Millisecond)).To(Equal(5 * time.Second))
+	g.Expect(boundedpem.Pause(5*time.Second, 5*time.Minute, time.Second)).To(Equal(100 * time.Second))
+	g.Expect(boundedpem.Pause(5*time.Second, 5*time.Minute, time.Minute)).To(Equal(5 * time.Minute))
 }

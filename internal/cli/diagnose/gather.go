@@ -7,6 +7,7 @@ package diagnose
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +105,10 @@ func (g *gatherer) prepare(ctx context.Context) error {
 		g.miss(diagnose.SignalMetrics, err, portForwardRemedy)
 	}
 	snapshot, _, unread := g.members.Observe(ctx, mayLackLeases{g.cluster})
-	if unread != nil {
+	switch {
+	case errors.Is(unread, observe.ErrNoStatefulSet):
+		g.miss(diagnose.SignalStatus, unread, fmt.Sprintf("a StatefulSet; \"kubectl etcdtask status %s\" says why there is none", g.etcd.Name))
+	case unread != nil:
 		g.miss(diagnose.SignalStatus, unread, "the right to get StatefulSets and pods in the namespace, as the ClusterRole view has it")
 	}
 	if err != nil || unread != nil {

@@ -73,7 +73,7 @@ func (c *command) policies(ctx context.Context, cluster *kube.Cluster, name stri
 	}
 	i := slices.IndexFunc(all, func(p v1alpha1.EtcdFleetPolicy) bool { return p.Name == name })
 	if i < 0 {
-		return nil, kube.Failure("there is no EtcdFleetPolicy %s", name)
+		return nil, kube.Failure("there is no EtcdFleetPolicy %q; \"kubectl etcdtask fleet\" shows all", name)
 	}
 	return all[i : i+1], nil
 }
@@ -211,7 +211,7 @@ func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change s
 		}
 	}
 	if policy == nil {
-		return kube.Failure("no EtcdFleetPolicy has paused change %s", change)
+		return kube.Failure("no EtcdFleetPolicy has paused change %q; \"kubectl etcdtask fleet\" shows which changes are paused", change)
 	}
 	before := client.MergeFrom(policy.DeepCopy())
 	metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.AnnotationResumeChange, token)

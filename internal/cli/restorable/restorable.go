@@ -7,7 +7,6 @@ package restorable
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -41,14 +40,14 @@ func run(ctx context.Context, k *kube.Kube, cluster *kube.Cluster, arg string) e
 		return err
 	}
 	if !etcd.HasBackupStore() {
-		return fmt.Errorf("etcd %s has no spec.backup.store", name)
+		return kube.Failure("Etcd %q in namespace %s has no backup, and so nothing to restore: set spec.backup.store", name, etcd.Namespace)
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, cluster, etcd)
 	if err != nil {
 		return err
 	}
 	if leases.Full == nil || leases.Full.Annotations[v1alpha1.AnnotationRestorable] == "" {
-		return fmt.Errorf("no agent of Etcd %s has said yet what can be restored: see condition BackupReady, or preview a restore", name)
+		return kube.Failure("no agent of Etcd %q in namespace %s has said yet what can be restored: see condition BackupReady, or preview a restore", name, etcd.Namespace)
 	}
 	text.Print(k.Out, lines(backup.ReadIntervals(leases.Full.Annotations[v1alpha1.AnnotationRestorable]))...)
 	return nil

@@ -31,14 +31,24 @@ func restoreConfig(flags flagSet) func() (any, error) {
 	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of then.")
 	writes := flags.Int64("max-writes-since", -1, "How many revisions may have been written since the preview (default: the operator's).")
 	return func() (any, error) {
-		if (*to == "") == (*undo == "") {
+		switch {
+		case *to == "" && *undo == "":
 			return nil, kube.Usage("either --to or --undo is needed")
+		case *to != "" && *undo != "":
+			return nil, kube.Usage("--to and --undo exclude each other")
 		}
 		if *confirm != "" && (*undo != "" || *preview) {
 			return nil, kube.Usage("--confirm goes with --to alone")
 		}
-		if *preview && *undo != "" {
-			return nil, kube.Usage("--preview goes with --to")
+		if *undo != "" {
+			for name, set := range map[string]bool{"preview": *preview, "base": *base != "", "accept-auth": *auth, "max-writes-since": *writes != -1} {
+				if set {
+					return nil, kube.Usage("--%s goes with --to, and has no effect on --undo", name)
+				}
+			}
+		}
+		if *writes < -1 {
+			return nil, kube.Usage("--max-writes-since is %d: it must be at least 0", *writes)
 		}
 		c := struct {
 			To             *restoreTarget `json:"to,omitempty"`

@@ -30,6 +30,10 @@ func TestRestoreConfig(t *testing.T) {
 		"a confirmed undo": {[]string{"--undo", "r1", "--confirm", "x"}, ""},
 		"both previews":    {[]string{"--to", "latest", "--preview", "--confirm", "x"}, ""},
 		"a previewed undo": {[]string{"--undo", "r1", "--preview"}, ""},
+		"base of an undo":  {[]string{"--undo", "r1", "--base", "Full-0"}, ""},
+		"writes of undo":   {[]string{"--undo", "r1", "--max-writes-since", "7"}, ""},
+		"auth of an undo":  {[]string{"--undo", "r1", "--accept-auth"}, ""},
+		"negative writes":  {[]string{"--to", "latest", "--max-writes-since=-2"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

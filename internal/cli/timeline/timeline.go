@@ -34,8 +34,10 @@ func Command(k *kube.Kube) *cobra.Command {
 		Example: "  # See how far the rollout of etcd-main is\n  kubectl etcdtask timeline etcd-main\n\n  # Keep a picture of it\n  kubectl etcdtask timeline etcd-main -o svg > rollout.svg\n\n" +
 			"  # See how a change went through the fleet\n  kubectl etcdtask timeline --change v1-0123456789abcdef",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if c.change != "" {
-				return cobra.NoArgs(cmd, args)
+			if c.change != "" && len(args) > 0 {
+				return kube.Usage("--change is about all Etcds, and goes without a TASK or an ETCD")
+			} else if c.change != "" {
+				return nil
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		},

@@ -88,7 +88,10 @@ func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 		}
 	}
 	if len(secret.Data[keyCertificate]) > 0 && len(secret.Data[keyPrivate]) > 0 {
-		issued, err := pki.NewIssued(secret.Data[keyCertificate], secret.Data[keyPrivate], secret.Data[keyCAs])
+		var issued *pki.Issued
+		l.spend(func() {
+			issued, err = pki.NewIssued(secret.Data[keyCertificate], secret.Data[keyPrivate], secret.Data[keyCAs])
+		})
 		if err != nil {
 			return &pki.Issued{Lacking: fmt.Sprintf("Secret %s, which cert-manager has written, cannot be used: %v", key.Name, err)}, nil, nil
 		}

@@ -30,8 +30,9 @@ import (
 
 // How long the result of a check of the Secrets is valid: the operator does not watch them.
 const (
-	recheck       = time.Hour
-	recheckBroken = 5 * time.Second
+	recheck = time.Hour
+	// Secrets that cannot be used are read again after the first of these, and no later than after the second.
+	recheckBroken, recheckExpensive = 5 * time.Second, 5 * time.Minute
 )
 
 // maxSteps bounds the steps of one reconcile. A new Etcd takes fewer.
@@ -47,7 +48,8 @@ type Manager struct {
 
 // look is what was found when the Secrets were last read.
 type look struct {
-	at         time.Time
+	at time.Time
+	// took is how long parsing and signing took, without the requests.
 	took       time.Duration
 	generation int64
 	frozen     bool
@@ -102,7 +104,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	renew := q.Etcd.Annotations[v1alpha1.AnnotationOperation] == v1alpha1.OperationRenewCA
 	valid := recheck
 	if q.Doubt || last.result.Problem != nil {
-		valid = boundedpem.Pause(recheckBroken, last.took)
+		valid = boundedpem.Pause(recheckBroken, recheckExpensive, last.took)
 	}
 	due := !last.next.IsZero() && !now.Before(last.next)
 	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
@@ -113,7 +115,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	result := l.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
 	if err == nil {
-		l.took, l.result.Events, l.result.Wrote = m.Clock.Since(now), nil, false
+		l.result.Events, l.result.Wrote = nil, false
 		m.looks.Set(q.Etcd, l.look)
 	}
 	return result, err
@@ -142,6 +144,13 @@ func (l *looking) all(ctx context.Context) error {
 	return nil
 }
 
+// spend does work whose cost a tenant's certificates decide, and counts it.
+func (l *looking) spend(work func()) {
+	began := l.Clock.Now()
+	work()
+	l.took += l.Clock.Since(began)
+}
+
 // connection carries out what is decided for a connection, until nothing is left to do.
 func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
 	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
@@ -162,7 +171,8 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			l.foreign(secrets.foreign)
 			return nil
 		}
-		current := secrets.state(spec)
+		var current pki.State
+		l.spend(func() { current = secrets.state(spec) })
 		current.Issued = issued
 		in := pki.Input{
 			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
@@ -172,7 +182,8 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			// For what was just written, it is not known.
 			in.Trusted, in.Loaded = l.lasting(connection, current)
 		}
-		d := pki.Decide(spec, current, in)
+		var d pki.Decision
+		l.spend(func() { d = pki.Decide(spec, current, in) })
 		if d.Step == nil {
 			l.conclude(spec, d)
 			return nil
@@ -193,7 +204,8 @@ func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State
 	if proceed, err := l.confirm(ctx, step); err != nil || !proceed {
 		return false, err
 	}
-	next, err := pki.Perform(spec, current, step, l.now)
+	var next pki.State
+	l.spend(func() { next, err = pki.Perform(spec, current, step, l.now) })
 	if err != nil {
 		return false, err
 	}

@@ -325,3 +325,53 @@ func TestSecretsAreReadSeldom(t *testing.T) {
 		w.Expect(renewed.Events[0].Note).To(ContainSubstring("Secret " + secret + ": it expires at"))
 	}
 }
+
+// A foreign Secret that is deleted is noticed within seconds, however long the API server took to answer.
+func TestASlowAPIServerDelaysNothing(t *testing.T) {
+	w := newWorld(t)
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: w.etcd.ServerSecret(v1alpha1.TLSClients)}}
+	w.Expect(w.client.Create(t.Context(), theirs.DeepCopy())).To(Succeed())
+	w.with(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		w.forward(time.Second)
+		return c.Get(ctx, key, o, options...)
+	}})
+	w.Expect(w.ensure().Problem).To(HaveOccurred())
+	w.Expect(w.client.Delete(t.Context(), theirs)).To(Succeed())
+	w.forward(recheckBroken)
+	w.Expect(w.ensure().Problem).NotTo(HaveOccurred())
+}
+
+// costlyClock is that of a machine on which whatever is measured takes a while.
+type costlyClock struct {
+	*clocktesting.FakePassiveClock
+	cost time.Duration
+}
+
+func (c costlyClock) Since(t time.Time) time.Duration { return c.FakePassiveClock.Since(t) + c.cost }
+
+// Secrets that are expensive to parse are read less often, but not more seldom than every few minutes.
+func TestExpensiveSecretsAreReadSeldom(t *testing.T) {
+	for cost, after := range map[time.Duration]time.Duration{0: recheckBroken, time.Minute: recheckExpensive} {
+		w := newWorld(t)
+		w.etcd.Spec.ManagedTLS.Connections = []v1alpha1.TLSConnection{v1alpha1.TLSPeers}
+		w.ensure()
+		secret := &corev1.Secret{}
+		w.Expect(w.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: w.etcd.CAKeySecret(v1alpha1.TLSPeers)}, secret)).To(Succeed())
+		secret.Data["tls.crt"] = []byte("x")
+		w.Expect(w.client.Update(t.Context(), secret)).To(Succeed())
+		w.manager.Clock = costlyClock{w.clock, cost}
+		w.forward(recheck)
+		w.Expect(w.ensure().Problem).To(HaveOccurred())
+		reads := 0
+		w.manager.API = interceptor.NewClient(w.client, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, o, options...)
+		}})
+		w.forward(after - 1)
+		w.ensure()
+		w.Expect(reads).To(BeZero())
+		w.forward(1)
+		w.ensure()
+		w.Expect(reads).NotTo(BeZero())
+	}
+}

@@ -150,7 +150,7 @@ func (m *Mover) checkSecrets(ctx context.Context, etcd *v1alpha1.Etcd) (certific
 	now, last := m.Clock.Now(), m.checked.Of(etcd)
 	valid := recheckSecrets
 	if last.err != nil {
-		valid = boundedpem.Pause(recheckBrokenSecrets, last.took)
+		valid = boundedpem.Pause(recheckBrokenSecrets, recheckSecrets, last.took)
 	}
 	if last.generation == etcd.Generation && !state.OperationRequested(etcd) {
 		if now.Sub(last.at) < valid {

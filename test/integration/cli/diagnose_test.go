@@ -39,6 +39,14 @@ func TestDiagnoseWithoutPortForwards(t *testing.T) {
 	p.Expect(said.NotJudged).To(ContainElement("SlowDisk"))
 }
 
+// Without a StatefulSet no right is missing.
+func TestDiagnoseWithoutAStatefulSet(t *testing.T) {
+	p := newPerson(t)
+	got := p.run("diagnose", "main", "--for=5s")
+	p.Expect(got.code).To(BeZero(), got.String())
+	p.Expect(got.out).To(And(ContainSubstring(`What would give it: a StatefulSet; "kubectl etcdtask status main" says why there is none.`), Not(ContainSubstring("the right to"))))
+}
+
 // A user who may only view learns which right is missing, and what pods say.
 func TestDiagnoseForAViewer(t *testing.T) {
 	p := newPerson(t)

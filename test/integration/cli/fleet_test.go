@@ -38,7 +38,7 @@ func TestFleet(t *testing.T) {
 	p.Expect(p.run("timeline", "--change", "v1-bad", "-o", "svg").out).To(HavePrefix("<svg"))
 	p.Expect(p.run("timeline", "--change", "v1-bad", "main").code).To(Equal(2))
 
-	p.Expect(p.run("fleet", "resume", "v1-other").err).To(Equal("error: no EtcdFleetPolicy has paused change v1-other\n"))
+	p.Expect(p.run("fleet", "resume", "v1-other").err).To(Equal("error: no EtcdFleetPolicy has paused change \"v1-other\"; \"kubectl etcdtask fleet\" shows which changes are paused\n"))
 	p.Expect(p.run("fleet", "resume", "v1-bad").out).To(Equal("change v1-bad of etcdfleetpolicy/" + policy.Name + " resumed\n"))
 	p.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 	p.Expect(policy.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationResumeChange, "v1-bad.7"))

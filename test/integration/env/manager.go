@@ -54,7 +54,7 @@ func (e *Env) NewManager(t testing.TB, as *rest.Config, namespace string, setup 
 		Logger:     Log(t),
 		Cache:      cached,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true), ReconciliationTimeout: composed.ReconcileTimeout},
 	})
 	if err != nil {
 		t.Fatalf("making a manager: %v", err)
