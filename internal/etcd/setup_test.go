@@ -168,11 +168,12 @@ func TestWhichChangesOfTasksCount(t *testing.T) {
 		"nothing":  {v1alpha1.QuorumAwareRollout, nil, false},
 		"state":    {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateSucceeded }, true},
 		"a detail": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{} }, false},
-		"revision": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{UpdateRevision: "r"} }, true},
+		"revision": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{TargetRevision: "r"} }, true},
 		"stalled": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) {
 			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}}
 		}, true},
 		"held":  {v1alpha1.RecreateRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion} }, true},
+		"size":  {v1alpha1.MembershipChange, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Membership = &v1alpha1.MembershipStatus{Replicas: ptr.To[int32](4)} }, true},
 		"phase": {v1alpha1.QuorumLossRecovery, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying} }, true},
 	} {
 		NewWithT(t).Expect(taskChanged().Update(event.UpdateEvent{ObjectOld: of(c.taskType, nil), ObjectNew: of(c.taskType, c.change)})).To(Equal(c.want), name)
