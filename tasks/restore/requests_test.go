@@ -24,7 +24,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -102,7 +101,7 @@ func TestPreviewJob(t *testing.T) {
 // What the Job is told of the target, of the members, and of what may be used.
 func TestArguments(t *testing.T) {
 	signed := func(e *v1alpha1.Etcd) {
-		e.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: corev1.LocalObjectReference{Name: "keys"}}
+		e.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
 	}
 	until := metav1.NewTime(epoch)
 	for name, c := range map[string]struct {
@@ -119,10 +118,10 @@ func TestArguments(t *testing.T) {
 		"signed":     {Config{To: &Target{Latest: true}}, nil, signed, []string{"--recorded-revision=7777", "--recorded-created=2026-01-01T00:00:00Z"}, "--base="},
 		"not signed": {Config{To: &Target{Latest: true}}, nil, nil, []string{"--latest"}, "--recorded-revision=7777"},
 		"encrypted": {Config{To: &Target{Latest: true}}, nil, func(e *v1alpha1.Etcd) {
-			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []string{"age1x"}, AcceptPlainUntil: &until}
+			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1x"}, AcceptPlainUntil: &until}
 		}, []string{"--store-plain-until=2026-01-01T00:00:00Z"}, "--base="},
 		"encrypted, all of it": {Config{To: &Target{Latest: true}}, nil, func(e *v1alpha1.Etcd) {
-			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []string{"age1x"}}
+			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1x"}}
 		}, []string{"--latest"}, "--store-plain-until=2026-01-01T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
