@@ -228,15 +228,15 @@ func TestWhichOperationIsDone(t *testing.T) {
 		current, renewed    bool
 		want, wantGardener  string
 	}{
-		"applied":                              {reconcile, "", true, false, "", ""},
-		"applied, as Gardener asks":            {"", reconcile, true, false, "", ""},
-		"applied, as both ask":                 {reconcile, reconcile, true, false, "", ""},
-		"not yet":                              {reconcile, "", false, false, reconcile, ""},
-		"renewed":                              {renew, "", true, true, "", ""},
-		"renewed before the spec is applied":   {renew, reconcile, false, true, "", reconcile},
-		"not renewed yet":                      {renew, reconcile, true, false, renew, ""},
-		"another":                              {"other", reconcile, true, true, "other", ""},
-		"another alone":                        {"other", "", true, false, "other", ""},
+		"applied":                            {reconcile, "", true, false, "", ""},
+		"applied, as Gardener asks":          {"", reconcile, true, false, "", ""},
+		"applied, as both ask":               {reconcile, reconcile, true, false, "", ""},
+		"not yet":                            {reconcile, "", false, false, reconcile, ""},
+		"renewed":                            {renew, "", true, true, "", ""},
+		"renewed before the spec is applied": {renew, reconcile, false, true, "", reconcile},
+		"not renewed yet":                    {renew, reconcile, true, false, renew, ""},
+		"another":                            {"other", reconcile, true, true, "other", ""},
+		"another alone":                      {"other", "", true, false, "other", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -128,14 +128,14 @@ func TestNotItsStatus(t *testing.T) {
 		change func(*appsv1.StatefulSet)
 		want   bool
 	}{
-		"nothing":        {func(*appsv1.StatefulSet) {}, false},
-		"its status":     {func(s *appsv1.StatefulSet) { s.Status.ReadyReplicas = 1 }, false},
-		"its spec":       {func(s *appsv1.StatefulSet) { s.Generation = 2 }, true},
-		"a label":        {func(s *appsv1.StatefulSet) { s.Labels = map[string]string{"a": "b"} }, true},
-		"an annotation":  {func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"a": "b"} }, true},
-		"no owner":       {func(s *appsv1.StatefulSet) { s.OwnerReferences = nil }, true},
-		"another owner":  {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].UID = "b" }, true},
-		"no controller":  {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Controller = nil }, true},
+		"nothing":         {func(*appsv1.StatefulSet) {}, false},
+		"its status":      {func(s *appsv1.StatefulSet) { s.Status.ReadyReplicas = 1 }, false},
+		"its spec":        {func(s *appsv1.StatefulSet) { s.Generation = 2 }, true},
+		"a label":         {func(s *appsv1.StatefulSet) { s.Labels = map[string]string{"a": "b"} }, true},
+		"an annotation":   {func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"a": "b"} }, true},
+		"no owner":        {func(s *appsv1.StatefulSet) { s.OwnerReferences = nil }, true},
+		"another owner":   {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].UID = "b" }, true},
+		"no controller":   {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Controller = nil }, true},
 		"the owner's own": {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Name = "renamed" }, false},
 	} {
 		after := before.DeepCopy()
@@ -172,9 +172,15 @@ func TestWhichChangesOfTasksCount(t *testing.T) {
 		"stalled": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) {
 			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}}
 		}, true},
-		"held":  {v1alpha1.RecreateRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion} }, true},
-		"size":  {v1alpha1.MembershipChange, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Membership = &v1alpha1.MembershipStatus{Replicas: ptr.To[int32](4)} }, true},
-		"phase": {v1alpha1.QuorumLossRecovery, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying} }, true},
+		"held": {v1alpha1.RecreateRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion}
+		}, true},
+		"size": {v1alpha1.MembershipChange, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Membership = &v1alpha1.MembershipStatus{Replicas: ptr.To[int32](4)}
+		}, true},
+		"phase": {v1alpha1.QuorumLossRecovery, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
+		}, true},
 	} {
 		NewWithT(t).Expect(taskChanged().Update(event.UpdateEvent{ObjectOld: of(c.taskType, nil), ObjectNew: of(c.taskType, c.change)})).To(Equal(c.want), name)
 	}

@@ -42,11 +42,14 @@ type scene struct {
 	adoption   state.Adoption
 	// failsAt is the number of the request that fails, of those that were made; 0 for none.
 	requests, failsAt int
+	rounds            int
 	writes            []disturb.Write
 }
 
 // Reconcile implements state.Adopter.
-func (s *scene) Reconcile(context.Context, *state.State) (state.Adoption, error) { return s.adoption, nil }
+func (s *scene) Reconcile(context.Context, *state.State) (state.Adoption, error) {
+	return s.adoption, nil
+}
 
 // sceneOf returns the scene of an Etcd of three members, whose objects nobody has made yet.
 func sceneOf(t *testing.T, change func(*v1alpha1.Etcd)) *scene {
@@ -81,17 +84,26 @@ func (s *scene) once() (ctrl.Result, error) {
 	return s.reconciler.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: mainKey})
 }
 
+// calmRounds is for how many rounds nothing may happen. A detail of the status is written after ten seconds.
+const calmRounds = 4
+
 // settle lets the operator and the cluster go on until neither has anything to do, and returns how the last reconcile ended.
 func (s *scene) settle() ctrl.Result {
 	s.t.Helper()
 	var result ctrl.Result
-	for range 20 {
+	for calm := 0; calm < calmRounds; calm++ {
 		var err error
+		writes := len(s.writes)
 		result, err = s.once()
 		s.Expect(err).NotTo(HaveOccurred())
-		_, err = s.world.Step(s.t.Context())
+		changed, err := s.world.Step(s.t.Context())
 		s.Expect(err).NotTo(HaveOccurred())
-		s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+		if changed || len(s.writes) > writes {
+			calm = 0
+		}
+		s.clock.SetTime(s.clock.Now().Add(5 * time.Second))
+		s.rounds++
+		s.Expect(s.rounds).To(BeNumerically("<", 200), "it does not come to rest: %v", s.writes)
 	}
 	return result
 }

@@ -81,8 +81,8 @@ func TestPreviewJob(t *testing.T) {
 	))
 	g.Expect(j.Spec.Template.Spec.Volumes).To(ContainElement(Or(HaveField("EmptyDir", Not(BeNil())), HaveField("Ephemeral", Not(BeNil())))), "a database takes space")
 	for result, code := range map[string]v1alpha1.ErrorCode{
-		`{"digest":"` + digest + `","revision":40}`:             "",
-		`{"refused":{"code":"NoBackup","message":"none"}}`:      v1alpha1.ErrRestoreRefused,
+		`{"digest":"` + digest + `","revision":40}`:        "",
+		`{"refused":{"code":"NoBackup","message":"none"}}`: v1alpha1.ErrRestoreRefused,
 		`{"revision":40}`: v1alpha1.ErrJob,
 		`[]`:              v1alpha1.ErrJob,
 	} {
@@ -279,23 +279,23 @@ func TestAsk(t *testing.T) {
 	}
 	since := epoch.Add(500 * time.Millisecond)
 	for name, c := range map[string]struct {
-		request request
-		latest  backup.Chain
-		fails   map[string]bool
-		want    []string
+		request  request
+		latest   backup.Chain
+		fails    map[string]bool
+		want     []string
 		revision int64
-		err     bool
+		err      bool
 	}{
-		"for the first time":   {request{final: true, since: since}, snapshot(epoch, true), nil, []string{api.PathFull, api.PathKeep}, 9, false},
-		"one that is not kept": {request{since: since}, snapshot(epoch, false), nil, []string{api.PathFull}, 9, false},
-		"it was taken":         {request{final: true, since: since, asked: true}, snapshot(epoch, true), nil, []string{api.PathLatest, api.PathKeep}, 9, false},
+		"for the first time":            {request{final: true, since: since}, snapshot(epoch, true), nil, []string{api.PathFull, api.PathKeep}, 9, false},
+		"one that is not kept":          {request{since: since}, snapshot(epoch, false), nil, []string{api.PathFull}, 9, false},
+		"it was taken":                  {request{final: true, since: since, asked: true}, snapshot(epoch, true), nil, []string{api.PathLatest, api.PathKeep}, 9, false},
 		"it was taken, and is not kept": {request{since: since, asked: true}, snapshot(epoch, false), nil, []string{api.PathLatest}, 8, false},
-		"an older one":         {request{since: since, asked: true}, snapshot(epoch.Add(-time.Second), false), nil, []string{api.PathLatest, api.PathFull}, 9, false},
-		"one of another kind":  {request{since: since, asked: true}, snapshot(epoch, true), nil, []string{api.PathLatest, api.PathFull}, 9, false},
-		"none":                 {request{since: since, asked: true}, backup.Chain{}, nil, []string{api.PathLatest, api.PathFull}, 9, false},
-		"it is not known":      {request{since: since, asked: true}, snapshot(epoch, false), map[string]bool{api.PathLatest: true}, []string{api.PathLatest, api.PathFull}, 9, false},
-		"it fails":             {request{final: true, since: since}, backup.Chain{}, map[string]bool{api.PathFull: true}, []string{api.PathFull}, 0, true},
-		"it cannot be kept":    {request{final: true, since: since}, backup.Chain{}, map[string]bool{api.PathKeep: true}, []string{api.PathFull, api.PathKeep}, 0, true},
+		"an older one":                  {request{since: since, asked: true}, snapshot(epoch.Add(-time.Second), false), nil, []string{api.PathLatest, api.PathFull}, 9, false},
+		"one of another kind":           {request{since: since, asked: true}, snapshot(epoch, true), nil, []string{api.PathLatest, api.PathFull}, 9, false},
+		"none":                          {request{since: since, asked: true}, backup.Chain{}, nil, []string{api.PathLatest, api.PathFull}, 9, false},
+		"it is not known":               {request{since: since, asked: true}, snapshot(epoch, false), map[string]bool{api.PathLatest: true}, []string{api.PathLatest, api.PathFull}, 9, false},
+		"it fails":                      {request{final: true, since: since}, backup.Chain{}, map[string]bool{api.PathFull: true}, []string{api.PathFull}, 0, true},
+		"it cannot be kept":             {request{final: true, since: since}, backup.Chain{}, map[string]bool{api.PathKeep: true}, []string{api.PathFull, api.PathKeep}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -337,4 +337,3 @@ func TestCleanupOfJobs(t *testing.T) {
 	g.Expect(client.IgnoreNotFound(there.Get(t.Context(), key, &batchv1.Job{}))).To(Succeed())
 	g.Expect(there.Get(t.Context(), key, &batchv1.Job{})).NotTo(Succeed())
 }
-

@@ -340,9 +340,9 @@ func TestPermission(t *testing.T) {
 	g.Expect(f.set()).NotTo(BeNil())
 	in.Images.Etcd = "v2"
 	for name, seen := range map[string]func(*appsv1.StatefulSet) *appsv1.StatefulSet{
-		"it was not seen":    func(*appsv1.StatefulSet) *appsv1.StatefulSet { return nil },
-		"it is another one":  func(s *appsv1.StatefulSet) *appsv1.StatefulSet { s.UID = "another"; return s },
-		"it has changed":     func(s *appsv1.StatefulSet) *appsv1.StatefulSet { s.Generation++; return s },
+		"it was not seen":   func(*appsv1.StatefulSet) *appsv1.StatefulSet { return nil },
+		"it is another one": func(s *appsv1.StatefulSet) *appsv1.StatefulSet { s.UID = "another"; return s },
+		"it has changed":    func(s *appsv1.StatefulSet) *appsv1.StatefulSet { s.Generation++; return s },
 	} {
 		bases = nil
 		g.Expect(apply(in, seen(f.set()))).To(Satisfy(apierrors.IsConflict), name)

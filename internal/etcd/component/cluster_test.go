@@ -87,9 +87,9 @@ func TestCommands(t *testing.T) {
 // What an Etcd asks for and cannot get is an error of its objects, and none of them is built.
 func TestObjectsThatCannotBeBuilt(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.BackupSpec){
-		"a store of no provider":   func(b *v1alpha1.BackupSpec) { b.Store.Provider = "Tape" },
-		"a schedule of no time":    func(b *v1alpha1.BackupSpec) { s := "never"; b.FullSnapshotSchedule = &s },
-		"no recipient":             func(b *v1alpha1.BackupSpec) { b.Encryption.Recipients = []v1alpha1.Recipient{"nobody"} },
+		"a store of no provider": func(b *v1alpha1.BackupSpec) { b.Store.Provider = "Tape" },
+		"a schedule of no time":  func(b *v1alpha1.BackupSpec) { s := "never"; b.FullSnapshotSchedule = &s },
+		"no recipient":           func(b *v1alpha1.BackupSpec) { b.Encryption.Recipients = []v1alpha1.Recipient{"nobody"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -115,7 +115,7 @@ func TestConverting(t *testing.T) {
 }
 
 // The objects of an adopted Etcd are annotated with whom they belong to, and keep their labels; pods may have others.
-func TestAdopted(t *testing.T) {
+func TestWhoseObjects(t *testing.T) {
 	g := NewWithT(t)
 	in := input(3)
 	g.Expect(in.Annotations()).To(BeEmpty())

@@ -204,7 +204,7 @@ func TestRestoreRaisesTheRevision(t *testing.T) {
 		"by a bump":            {func(_ *trial, c *Config) { c.Bump = 100 }, 100},
 		"behind nothing else":  {func(_ *trial, c *Config) { c.Behind = true }, margin},
 		"behind a record":      {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 12 }, margin + 9},
-		"behind a huge record": {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 1<<63 - 1 }, margin + maxRevision},
+		"behind a huge record": {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 1<<63-1 }, margin + maxRevision},
 		"behind a snapshot that no chain reaches": {func(r *trial, c *Config) {
 			c.Behind = true
 			r.put("b=1", "b=2", "b=3")

@@ -387,7 +387,9 @@ func TestDescribe(t *testing.T) {
 		})
 		_, err = describe(path, &backup.Preview{})
 		r.Expect(err).To(MatchError(ContainSubstring(name)))
-		in(r.WithT, path, func(tx *bolt.Tx) { r.Expect(bucket(r.WithT, tx, broken).Delete([]byte("\xffnot a message....."))).To(Succeed()) })
+		in(r.WithT, path, func(tx *bolt.Tx) {
+			r.Expect(bucket(r.WithT, tx, broken).Delete([]byte("\xffnot a message....."))).To(Succeed())
+		})
 	}
 	_, err = describe(filepath.Join(t.TempDir(), "none", "db"), &p)
 	r.Expect(err).To(MatchError(HavePrefix("opening the database: ")))
@@ -449,7 +451,9 @@ func TestFindRevision(t *testing.T) {
 	g.Expect(revision(func(tx *bolt.Tx) { bucket(g, tx, schema.Meta.Name()) })).To(BeEquivalentTo(1))
 	g.Expect(revision(func(tx *bolt.Tx) { g.Expect(bucket(g, tx, schema.Key.Name()).Put(at(5), nil)).To(Succeed()) })).To(BeEquivalentTo(5))
 	for key, main := range map[string]int64{string(schema.FinishedCompactKeyName): 7, string(schema.ScheduledCompactKeyName): 9} {
-		g.Expect(revision(func(tx *bolt.Tx) { g.Expect(bucket(g, tx, schema.Meta.Name()).Put([]byte(key), at(main))).To(Succeed()) })).To(BeEquivalentTo(main))
+		g.Expect(revision(func(tx *bolt.Tx) {
+			g.Expect(bucket(g, tx, schema.Meta.Name()).Put([]byte(key), at(main))).To(Succeed())
+		})).To(BeEquivalentTo(main))
 		g.Expect(revision(func(tx *bolt.Tx) { g.Expect(bucket(g, tx, schema.Meta.Name()).Delete([]byte(key))).To(Succeed()) })).To(BeEquivalentTo(5))
 	}
 	_, err = openDatabase(filepath.Join(t.TempDir(), "none", "db"))
