@@ -71,6 +71,7 @@ func TestEachRequestFailsOnce(t *testing.T) {
 				s = begin(n)
 				s.requests, s.failsAt = 0, n
 				_, err := s.once()
+				s.failsAt = 0
 				if s.requests < n {
 					break
 				}

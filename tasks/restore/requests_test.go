@@ -118,10 +118,10 @@ func TestArguments(t *testing.T) {
 		"signed":     {Config{To: &Target{Latest: true}}, nil, signed, []string{"--recorded-revision=7777", "--recorded-created=2026-01-01T00:00:00Z"}, "--base="},
 		"not signed": {Config{To: &Target{Latest: true}}, nil, nil, []string{"--latest"}, "--recorded-revision=7777"},
 		"encrypted": {Config{To: &Target{Latest: true}}, nil, func(e *v1alpha1.Etcd) {
-			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1x"}, AcceptPlainUntil: &until}
+			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"}, AcceptPlainUntil: &until}
 		}, []string{"--store-plain-until=2026-01-01T00:00:00Z"}, "--base="},
 		"encrypted, all of it": {Config{To: &Target{Latest: true}}, nil, func(e *v1alpha1.Etcd) {
-			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1x"}}
+			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"}}
 		}, []string{"--latest"}, "--store-plain-until=2026-01-01T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestPreview(t *testing.T) {
 		}},
 		"a snapshot": {backup.Target{Snapshot: first.Name()}, backup.Preview{
 			Deltas: 1, Revision: 14, Keys: 10, Lost: 2, Changes: backup.Changes{Back: 1, Gone: 1},
-			Prefixes: []backup.PrefixChanges{other(backup.Changes{Gone: 1}), other(backup.Changes{Back: 1})},
+			Prefixes: []backup.PrefixChanges{other(backup.Changes{Back: 1, Gone: 1})},
 		}},
 		"the full snapshot": {backup.Target{Snapshot: base.Name()}, backup.Preview{
 			Revision: 11, Keys: 10, Lost: 5, Changes: backup.Changes{Back: 2, Changed: 1, Gone: 2},
@@ -82,10 +82,6 @@ func TestPreview(t *testing.T) {
 			g.Expect(got.Digest).To(HaveLen(64))
 			g.Expect(got.Time).To(Equal(seen(got.Revision)))
 			want := c.want
-			if len(got.Prefixes) == 2 && want.Revision == 14 {
-				// Only nine keys are left beneath the prefix, of which one comes back: ten share it.
-				want.Prefixes = []backup.PrefixChanges{pods(backup.Changes{Back: 1}), other(backup.Changes{Gone: 1})}
-			}
 			want.Base, want.Hash, want.Bytes, want.EndBytes, want.Digest, want.Time, want.End = base.Name(), got.Hash, got.Bytes, got.EndBytes, got.Digest, got.Time, end
 			g.Expect(got).To(Equal(want))
 		})
@@ -383,12 +379,12 @@ func TestDescribe(t *testing.T) {
 	r.Expect(p.Alarms[0]).To(Equal("NOSPACE of member 10"))
 	for name, broken := range map[string][]byte{"reading an alarm": schema.Alarm.Name(), "reading revision": schema.Key.Name()} {
 		in(r.WithT, path, func(tx *bolt.Tx) {
-			r.Expect(bucket(r.WithT, tx, broken).Put([]byte("\xffnot a message....."), []byte("\xffnone either"))).To(Succeed())
+			r.Expect(bucket(r.WithT, tx, broken).Put([]byte("\xffnot a message..."), []byte("\xffnone either"))).To(Succeed())
 		})
 		_, err = describe(path, &backup.Preview{})
 		r.Expect(err).To(MatchError(ContainSubstring(name)))
 		in(r.WithT, path, func(tx *bolt.Tx) {
-			r.Expect(bucket(r.WithT, tx, broken).Delete([]byte("\xffnot a message....."))).To(Succeed())
+			r.Expect(bucket(r.WithT, tx, broken).Delete([]byte("\xffnot a message..."))).To(Succeed())
 		})
 	}
 	_, err = describe(filepath.Join(t.TempDir(), "none", "db"), &p)
