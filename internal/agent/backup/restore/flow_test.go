@@ -5,7 +5,6 @@
 package restore
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -278,17 +277,6 @@ func TestRestoreOfAPoint(t *testing.T) {
 		})
 	}
 	r.Expect(point.verify("", 4)).To(MatchError("restored revision 4 in place of 3"))
-}
-
-// A restore that is canceled has not happened.
-func TestRestoreIsCanceled(t *testing.T) {
-	r := newTrial(t, false)
-	r.put("a=1")
-	r.full()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := Restore(ctx, r.into())
-	r.Expect(err).To(HaveOccurred())
 }
 
 // A compaction makes one full snapshot of the newest state, dated so that the deltas after it still follow.

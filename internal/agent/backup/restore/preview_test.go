@@ -52,11 +52,11 @@ func TestPreview(t *testing.T) {
 		"the latest": {backup.Target{Latest: true}, backup.Preview{Deltas: 2, Revision: 16, Keys: 10}},
 		"a revision between": {backup.Target{Revision: 12}, backup.Preview{
 			Deltas: 1, Revision: 12, Keys: 10, Lost: 4, Changes: backup.Changes{Back: 2, Gone: 2},
-			Prefixes: []backup.PrefixChanges{other(backup.Changes{Gone: 2}), pods(backup.Changes{Back: 2})},
+			Prefixes: []backup.PrefixChanges{pods(backup.Changes{Back: 2}), other(backup.Changes{Gone: 2})},
 		}},
 		"a time": {backup.Target{Time: seen(13).Add(time.Second)}, backup.Preview{
 			Deltas: 1, Revision: 13, Keys: 9, Lost: 3, Changes: backup.Changes{Back: 1, Gone: 2},
-			Prefixes: []backup.PrefixChanges{other(backup.Changes{Gone: 2}), pods(backup.Changes{Back: 1})},
+			Prefixes: []backup.PrefixChanges{other(backup.Changes{Back: 1, Gone: 2})},
 		}},
 		"a snapshot": {backup.Target{Snapshot: first.Name()}, backup.Preview{
 			Deltas: 1, Revision: 14, Keys: 10, Lost: 2, Changes: backup.Changes{Back: 1, Gone: 1},
@@ -377,15 +377,19 @@ func TestDescribe(t *testing.T) {
 	r.Expect(p.Version).To(Equal("3.6.0"))
 	r.Expect(p.Alarms).To(HaveLen(maxAlarms))
 	r.Expect(p.Alarms[0]).To(Equal("NOSPACE of member 10"))
-	for name, broken := range map[string][]byte{"reading an alarm": schema.Alarm.Name(), "reading revision": schema.Key.Name()} {
+	for _, c := range []struct {
+		in, key []byte
+		says    string
+	}{
+		{schema.Alarm.Name(), []byte("\xffno message"), "reading an alarm: "},
+		{schema.Key.Name(), mvcc.RevToBytes(mvcc.Revision{Main: 10}, mvcc.NewRevBytes()), "reading revision 10: "},
+	} {
 		in(r.WithT, path, func(tx *bolt.Tx) {
-			r.Expect(bucket(r.WithT, tx, broken).Put([]byte("\xffnot a message..."), []byte("\xffnone either"))).To(Succeed())
+			r.Expect(bucket(r.WithT, tx, c.in).Put(c.key, []byte("\xffnone either"))).To(Succeed())
 		})
 		_, err = describe(path, &backup.Preview{})
-		r.Expect(err).To(MatchError(ContainSubstring(name)))
-		in(r.WithT, path, func(tx *bolt.Tx) {
-			r.Expect(bucket(r.WithT, tx, broken).Delete([]byte("\xffnot a message..."))).To(Succeed())
-		})
+		r.Expect(err).To(MatchError(ContainSubstring(c.says)))
+		in(r.WithT, path, func(tx *bolt.Tx) { r.Expect(bucket(r.WithT, tx, c.in).Delete(c.key)).To(Succeed()) })
 	}
 	_, err = describe(filepath.Join(t.TempDir(), "none", "db"), &p)
 	r.Expect(err).To(MatchError(HavePrefix("opening the database: ")))

@@ -168,7 +168,7 @@ func (r *trial) into() Config {
 func (r *trial) keys(path string) (keys map[string]string, revision int64) {
 	b := backend.NewDefaultBackend(quiet, path)
 	s := mvcc.NewStore(quiet, b, &lease.FakeLessor{}, mvcc.StoreConfig{})
-	result, err := s.Range(context.Background(), []byte{0}, []byte{0}, mvcc.RangeOptions{})
+	result, err := s.Range(context.Background(), []byte{0}, []byte{}, mvcc.RangeOptions{})
 	r.Expect(err).NotTo(HaveOccurred())
 	keys = map[string]string{}
 	for _, kv := range result.KVs {
