@@ -153,5 +153,7 @@ func TestEventsOfManagedTLS(t *testing.T) {
 // A note just short enough is whole.
 func TestLongestNote(t *testing.T) {
 	message := strings.Repeat("a", maxNote)
-	NewWithT(t).Expect(note(&metav1.Condition{Message: message})).To(Equal(message))
+	g := NewWithT(t)
+	g.Expect(note(&metav1.Condition{Message: message})).To(Equal(message))
+	g.Expect(len(note(&metav1.Condition{Type: "Ready", Message: message + "a"}))).To(BeNumerically("~", maxNote, 7), "there is little room left")
 }

@@ -5,6 +5,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -309,6 +310,57 @@ func TestDeletedEtcdLeavesItsSource(t *testing.T) {
 	result, err = s.once()
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result).To(Equal(ctrl.Result{RequeueAfter: retryConflict}))
+}
+
+// Before a member may join a source cluster, the Etcd gets the finalizer that has it leave again; not while etcd-druid manages it.
+func TestEtcdThatJoinsIsKept(t *testing.T) {
+	for frozen, want := range map[bool][]string{false: {v1alpha1.FinalizerLeaveSource}, true: nil} {
+		s := sceneOf(t, func(e *v1alpha1.Etcd) {
+			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "old-0"}}, ClientEndpoints: []string{"http://192.0.2.99:2379"}}
+		})
+		s.adoption.Frozen = frozen
+		e := s.etcd()
+		e.Status.ClusterID = "cafe"
+		s.Expect(s.world.Status().Update(t.Context(), e)).To(Succeed())
+		_, err := s.once()
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(s.etcd().Finalizers).To(Equal(want), "frozen: %t", frozen)
+	}
+}
+
+// What follows the status: an error of it that another operator has reported stays until it has succeeded here, and what has to be seen
+// first is looked at again soon.
+func TestWhatFollowsTheStatus(t *testing.T) {
+	var fails error
+	s := sceneOf(t, nil)
+	s.settle()
+	before := followUps
+	defer func() { followUps = before }()
+	followUps = []stage{{name: "follows", code: v1alpha1.ErrPeerURLs, run: func(*pass, context.Context) error { return fails }}}
+	e := s.etcd()
+	e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrPeerURLs, Description: "of another operator"}}
+	s.Expect(s.world.Status().Update(t.Context(), e)).To(Succeed())
+	s.reconciler.parts = s.reconciler.build()
+	followed := func() bool { return s.reconciler.parts.followed.Of(s.etcd()) }
+
+	fails = state.ErrBehind
+	s.Expect(s.once()).To(Equal(ctrl.Result{RequeueAfter: retryConflict}))
+	s.Expect(s.etcd().Status.LastErrors).To(HaveLen(1))
+	s.Expect(followed()).To(BeFalse())
+	fails = errBroken
+	_, err := s.once()
+	s.Expect(err).To(MatchError(errBroken))
+	s.Expect(s.etcd().Status.LastErrors).To(HaveLen(1))
+	s.Expect(followed()).To(BeFalse())
+	fails = nil
+	_, err = s.once()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.etcd().Status.LastErrors).To(BeEmpty())
+	s.Expect(followed()).To(BeTrue())
+	fails = errBroken
+	_, err = s.once()
+	s.Expect(err).To(MatchError(errBroken))
+	s.Expect(followed()).To(BeTrue(), "it has succeeded once")
 }
 
 // What a pass may do with volumes, and with the StatefulSet.

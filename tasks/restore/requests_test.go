@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -153,6 +154,10 @@ func TestArguments(t *testing.T) {
 
 // Each request of each phase fails once, and nothing is done after it.
 func TestRequestsOfPhases(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: newEtcd().ClaimName(0), UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
+	}}
+	claim.Status.Phase = corev1.ClaimBound
 	for name, c := range map[string]struct {
 		config Config
 		in     Input
@@ -162,6 +167,7 @@ func TestRequestsOfPhases(t *testing.T) {
 		"without a Service":      {Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, at(fencing), nil, fencing},
 		"the final snapshot":     {Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, at(stopping, stopped), nil, surveying},
 		"the volumes":            {Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, at(surveying, stopped), nil, starting},
+		"a volume":               {Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, at(surveying, stopped), []client.Object{claim}, surveying},
 		"the volumes of an undo": {Config{Undo: "r1"}, at(surveying, stopped), []client.Object{earlier()}, starting},
 		"the start":              {Config{Undo: "r1"}, at(starting, source(v1alpha1.RecoverFromTarget)), []client.Object{earlier()}, starting},
 	} {
@@ -336,4 +342,27 @@ func TestCleanupOfJobs(t *testing.T) {
 	g.Expect(handlerOf(there, nil).Cleanup(t.Context(), task.Task)).To(Succeed())
 	g.Expect(client.IgnoreNotFound(there.Get(t.Context(), key, &batchv1.Job{}))).To(Succeed())
 	g.Expect(there.Get(t.Context(), key, &batchv1.Job{})).NotTo(Succeed())
+}
+
+// The previews of an undo, and of a cluster with signed snapshots, read more, and each of that may fail.
+func TestRequestsOfPreviews(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		there  []client.Object
+		etcd   func(*v1alpha1.Etcd)
+	}{
+		"an undo": {Config{Undo: "r1"}, []client.Object{earlier()}, func(*v1alpha1.Etcd) {}},
+		"signed": {Config{To: &Target{Latest: true}}, nil, func(e *v1alpha1.Etcd) {
+			e.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := newEtcd(c.etcd)
+			task := taskOf(etcd, c.config, nil)
+			v := run(t, apitest.API(append(c.there, etcd, task.Object)...), at(saving).Snapshot, task)
+			NewWithT(t).Expect(v.Outcome).To(Equal(tasks.Continue))
+		})
+	}
+	_, err := at(surveying, stopped).choose()
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("no member has a volume")))
 }

@@ -210,7 +210,7 @@ func TestObjectThatAppears(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			_, err = s.Apply(t.Context(), Request{Input: in, Due: true})
 			g.Expect(f.take()).To(BeEmpty())
-			g.Expect(s.StatefulSet() != nil).To(BeFalse())
+			g.Expect(s.StatefulSet()).To(BeNil())
 			if owned {
 				g.Expect(err).To(Satisfy(apierrors.IsConflict))
 				g.Expect(err).To(MatchError(ContainSubstring("it was created meanwhile")))
@@ -265,6 +265,10 @@ func TestObjectThatIsGone(t *testing.T) {
 	err = w.put(t.Context(), in.Etcd, p, d, "why")
 	g.Expect(err).To(Satisfy(apierrors.IsConflict), "when its fields are released")
 	f.failsAt = 0
+	fields := live.ManagedFields[0].FieldsV1
+	live.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{`)
+	g.Expect(w.put(t.Context(), in.Etcd, p, d, "why")).To(MatchError(ContainSubstring("moving fields of other managers to etcd-foreman: ")))
+	live.ManagedFields[0].FieldsV1 = fields
 	g.Expect(w.put(t.Context(), in.Etcd, p, d, "why")).To(Succeed())
 	g.Expect(f.patched).To(HaveLen(1))
 	g.Expect(f.patched[0]).To(ContainSubstring(`"manager":"etcd-foreman"`))
@@ -436,4 +440,55 @@ func TestForget(t *testing.T) {
 	o.Forget(client.ObjectKeyFromObject(in.Etcd))
 	g.Expect(o.comparisons.Of(in.Etcd).objects).To(BeEmpty())
 	g.Expect(o.obstructed.Of(in.Etcd).foreign).To(BeEmpty())
+}
+
+// An object that cannot be built, or is of a kind that the client does not know, is an error, and nothing is written.
+func TestObjectThatIsNotKnown(t *testing.T) {
+	g := NewWithT(t)
+	in := inputOfThree()
+	f := applied(g, in)
+	o, _ := f.of()
+	begin := func(in component.Input) *Session {
+		s, err := o.Begin(t.Context(), in.Etcd, f.set(), "")
+		g.Expect(err).NotTo(HaveOccurred())
+		return s
+	}
+	broken := in
+	broken.Etcd = in.Etcd.DeepCopy()
+	broken.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "Tape", Container: "c"}}
+	_, err := begin(broken).Apply(t.Context(), Request{Input: broken, Due: true})
+	g.Expect(err).To(MatchError(ContainSubstring("spec.backup")))
+	f.scheme = runtime.NewScheme()
+	s := begin(in)
+	_, err = s.Apply(t.Context(), Request{Input: in, Due: true})
+	g.Expect(err).To(MatchError(HavePrefix("making a ServiceAccount: ")))
+	_, err = s.Owned(t.Context())
+	g.Expect(err).To(MatchError(HavePrefix("making a StatefulSet: ")))
+	g.Expect(f.take()).To(BeEmpty())
+}
+
+// Whose an object is that has appeared may be unknown.
+func TestObjectThatAppearsAndIsNotRead(t *testing.T) {
+	g := NewWithT(t)
+	in := inputOfThree()
+	f := applied(g, in)
+	f.failsAt = 2
+	d := f.desired(g, in, "ServiceAccount")
+	err := Writer{Client: f, Live: f}.put(t.Context(), in.Etcd, &Proof{Objects: map[component.Key]client.Object{}}, d, "why")
+	g.Expect(err).To(MatchError(errBroken))
+}
+
+// All objects of an adopted Etcd are annotated with whom they belong to.
+func TestCommonAnnotations(t *testing.T) {
+	g := NewWithT(t)
+	objects, err := component.Objects(inputOfThree())
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, o := range objects {
+		plain, err := Render(o, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		d, err := Render(o, map[string]string{"a": "b"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(d.GetAnnotations()).To(HaveKeyWithValue("a", "b"))
+		g.Expect(d.checksum).NotTo(Equal(plain.checksum))
+	}
 }

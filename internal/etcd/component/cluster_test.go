@@ -6,6 +6,7 @@ package component
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -127,4 +128,32 @@ func TestWhoseObjects(t *testing.T) {
 	in.PodsManagedBy = "other"
 	g.Expect(in.podLabels()).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, "other"))
 	g.Expect(in.Containers()).To(Equal(map[string]string{v1alpha1.ContainerEtcd: in.Images.Etcd, v1alpha1.ContainerBackupRestore: in.Images.EtcdAgent}))
+}
+
+// What the operator's rights are bound to: the objects that an Etcd of a name needs, and those that it had under etcd-druid.
+func TestNeeds(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{}
+	etcd.Name = "main"
+	for _, key := range append(Keys(etcd, 1, ""), Keys(etcd, 0, v1alpha1.ManagedByDruid)...) {
+		g.Expect(Needs("main", key.Kind.Kind, key.Name)).To(BeTrue(), "%v", key)
+		g.Expect(Needs("other", key.Kind.Kind, key.Name)).To(Equal(key.Kind.Kind == "Lease"), "%v", key)
+	}
+	g.Expect(Needs("main", "Secret", "main")).To(BeFalse())
+	g.Expect(Needs("main", "Role", "main")).To(BeFalse())
+}
+
+// A schedule is read, one that is none is an error, and without one nothing is due.
+func TestDefragmentationSchedule(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{}
+	g.Expect(DefragmentationSchedule(etcd)).To(BeNil())
+	text := "0 3 * * *"
+	etcd.Spec.Etcd.DefragmentationSchedule = &text
+	schedule, err := DefragmentationSchedule(etcd)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(schedule.Next(time.Date(2026, 1, 1, 4, 0, 0, 0, time.UTC))).To(Equal(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)))
+	text = "never"
+	_, err = DefragmentationSchedule(etcd)
+	g.Expect(err).To(MatchError(HavePrefix("reading spec.etcd.defragmentationSchedule: ")))
 }
