@@ -185,6 +185,13 @@ func TestStatusOfAPass(t *testing.T) {
 			g.Expect(s.LastErrors).To(ConsistOf(HaveField("Description", "broken")))
 			g.Expect(s.Conditions.Find(v1alpha1.ConditionReady)).To(BeNil())
 		}},
+		"complete, and failed": {func(p *pass) {
+			f := failure{times: reportTimes, since: p.Clock.Now().Add(-time.Hour)}
+			f.Code, f.Err = v1alpha1.ErrApply, errBroken
+			p.failures.Set(p.etcd, map[string]failure{"spec": f})
+		}, true, pollTroubled, func(g *WithT, s v1alpha1.EtcdStatus) {
+			g.Expect(s.LastErrors).To(ConsistOf(HaveField("Description", "broken")))
+		}},
 		"a schedule that cannot be read": {func(p *pass) { p.etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("never") }, true, pollTroubled, func(g *WithT, s v1alpha1.EtcdStatus) {
 			g.Expect(s.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrSchedule)))
 		}},
@@ -212,6 +219,7 @@ func TestStatusOfAPass(t *testing.T) {
 			after, err := p.writeStatus(t.Context(), c.complete)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(after).To(Equal(c.want))
+			g.Expect(p.status.lost.Of(etcd).IsZero()).To(Equal(!c.complete), "its quorum is lost from now on")
 			if c.status != nil {
 				g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
 				c.status(g, etcd.Status)

@@ -361,6 +361,15 @@ func TestWhatFollowsTheStatus(t *testing.T) {
 	_, err = s.once()
 	s.Expect(err).To(MatchError(errBroken))
 	s.Expect(followed()).To(BeTrue(), "it has succeeded once")
+
+	// What it finds is in the status at once.
+	followUps[0].run = func(p *pass, _ context.Context) error {
+		p.session.Obstruct(ownership.Foreign{Kind: "ConfigMap", Name: "ns/main-config", Reason: v1alpha1.ReasonNoController, Whose: "has no controller", Remedy: "delete it"})
+		return nil
+	}
+	_, err = s.once()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.etcd().Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrForeignObject)))
 }
 
 // What a pass may do with volumes, and with the StatefulSet.

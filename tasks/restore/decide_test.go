@@ -193,8 +193,9 @@ func TestBump(t *testing.T) {
 		bump, err := bumpOf(5000, revision)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(bump).To(BeNumerically(">", 0))
-		g.Expect(revision + bump).To(BeNumerically(">=", 5000+margin))
+		g.Expect(revision + bump).To(BeNumerically("==", max(5000, revision)+margin))
 	}
+	g.Expect(bumpOf(0, 0)).To(BeEquivalentTo(margin))
 	for _, c := range [][2]int64{{-1, 1}, {1, -1}, {maxRevision + 1, 1}} {
 		_, err := bumpOf(c[0], c[1])
 		g.Expect(err).To(HaveOccurred())

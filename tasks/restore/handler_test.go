@@ -85,6 +85,7 @@ func TestAdmit(t *testing.T) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
 		}), at(saving), nil, v1alpha1.ErrSourceCluster, "until the last member"},
 		"no quorum":                       {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
+		"no quorum of etcd-druid's pods":  {confirmed, newEtcd(), at(saving, serving(before, 1), func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"another cluster serves":          {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
 		"pods of etcd-druid":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},

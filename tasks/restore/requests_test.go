@@ -220,6 +220,17 @@ func TestInput(t *testing.T) {
 			}
 		}).Configured).To(Equal(want), by)
 	}
+	g.Expect(input(Config{Undo: "r1"}, at(surveying, stopped), none).Undone).To(Equal(&Undone{TaskName: "r1"}), "it is gone, and nothing else is restored in its place")
+	for _, change := range []func(*v1alpha1.EtcdOperatorTask){
+		func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery },
+		func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil },
+	} {
+		there := handlerOf(apitest.API(etcd, earlier(change)), nil)
+		undone, why, err := there.undone(t.Context(), taskOf(etcd, Config{Undo: "r1"}, nil), etcd)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(why).NotTo(BeEmpty())
+		g.Expect(undone).To(Equal(&Undone{TaskName: "r1"}))
+	}
 	// A snapshot of one phase is not that of the next.
 	started := make(chan struct{})
 	h.calls.Start(t.Context(), "task", "asked", time.Minute, func(ctx context.Context) (backup.Snapshot, error) {
