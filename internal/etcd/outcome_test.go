@@ -290,3 +290,44 @@ func TestWhichOperationIsDone(t *testing.T) {
 		})
 	}
 }
+
+// The status loses a recovery only by live reads that are fresh: its task may still keep it.
+func TestRecoveryEndsByFreshReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		reads bool
+		age   time.Duration
+		ends  bool
+	}{
+		"fresh":   {true, state.MaxReadAge, true},
+		"too old": {true, state.MaxReadAge + 1, false},
+		"none":    {false, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			now := clocktesting.NewFakePassiveClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}, Status: v1alpha1.EtcdStatus{
+				ClusterID: "beef", ClusterSize: 1, Recovery: &v1alpha1.ClusterRecovery{Task: "gone", TaskUID: "gone", PreviousClusterID: "cafe"},
+			}}
+			scheme := runtime.NewScheme()
+			g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).WithStatusSubresource(etcd).Build()
+			g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
+			p := &pass{parts: &parts{Access: state.Access{Clock: now}, status: statusWriter{client: api, clock: now, recorder: events.NewFakeRecorder(100)}}, etcd: etcd, session: &apply.Session{}}
+			voter := cluster.Ordinal{Name: "main-0", Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleLeader, MemberID: 1, Answers: true, Serving: true}
+			p.found.State = &state.State{Etcd: etcd, Snapshot: &cluster.Snapshot{
+				Ordinals: []cluster.Ordinal{voter},
+				Cluster:  cluster.Cluster{ID: 0xbeef, Reachable: true, LeaderKnown: true, Voters: []cluster.Voter{{ID: 1, Name: "main-0", Serving: true}}},
+			}}
+			if c.reads {
+				reads := p.Live()
+				p.recoveryReads = &reads
+			}
+			now.SetTime(now.Now().Add(c.age))
+			_, err := p.writeStatus(t.Context(), true)
+			g.Expect(err).NotTo(HaveOccurred())
+			after := &v1alpha1.Etcd{}
+			g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), after)).To(Succeed())
+			g.Expect(after.Status.Recovery == nil).To(Equal(c.ends))
+		})
+	}
+}
