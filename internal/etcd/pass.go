@@ -106,6 +106,9 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 		if complete, again = p.through(ctx, followUps); again != nil {
 			interrupted = again
 		}
+		if !complete {
+			p.leaveOpen(followUps)
+		}
 		p.followed.Set(p.etcd, complete || !first)
 		if first || p.reported() != before {
 			after, err = p.writeStatus(ctx, true)

@@ -85,6 +85,7 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	g.Expect(f.reported(etcd, soon)).To(BeEmpty(), "twice within milliseconds")
 	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
 	g.Expect(f.summary(etcd, later, false)).To(Equal("spec"))
+	g.Expect(f.summary(etcd, later, true)).To(Equal("spec,foreign objects"))
 	f.note(etcd, volumes, errBroken, later)
 	g.Expect(f.reported(etcd, later)).To(HaveLen(2))
 	f.note(etcd, spec, nil, later)
@@ -136,4 +137,32 @@ func TestRecoveryIsKeptWhileItsTaskIsUnknown(t *testing.T) {
 	g.Expect(complete).To(BeTrue(), "the rest of the status is written")
 	g.Expect(p.recoveryReads).To(BeNil())
 	g.Expect(p.failures.Of(etcd)).To(HaveKeyWithValue("recovery", HaveField("Failure", And(HaveField("Code", v1alpha1.ErrObserve), HaveField("Err", MatchError(errBroken))))))
+}
+
+// What decides on the members ends a reconcile that it fails in, and whatever else fails keeps no later stage from its work. A conflict is
+// passed over where later stages do not rest on the result.
+func TestWhichFailuresEndAReconcile(t *testing.T) {
+	ends := []string{"read", "adoption", "ownership", "hold", "members", "policy", "wake-up", "source cluster", "first start", "instructions", "operation"}
+	rests := append([]string{"TLS", "spec", "advertised URLs"}, ends...)
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "x", errBroken)
+	for _, all := range [][]stage{stages, followUps} {
+		for i, failing := range all {
+			for err, stops := range map[error][]string{errBroken: ends, conflict: rests} {
+				p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
+				reached := 0
+				trial := slices.Clone(all)
+				for j := range trial {
+					trial[j].run = func(*pass, context.Context) error {
+						if reached++; j == i {
+							return err
+						}
+						return nil
+					}
+				}
+				complete, _ := p.through(t.Context(), trial)
+				NewWithT(t).Expect(complete).To(Equal(!slices.Contains(stops, failing.name)), "%s: %v", failing.name, err)
+				NewWithT(t).Expect(reached == len(all)).To(Equal(complete || i == len(all)-1), failing.name)
+			}
+		}
+	}
 }

@@ -6,13 +6,25 @@ package etcd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -50,4 +62,142 @@ func TestChangedEtcdsComeFirst(t *testing.T) {
 	g.Expect(priorityOf(pollHealthy, false)).To(HaveValue(Equal(handler.LowPriority)))
 	g.Expect(priorityOf(pollTroubled, false)).To(HaveValue(BeZero()))
 	g.Expect(priorityOf(pollTroubled, true)).To(HaveValue(BeNumerically("<", handler.LowPriority)))
+}
+
+// enqueued returns the names of the Etcds that an event has reconciled a little later.
+func enqueued(g *WithT, h handler.EventHandler, send func(handler.EventHandler, workqueue.TypedRateLimitingInterface[reconcile.Request])) (names []string) {
+	q := &laterQueue{}
+	send(h, q)
+	for _, d := range q.after {
+		g.Expect(d).To(Equal(settle))
+	}
+	return q.names
+}
+
+// laterQueue records what is added to it for later.
+type laterQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	names []string
+	after []time.Duration
+}
+
+func (q *laterQueue) AddAfter(r reconcile.Request, d time.Duration) {
+	q.names, q.after = append(q.names, r.String()), append(q.after, d)
+}
+
+// A pod, a StatefulSet and a task have their Etcd reconciled, a little later and whatever happens to them; what is no Etcd's, none.
+func TestWhoseObjectsTheyAre(t *testing.T) {
+	in := func(o client.Object) client.Object { o.SetNamespace("ns"); return o }
+	pod := func(component, etcd string) client.Object {
+		return in(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelComponent: component, v1alpha1.LabelPartOf: etcd}}})
+	}
+	set := func(kind string) client.Object {
+		return in(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "main", Controller: ptr.To(true)}}}})
+	}
+	task := in(&v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}})
+	main := []string{"ns/main"}
+	for name, c := range map[string]struct {
+		of     func(client.Object) types.NamespacedName
+		object client.Object
+		want   []string
+	}{
+		"a member's pod":          {etcdOfPod, pod(v1alpha1.ComponentStatefulSet, "main"), main},
+		"the pod of a Job":        {etcdOfPod, pod("job", "main"), nil},
+		"a StatefulSet":           {etcdOfStatefulSet, set(v1alpha1.KindEtcd), main},
+		"another StatefulSet":     {etcdOfStatefulSet, set("Database"), nil},
+		"an orphaned StatefulSet": {etcdOfStatefulSet, in(&appsv1.StatefulSet{}), nil},
+		"a task":                  {etcdOfTask, task, main},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+			h := afterwards(c.of)
+			g.Expect(enqueued(g, h, func(h handler.EventHandler, q queue) { h.Create(t.Context(), event.CreateEvent{Object: c.object}, q) })).To(Equal(c.want))
+			g.Expect(enqueued(g, h, func(h handler.EventHandler, q queue) {
+				h.Update(t.Context(), event.UpdateEvent{ObjectOld: &corev1.Pod{}, ObjectNew: c.object}, q)
+			})).To(Equal(c.want))
+			g.Expect(enqueued(g, h, func(h handler.EventHandler, q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: c.object}, q) })).To(Equal(c.want))
+		})
+	}
+}
+
+// Of a StatefulSet and a PodDisruptionBudget, everything but the status counts.
+func TestNotItsStatus(t *testing.T) {
+	before := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Generation: 1, OwnerReferences: []metav1.OwnerReference{{UID: "a", Controller: ptr.To(true)}}}}
+	for name, c := range map[string]struct {
+		change func(*appsv1.StatefulSet)
+		want   bool
+	}{
+		"nothing":         {func(*appsv1.StatefulSet) {}, false},
+		"its status":      {func(s *appsv1.StatefulSet) { s.Status.ReadyReplicas = 1 }, false},
+		"its spec":        {func(s *appsv1.StatefulSet) { s.Generation = 2 }, true},
+		"a label":         {func(s *appsv1.StatefulSet) { s.Labels = map[string]string{"a": "b"} }, true},
+		"an annotation":   {func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"a": "b"} }, true},
+		"no owner":        {func(s *appsv1.StatefulSet) { s.OwnerReferences = nil }, true},
+		"another owner":   {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].UID = "b" }, true},
+		"no controller":   {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Controller = nil }, true},
+		"the owner's own": {func(s *appsv1.StatefulSet) { s.OwnerReferences[0].Name = "renamed" }, false},
+	} {
+		after := before.DeepCopy()
+		c.change(after)
+		NewWithT(t).Expect(notItsStatus().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(Equal(c.want), name)
+	}
+}
+
+// Of tasks that replace, restore or change members, what the status of an Etcd shows of them counts.
+func TestWhichChangesOfTasksCount(t *testing.T) {
+	of := func(taskType v1alpha1.TaskType, change func(*v1alpha1.EtcdOperatorTaskStatus)) *v1alpha1.EtcdOperatorTask {
+		task := &v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: taskType}}
+		task.Status.State = v1alpha1.TaskStateInProgress
+		if change != nil {
+			change(&task.Status)
+		}
+		return task
+	}
+	for taskType, want := range map[v1alpha1.TaskType]bool{
+		v1alpha1.QuorumAwareRollout: true, v1alpha1.RecreateRollout: true, v1alpha1.QuorumLossRecovery: true, v1alpha1.Restore: true, v1alpha1.MembershipChange: true,
+		v1alpha1.OnDemandSnapshot: false, v1alpha1.OnDemandMaintenance: false,
+	} {
+		NewWithT(t).Expect(taskChanged().Create(event.CreateEvent{Object: of(taskType, nil)})).To(Equal(want), string(taskType))
+	}
+	for name, c := range map[string]struct {
+		taskType v1alpha1.TaskType
+		change   func(*v1alpha1.EtcdOperatorTaskStatus)
+		want     bool
+	}{
+		"nothing":  {v1alpha1.QuorumAwareRollout, nil, false},
+		"state":    {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateSucceeded }, true},
+		"a detail": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{} }, false},
+		"revision": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.Rollout = &v1alpha1.RolloutStatus{TargetRevision: "r"} }, true},
+		"stalled": {v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}}
+		}, true},
+		"held": {v1alpha1.RecreateRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion}
+		}, true},
+		"size": {v1alpha1.MembershipChange, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Membership = &v1alpha1.MembershipStatus{Replicas: ptr.To[int32](4)}
+		}, true},
+		"phase": {v1alpha1.QuorumLossRecovery, func(s *v1alpha1.EtcdOperatorTaskStatus) {
+			s.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
+		}, true},
+	} {
+		NewWithT(t).Expect(taskChanged().Update(event.UpdateEvent{ObjectOld: of(c.taskType, nil), ObjectNew: of(c.taskType, c.change)})).To(Equal(c.want), name)
+	}
+	g := NewWithT(t)
+	g.Expect(replacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, nil)})).To(BeTrue())
+	g.Expect(replacesPods.Create(event.CreateEvent{Object: of(v1alpha1.RecreateRollout, nil)})).To(BeFalse())
+	g.Expect(replacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateSucceeded })})).To(BeFalse(), "it has ended")
+}
+
+// A controller that is set up twice is told so.
+func TestSetup(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "localhost:1"}, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(Succeed())
+	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(MatchError(HavePrefix("setting up the Etcd controller: ")))
 }

@@ -7,6 +7,7 @@ package restore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,6 +142,7 @@ func TestPhases(t *testing.T) {
 		"members of another cluster": {at(saving, took(100), serving(after, 0, 1, 2)), tasks.Continue, saving, "serve as cluster cafe"},
 		"the present is saved":       {at(saving, took(190)), tasks.Continue, stopping, "everything up to revision 190"},
 		"too much was written":       {at(saving, took(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
+		"nothing may be lost":        {at(saving, took(91), func(in *Input) { in.MaxWrites = 0 }), tasks.Fail, saving, "1 revisions were written since the preview, and at most 0"},
 		"an undo has no bound":       {at(saving, took(1e6), func(in *Input) { in.MaxWrites = -1 }), tasks.Continue, stopping, ""},
 
 		"members run":               {at(stopping), tasks.Continue, stopping, "scaled to zero"},
@@ -212,8 +214,9 @@ func TestBump(t *testing.T) {
 		bump, err := bumpOf(5000, revision)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(bump).To(BeNumerically(">", 0))
-		g.Expect(revision + bump).To(BeNumerically(">=", 5000+margin))
+		g.Expect(revision + bump).To(BeNumerically("==", max(5000, revision)+margin))
 	}
+	g.Expect(bumpOf(0, 0)).To(BeEquivalentTo(margin))
 	for _, c := range [][2]int64{{-1, 1}, {1, -1}, {maxRevision + 1, 1}} {
 		_, err := bumpOf(c[0], c[1])
 		g.Expect(err).To(HaveOccurred())
@@ -240,6 +243,7 @@ func TestUndo(t *testing.T) {
 		"of another task":             {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-firstborn-1")), "m-0", "", false},
 		"by another member":           {at(surveying, stopped, on(9, 9, 8), undo, kept(1, "new.etcd.before-first-1")), "m-0", "", false},
 		"the member is gone":          {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 1 }), "m-0", "", false},
+		"the last member is gone":     {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 2 }), "m-1", "", false},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
 	} {
@@ -253,11 +257,28 @@ func TestUndo(t *testing.T) {
 			}
 			g.Expect(d.Recovery.Member).To(Equal(c.member), d.Message)
 			g.Expect(d.Recovery.Restore.KeptData).To(Equal(c.kept))
+			if c.kept != "" {
+				g.Expect(d.Message).To(ContainSubstring("the data that m-2 had before task r1"))
+			}
 			g.Expect(d.Recovery.Restore.Bump).To(BeNumerically(">=", margin))
 			g.Expect(d.Recovery.Source == v1alpha1.RecoverFromKeptData).To(Equal(c.kept != ""))
 			g.Expect(d.Recovery.Restore.Base == "").To(Equal(c.kept != ""))
 		})
 	}
+}
+
+// The cluster starts from the most advanced member that has data, or else from the first one, however they are listed.
+func TestStarter(t *testing.T) {
+	g := NewWithT(t)
+	in := at(surveying, on(7, 9, 8))
+	name, has := starter(in.Volumes, newcluster.ID(before), 3)
+	g.Expect(name).To(Equal("m-1"))
+	g.Expect(has).To(BeTrue())
+	in = at(surveying, on(0, 0, 0))
+	slices.Reverse(in.Volumes)
+	name, has = starter(in.Volumes, newcluster.ID(before), 3)
+	g.Expect(name).To(Equal("m-0"))
+	g.Expect(has).To(BeFalse())
 }
 
 // A snapshot is asked for once, and again if that fails.

@@ -85,6 +85,7 @@ func TestAdmit(t *testing.T) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
 		}), at(saving), nil, v1alpha1.ErrSourceCluster, "until the last member"},
 		"no quorum":                       {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
+		"no quorum of etcd-druid's pods":  {confirmed, newEtcd(), at(saving, serving(before, 1), func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"another cluster serves":          {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
 		"pods of etcd-druid":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
@@ -111,14 +112,19 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// leaseOf is the lease of a delta snapshot at revision 7777.
+func leaseOf(etcd *v1alpha1.Etcd) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.DeltaSnapshotLeaseName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("7777"), ptr.To(metav1.NewMicroTime(epoch))
+	return lease
+}
+
 // What is read live decides: whether the Service is fenced, by this task, and what the Leases know.
 func TestExecute(t *testing.T) {
 	g := NewWithT(t)
 	etcd := newEtcd()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ClientServiceName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.DeltaSnapshotLeaseName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
-	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("7777"), ptr.To(metav1.NewMicroTime(epoch))
-	api := apitest.API(etcd, service, lease)
+	api := apitest.API(etcd, service, leaseOf(etcd))
 	config := Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}
 	phase := func(in Input) tasks.Verdict {
 		v, err := handlerOf(api, in.Snapshot).Execute(t.Context(), taskOf(etcd, config, &in.Recorded))

@@ -101,6 +101,7 @@ func TestConfig(t *testing.T) {
 		`{to: {revision: 42}, confirm: ` + digest[:32] + `@7}`:      "",
 		`{to: {latest: true}, keepService: true, acceptAuth: true}`: "",
 		`{to: {snapshot: Full-00000000-00000042-1700000000}}`:       "",
+		`{to: {latest: true}, confirm: ` + digest[:32] + `@0}`:      "",
 		`{undo: r1, maxWritesSince: 0}`:                             "",
 		``:                                                          "either to or undo",
 		`{to: {latest: true}, undo: r1}`:                            "either to or undo",

@@ -110,7 +110,7 @@ func (s *Session) cached(ctx context.Context, kind schema.GroupVersionKind, name
 
 // stillHolds reports whether a comparison would find the same again.
 func (s *Session) stillHolds(ctx context.Context, c comparison, input fingerprint, due bool) (bool, error) {
-	if len(c.objects) == 0 || c.input != input || c.due != due {
+	if c.input != input || c.due != due {
 		return false, nil
 	}
 	states := make([]state, 0, len(c.objects))

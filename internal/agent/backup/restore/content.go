@@ -58,7 +58,7 @@ func alarmsOf(tx *bolt.Tx) (names []string, err error) {
 	if bucket == nil {
 		return nil, nil
 	}
-	return names, bucket.ForEach(func(k, _ []byte) error {
+	err = bucket.ForEach(func(k, _ []byte) error {
 		alarm := &etcdserverpb.AlarmMember{}
 		if err := proto.Unmarshal(k, alarm); err != nil {
 			return fmt.Errorf("reading an alarm: %w", err)
@@ -68,6 +68,8 @@ func alarmsOf(tx *bolt.Tx) (names []string, err error) {
 		}
 		return nil
 	})
+	// Not one statement: whether the names are read before or after the call is not specified.
+	return names, err
 }
 
 // readKeys reads the present keys: the last change of each counts.
