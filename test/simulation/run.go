@@ -79,7 +79,7 @@ func (s *session) run(script Script) {
 		s.limit()
 	}
 	for _, j := range s.judges {
-		s.Create(j.name, script.Members, nil)
+		s.Create(j.name, v1alpha1.EtcdSpec{Replicas: script.Members}, nil)
 	}
 	s.write()
 	s.start()

@@ -50,6 +50,8 @@ type World struct {
 	faults *faults
 	// revisions counts the templates of StatefulSets.
 	revisions int64
+	// ended is when tasks ended.
+	ended map[types.UID]time.Duration
 	// raft is how many broken promises of raft were told of.
 	raft int
 	// pace draws how long things take.
@@ -69,7 +71,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	l := loop.New(seed)
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, disks: map[string]*members.Disk{},
-		pace: l.Random("pace"), pending: map[string]bool{}, faults: newFaults(l),
+		pace: l.Random("pace"), pending: map[string]bool{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
 		return nil, err

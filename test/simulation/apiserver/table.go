@@ -21,13 +21,9 @@ type objects map[types.NamespacedName]client.Object
 // Table has objects by kind: those of the server, or those of a cache.
 type Table struct{ objects map[string]objects }
 
-// find returns an object, which may not be changed; nil if there is none.
-func (t *Table) find(kind string, key types.NamespacedName) client.Object {
-	o, ok := t.objects[kind][key]
-	if !ok {
-		return nil
-	}
-	return o
+// Find returns an object, which may not be changed; nil if there is none.
+func (t *Table) Find(kind string, key types.NamespacedName) client.Object {
+	return t.objects[kind][key]
 }
 
 func (t *Table) take(c Change) {
@@ -59,7 +55,7 @@ func Of[T client.Object](t *Table) (all []T) {
 
 // Find returns an object of a type, which may not be changed; nil if there is none.
 func Find[T client.Object](t *Table, namespace, name string) (found T) {
-	o, _ := t.find(reflect.TypeOf(found).Elem().Name(), types.NamespacedName{Namespace: namespace, Name: name}).(T)
+	o, _ := t.Find(reflect.TypeOf(found).Elem().Name(), types.NamespacedName{Namespace: namespace, Name: name}).(T)
 	return o
 }
 

@@ -26,6 +26,12 @@ func (e *Etcd) leaderOf(m *Member) *Member {
 	return l
 }
 
+// Settled reports whether a leader has committed an entry of its term: only then does it know what is committed.
+func (m *Member) Settled() bool {
+	applied := m.Disk.Applied()
+	return len(applied) > 0 && applied[len(applied)-1].Term == m.Disk.Term
+}
+
 // Serves reports whether a member answers a linearizable read.
 func (e *Etcd) Serves(m *Member) bool {
 	_, listed := m.self()
