@@ -43,6 +43,7 @@ type World struct {
 	operators []*operator
 	nodes     []*node
 	pods      map[types.UID]*pod
+	runs      map[*members.Member]*pod
 	disks     map[string]*members.Disk
 	// judges are those of the Etcds, and fleet is the one of what limits them; nil without a fleet.
 	judges []*judge
@@ -70,7 +71,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	}
 	l := loop.New(seed)
 	w := &World{
-		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, disks: map[string]*members.Disk{},
+		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
 		pace: l.Random("pace"), pending: map[string]bool{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {

@@ -24,7 +24,7 @@ type Cache struct {
 // NewCache makes a cache that begins with what a server had of each kind some changes ago, as one does that lists from an API server that
 // lags behind.
 func (s *Server) NewCache(ago func(kind string) int) *Cache {
-	c := &Cache{Table: Table{objects: map[string]objects{}}, server: s, at: map[string]int{}}
+	c := &Cache{Table: newTable(), server: s, at: map[string]int{}}
 	for _, kind := range s.Kinds() {
 		c.Relist(kind, ago(kind))
 	}
@@ -63,6 +63,7 @@ func (s *Server) Kinds() (kinds []string) {
 func (c *Cache) Relist(kind string, ago int) {
 	all := c.server.logs[kind]
 	c.objects[kind], c.at[kind] = objects{}, 0
+	delete(c.sorted, kind)
 	for range max(len(all)-ago, 0) {
 		c.Deliver(kind)
 	}

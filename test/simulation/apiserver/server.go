@@ -64,7 +64,7 @@ type Server struct {
 
 // New makes a server that takes the time from a function.
 func New(scheme *runtime.Scheme, now func() time.Time) *Server {
-	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: Table{objects: map[string]objects{}}, logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[selectable]client.IndexerFunc{}}
+	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: newTable(), logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[selectable]client.IndexerFunc{}}
 }
 
 // Live returns the objects as they are.

@@ -33,7 +33,7 @@ func (e *Etcd) change(m *Member, of func(l *Member, list []Peer) (Entry, error))
 		return err
 	}
 	entry.Term = l.Disk.Term
-	l.Disk.Log = append(slices.Clip(l.Disk.Log), entry)
+	l.Disk.Log = append(l.Disk.Log, entry)
 	return nil
 }
 
