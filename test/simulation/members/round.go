@@ -27,7 +27,7 @@ func (e *Etcd) round(m *Member) {
 	switch {
 	case m.Leads():
 		e.lead(m, others)
-	case m.Leader != 0 && others[m.Leader] != nil && others[m.Leader].Leads():
+	case m.Leader != 0 && others[m.Leader] != nil && others[m.Leader].Leads() && !others[m.Leader].Disk.Removes(m.Disk.Member):
 		m.alone = 0
 	default:
 		if m.alone++; m.alone < elections+e.random.IntN(3) {
