@@ -38,7 +38,7 @@ func (i Writer) List(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.State
 	if config, err = ConfigMap(ctx, reads, etcd, objects.Manager); err != nil || !lists(etcd, set, config) || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return err
 	}
-	bootstrap, err := component.Bootstrap(etcd, component.Reaching(etcd, *set.Spec.Replicas), component.PeerTLS(config.Annotations[v1alpha1.AnnotationPeerTLS]))
+	bootstrap, err := component.Bootstrap(etcd, *set.Spec.Replicas, component.PeerTLS(config.Annotations[v1alpha1.AnnotationPeerTLS]))
 	if err != nil {
 		return fmt.Errorf("listing the members of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
