@@ -68,6 +68,7 @@ func TestDecide(t *testing.T) {
 		{"three become one with a backup that is taken while there are three", observed(3, Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, told)).unsaved(), "BackedUp"},
 		{"four become three before pods go", observed(5, Goal{Size: 3}, ours(0, leads), ours(1), ours(2), ours(3, told)), "RemoveMember"},
 		{"nobody joins on a claim that is being deleted", observed(3, Goal{Size: 3}, ours(0, leads), ours(1)).at(2, with(func(o *Ordinal) { o.Terminating, o.Store = true, Free })), "DeletePod"},
+		{"a pod that is ending is not deleted again", observed(3, Goal{Size: 3}, ours(0, leads), ours(1)).at(2, with(func(o *Ordinal) { o.Terminating, o.Ending = true, true })), "StoreFree"},
 		{"a learner whose pod is outdated joins from another one",
 			observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner)).at(2, with(func(o *Ordinal) { o.Outdated = Pod })), "Announce"},
 		{"two members of one ordinal are not told apart", observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(1, func(m *Member) { m.ID = 50 })).at(2, with(func(o *Ordinal) { o.Store = Free })), "MembersKnown"},

@@ -87,8 +87,8 @@ type Member struct {
 
 // Ordinal is one ordinal of the StatefulSet.
 type Ordinal struct {
-	// Pod: there is a pod, and Claim: there is a claim.
-	Pod, Claim bool
+	// Pod: there is a pod, and Claim: there is a claim. Ending: the pod was deleted, and its kubelet ends it.
+	Pod, Claim, Ending bool
 	// Terminating: the claim is being deleted; it goes with its pod. Temporary: it was made for a further member, and goes with it.
 	Terminating, Temporary bool
 	// Foreign says why the claim is not the Etcd's own; empty if it is, or if there is none.

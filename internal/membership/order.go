@@ -109,7 +109,7 @@ func cleanUp(s *state) *Step {
 		case i >= s.Replicas: // the StatefulSet controller is removing the pod
 		case s.wanted(i) && o.Outdated == Volume && o.Claim && !o.Terminating:
 			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another volume", i)}
-		case s.wanted(i) && (o.Outdated != Nothing || o.Terminating) && o.Pod:
+		case s.wanted(i) && (o.Outdated != Nothing || o.Terminating) && o.Pod && !o.Ending:
 			return &Step{Action: DeletePod, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another pod", i)}
 		}
 	}

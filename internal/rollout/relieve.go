@@ -18,13 +18,17 @@ import (
 func memberRelieved(s *state, step *Step) *Hold {
 	i := step.Ordinals[0]
 	votes := slices.ContainsFunc(s.Snapshot.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
-	if !s.Surges || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {
+	if !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {
 		return nil
 	}
 	name := s.ordinal(i).Name
 	return &Hold{Pod: name, Message: fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first: see the task of type %s, which waits while the spec is suspended. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
 		name, v1alpha1.SurgeSingleMember, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
 }
+
+// surges reports whether a second member is to stand in. While several vote that are to become one, each of them can be spared, and members do
+// not change before the rollout has ended.
+func (s *state) surges() bool { return s.Surges && len(s.Snapshot.Cluster.Voters) <= 2 }
 
 // needsRelief reports whether a step takes from a member what another one has to do instead.
 func needsRelief(step *Step) bool { return step.disturbs() || step.Action == MoveLeader }
@@ -33,7 +37,7 @@ func needsRelief(step *Step) bool { return step.disturbs() || step.Action == Mov
 // before the rollout comes before the second member, too, and a version of etcd that is refused is refused for both. A canary is not
 // waited for: the second member is it.
 func (s *state) relief() types.UID {
-	if !s.Surges || len(s.Snapshot.Ordinals) == 0 || !s.outdated(0) || s.overrides(v1alpha1.GuardMemberRelieved) {
+	if !s.surges() || len(s.Snapshot.Ordinals) == 0 || !s.outdated(0) || s.overrides(v1alpha1.GuardMemberRelieved) {
 		return ""
 	}
 	target, _ := targetVersion(s.Snapshot, s.outdated)

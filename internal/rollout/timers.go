@@ -20,7 +20,10 @@ type Timers struct {
 	// At is the time of the last observation.
 	At time.Time
 	// LeaderlessSince: no member that answers has known a leader, and the members that do not answer cannot be a quorum.
+	// Nor has a term begun in between: where one has, a quorum has met that this operator did not see (ADR 74).
 	LeaderlessSince time.Time
+	// Term is the newest raft term that a member has answered with while LeaderlessSince lasts.
+	Term uint64
 	// LedSince: a member that answers has known a leader.
 	LedSince time.Time
 	// NoAnswerSince: no member has answered, although the probe of at least one passes.
@@ -67,7 +70,10 @@ func (t Timers) Next(snapshot *cluster.Snapshot) Timers {
 		}
 	}
 	if _, quorate := snapshot.Unreachable(); !snapshot.Cluster.LeaderKnown && !quorate {
-		next.LeaderlessSince = continued(t.LeaderlessSince, now)
+		next.LeaderlessSince, next.Term = continued(t.LeaderlessSince, now), max(t.Term, snapshot.Cluster.NewestTerm)
+		if next.Term > t.Term {
+			next.LeaderlessSince = now
+		}
 	}
 	if snapshot.Cluster.LeaderKnown {
 		next.LedSince = continued(t.LedSince, now)

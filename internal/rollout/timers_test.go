@@ -103,3 +103,23 @@ func TestAContainerHasRunForTheGracePeriod(t *testing.T) {
 	g.Expect(timers.hasRun(&o, noon.Add(timersGrace), timersGrace)).To(BeFalse(), "it is going")
 	g.Expect(timers.hasRun(&cluster.Ordinal{Class: v1alpha1.ClassMissing}, noon.Add(timersGrace), timersGrace)).To(BeFalse())
 }
+
+// A term that has begun between two observations shows a quorum that this operator did not see: it is not lost since before that.
+func TestATermThatBeginsShowsAQuorumNobodySaw(t *testing.T) {
+	g := NewWithT(t)
+	leaderless := func(second int, term uint64) *cluster.Snapshot {
+		s := &cluster.Snapshot{At: noon.Add(time.Duration(second) * time.Second), Ordinals: []cluster.Ordinal{{Class: v1alpha1.ClassMissing}}}
+		s.Cluster.NewestTerm = term
+		return s
+	}
+	timers := Timers{}.Next(leaderless(0, 7)).Next(leaderless(1, 7))
+	g.Expect(timers.LeaderlessSince).To(Equal(noon))
+	timers = timers.Next(leaderless(2, 8))
+	g.Expect(timers.LeaderlessSince).To(Equal(noon.Add(2*time.Second)), "a term has begun")
+	timers = timers.Next(leaderless(3, 0)).Next(leaderless(4, 8))
+	g.Expect(timers.LeaderlessSince).To(Equal(noon.Add(2*time.Second)), "a member that does not answer for a moment has begun none")
+	led := leaderless(5, 9)
+	led.Cluster.LeaderKnown = true
+	timers = timers.Next(led).Next(leaderless(6, 9))
+	g.Expect(timers.LeaderlessSince).To(Equal(noon.Add(6 * time.Second)))
+}

@@ -230,10 +230,8 @@ func (p *pod) says(m *members.Member) {
 
 // podOf returns the pod of a member that runs.
 func (w *World) podOf(m *members.Member) *pod {
-	for _, p := range w.pods {
-		if p.member == m {
-			return p
-		}
+	if p := w.runs[m]; p != nil {
+		return p
 	}
 	return &pod{world: w, name: m.Name, node: &node{world: w, cut: true}}
 }

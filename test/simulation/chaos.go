@@ -48,6 +48,8 @@ var troubles = []trouble{
 	{"volumes of a quorum lost", 30, (*chaos).wipingMost},
 	{"operator replaced", 30, (*chaos).replacing},
 	{"operator paused beside another one", 60, (*chaos).pausing},
+	{"removals arrive late", 120, func(c *chaos) func() { return c.set(&c.faults.delayed) }},
+	{"pods are replaced before their removal arrives", 120, func(c *chaos) func() { return c.set(&c.faults.replaced) }},
 }
 
 func newChaos(t testing.TB, w *World) *chaos {

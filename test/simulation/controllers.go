@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,10 @@ func (w *World) protect() {
 			continue
 		}
 		edit(w, c.Namespace, c.Name, "", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+		if c.Spec.VolumeName != "" {
+			delete(w.disks, c.Spec.VolumeName)
+			w.remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: c.Spec.VolumeName}})
+		}
 	}
 }
 
@@ -60,6 +65,7 @@ func (w *World) statefulSets() {
 
 func (w *World) statefulSet(set *appsv1.StatefulSet) {
 	revision, replicas := Revision(set), int(ptr.Deref(set.Spec.Replicas, 1))
+	w.adopt(set)
 	w.remember(set, revision)
 	status := appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, UpdateRevision: revision, CurrentRevision: cmp.Or(set.Status.CurrentRevision, revision), CollisionCount: set.Status.CollisionCount}
 	there := map[int]bool{}
@@ -80,8 +86,7 @@ func (w *World) statefulSet(set *appsv1.StatefulSet) {
 		}
 	}
 	for i := range replicas {
-		if !there[i] {
-			w.claims(set, i)
+		if !there[i] && w.claims(set, i) {
 			w.must(w.writer.Create(context.Background(), podOf(set, i, revision)))
 		}
 	}
@@ -112,23 +117,39 @@ func (w *World) podsOf(set *appsv1.StatefulSet) []*corev1.Pod {
 	return slices.DeleteFunc(apiserver.Of[*corev1.Pod](w.API.Live()), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, set) })
 }
 
-// claims makes the claims of a pod, if there are none.
-func (w *World) claims(set *appsv1.StatefulSet, i int) {
+// adopt takes over the pods that a StatefulSet of this name has left behind.
+func (w *World) adopt(set *appsv1.StatefulSet) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	w.must(err)
+	for _, p := range apiserver.Of[*corev1.Pod](w.API.Live()) {
+		if p.Namespace == set.Namespace && etcdOf(p.Name) == set.Name && p.DeletionTimestamp == nil && metav1.GetControllerOf(p) == nil && selector.Matches(labels.Set(p.Labels)) {
+			edit(w, p.Namespace, p.Name, "", func(p *corev1.Pod) {
+				p.OwnerReferences = append(p.OwnerReferences, *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
+			})
+		}
+	}
+}
+
+// claims makes the claims of a pod, if there are none, and reports whether the pod may be made: not while one of them is being deleted.
+func (w *World) claims(set *appsv1.StatefulSet, i int) bool {
 	for _, t := range set.Spec.VolumeClaimTemplates {
 		name := fmt.Sprintf("%s-%s-%d", t.Name, set.Name, i)
-		if apiserver.Find[*corev1.PersistentVolumeClaim](w.API.Live(), set.Namespace, name) != nil {
+		if c := apiserver.Find[*corev1.PersistentVolumeClaim](w.API.Live(), set.Namespace, name); c != nil && c.DeletionTimestamp != nil {
+			return false
+		} else if c != nil {
 			continue
 		}
-		labels := maps.Clone(t.Labels)
-		if labels == nil {
-			labels = map[string]string{}
+		own := maps.Clone(t.Labels)
+		if own == nil {
+			own = map[string]string{}
 		}
-		maps.Copy(labels, set.Spec.Selector.MatchLabels)
+		maps.Copy(own, set.Spec.Selector.MatchLabels)
 		w.must(w.writer.Create(context.Background(), &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name, Labels: labels, Annotations: t.Annotations, Finalizers: []string{claimProtection}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name, Labels: own, Annotations: t.Annotations, Finalizers: []string{claimProtection}},
 			Spec:       t.Spec,
 		}))
 	}
+	return true
 }
 
 // Revision is that of a StatefulSet's template.

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // faults decides what becomes of requests and watches.
@@ -28,6 +31,9 @@ type faults struct {
 	held map[string]bool
 	// sight is the only node whose members the operator reaches; nil for all.
 	sight *node
+	// delayed: every second removal of a pod arrives up to mostDelayed late. replaced: a pod that is to be removed is deleted by a user before the
+	// request arrives, and has a successor of its name.
+	delayed, replaced bool
 	// injected counts, by name.
 	injected map[string]int
 }
@@ -81,19 +87,22 @@ var fates = []fate{
 		_ = c.effect() // its answer is lost
 		c.answer(apierrors.NewTimeoutError("the answer was lost", 1))
 	}},
-	{"request late", false, func(c carried) { c.later(c.effect) }},
+	{"request late", false, func(c carried) { c.later(mostLate, c.effect) }},
 	{"answer late", false, func(c carried) {
 		err := c.effect()
-		c.later(func() error { return err })
+		c.later(mostLate, func() error { return err })
 	}},
 }
 
-// mostLate is how late a request or an answer may be, in milliseconds.
-const mostLate = 3000
+// mostLate is how late a request or an answer may be, and mostDelayed how late a removal may be, in milliseconds.
+const (
+	mostLate    = 3000
+	mostDelayed = 28_000
+)
 
 // later answers after a while what do says then. Who asks gives up at its deadline.
-func (c carried) later(do func() error) {
-	after, answered := time.Duration(1+c.random.IntN(mostLate))*time.Millisecond, false
+func (c carried) later(most int, do func() error) {
+	after, answered := time.Duration(1+c.random.IntN(most))*time.Millisecond, false
 	once := func(err error) {
 		if !answered {
 			answered = true
@@ -128,6 +137,7 @@ func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do
 		answer(disturb.ErrKilled)
 	case ctx.Err() != nil:
 		answer(ctx.Err())
+	case removes(r.Request) && f.intercept(carried{faults: f, ctx: ctx, world: w, who: who, effect: effect, answer: answer}, r):
 	case r.Cached || f.random.IntN(1000) >= f.rate:
 		answer(effect())
 	default:
@@ -140,6 +150,24 @@ func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do
 		w.Log(who, "  fault: "+fate.name)
 		fate.do(carried{faults: f, ctx: ctx, world: w, who: who, effect: effect, answer: answer})
 	}
+}
+
+// intercept lets a removal of a pod arrive late, or hit the successor of the pod, if a fault wants that.
+func (f *faults) intercept(c carried, r aimed) bool {
+	switch pod := apiserver.Find[*corev1.Pod](c.world.API.Live(), r.Key.Namespace, r.Key.Name); {
+	case f.replaced && pod != nil && pod.DeletionTimestamp == nil && f.random.IntN(2) == 0:
+		c.world.Log("user", "deletes pod "+r.Key.Name+" by force")
+		f.injected["pod replaced before its removal arrives"]++
+		c.world.remove(pod, client.GracePeriodSeconds(0))
+		c.later(mostLate, c.effect)
+	case f.delayed && f.random.IntN(2) == 0:
+		f.injected["removal late"]++
+		c.world.Log(c.who, "  fault: removal late")
+		c.later(mostDelayed, c.effect)
+	default:
+		return false
+	}
+	return true
 }
 
 // ask carries a request to a member out. One that cannot be reached, or is frozen, does not answer before the deadline.

@@ -35,7 +35,7 @@ var fleetWishes = []wish{
 	{"changes all pod templates", func(s *session, _ *judge, task string, _ *rand.Rand) { s.release(task) }},
 	{"changes all pod templates to one that crashes", func(s *session, _ *judge, task string, random *rand.Rand) {
 		s.open++
-		s.spoil(crashes+task, time.Duration(60+random.IntN(200))*time.Second)
+		s.spoil(crashes+task, time.Duration(60+random.IntN(200))*time.Second, random.IntN(2) == 0)
 	}},
 	{"deletes the ledger", func(s *session, _ *judge, _ string, _ *rand.Rand) {
 		s.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: v1alpha1.FleetConfigMap}})
@@ -78,18 +78,33 @@ func (s *session) release(as string) {
 	}
 }
 
-// spoil releases a template that crashes once no rollout is open, and another one after a while.
-func (s *session) spoil(as string, then time.Duration) {
+// spoil releases a template that crashes once no rollout is open, and another one after a while. Someone may set the cluster right that it has
+// reached, before that: its slot is free then, and the template is as bad as before.
+func (s *session) spoil(as string, then time.Duration, help bool) {
 	if s.Unfinished() != "" && !s.over {
-		s.After(2*time.Second, "user", "", func() { s.spoil(as, then) })
+		s.After(2*time.Second, "user", "", func() { s.spoil(as, then, help) })
 		return
 	}
 	s.Log("user", "changes all pod templates to one that crashes")
 	s.release(as)
+	if help {
+		then += time.Minute
+		s.After(then/3, "user", "", func() { s.setRight(as) })
+	}
 	s.After(then, "user", "changes all pod templates to one that works", func() {
 		s.open--
 		s.release("works-" + as)
 	})
+}
+
+// setRight gives those Etcds another template that one which crashes has reached.
+func (s *session) setRight(bad string) {
+	for _, j := range s.judges {
+		if slices.Contains(s.fleet.touched[bad], j.name) {
+			s.Log("user", "changes the pod template of "+j.name+" to one that works")
+			edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"right-" + bad: "true"} })
+		}
+	}
 }
 
 // attend has someone look after the fleet, while the templates are good.

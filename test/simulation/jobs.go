@@ -78,7 +78,7 @@ func survey(d *members.Disk) member.Survey {
 			s.Revision++
 		}
 	}
-	for _, p := range d.Peers(d.Applied()) {
+	for _, p := range d.Peers() {
 		if !p.Learner {
 			s.Voters = append(s.Voters, fmt.Sprintf("%x", p.ID))
 		}

@@ -28,14 +28,20 @@ type judge struct {
 	serving map[uint64]since
 	// quorate is since when a quorum has served, or not.
 	quorate since
-	// lost is when a quorum was lost that had served for long enough to be seen.
+	// lost is when a quorum was lost.
 	lost time.Duration
 	// leads is since when the newest leader has led.
 	leads led
+	// edited is when users changed the spec last.
+	edited time.Duration
 	// hibernated is when users asked for no members last; they may be obeyed late.
 	hibernated time.Duration
-	// list is the newest member list of a leader.
-	list []members.Peer
+	// list is the newest member list of a leader, and settled the newest one of a leader that has committed something in its term.
+	list, settled []members.Peer
+	// settledOf is the cluster of settled.
+	settledOf string
+	// gone are the members that were listed and are no longer.
+	gone map[uint64]bool
 	// clusters are those that have had a leader, in order.
 	clusters []string
 	// untrue are statements that are not so, and told those that were complained of.
@@ -54,12 +60,15 @@ type led struct {
 }
 
 func newJudge(w *World, name string) *judge {
-	return &judge{world: w, name: name, serving: map[uint64]since{}, told: map[string]bool{}}
+	return &judge{world: w, name: name, serving: map[uint64]since{}, told: map[string]bool{}, gone: map[uint64]bool{}}
 }
 
 // sight is for how long an operator may act on what it saw: for as long as it may take between an observation and what is done, and for as long
 // as a request may be late. What a fault has broken in that time is not the operator's doing.
-const sight = 5*time.Second + mostLate*time.Millisecond
+const sight = observation + mostLate*time.Millisecond
+
+// observation is how old what an operator has seen may be when it asks for something.
+const observation = 5 * time.Second
 
 func (s since) now(is bool, at time.Duration) since {
 	if s.is == is && s.at != 0 {
@@ -76,7 +85,7 @@ func (j *judge) members() {
 	}
 	leader, list := j.leader()
 	if leader == nil {
-		if j.quorate.is && w.Now()-j.quorate.at >= sight {
+		if j.quorate.is { // for however short: a term has begun, which members say
 			j.lost = w.Now()
 		}
 		j.quorate = j.quorate.now(false, w.Now())
@@ -90,6 +99,7 @@ func (j *judge) members() {
 		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), w.Now())
 	}
 	j.cluster(leader)
+	j.consecutive(leader)
 }
 
 // leader returns the member that leads with a quorum, with its member list; nil if there is none.
@@ -149,14 +159,27 @@ func (j *judge) cluster(leader *members.Member) {
 	}
 }
 
-// aimed is a request of an operator, with the pod that it removes, as it was when it asked.
+// aimed is a request of an operator, with the time when it asked, and the pod that it removes: the one that it saw last.
 type aimed struct {
 	apiserver.Request
+	asked  time.Duration
 	target types.UID
 }
 
 func removes(r apiserver.Request) bool {
 	return r.Kind == "Pod" && (r.Verb == "delete" || r.Verb == "create eviction")
+}
+
+// aims is the pod that a request of an operator is to remove: that of this name when the API server was asked for pods last, as it answered.
+func (o *operator) aims(who string, r apiserver.Request) types.UID {
+	read, ok := o.podsRead[who]
+	if !ok || !removes(r) {
+		return o.world.target(r)
+	}
+	if p := o.world.API.After("Pod", read, r.Key); p != nil {
+		return p.GetUID()
+	}
+	return ""
 }
 
 // target is the pod that a request removes; empty for none.
@@ -173,7 +196,7 @@ func (w *World) target(r apiserver.Request) types.UID {
 func (w *World) before(o *operator, r aimed) string {
 	switch {
 	case removes(r.Request):
-		if is := w.target(r.Request); is != "" && is != r.target {
+		if is := w.target(r.Request); is != "" && r.target != "" && is != r.target {
 			return fmt.Sprintf("%s removes pod %s, which is not the one that it asked to remove", o.name, r.Key.Name)
 		}
 		j := w.of(r.Key.Name)
@@ -182,9 +205,29 @@ func (w *World) before(o *operator, r aimed) string {
 				return breaks
 			}
 		}
-		return j.removal(o, r.Key.Name)
+		return j.removal(o, r)
 	case r.Kind == "PersistentVolumeClaim" && r.Verb == "delete":
-		return fmt.Sprintf("%s deletes claim %s", o.name, r.Key.Name)
+		return w.of(podOfClaim(r.Key.Name)).claim(o, r.Key.Name)
+	case r.Kind == "EtcdOperatorTask" && r.Verb == "delete":
+		return w.expiry(o, r.Key.Name)
+	}
+	if live := w.API.Live().Find(r.Kind, r.Key); live != nil && live.GetAnnotations()[strangers] != "" {
+		return fmt.Sprintf("%s does this to a stranger's object: %s", o.name, r)
+	}
+	return ""
+}
+
+// strangers marks an object of someone who knows nothing of the operator.
+const strangers = "a-strangers"
+
+// expiry judges the deletion of a task: one that has ended is kept for as long as it is to be, whatever the operator's clock says.
+func (w *World) expiry(o *operator, name string) string {
+	t := apiserver.Find[*v1alpha1.EtcdOperatorTask](w.API.Live(), Namespace, name)
+	if t == nil || !t.Status.State.IsFinal() {
+		return ""
+	}
+	if kept := w.Now() - w.ended[t.UID]; kept < time.Duration(ptr.Deref(t.Spec.TTLSecondsAfterFinished, v1alpha1.DefaultTTLSecondsAfterFinished)-2)*time.Second {
+		return fmt.Sprintf("%s deletes task %s %s after it has ended, which is before its time", o.name, name, kept)
 	}
 	return ""
 }
@@ -194,30 +237,34 @@ const patience = 20 * time.Second
 
 // removal judges the removal of a pod: where a quorum serves, or runs and has only just lost its leader, one has to be left. Members that a fault
 // has stopped just now count as serving.
-func (j *judge) removal(o *operator, name string) string {
+func (j *judge) removal(o *operator, r aimed) string {
+	name := r.Key.Name
 	leader, list := j.leader()
 	is := j.serves
 	if leader == nil {
 		// No member leads, but not yet for so long that who runs may be given up.
-		if lost := j.world.Now() - j.lost; j.quorate.is || lost < sight || lost > patience {
+		if lost := j.world.Now() - j.lost; j.quorate.is || lost < sight || lost > patience || j.lost > r.asked-observation {
 			return ""
 		}
 		list, is = j.list, j.runs
 	}
-	voters, left := 0, 0
-	removes := false
+	voters, left, removes := 0, 0, false
 	for _, p := range list {
 		if p.Learner {
 			continue
 		}
 		voters++
 		s := j.serving[p.ID]
-		switch recent := j.world.Now()-s.at < sight; {
+		// A removal that is late rests on what was seen when it was asked for.
+		switch recent := j.world.Now()-s.at < sight || s.at > r.asked-observation; {
 		case p.Name == name:
 			removes = is(p.ID)
 		case is(p.ID) || !s.is && recent:
 			left++
 		}
+	}
+	if removes && voters == 1 && leader != nil && j.relieved() && j.world.Now()-j.serving[list[0].ID].at > sight {
+		return fmt.Sprintf("%s removes pod %s, which serves, and no second member stands in for it", o.name, name)
 	}
 	if removes && left <= voters/2 && voters > 1 {
 		return fmt.Sprintf("%s removes pod %s, which leaves %d of %d voters", o.name, name, left, voters)
@@ -227,6 +274,12 @@ func (j *judge) removal(o *operator, name string) string {
 
 // change judges a change at the API server.
 func (j *judge) change(c apiserver.Change) {
+	if c.Kind == "Etcd" && c.Key.Name == j.name && (c.Before == nil || c.After == nil || c.Before.GetGeneration() != c.After.GetGeneration()) {
+		j.edited = j.world.Now()
+	}
+	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Status.State.IsFinal() && j.world.ended[t.UID] == 0 {
+		j.world.ended[t.UID] = j.world.Now()
+	}
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
 	if before == nil || after == nil || after.Name != j.name {

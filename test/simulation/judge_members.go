@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // mostBehind is how many entries a learner may lack that gets its vote, or a member that is to lead: some more than the operator allows.
@@ -66,6 +69,68 @@ func (j *judge) promotion(o *operator, leader *members.Member, id uint64, others
 		return fmt.Sprintf("%s promotes a learner while %d of %d voters serve", o.name, serving, others)
 	}
 	return ""
+}
+
+// consecutive judges that the member list changes by one member at a time, and that no ID returns.
+func (j *judge) consecutive(leader *members.Member) {
+	if !leader.Settled() {
+		return
+	}
+	had, has, before := j.settled, leader.List(), j.settledOf
+	j.settled, j.settledOf = has, leader.Disk.Cluster
+	if before != leader.Disk.Cluster {
+		clear(j.gone)
+		return
+	}
+	differs := 0
+	for _, p := range has {
+		if was := slices.IndexFunc(had, func(o members.Peer) bool { return o.ID == p.ID }); was < 0 || had[was].Learner != p.Learner {
+			differs++
+		}
+		if j.gone[p.ID] {
+			j.world.broke("member %x is listed again after it was removed", p.ID)
+		}
+	}
+	for _, p := range had {
+		if !lists(has, p.ID) {
+			j.gone[p.ID] = true
+			differs++
+		}
+	}
+	if differs > 1 {
+		j.world.broke("the member list changes by %d members at a time", differs)
+	}
+}
+
+func lists(list []members.Peer, id uint64) bool {
+	return slices.ContainsFunc(list, func(p members.Peer) bool { return p.ID == id })
+}
+
+// claim judges the deletion of a claim: no member that is listed has it, a quorum serves, and it is of another class than the Etcd asks for, or one
+// that the Etcd has no member for.
+func (j *judge) claim(o *operator, name string) string {
+	leader, list := j.leader()
+	etcd, pod := j.etcd(), podOfClaim(name)
+	c := apiserver.Find[*corev1.PersistentVolumeClaim](j.world.API.Live(), Namespace, name)
+	if c == nil || c.DeletionTimestamp != nil || etcd == nil {
+		return ""
+	}
+	if slices.ContainsFunc(list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == pod }) {
+		return fmt.Sprintf("%s deletes claim %s, whose member is listed", o.name, name)
+	}
+	if leader == nil && !j.quorate.is && j.world.Now()-j.quorate.at > sight {
+		return fmt.Sprintf("%s deletes claim %s, while no quorum serves since %s", o.name, name, j.quorate.at)
+	}
+	if ordinalOf(pod) < int(etcd.Spec.Replicas) && ptr.Deref(c.Spec.StorageClassName, "") == ptr.Deref(etcd.Spec.StorageClass, "") && j.world.Now()-j.edited > sight {
+		return fmt.Sprintf("%s deletes claim %s, which is to stay", o.name, name)
+	}
+	return ""
+}
+
+// relieved reports whether users have wanted for a while that a second member stands in for the only one.
+func (j *judge) relieved() bool {
+	e := j.etcd()
+	return e != nil && e.Surges() && !j.mayStop() && j.world.Now()-j.edited > sight && j.world.faults.sight == nil
 }
 
 // starts judges that a member starts with the data that it has: if members that its agent could ask list it no longer, it must not.

@@ -153,6 +153,7 @@ func (p *pod) end() {
 func (p *pod) kill() {
 	if p.member != nil {
 		p.world.Etcd.Stop(p.member)
+		delete(p.world.runs, p.member)
 		p.member, p.ready, p.failed = nil, false, 0
 	}
 }
@@ -182,6 +183,7 @@ func (p *pod) run() {
 		return
 	}
 	p.member, p.started = p.world.Etcd.Start(p.name, p.disk), time.Now()
+	p.world.runs[p.member] = p
 	p.report()
 	p.probe(p.member)
 }

@@ -35,6 +35,8 @@ type operator struct {
 	controllers []*controller
 	// gate says which Etcds have a task whose turn in the fleet it is; nil without a fleet.
 	gate <-chan event.GenericEvent
+	// podsRead is, for each controller, how many changes of pods the API server had seen when it was asked for pods last.
+	podsRead map[string]int
 	// following are the kinds of which changes are on their way to the cache.
 	following map[string]bool
 }
@@ -55,7 +57,7 @@ type controller struct {
 // StartOperator starts an operator, whose cache begins with what the API server had some changes ago.
 func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) int) *operator {
 	t.Helper()
-	o := &operator{world: w, name: name, actor: &loop.Actor{}, cache: w.API.NewCache(ago), following: map[string]bool{}}
+	o := &operator{world: w, name: name, actor: &loop.Actor{}, cache: w.API.NewCache(ago), following: map[string]bool{}, podsRead: map[string]int{}}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	d := composition.With(dialer{o}, w.faults.clock())
 	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
@@ -225,7 +227,14 @@ type whoKey struct{}
 // through carries a request of the operator out, at the API server or from the cache, when it is its turn.
 func (o *operator) through(ctx context.Context, r apiserver.Request, do func() error) (err error) {
 	who, _ := ctx.Value(whoKey{}).(string)
-	of := aimed{r, o.world.target(r)}
+	of := aimed{r, o.world.Now(), o.aims(who, r)}
+	if r.Kind == "Pod" && !r.Writes && !r.Cached {
+		answers := do
+		do = func() error {
+			o.podsRead[who] = o.world.API.Changes("Pod")
+			return answers()
+		}
+	}
 	carried := o.world.Call(o.actor, who, r.String(), func(release func()) {
 		o.world.faults.carry(ctx, o, who, of, do, func(answer error) {
 			err = answer

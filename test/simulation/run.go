@@ -79,7 +79,7 @@ func (s *session) run(script Script) {
 		s.limit()
 	}
 	for _, j := range s.judges {
-		s.Create(j.name, script.Members, nil)
+		s.Create(j.name, v1alpha1.EtcdSpec{Replicas: script.Members}, nil)
 	}
 	s.write()
 	s.start()
@@ -166,9 +166,19 @@ func (w *World) Unfinished() string {
 	return ""
 }
 
+// every is how often it is looked whether all is done.
+const every = 200 * time.Millisecond
+
 // await waits until all is done, and complains if it takes too long.
 func (s *session) await(what string) {
-	s.pass(bound, func() bool { return s.Unfinished() == "" })
+	looked := -every
+	s.pass(bound, func() bool {
+		if s.Now()-looked < every {
+			return false
+		}
+		looked = s.Now()
+		return s.Unfinished() == ""
+	})
 	if waits := s.Unfinished(); len(s.Broken) == 0 && waits != "" {
 		s.broke("it did not come about within %s that %s: %s", bound, what, waits)
 	}

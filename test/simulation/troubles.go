@@ -31,6 +31,15 @@ func (c *chaos) holding() func() {
 	return func() { delete(c.faults.held, kind) }
 }
 
+// set begins a fault that is in effect or is not.
+func (c *chaos) set(fault *bool) func() {
+	if *fault {
+		return nil
+	}
+	*fault = true
+	return func() { *fault = false }
+}
+
 // loseNode loses a node that is there.
 func (c *chaos) loseNode(power bool) func() {
 	n := c.nodes[c.random.IntN(len(c.nodes))]
@@ -99,7 +108,11 @@ func (c *chaos) killing() func() {
 }
 
 func (c *chaos) deleting() func() {
-	pods := c.podsOf(c.one().set())
+	set := c.one().set()
+	if set == nil {
+		return nil
+	}
+	pods := c.podsOf(set)
 	if len(pods) == 0 {
 		return nil
 	}

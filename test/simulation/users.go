@@ -12,15 +12,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
 // Create has a user create the Etcd.
-func (w *World) Create(name string, replicas int32, annotations map[string]string) {
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Annotations: annotations}}
-	e.Spec.Replicas = replicas
+func (w *World) Create(name string, spec v1alpha1.EtcdSpec, annotations map[string]string) {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Annotations: annotations}, Spec: spec}
 	w.must(w.writer.Create(context.Background(), e))
 }
 
@@ -40,7 +40,7 @@ func (j *judge) Task(name string, of v1alpha1.TaskType, config string) {
 	w.Log("user", fmt.Sprintf("creates task %s, a %s: %s", name, of, config))
 	w.must(w.writer.Create(context.Background(), &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: j.name}, TTLSecondsAfterFinished: ptr.To[int32](3600)},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: j.name}, TTLSecondsAfterFinished: ptr.To[int32](180)},
 	}))
 }
 
@@ -79,6 +79,9 @@ func (j *judge) Unfinished() string {
 			return fmt.Sprintf("pod %s is outdated", p.Name)
 		}
 	}
+	if left := j.volumes(etcd); left != "" {
+		return left
+	}
 	switch {
 	case !ptr.Deref(etcd.Status.Ready, false):
 		return fmt.Sprintf("the Etcd is not ready: %+v", etcd.Status.Conditions)
@@ -89,6 +92,24 @@ func (j *judge) Unfinished() string {
 	}
 	return ""
 }
+
+// volumes returns what is left to do about the volumes: each is of the class that the Etcd asks for, and none is there that was for a while.
+func (j *judge) volumes(etcd *v1alpha1.Etcd) string {
+	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](j.world.API.Live()) {
+		pod := podOfClaim(c.Name)
+		switch {
+		case etcdOf(pod) != j.name:
+		case c.Annotations[v1alpha1.AnnotationTemporary] == string(c.UID) && ordinalOf(pod) >= int(etcd.Spec.Replicas):
+			return fmt.Sprintf("claim %s was temporary, and is there", c.Name)
+		case ordinalOf(pod) < int(etcd.Spec.Replicas) && ptr.Deref(c.Spec.StorageClassName, "") != ptr.Deref(etcd.Spec.StorageClass, ""):
+			return fmt.Sprintf("claim %s is of class %q", c.Name, ptr.Deref(c.Spec.StorageClassName, ""))
+		}
+	}
+	return ""
+}
+
+// podOfClaim is the pod that a claim is for; the claim template has the name of the Etcd.
+func podOfClaim(claim string) string { return claim[strings.Index(claim, "-")+1:] }
 
 // said returns what the status of a task says that it waits for.
 func said(t *v1alpha1.EtcdOperatorTask) string {

@@ -5,13 +5,18 @@
 package simulation
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // wish is an operation that users begin.
@@ -37,6 +42,9 @@ var wishes = []wish{
 	{"scales", scale},
 	{"scales", scale},
 	{"hibernates, and wakes up", hibernate},
+	{"replaces the only pod behind a second member", surge},
+	{"moves the volumes to another class", move},
+	{"moves the volumes to another class", move},
 	{"removes a member with etcdctl", etcdctl},
 	{"deletes the Etcd, and creates it again", createAgain},
 }
@@ -68,6 +76,43 @@ func scale(_ *session, j *judge, _ string, random *rand.Rand) {
 		if e.Spec.Replicas > 0 {
 			e.Spec.Replicas = (e.Spec.Replicas + 2*(1+random.Int32N(2))) % 6
 		}
+	})
+}
+
+// surge changes the pod template of a cluster in which a second member stands in for the only one. Three of four times users ask for one member
+// before, and now and then they do without the second one.
+func surge(_ *session, j *judge, task string, random *rand.Rand) {
+	edit(j.world, Namespace, j.name, "", func(e *v1alpha1.Etcd) {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
+		e.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+		switch random.IntN(8) {
+		case 0:
+			e.Spec.SurgePolicy = v1alpha1.SurgeNever
+		case 1, 2:
+		default:
+			e.Spec.Replicas = min(e.Spec.Replicas, 1)
+		}
+	})
+	changeTemplate(nil, j, task, random)
+}
+
+// move asks for volumes of another class, and now and then for the one before while they move.
+func move(s *session, j *judge, _ string, random *rand.Rand) {
+	to := func(class string) {
+		edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.StorageClass = &class })
+	}
+	if j.etcd() == nil {
+		return
+	}
+	was := ptr.Deref(j.etcd().Spec.StorageClass, "slow")
+	to(map[string]string{"slow": "fast", "fast": "slow"}[was])
+	if random.IntN(4) > 0 {
+		return
+	}
+	s.open++
+	s.After(time.Duration(20+random.IntN(100))*time.Second, "user", "asks for the class of volumes before", func() {
+		s.open--
+		to(was)
 	})
 }
 
@@ -105,16 +150,45 @@ func createAgain(s *session, j *judge, _ string, random *rand.Rand) {
 	}
 	s.remove(before)
 	s.open++
-	s.After(time.Duration(random.IntN(60))*time.Second, "user", "", func() { s.createOnce(j, before) })
+	squats := random.IntN(6)
+	s.After(time.Duration(random.IntN(60))*time.Second, "user", "", func() { s.createOnce(j, before, squats) })
 }
 
-// createOnce creates the Etcd once that before it is gone.
-func (s *session) createOnce(j *judge, before *v1alpha1.Etcd) {
+// createOnce creates the Etcd once that before it is gone, now and then after a stranger has taken one of its names.
+func (s *session) createOnce(j *judge, before *v1alpha1.Etcd, squats int) {
 	if j.etcd() != nil {
-		s.After(time.Second, "user", "", func() { s.createOnce(j, before) })
+		s.After(time.Second, "user", "", func() { s.createOnce(j, before, squats) })
 		return
 	}
 	s.open--
+	s.squat(j, squats)
 	s.Log("user", "creates the Etcd again")
-	s.Create(j.name, before.Spec.Replicas, before.Annotations)
+	s.Create(j.name, before.Spec, before.Annotations)
+}
+
+// squat has a stranger create an object of a name that the Etcd needs, if that is free, and delete it after a while.
+func (s *session) squat(j *judge, which int) {
+	meta := metav1.ObjectMeta{Namespace: Namespace, Name: j.name, Annotations: map[string]string{strangers: "true"}}
+	all := []client.Object{&corev1.ConfigMap{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &appsv1.StatefulSet{ObjectMeta: meta}}
+	if which >= len(all) {
+		return
+	}
+	o := all[which]
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		o.SetName(j.name + "-config")
+	case *corev1.Service:
+		o.SetName(j.name + "-client")
+	case *appsv1.StatefulSet:
+		o.Spec = appsv1.StatefulSetSpec{Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "stranger"}}}
+	}
+	if err := s.writer.Create(context.Background(), o); err != nil {
+		return // that of the Etcd before is still there
+	}
+	s.Log("user", fmt.Sprintf("creates a %T of the name %s", o, o.GetName()))
+	s.open++
+	s.After(time.Minute, "user", "deletes it", func() {
+		s.open--
+		s.remove(o)
+	})
 }

@@ -43,6 +43,7 @@ type World struct {
 	operators []*operator
 	nodes     []*node
 	pods      map[types.UID]*pod
+	runs      map[*members.Member]*pod
 	disks     map[string]*members.Disk
 	// judges are those of the Etcds, and fleet is the one of what limits them; nil without a fleet.
 	judges []*judge
@@ -50,6 +51,8 @@ type World struct {
 	faults *faults
 	// revisions counts the templates of StatefulSets.
 	revisions int64
+	// ended is when tasks ended.
+	ended map[types.UID]time.Duration
 	// raft is how many broken promises of raft were told of.
 	raft int
 	// pace draws how long things take.
@@ -68,8 +71,8 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	}
 	l := loop.New(seed)
 	w := &World{
-		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, disks: map[string]*members.Disk{},
-		pace: l.Random("pace"), pending: map[string]bool{}, faults: newFaults(l),
+		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
+		pace: l.Random("pace"), pending: map[string]bool{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
 		return nil, err

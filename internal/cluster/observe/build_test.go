@@ -54,6 +54,16 @@ func TestHealthyCluster(t *testing.T) {
 	g.Expect(s.Cluster.ID).To(Equal(uint64(7)))
 }
 
+// The newest term is that of the cluster's members, whether they know a leader or not: a member of another cluster says nothing of it.
+func TestNewestTerm(t *testing.T) {
+	g := NewWithT(t)
+	stranger := says(2, 0, 99)
+	stranger.ClusterID = 8
+	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 2, 5), 1: says(1, 0, 6), 2: stranger}))
+	g.Expect(s.Cluster.Term).To(Equal(uint64(5)))
+	g.Expect(s.Cluster.NewestTerm).To(Equal(uint64(6)))
+}
+
 func TestMemberThatDoesNotAnswerDoesNotParticipateThoughItsProbePasses(t *testing.T) {
 	g := NewWithT(t)
 	s := build(answersOf(3, map[int]etcdclient.Status{1: says(1, 2, 5), 2: says(2, 2, 5)}))

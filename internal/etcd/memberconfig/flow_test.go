@@ -325,3 +325,21 @@ func TestList(t *testing.T) {
 	r.Expect(r.writer(r.api).List(t.Context(), fresh, set(2), r.session(r.api, fresh))).To(Succeed())
 	r.Expect(r.data()).To(Equal(listing(1)), "the cluster has not begun")
 }
+
+// Members know a recovered cluster by the member that it began with. Where that one is beyond the StatefulSet's ordinals, because the cluster
+// shrinks before all members vote, it stays in the list: without it, members would take their own cluster for another one, and refuse its data.
+func TestListReachesTheMemberThatARecoveryBeganWith(t *testing.T) {
+	etcd := served()
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "task", Member: etcd.MemberName(etcd.PodName(2)), PreviousClusterID: "a"}
+	replicas := int32(2)
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+	bootstrap, err := component.Bootstrap(etcd, 3, component.PeerTLSOff)
+	r := newTrial(t, etcd, set, own(etcd, map[string]string{member.KeyBootstrap: bootstrap}))
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.writer(r.api).List(t.Context(), etcd, set, r.session(r.api, etcd))).To(Succeed())
+	r.Expect(r.data()).To(HaveKeyWithValue(member.KeyBootstrap, bootstrap))
+	shared, err := member.ParseShared(r.data())
+	r.Expect(err).NotTo(HaveOccurred())
+	shared.Recovery = component.Recovery(etcd.Status.Recovery)
+	r.Expect(shared.RecoveredIDs()).To(Equal(component.Lineage(etcd).RecoveredIDs()), "members and operator know the recovered cluster by the same IDs")
+}

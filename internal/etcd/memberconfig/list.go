@@ -48,12 +48,12 @@ func (i Writer) List(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.State
 	return i.patch(ctx, config, map[string]any{member.KeyBootstrap: bootstrap})
 }
 
-// lists reports whether the ConfigMap of a cluster that has served lists another number of members than the StatefulSet runs. Each is
-// listed with one URL.
+// lists reports whether the ConfigMap of a cluster that has served lists another number of members than the StatefulSet runs, with the one that
+// a recovery began with: by that one, members know the recovered cluster. Each is listed with one URL.
 func lists(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, config *corev1.ConfigMap) bool {
 	if etcd.Status.ClusterID == "" || set == nil || config == nil || ptr.Deref(set.Spec.Replicas, 0) == 0 {
 		return false
 	}
 	listed := strings.Count(config.Data[member.KeyBootstrap], "://")
-	return listed > 0 && listed != int(*set.Spec.Replicas)
+	return listed > 0 && listed != int(component.Reaching(etcd, *set.Spec.Replicas))
 }

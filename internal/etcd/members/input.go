@@ -170,7 +170,7 @@ func (k Known) ordinal(i int) membership.Ordinal {
 		return o
 	}
 	seen := &k.Snapshot.Ordinals[i]
-	o.Pod = seen.Pod != nil
+	o.Pod, o.Ending = seen.Pod != nil, seen.Class == v1alpha1.ClassTerminating
 	switch seen.Volume().Store {
 	case cluster.StoreFree:
 		if slices.Contains(k.Initial, seen.Member) {

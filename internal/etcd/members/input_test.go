@@ -108,7 +108,7 @@ func TestMember(t *testing.T) {
 		"leads":                    {func(k *Known) { k.Snapshot.Cluster.Leader = 3 }, with(func(m *membership.Member) { m.Leads = true }), at},
 		"a leader of another ID":   {func(k *Known) { k.Snapshot.Cluster.Leader = 9 }, healthy, at},
 		"lags":                     {func(k *Known) { k.Snapshot.Ordinals[2].Lag = 7 }, with(func(m *membership.Member) { m.Lag = 7 }), at},
-		"terminates":               {func(k *Known) { k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), at},
+		"terminates":               {func(k *Known) { k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), membership.Ordinal{Pod: true, Claim: true, Ending: true}},
 		"another member answers":   {func(k *Known) { k.Snapshot.Ordinals[2].MemberID = 33 }, away(func(*membership.Member) {}), at},
 		"has lost its data":        {refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "3"}), away(func(m *membership.Member) { m.Lost = true }), stores(membership.Free)},
 		"an earlier one had":       {refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "2"}), away(func(*membership.Member) {}), stores(membership.Free)},

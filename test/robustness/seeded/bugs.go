@@ -26,6 +26,8 @@ type bug struct {
 	Length time.Duration
 	// Patience is how long an operation may take: with some bugs it never ends, and what is judged has happened long before.
 	Patience time.Duration
+	// Fleet: it takes several Etcds and an EtcdFleetPolicy to show.
+	Fleet bool
 }
 
 // edit replaces a text that a file has exactly once.

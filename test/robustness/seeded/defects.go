@@ -91,4 +91,35 @@ var defects = []bug{
 		Name:  "once: every Job takes too long to start by a clock that is ahead",
 		Edits: []edit{{"internal/job/live.go", "state.StartingSince.IsZero() || age >= 0 && age < startDeadline {", "!now.IsZero() || age > 0 {"}},
 	},
+	{
+		Name: "fleet: one slot too many", Fleet: true,
+		Edits: []edit{{"internal/fleet/slots.go", "	if len(holders)+others < limit {", "	if len(holders)+others < limit+1 {"}},
+	},
+	{
+		Name: "fleet: a task starts before its slot is recorded", Fleet: true,
+		Edits: []edit{{"internal/fleet/control/take.go", "	l.Grant(holder)\n", "	if holder.Unasked || holder.Canary {\n		l.Grant(holder)\n	}\n"}},
+	},
+	{
+		Name: "fleet: a bad template reaches another cluster once the first was set right", Fleet: true,
+		Edits: []edit{
+			{"internal/fleet/rules.go", "func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures }", "func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures+100 }"},
+			{"internal/fleet/rules.go", "	if passed+len(underway) < p.Canary.Count {", "	if passed+len(underway) < p.Canary.Count+100 {"},
+		},
+	},
+	{
+		Name:  "members: a claim goes while its member is listed",
+		Edits: []edit{{"internal/membership/order.go", "		case s.listed(i) != nil:\n		case !s.wanted(i) && i == s.Replicas-1:", "		case s.listed(i) != nil && o.Outdated != Volume:\n		case !s.wanted(i) && i == s.Replicas-1:"}},
+	},
+	{
+		Name:  "members: the only member is replaced before the second one votes",
+		Edits: []edit{{"internal/rollout/relieve.go", "	if !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {", "	if !s.now.IsZero() || !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {"}},
+	},
+	{
+		Name:  "once: the operator takes what has the name of an object of the Etcd",
+		Edits: []edit{{"internal/base/ownership/ownership.go", "	case controller == nil:\n		f.orphaned(etcd, object)\n", "	case controller == nil:\n		return nil\n"}},
+	},
+	{
+		Name:  "once: a clock that is ahead deletes tasks before their time",
+		Edits: []edit{{"internal/engine/ttl.go", "	if future || elapsed >= ttl && seen < ttl {", "	if future && seen >= ttl {"}},
+	},
 }

@@ -32,7 +32,11 @@ func (b bug) simulate(ctx context.Context, s simulation) (found string, err erro
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("building the simulation with %q: %w", b.Name, err)
 	}
-	run := exec.CommandContext(ctx, s.binary, "-test.run=TestSimulation", "-test.timeout=0")
+	test := "-test.run=TestSimulation"
+	if b.Fleet {
+		test = "-test.run=TestFleet"
+	}
+	run := exec.CommandContext(ctx, s.binary, test, "-test.timeout=0")
 	run.Dir = filepath.Dir(s.binary)
 	run.Env = append(os.Environ(), fmt.Sprintf("SIM_SEEDS=%d", s.seeds), "TMPDIR="+run.Dir)
 	out, failed := run.CombinedOutput()

@@ -82,7 +82,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	}
 	var found client.Object
 	if err := c.Through(ctx, Request{Verb: "get", Kind: kind.Kind, Key: key, Cached: c.cached()}, func() error {
-		found = c.Reads.find(kind.Kind, key)
+		found = c.Reads.Find(kind.Kind, key)
 		return nil
 	}); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *Client) Apply(ctx context.Context, config runtime.ApplyConfiguration, _
 	}
 	key := client.ObjectKeyFromObject(o)
 	return c.write(ctx, "apply", o, nil, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
-		if c.Server.table.find(kind.Kind, key) == nil {
+		if c.Server.table.Find(kind.Kind, key) == nil {
 			return c.Server.create(kind, body)
 		}
 		return c.Server.change(kind, key, "", func(live client.Object) (client.Object, error) { return c.Server.apply(kind, live, body) })

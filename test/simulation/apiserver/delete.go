@@ -21,7 +21,7 @@ import (
 
 // remove deletes an object. A pod on a node keeps existing until its kubelet confirms its end, an object with finalizers until they are gone.
 func (s *Server) remove(kind string, key types.NamespacedName, o client.DeleteOptions) error {
-	live := s.table.find(kind, key)
+	live := s.table.Find(kind, key)
 	if live == nil {
 		return apierrors.NewNotFound(resource(kind), key.Name)
 	}

@@ -64,7 +64,7 @@ type Server struct {
 
 // New makes a server that takes the time from a function.
 func New(scheme *runtime.Scheme, now func() time.Time) *Server {
-	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: Table{objects: map[string]objects{}}, logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[selectable]client.IndexerFunc{}}
+	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: newTable(), logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[selectable]client.IndexerFunc{}}
 }
 
 // Live returns the objects as they are.
@@ -106,7 +106,7 @@ func (s *Server) create(kind schema.GroupVersionKind, body []byte) (client.Objec
 		next.SetName(fmt.Sprintf("%s%05d", next.GetGenerateName(), s.made))
 	}
 	key := client.ObjectKeyFromObject(next)
-	if s.table.find(kind.Kind, key) != nil {
+	if s.table.Find(kind.Kind, key) != nil {
 		return nil, apierrors.NewAlreadyExists(resource(kind.Kind), key.Name)
 	}
 	next.SetUID(types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", s.made)))
@@ -121,7 +121,7 @@ func (s *Server) create(kind schema.GroupVersionKind, body []byte) (client.Objec
 
 // change changes an object, or its subresource, as edit says, and returns what is stored.
 func (s *Server) change(kind schema.GroupVersionKind, key types.NamespacedName, sub string, edit func(live client.Object) (client.Object, error)) (client.Object, error) {
-	live := s.table.find(kind.Kind, key)
+	live := s.table.Find(kind.Kind, key)
 	if live == nil {
 		return nil, apierrors.NewNotFound(resource(kind.Kind), key.Name)
 	}

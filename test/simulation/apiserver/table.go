@@ -19,18 +19,23 @@ import (
 type objects map[types.NamespacedName]client.Object
 
 // Table has objects by kind: those of the server, or those of a cache.
-type Table struct{ objects map[string]objects }
+type Table struct {
+	objects map[string]objects
+	// sorted are the objects of a kind by name, as long as they have not changed.
+	sorted map[string][]client.Object
+}
 
-// find returns an object, which may not be changed; nil if there is none.
-func (t *Table) find(kind string, key types.NamespacedName) client.Object {
-	o, ok := t.objects[kind][key]
-	if !ok {
-		return nil
-	}
-	return o
+func newTable() Table {
+	return Table{objects: map[string]objects{}, sorted: map[string][]client.Object{}}
+}
+
+// Find returns an object, which may not be changed; nil if there is none.
+func (t *Table) Find(kind string, key types.NamespacedName) client.Object {
+	return t.objects[kind][key]
 }
 
 func (t *Table) take(c Change) {
+	delete(t.sorted, c.Kind)
 	if t.objects[c.Kind] == nil {
 		t.objects[c.Kind] = objects{}
 	}
@@ -41,11 +46,16 @@ func (t *Table) take(c Change) {
 	t.objects[c.Kind][c.Key] = c.After
 }
 
-// All returns the objects of a kind, which may not be changed, by name.
+// All returns the objects of a kind by name. Neither they nor the list may be changed.
 func (t *Table) All(kind string) []client.Object {
-	return slices.SortedFunc(maps.Values(t.objects[kind]), func(a, b client.Object) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
+	all, known := t.sorted[kind]
+	if !known {
+		all = slices.SortedFunc(maps.Values(t.objects[kind]), func(a, b client.Object) int {
+			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+		})
+		t.sorted[kind] = all
+	}
+	return all
 }
 
 // Of returns all objects of a type, which may not be changed, by name.
@@ -59,7 +69,7 @@ func Of[T client.Object](t *Table) (all []T) {
 
 // Find returns an object of a type, which may not be changed; nil if there is none.
 func Find[T client.Object](t *Table, namespace, name string) (found T) {
-	o, _ := t.find(reflect.TypeOf(found).Elem().Name(), types.NamespacedName{Namespace: namespace, Name: name}).(T)
+	o, _ := t.Find(reflect.TypeOf(found).Elem().Name(), types.NamespacedName{Namespace: namespace, Name: name}).(T)
 	return o
 }
 

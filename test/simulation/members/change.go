@@ -33,7 +33,7 @@ func (e *Etcd) change(m *Member, of func(l *Member, list []Peer) (Entry, error))
 		return err
 	}
 	entry.Term = l.Disk.Term
-	l.Disk.Log = append(slices.Clip(l.Disk.Log), entry)
+	l.Disk.Log = append(l.Disk.Log, entry)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (e *Etcd) edit(m *Member, id uint64, of func(l *Member, p Peer) (Peer, erro
 // Linearizable returns the member list as the quorum of a member has it.
 func (e *Etcd) Linearizable(m *Member) (cluster string, list []Peer, err error) {
 	l := e.leaderOf(m)
-	if l == nil {
+	if l == nil || !l.Settled() {
 		return "", nil, ErrNoQuorum
 	}
 	return l.Disk.Cluster, l.List(), nil

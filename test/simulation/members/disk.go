@@ -53,6 +53,12 @@ type Disk struct {
 	Commit int
 	// Damaged: it cannot be read any more.
 	Damaged bool
+
+	// list is the member list after the first entries of the log that were applied, as many as listed says, and gone are those that were removed by
+	// them. What was applied never changes.
+	list   []Peer
+	gone   []uint64
+	listed int
 }
 
 // Last returns the index of the last entry.
@@ -69,23 +75,35 @@ func (d *Disk) LastTerm() uint64 {
 // Applied returns the entries that are committed as far as the member knows.
 func (d *Disk) Applied() []Entry { return d.Log[:min(max(d.Commit-d.Base, 0), len(d.Log))] }
 
-// Peers returns the member list after some entries, by ID, without those that were removed.
-func (d *Disk) Peers(entries []Entry) []Peer {
-	list := slices.Clone(d.Founders)
-	for _, e := range entries {
+// Peers returns the member list after what was applied, without those that were removed. It may not be changed.
+func (d *Disk) Peers() []Peer {
+	applied := d.Applied()
+	if d.listed == 0 || d.listed > len(applied) {
+		d.list, d.gone, d.listed = d.Founders, nil, 0
+	}
+	for _, e := range applied[d.listed:] {
 		if e.Peer == nil && e.Removed == 0 {
 			continue
 		}
 		id := e.Removed
 		if e.Peer != nil {
 			id = e.Peer.ID
+		} else {
+			d.gone = append(slices.Clip(d.gone), id)
 		}
-		list = slices.DeleteFunc(list, func(p Peer) bool { return p.ID == id })
+		d.list = slices.DeleteFunc(slices.Clone(d.list), func(p Peer) bool { return p.ID == id })
 		if e.Peer != nil {
-			list = append(list, *e.Peer)
+			d.list = append(d.list, *e.Peer)
 		}
 	}
-	return list
+	d.listed = len(applied)
+	return d.list
+}
+
+// Removes reports whether the removal of a member was applied.
+func (d *Disk) Removes(id uint64) bool {
+	d.Peers()
+	return slices.Contains(d.gone, id)
 }
 
 // All returns the writes in the data, with those that are not known to be committed.
@@ -101,9 +119,7 @@ func (d *Disk) All() []int {
 
 // Removed reports whether the member of the disk has applied its own removal.
 func (d *Disk) Removed() bool {
-	applied := d.Applied()
-	return !slices.ContainsFunc(d.Peers(applied), func(p Peer) bool { return p.ID == d.Member }) &&
-		slices.ContainsFunc(applied, func(e Entry) bool { return e.Removed == d.Member })
+	return d.Removes(d.Member) && !slices.ContainsFunc(d.Peers(), func(p Peer) bool { return p.ID == d.Member })
 }
 
 // LosePower drops what was not synced.
@@ -131,19 +147,27 @@ func (d *Disk) Rebuild(cluster string, founder Peer) {
 // raft cannot have.
 func (d *Disk) copyFrom(leader *Disk, most int) error {
 	shared := min(d.Commit, leader.Last()) - leader.Base
-	if d.Commit > leader.Last() || d.Base == leader.Base && shared > 0 && !slices.EqualFunc(d.Log[:shared], leader.Log[:shared], same) {
+	if d.Commit > leader.Last() || d.Base == leader.Base && shared > 0 && !begin(d.Log[:shared], leader.Log[:shared]) {
 		return fmt.Errorf("member %x has committed up to %d what leader %x, with %d entries, has not", d.Member, d.Commit, leader.Member, leader.Last())
 	}
 	synced := 0
-	for synced < min(d.Synced, len(leader.Log)) && d.Base == leader.Base && same(d.Log[synced], leader.Log[synced]) {
-		synced++
-	}
-	if d.Base != leader.Base {
-		shared = 0
+	if d.Base == leader.Base {
+		synced = min(d.Synced, len(leader.Log))
+		for synced > 0 && !begin(d.Log[:synced], leader.Log[:synced]) {
+			synced--
+		}
+	} else {
+		shared, d.listed = 0, 0
 	}
 	n := min(len(leader.Log), max(synced, shared)+most)
-	d.Founders, d.Writes, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Base, slices.Clone(leader.Log[:n]), synced
+	d.Founders, d.Writes, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Base, slices.Clip(leader.Log[:n]), synced
 	return nil
+}
+
+// begin reports whether two logs of the same length are the same. Members share the memory of what they have copied: nothing in it ever changes,
+// since who appends to a copy makes one of its own.
+func begin(a, b []Entry) bool {
+	return len(a) == 0 || &a[0] == &b[0] || slices.EqualFunc(a, b, same)
 }
 
 func same(a, b Entry) bool {

@@ -63,8 +63,8 @@ func (e *Etcd) Stop(m *Member) {
 // Running returns the members that run.
 func (e *Etcd) Running() []*Member { return e.running }
 
-// List returns the member list as a member knows it.
-func (m *Member) List() []Peer { return m.Disk.Peers(m.Disk.Applied()) }
+// List returns the member list as a member knows it. It may not be changed.
+func (m *Member) List() []Peer { return m.Disk.Peers() }
 
 func (m *Member) self() (self Peer, listed bool) {
 	list := m.List()
@@ -95,6 +95,16 @@ func (e *Etcd) reachable(m *Member) map[uint64]*Member {
 		}
 	}
 	return all
+}
+
+// reached returns the member of an ID that a member reaches, of the same cluster; nil if there is none.
+func (e *Etcd) reached(m *Member, id uint64) *Member {
+	for _, other := range e.running {
+		if other.Disk.Member == id && other != m && !m.Frozen && !other.Frozen && other.Disk.Cluster == m.Disk.Cluster && e.Reaches(m, other) {
+			return other
+		}
+	}
+	return nil
 }
 
 // quorum reports whether a member and some others, for which has says so, are a majority of the voters of a list.

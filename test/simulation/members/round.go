@@ -27,7 +27,7 @@ func (e *Etcd) round(m *Member) {
 	switch {
 	case m.Leads():
 		e.lead(m, others)
-	case m.Leader != 0 && others[m.Leader] != nil && others[m.Leader].Leads():
+	case m.Leader != 0 && others[m.Leader] != nil && others[m.Leader].Leads() && !others[m.Leader].Disk.Removes(m.Disk.Member):
 		m.alone = 0
 	default:
 		if m.alone++; m.alone < elections+e.random.IntN(3) {
@@ -45,7 +45,7 @@ func (e *Etcd) round(m *Member) {
 // isRemoved reports whether one of the others has removed a member: its own data may not say so, if it was away.
 func isRemoved(id uint64, others map[uint64]*Member) bool {
 	for _, o := range others {
-		if slices.ContainsFunc(o.Disk.Applied(), func(e Entry) bool { return e.Removed == id }) {
+		if o.Disk.Removes(id) {
 			return true
 		}
 	}
@@ -76,7 +76,7 @@ func (e *Etcd) stand(m *Member, others map[uint64]*Member, handover bool) {
 		}
 	}
 	m.Leader, m.alone = m.Disk.Member, 0
-	m.Disk.Log = append(slices.Clip(m.Disk.Log), Entry{Term: m.Disk.Term})
+	m.Disk.Log = append(m.Disk.Log, Entry{Term: m.Disk.Term})
 	e.Log(m.Name, fmt.Sprintf("leads in term %d, from index %d", m.Disk.Term, m.Disk.Last()))
 	e.check(m)
 }
@@ -112,7 +112,7 @@ func (e *Etcd) lead(m *Member, others map[uint64]*Member) {
 	send(list)
 	e.commit(m, list, others)
 	// One that was just removed mostly hears of it, as etcd waits for a moment before it stops sending.
-	send(slices.DeleteFunc(list, func(p Peer) bool { return slices.ContainsFunc(m.List(), func(is Peer) bool { return is.ID == p.ID }) }))
+	send(slices.DeleteFunc(slices.Clone(list), func(p Peer) bool { return slices.ContainsFunc(m.List(), func(is Peer) bool { return is.ID == p.ID }) }))
 }
 
 // replicate sends a member what it lacks: to a learner, which may have begun without anything, a part at a time.

@@ -13,17 +13,26 @@ import (
 func (e *Etcd) leaderOf(m *Member) *Member {
 	l := m
 	if !m.Leads() {
-		if l = e.reachable(m)[m.Leader]; l == nil || !l.Leads() {
+		if l = e.reached(m, m.Leader); l == nil || !l.Leads() {
 			return nil
 		}
 	}
-	others := e.reachable(l)
 	if m.Frozen || !l.quorum(l.List(), func(id uint64) bool {
-		return id == l.Disk.Member || others[id] != nil && others[id].Disk.Term <= l.Disk.Term
+		if id == l.Disk.Member {
+			return true
+		}
+		other := e.reached(l, id)
+		return other != nil && other.Disk.Term <= l.Disk.Term
 	}) {
 		return nil
 	}
 	return l
+}
+
+// Settled reports whether a leader has committed an entry of its term: only then does it know what is committed.
+func (m *Member) Settled() bool {
+	applied := m.Disk.Applied()
+	return len(applied) > 0 && applied[len(applied)-1].Term == m.Disk.Term
 }
 
 // Serves reports whether a member answers a linearizable read.
@@ -39,7 +48,7 @@ func (e *Etcd) Write(m *Member) bool {
 		return false
 	}
 	e.writes++
-	l.Disk.Log = append(slices.Clip(l.Disk.Log), Entry{Term: l.Disk.Term, Write: e.writes})
+	l.Disk.Log = append(l.Disk.Log, Entry{Term: l.Disk.Term, Write: e.writes})
 	e.awaited[l.Disk.Cluster] = append(e.awaited[l.Disk.Cluster], e.writes)
 	return true
 }
