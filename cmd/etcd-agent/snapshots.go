@@ -134,6 +134,14 @@ func (s *snapshots) Keep(ctx context.Context, name string) (backup.Snapshot, err
 	return taker.Keep(ctx, name)
 }
 
+func (s *snapshots) Hold(ctx context.Context, base string, revision int64) (backup.Snapshot, error) {
+	taker, err := s.taker(ctx)
+	if err != nil {
+		return backup.Snapshot{}, err
+	}
+	return taker.Hold(ctx, base, revision)
+}
+
 // Healthy returns why the last snapshot failed, or why none can be taken; nil otherwise.
 func (s *snapshots) Healthy() error {
 	if taker := s.opened.Load(); taker != nil {

@@ -25,6 +25,8 @@ type Config struct {
 	To *Target `json:"to,omitempty"`
 	// Undo is the name of the Restore to undo: the cluster goes back to what it had before.
 	Undo string `json:"undo,omitempty"`
+	// From is refused: a Restore reads the store of its Etcd.
+	From any `json:"from,omitempty"`
 	// Confirm is what the preview printed: the digest of what is restored, and the newest revision that was known then.
 	Confirm string `json:"confirm,omitempty"`
 	// KeepService leaves clients connected until the members stop, and as soon as one serves again. Default: the client Service selects
@@ -61,6 +63,8 @@ func (c *Config) Default() { c.MaxWritesSince = ptr.To[int64](defaultMaxWritesSi
 // Validate implements taskconfig.Config.
 func (c *Config) Validate() error {
 	switch {
+	case c.From != nil:
+		return errors.New("from is not supported: a Restore reads the store of its Etcd. To go back to what another store has, copy that with a CopyBackups into the container of an Etcd, under a prefix of its own, and create a new Etcd with that prefix in spec.backup.store: it starts with that backup, and a Restore takes it back further")
 	case (c.To == nil) == (c.Undo == ""):
 		return errors.New("either to or undo has to be set")
 	case c.Confirm != "" && c.Undo != "":

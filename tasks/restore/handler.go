@@ -155,6 +155,9 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 		return h.volumes().Perform(ctx, task, detail)
 	case request:
 		return coded.Error(v1alpha1.ErrSnapshot, h.ask(ctx, task, detail))
+	case hold:
+		h.hold(ctx, task, detail)
+		return nil
 	}
 	return h.Jobs.Perform(ctx, task, step)
 }

@@ -46,7 +46,15 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 			v = tasks.Failed(v1alpha1.ErrJob, "Job %s left no readable result", job.Name(task.Object))
 		}
 	}
-	return judge(v, found, task, h.Clock.Now()), nil
+	next := judge(v, found, task, h.Clock.Now())
+	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil {
+		return next, nil
+	}
+	call, asked := h.calls.Of(task.Object.UID)
+	if !asked {
+		return holding(next, found, task.Config.replaces(), nil, h.Clock.Now()), nil
+	}
+	return holding(next, found, task.Config.replaces(), &call, h.Clock.Now()), nil
 }
 
 // job builds the Job of the preview.

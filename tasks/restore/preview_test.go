@@ -114,7 +114,8 @@ func TestConfig(t *testing.T) {
 		`{to: {latest: true}, confirm: ` + digest[:32] + `@-7}`:     "what the preview printed",
 		`{undo: r1, confirm: ` + digest[:32] + `@7}`:                "an undo needs none",
 		`{to: {latest: true}, maxWritesSince: -1}`:                  "maxWritesSince",
-		`{to: {latest: true}, from: {}}`:                            "from",
+		`{to: {latest: true}, from: {}}`:                            "from is not supported",
+		`{to: {latest: true}, from: {prefix: b}}`:                   "copy that with a CopyBackups",
 	} {
 		_, err := handler.Decode(config)
 		if says == "" {

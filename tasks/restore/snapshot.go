@@ -6,10 +6,14 @@ package restore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
@@ -49,4 +53,65 @@ func take(ctx context.Context, agent api.Client, r request) (backup.Snapshot, er
 		}
 	}
 	return agent.Full(ctx, r.final)
+}
+
+// hold is the detail of a step that asks for a hold on what was previewed.
+type hold struct {
+	base string
+	// revision to which deltas lead from the base; 0 if there are none.
+	revision int64
+	// name says what is asked of whom.
+	name string
+}
+
+const (
+	// holdSnapshots is the operation of such a step.
+	holdSnapshots = "HoldSnapshots"
+	// holdTimeout bounds the request.
+	holdTimeout = 2 * time.Minute
+)
+
+// hold asks the leading agent to keep what was previewed from retention.
+func (h *Handler) hold(ctx context.Context, task tasks.Task, what hold) {
+	h.calls.Start(ctx, task.Object.UID, what.name, holdTimeout, func(ctx context.Context) (backup.Snapshot, error) {
+		agent, err := h.Agent(ctx, task.Etcd)
+		if err != nil {
+			return backup.Snapshot{}, err
+		}
+		return agent.Hold(ctx, what.base, what.revision)
+	})
+}
+
+// holding is the verdict on a task whose preview has run: what comes next, once the leading agent keeps from retention what is to be restored.
+// Without that, no data is replaced, and a preview ends and says so. It is pure.
+func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *background.Request[backup.Snapshot], now time.Time) tasks.Verdict {
+	what := hold{base: found.Base, name: fmt.Sprintf("the leading agent keeps %s and what follows it from retention", found.Base)}
+	if found.Deltas > 0 {
+		what.revision = found.Revision
+	}
+	waits := tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: what.name, RequeueAfter: pollInterval}
+	switch {
+	case call == nil:
+		waits.Step = &tasks.Step{Operation: holdSnapshots, Reason: what.name, Detail: what, RecheckAfter: pollInterval}
+		return waits
+	case call.Running:
+		return waits
+	case call.Err == nil && !replaces:
+		next.Message += fmt.Sprintf(". Until %s, retention removes nothing of what this takes", now.Add(backup.HoldFor).UTC().Format(time.RFC3339))
+	case call.Err != nil && !replaces:
+		next.Message += fmt.Sprintf(". Retention may remove what this takes before it is confirmed, since no agent keeps it (%v)", call.Err)
+	case call.Err != nil && passes(call.Err):
+		waits.Message = fmt.Sprintf("%s: this failed and is tried again: %v", what.name, call.Err)
+		waits.Step = &tasks.Step{Operation: holdSnapshots, Reason: waits.Message, Detail: what, RecheckAfter: retryInterval}
+		return waits
+	case call.Err != nil:
+		return tasks.Failed(v1alpha1.ErrRestoreRefused, "what is to be restored cannot be kept from retention: %v. Nothing was changed: preview it again", call.Err)
+	}
+	return next
+}
+
+// passes reports whether a request may succeed later: the agent was not reached, or no member led.
+func passes(err error) bool {
+	answer, answered := errors.AsType[*api.StatusError](err)
+	return !answered || answer.Reason == api.CodeNoLeader || answer.Reason == api.CodeTooManyRequests
 }

@@ -30,6 +30,9 @@ const (
 	PathHealth = "/healthz"
 	// PathKeep marks a snapshot, by its name, so that retention does not remove it.
 	PathKeep = "/snapshot/keep"
+	// PathHold keeps what leads from a full snapshot, by its name, to a revision from retention, for a while; revision 0 is the full
+	// snapshot alone.
+	PathHold = "/snapshot/hold"
 	// PathHotPrefixes is which prefixes of keys are written most.
 	PathHotPrefixes = "/hot-prefixes"
 )
@@ -79,6 +82,15 @@ func (c Client) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	var s backup.Snapshot
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
 	err := c.ask(ctx, http.MethodPost, PathKeep+"?name="+url.QueryEscape(name), snapshotLimit, &s)
+	return s, err
+}
+
+// Hold asks to keep what leads from a full snapshot to a revision from retention, for backup.HoldFor.
+func (c Client) Hold(ctx context.Context, base string, revision int64) (backup.Snapshot, error) {
+	var s backup.Snapshot
+	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
+	query := url.Values{"base": {base}, "revision": {strconv.FormatInt(revision, 10)}}
+	err := c.ask(ctx, http.MethodPost, PathHold+"?"+query.Encode(), snapshotLimit, &s)
 	return s, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -124,7 +125,7 @@ func (v view) backup(now time.Time) string {
 		return "no store is configured."
 	}
 	if full := snapshotIn("full snapshot", v.leases.Full, now); full != "" {
-		return "newest " + strings.TrimSuffix(full+", "+snapshotIn("delta", v.leases.Delta, now), ", ") + "."
+		return "newest " + strings.TrimSuffix(full+", "+snapshotIn("delta", v.leases.Delta, now), ", ") + "." + v.restorable(now)
 	}
 	// The message of the condition names the newest snapshot, or says why there is none.
 	if c := v.etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady); c != nil && c.Message != "" && (c.Status == metav1.ConditionTrue || v.noLeases != "") {
@@ -134,6 +135,19 @@ func (v view) backup(now time.Time) string {
 		return "unknown, because the leases that record snapshots cannot be read: " + v.noLeases
 	}
 	return "no snapshot is known."
+}
+
+// restorable returns what can be restored, as a sentence after another; empty if that is not known.
+func (v view) restorable(now time.Time) string {
+	all := backup.ReadIntervals(v.leases.Full.Annotations[v1alpha1.AnnotationRestorable])
+	if len(all) == 0 || v.etcd.ForPeopleOnly() {
+		return ""
+	}
+	say := fmt.Sprintf(" Any second of the last %s can be restored", text.Since(all[0].From.Time, now))
+	if n := len(all) - 1; n > 0 {
+		say += fmt.Sprintf(", and %d before it, back to %s", n, all[n].From.Time.UTC().Format(time.RFC3339))
+	}
+	return say + fmt.Sprintf(" (\"kubectl etcdtask restorable %s\").", v.etcd.Name)
 }
 
 // snapshotIn returns the age and revision of the newest snapshot of a kind, from its lease; empty if there is none.

@@ -5,8 +5,10 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
@@ -59,9 +61,12 @@ func TestStatus(t *testing.T) {
 	lost := clustertest.Healthy(3)
 	clustertest.Away(lost, 1, v1alpha1.ClassDead, "OOMKilled")
 	clustertest.Away(lost, 2, v1alpha1.ClassMissing, "")
+	full := lease("4711", 3000)
+	full.Annotations = map[string]string{v1alpha1.AnnotationRestorable: fmt.Sprintf(`[{"from":{"revision":90,"time":%q},"to":{"revision":4711,"time":%q},"fine":true},`+
+		`{"from":{"revision":50,"time":"2025-12-20T01:00:00Z"},"to":{"revision":50,"time":"2025-12-20T01:00:00Z"},"fine":false}]`, clitest.Ago(26*3600).Format(time.RFC3339), clitest.Ago(3000).Format(time.RFC3339))}
 	for name, v := range map[string]view{
 		"healthy": {
-			etcd: backedUp, snapshot: clustertest.Healthy(3), leases: observe.SnapshotLeases{Full: lease("4711", 3000), Delta: lease("4720", 100)},
+			etcd: backedUp, snapshot: clustertest.Healthy(3), leases: observe.SnapshotLeases{Full: full, Delta: lease("4720", 100)},
 			databases: map[string]etcdclient.Database{
 				"etcd-main-0": {Size: 3 << 30, InUse: 2 << 30, Quota: 4 << 30}, "etcd-main-1": {Size: 25 << 20, InUse: 20480}, "etcd-main-2": {Size: 25 << 20, InUse: 20480},
 			},

@@ -65,6 +65,21 @@ func SnapshotCompression(etcd *v1alpha1.Etcd) string {
 	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
 }
 
+// maxChain is how long the deltas since the full snapshot of the schedule before the newest are kept, whatever the retention.
+const maxChain = 7 * 24 * time.Hour
+
+// RestorableFor returns how far back every second can be restored at least, given the period of full snapshots: deltas are kept for their
+// retention period, and those since the full snapshot before the newest whatever that is. The first delta that is kept leads nowhere before
+// the next full snapshot.
+func RestorableFor(etcd *v1alpha1.Etcd, period time.Duration) time.Duration {
+	spec := ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{})
+	kept := ptr.Deref(spec.DeltaSnapshotRetentionPeriod, metav1.Duration{}).Duration - period
+	if maxBackups(spec) != 1 {
+		kept = max(kept, min(period, maxChain))
+	}
+	return max(kept, 0)
+}
+
 // FullSnapshotSchedule returns when full snapshots of an Etcd are taken.
 func FullSnapshotSchedule(etcd *v1alpha1.Etcd) string {
 	return cmp.Or(ptr.Deref(ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{}).FullSnapshotSchedule, ""), dailySchedule(etcd))

@@ -38,6 +38,32 @@ func TestSnapshotArgs(t *testing.T) {
 	g.Expect(SnapshotCompression(etcd)).To(Equal("none"))
 }
 
+// Every second can be restored since the full snapshot before the newest, or for as long as deltas are kept, but for the time until the first full
+// snapshot among them.
+func TestRestorableFor(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		retention time.Duration
+		max       *int32
+		period    time.Duration
+		want      time.Duration
+	}{
+		"by default":                     {0, nil, day, day},
+		"the deltas of a week":           {7 * day, nil, day, 6 * day},
+		"of less than a day":             {time.Hour, nil, day, day},
+		"full snapshots of a year":       {0, nil, 365 * day, 7 * day},
+		"one full snapshot":              {0, ptr.To[int32](1), day, 0},
+		"one, and the deltas of a week":  {7 * day, ptr.To[int32](1), day, 6 * day},
+		"seven, and those of three days": {3 * day, ptr.To[int32](7), time.Hour, 3*day - time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := &v1alpha1.Etcd{}
+			etcd.Spec.Backup = &v1alpha1.BackupSpec{DeltaSnapshotRetentionPeriod: &metav1.Duration{Duration: c.retention}, MaxBackupsLimitBasedGC: c.max}
+			NewWithT(t).Expect(RestorableFor(etcd, c.period)).To(Equal(c.want))
+		})
+	}
+}
+
 // Clusters of the same name in many namespaces do not all begin at once.
 func TestSchedulesDiffer(t *testing.T) {
 	g := NewWithT(t)

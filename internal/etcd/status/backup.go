@@ -60,12 +60,15 @@ func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
 		return "; only people can restore them: the snapshots are encrypted, and spec.backup.encryption.identitySecretRef is not set"
 	}
 	all := backup.ReadIntervals(full.Annotations[v1alpha1.AnnotationRestorable])
-	if len(all) == 0 || !all[0].Fine {
+	if len(all) == 0 {
 		return ""
 	}
 	since := "; every state since " + all[0].From.Time.UTC().Format(time.RFC3339) + " can be restored"
-	if len(all) > 1 {
-		since += ", and some before it (kubectl etcdtask restorable)"
+	if !all[0].Fine {
+		since = "; the state of " + all[0].From.Time.UTC().Format(time.RFC3339) + " can be restored"
+	}
+	if n := len(all) - 1; n > 0 {
+		since += fmt.Sprintf(", and %d before it, back to %s (kubectl etcdtask restorable)", n, all[n].From.Time.UTC().Format(time.RFC3339))
 	}
 	return since
 }

@@ -5,6 +5,7 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,23 @@ func TestBackupsForPeopleOnly(t *testing.T) {
 	g.Expect(said(false).Message).To(ContainSubstring("every state since 2026-01-01T00:00:00Z can be restored"))
 	g.Expect(said(true)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("only people can restore them"))))
 	g.Expect(said(true).Message).NotTo(ContainSubstring("every state"))
+}
+
+// The condition says what can be restored: since when every state, and how far back some.
+func TestWhatCanBeRestored(t *testing.T) {
+	day := func(n int, fine bool) string {
+		return fmt.Sprintf(`{"from":{"revision":1,"time":"2026-01-%02dT00:00:00Z"},"to":{"revision":7,"time":"2026-01-%02dT01:00:00Z"},"fine":%t}`, n, n, fine)
+	}
+	for text, want := range map[string]string{
+		"":                        "",
+		"nonsense":                "",
+		"[" + day(9, true) + "]":  "; every state since 2026-01-09T00:00:00Z can be restored",
+		"[" + day(9, false) + "]": "; the state of 2026-01-09T00:00:00Z can be restored",
+		"[" + day(9, true) + "," + day(8, false) + "," + day(2, false) + "," + day(1, false)[:20]: "; every state since 2026-01-09T00:00:00Z can be restored, and 2 before it, back to 2026-01-02T00:00:00Z (kubectl etcdtask restorable)",
+	} {
+		full := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRestorable: text}}}
+		NewWithT(t).Expect(restorable(full, false)).To(Equal(want), text)
+	}
 }
 
 // A store that refuses, or does not answer, is named while its members wait in their init container: nothing has written a lease.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,10 @@ var (
 		"etcd", "etcd_namespace", "kind")
 	snapshotDue = gauge("backup_full_snapshot_due_timestamp_seconds", "Unix time at which the schedule of an Etcd wants the full snapshot after the newest one.",
 		"etcd", "etcd_namespace")
+	restorableSince = gauge("backup_restorable_since_timestamp_seconds", "Unix time since which every second of an Etcd can be restored, as the leader's agent last found. Before it, only full snapshots can be.",
+		"etcd", "etcd_namespace")
+	restorableFor = gauge("backup_restorable_expected_seconds", "How far back every second of an Etcd can be restored at least, by its schedule of full snapshots and deltaSnapshotRetentionPeriod.",
+		"etcd", "etcd_namespace")
 
 	held       = gauge("rollout_held", "1 while a guard blocks a rollout.", "etcd", "etcd_namespace", "guard")
 	taskCount  = gauge("tasks", "Tasks that exist, by their state.", "etcd", "etcd_namespace", "type", "state")
@@ -53,7 +58,7 @@ type Collector struct {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{active, condition, heldAtZero, snapshotTime, snapshotDue, held, taskCount, oldestTask} {
+	for _, d := range []*prometheus.Desc{active, condition, heldAtZero, snapshotTime, snapshotDue, restorableSince, restorableFor, held, taskCount, oldestTask} {
 		to <- d
 	}
 }
@@ -103,25 +108,35 @@ func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put pu
 	if !etcd.HasBackupStore() {
 		return
 	}
-	full := c.renewed(ctx, etcd.Namespace, etcd.FullSnapshotLeaseName())
-	if !full.IsZero() {
+	lease := c.lease(ctx, etcd.Namespace, etcd.FullSnapshotLeaseName())
+	if full := renewed(lease); !full.IsZero() {
 		put(snapshotTime, seconds(full), etcd.Name, etcd.Namespace, "full")
 		// Nothing is due of a hibernated cluster, and of one whose schedule is invalid the status says so.
 		if s, err := schedule.Parse(component.FullSnapshotSchedule(etcd)); err == nil && etcd.Spec.Replicas > 0 {
-			put(snapshotDue, seconds(s.Next(full.UTC())), etcd.Name, etcd.Namespace)
+			due := s.Next(full.UTC())
+			put(snapshotDue, seconds(due), etcd.Name, etcd.Namespace)
+			put(restorableFor, component.RestorableFor(etcd, s.Next(due).Sub(due)).Seconds(), etcd.Name, etcd.Namespace)
 		}
 	}
-	if delta := c.renewed(ctx, etcd.Namespace, etcd.DeltaSnapshotLeaseName()); !delta.IsZero() {
+	if all := backup.ReadIntervals(lease.Annotations[v1alpha1.AnnotationRestorable]); len(all) > 0 {
+		put(restorableSince, seconds(all[0].From.Time), etcd.Name, etcd.Namespace)
+	}
+	if delta := renewed(c.lease(ctx, etcd.Namespace, etcd.DeltaSnapshotLeaseName())); !delta.IsZero() {
 		put(snapshotTime, seconds(delta), etcd.Name, etcd.Namespace, "delta")
 	}
 }
 
-// renewed returns when a Lease was renewed; zero if it was not, or does not exist.
-func (c *Collector) renewed(ctx context.Context, namespace, name string) time.Time {
+// lease returns a Lease; an empty one if it cannot be read.
+func (c *Collector) lease(ctx context.Context, namespace, name string) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{}
 	if err := c.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); err != nil {
-		return time.Time{}
+		return &coordinationv1.Lease{}
 	}
+	return lease
+}
+
+// renewed returns when a Lease was renewed; zero if it was not.
+func renewed(lease *coordinationv1.Lease) time.Time {
 	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 }
 

@@ -63,9 +63,11 @@ func TestCollector(t *testing.T) {
 	ended := task("ended", v1alpha1.TaskStateFailed, 5)
 	ended.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardNodesStable}}
 	noon := time.Unix(86400/2, 0)
+	full := lease("main-full-snap", noon)
+	full.Annotations = map[string]string{v1alpha1.AnnotationRestorable: `[{"from":{"revision":1,"time":"1970-01-01T06:00:00Z"},"to":{"revision":7,"time":"1970-01-01T12:00:00Z"},"fine":true},{"from":{"revi`}
 	elected := make(chan struct{})
 	c := &Collector{Active: elected, Cache: reader(t, etcd, running, suspended, waiting, ended, task("unseen", "", 30), task("queued", v1alpha1.TaskStatePending, 20),
-		lease("main-full-snap", noon), lease("main-delta-snap", noon.Add(time.Hour)))}
+		full, lease("main-delta-snap", noon.Add(time.Hour)))}
 
 	g.Expect(testutil.CollectAndCompare(c, strings.NewReader(`
 # HELP etcd_foreman_active 1 if this instance is the active one. The others do not report Etcds and tasks.
@@ -80,6 +82,8 @@ etcd_foreman_active 0
 		"etcd_foreman_etcd_held_at_zero":                          `{etcd="main",etcd_namespace="a"} 1`,
 		"etcd_foreman_backup_snapshot_timestamp_seconds":          `{etcd="main",etcd_namespace="a",kind="delta"} 46800|{etcd="main",etcd_namespace="a",kind="full"} 43200`,
 		"etcd_foreman_backup_full_snapshot_due_timestamp_seconds": `{etcd="main",etcd_namespace="a"} 86400`,
+		"etcd_foreman_backup_restorable_since_timestamp_seconds":  `{etcd="main",etcd_namespace="a"} 21600`,
+		"etcd_foreman_backup_restorable_expected_seconds":         `{etcd="main",etcd_namespace="a"} 86400`,
 		"etcd_foreman_rollout_held":                               `{etcd="main",etcd_namespace="a",guard="QuorumKept"} 1`,
 		"etcd_foreman_tasks":                                      `{etcd="main",etcd_namespace="a",state="Failed",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="InProgress",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="Pending",type="QuorumAwareRollout"} 4`,
 		"etcd_foreman_task_oldest_waiting_timestamp_seconds":      `{etcd="main",etcd_namespace="a"} 20`,

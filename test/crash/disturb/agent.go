@@ -41,6 +41,10 @@ func NewAgent() *Agent {
 		defer a.mu.Unlock()
 		answer(w, a.chain.Full)
 	})
+	mux.HandleFunc(api.PathHold, func(w http.ResponseWriter, r *http.Request) {
+		held, _ := backup.ParseName(r.URL.Query().Get("base"))
+		answer(w, held)
+	})
 	mux.HandleFunc(api.PathLatest, func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()

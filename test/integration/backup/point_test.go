@@ -19,14 +19,20 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/copier"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
+	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -130,6 +136,8 @@ func seenIn(t *testing.T, s *store.Store) map[int64]time.Time {
 	return seen
 }
 
+var targets = flag.Int("targets", 100, "how many targets of a recorded history are restored")
+
 // Any revision, and any time, of a recorded history is restored as the cluster had it: etcd's checksum over keys, values, leases, versions and
 // history at that revision is the same. A member that restores some of them serves exactly the keys and leases of then.
 func TestAnyTargetIsRestoredExactly(t *testing.T) {
@@ -144,7 +152,7 @@ func TestAnyTargetIsRestoredExactly(t *testing.T) {
 	ttls := workload(t, e, r, random, 400, func() { clock.SetTime(clock.Now().Add(time.Duration(random.Int64N(int64(5 * time.Second))))) })
 	last, _ := world(g, e)
 	seen := seenIn(t, s)
-	for i := range 200 {
+	for i := range *targets {
 		target := backup.Target{Revision: first + random.Int64N(last-first+1)}
 		want := target.Revision
 		if i%4 == 3 {
@@ -169,10 +177,39 @@ func TestAnyTargetIsRestoredExactly(t *testing.T) {
 		g.Expect(p.End.Revision).To(Equal(last))
 		g.Expect(p.Lost).To(Equal(last - p.Revision))
 		expectChanges(g, e, p)
+		expectLeases(t, s, p, then.Kvs, ttls)
 		if i%40 == 0 {
 			expectServed(t, s, e, p, ttls)
 		}
 	}
+}
+
+// expectLeases expects that a data directory that is restored has the leases of the keys of then, with the TTLs that were granted.
+func expectLeases(t *testing.T, s *store.Store, p backup.Preview, keys []*mvccpb.KeyValue, ttls map[clientv3.LeaseID]int64) {
+	t.Helper()
+	g := NewWithT(t)
+	dir, err := restorePoint(t, s, pointOf(p), 1)
+	g.Expect(err).NotTo(HaveOccurred())
+	db, err := bolt.Open(filepath.Join(dir, "member", "snap", "db"), 0o600, &bolt.Options{ReadOnly: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	granted := map[int64]int64{}
+	g.Expect(db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(schema.Lease.Name()).ForEach(func(_, v []byte) error {
+			l := &leasepb.Lease{}
+			if err := proto.Unmarshal(v, l); err != nil {
+				return err
+			}
+			granted[l.GetID()] = l.GetTTL()
+			return nil
+		})
+	})).To(Succeed())
+	g.Expect(db.Close()).To(Succeed())
+	for _, kv := range keys {
+		if kv.Lease != 0 {
+			g.Expect(granted).To(HaveKeyWithValue(kv.Lease, ttls[clientv3.LeaseID(kv.Lease)]), "of %s at revision %d", kv.Key, p.Revision)
+		}
+	}
+	g.Expect(os.RemoveAll(dir)).To(Succeed())
 }
 
 // expectChanges expects that a preview has the number of keys that differ between its revision and now.
@@ -499,6 +536,76 @@ func TestTwoHistoriesWithTheSameRevisions(t *testing.T) {
 	g.Expect(previewed(t, s, backup.Target{Revision: taken[1].LastRevision})).To(Equal(old), "the older one, by a revision that it alone has")
 }
 
+// Writes between reading the revision and the copy are in a full snapshot, and not in its name. If no delta follows, as after the final snapshot of
+// a restore, it is restored all the same, and with nothing else.
+func TestAFullSnapshotWithMoreThanItsNameSays(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	s, taken, e := history(t, "FF")
+	put(g, e, "k", 3)
+	full := run(t, e, s, options(), fullFirst).begin(g)
+	named := full
+	named.LastRevision -= 2
+	g.Expect(s.Delete(t.Context(), taken[1])).To(Succeed())
+	folder := dirOf(s)
+	g.Expect(os.Rename(filepath.Join(folder, full.Name()), filepath.Join(folder, named.Name()))).To(Succeed())
+	p := previewed(t, s, backup.Target{Snapshot: named.Name()})
+	g.Expect(p.Refused).To(BeNil())
+	g.Expect(p.Revision).To(Equal(full.LastRevision), "what it has")
+	_, err := restorePoint(t, s, pointOf(p), 1)
+	g.Expect(err).NotTo(HaveOccurred())
+	more := *pointOf(p)
+	more.Revision++
+	_, err = restorePoint(t, s, &more, 1)
+	g.Expect(err).To(MatchError(ContainSubstring("cannot be restored")))
+}
+
+// What is held is kept until the hold is swept, and it is not held if it is not there.
+func TestHeldSnapshotsAreKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*store.Store{"folder": folder(t), "S3": startS3(t).store()} {
+		t.Run(name, func(t *testing.T) {
+			// Snapshots that follow each other quickly are dated ahead.
+			g, ctx, now := NewWithT(t), t.Context(), time.Now().Add(time.Hour)
+			from, taken, _ := history(t, "FddFdF")
+			_, err := copier.Copy(ctx, copier.Config{Source: from, Target: s, Now: now, Log: logOf(t)})
+			g.Expect(err).NotTo(HaveOccurred())
+			expired := func() (names []string) {
+				list, err := s.List(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				for _, snapshot := range (backup.Retention{Limit: 1}).Expired(list, now) {
+					names = append(names, snapshot.Name())
+				}
+				return names
+			}
+			all := expired()
+			for _, snapshot := range taken[:5] {
+				g.Expect(all).To(ContainElement(snapshot.Name()))
+			}
+			held, err := s.Hold(ctx, taken[0].Name(), taken[1].LastRevision-1, now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(held.Kept).To(BeTrue())
+			left := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == taken[0].Name() || name == taken[1].Name() })
+			g.Expect(expired()).To(ConsistOf(left))
+			g.Expect(s.Sweep(ctx, now.Add(-time.Second))).To(Succeed())
+			g.Expect(expired()).To(ConsistOf(left))
+			g.Expect(s.Sweep(ctx, now.Add(time.Second))).To(Succeed())
+			g.Expect(expired()).To(ConsistOf(all))
+			_, err = s.Hold(ctx, taken[3].Name(), 0, now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(expired()).NotTo(ContainElement(taken[3].Name()))
+			g.Expect(expired()).To(ContainElement(taken[4].Name()), "the full snapshot alone")
+
+			g.Expect(s.Delete(ctx, taken[1])).To(Succeed())
+			_, err = s.Hold(ctx, taken[0].Name(), taken[2].LastRevision, now)
+			g.Expect(err).To(MatchError(ContainSubstring("does not have what is to be restored any more")))
+			g.Expect(s.Delete(ctx, taken[0])).To(Succeed())
+			_, err = s.Hold(ctx, taken[0].Name(), 0, now)
+			g.Expect(err).To(HaveOccurred())
+		})
+	}
+}
+
 // A snapshot that is marked is never removed, displaces none, and is restored as any other.
 func TestMarkedSnapshotsAreKept(t *testing.T) {
 	t.Parallel()
@@ -523,6 +630,17 @@ func TestMarkedSnapshotsAreKept(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(list[0].Kept).To(BeTrue())
 	g.Expect(previewed(t, s, backup.Target{Snapshot: taken[0].Name()}).Refused).To(BeNil())
+
+	// A compaction removes nothing, and what it writes displaces nothing that is marked.
+	_, err = restore.Compact(ctx, restore.CompactConfig{Store: s, WorkDir: t.TempDir(), Compression: backup.Gzip, Log: logOf(t)})
+	g.Expect(err).NotTo(HaveOccurred())
+	compacted, err := s.List(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(compacted).To(HaveLen(len(list) + 1))
+	for _, limit := range []int{1, 2} {
+		g.Expect(backup.Retention{Limit: limit}.Expired(compacted, time.Now().AddDate(1, 0, 0))).NotTo(ContainElement(HaveField("Kept", true)))
+	}
+	g.Expect(backup.Retention{}.Expired(compacted, time.Now().AddDate(1, 0, 0))).NotTo(ContainElement(HaveField("Kept", true)))
 }
 
 // A preview fits into a termination message, whatever the names of keys are.

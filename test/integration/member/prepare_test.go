@@ -170,16 +170,19 @@ func TestOnlyMemberIsRestored(t *testing.T) {
 }
 
 // takeSnapshots takes snapshots until the test ends, as the leader's agent does.
-func (c *cluster) takeSnapshots(g Gomega) *snapshotter.Snapshotter {
+func (c *cluster) takeSnapshots(g Gomega, changes ...func(*snapshotter.Options)) *snapshotter.Snapshotter {
 	to, err := store.Open(c.t.Context(), c.store)
 	g.Expect(err).NotTo(HaveOccurred())
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(0, c.client)}, Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
 	m, err := snapshotter.Member(etcd)
 	g.Expect(err).NotTo(HaveOccurred())
+	options := snapshotter.Options{Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: machine.Patience()}
+	for _, change := range changes {
+		change(&options)
+	}
 	taker, err := snapshotter.New(snapshotter.Config{
-		Options: snapshotter.Options{Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: machine.Patience()},
-		Etcd:    m, Store: to, OnSnapshot: func(backup.Snapshot) {}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Options: options, Etcd: m, Store: to, OnSnapshot: func(backup.Snapshot) {}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -292,10 +295,13 @@ func (c *cluster) stop(i int) {
 }
 
 // awaitVoters waits until exactly n voters are listed and have started.
-func (c *cluster) awaitVoters(g Gomega, n int) {
+func (c *cluster) awaitVoters(g Gomega, n int) { c.awaitVotersAt(g, 0, n) }
+
+// awaitVotersAt asks one of the members.
+func (c *cluster) awaitVotersAt(g Gomega, i, n int) {
 	c.t.Helper()
 	g.Eventually(func(g Gomega) {
-		c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+		c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
 			list, err := etcd.MemberList(ctx)
 			if err != nil {
 				return err

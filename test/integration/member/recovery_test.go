@@ -337,10 +337,10 @@ type writers struct {
 	acked map[string]bool
 }
 
-// writeUntilKilled writes for a while, and kills all members in the middle of it.
-func (c *cluster) writeUntilKilled(g Gomega, duration time.Duration) *writers {
+// beginWriting writes until end is called.
+func (c *cluster) beginWriting(g Gomega) (w *writers, end func()) {
 	const parallel = 8
-	w := &writers{c: c, acked: map[string]bool{}}
+	w = &writers{c: c, acked: map[string]bool{}}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var done sync.WaitGroup
 	for i := range parallel {
@@ -358,18 +358,31 @@ func (c *cluster) writeUntilKilled(g Gomega, duration time.Duration) *writers {
 			}
 		})
 	}
+	return w, func() {
+		cancel()
+		done.Wait()
+		c.t.Logf("%d writes were acknowledged", len(w.acked))
+	}
+}
+
+// awaitWrites waits until some more writes are acknowledged.
+func (w *writers) awaitWrites(g Gomega) {
+	acknowledged := func() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.acked) }
+	g.Eventually(acknowledged).WithTimeout(machine.Patience()).Should(BeNumerically(">", acknowledged()+100))
+}
+
+// writeUntilKilled writes for a while, and kills all members in the middle of it.
+func (c *cluster) writeUntilKilled(g Gomega, duration time.Duration) *writers {
+	w, end := c.beginWriting(g)
 	<-time.After(duration)
-	// A busy machine takes longer.
-	g.Eventually(func() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.acked) }).WithTimeout(machine.Patience()).Should(BeNumerically(">", 100))
+	w.awaitWrites(g) // a busy machine takes longer
 	for i := range c.members {
 		g.Expect(c.processes[i].Process.Kill()).To(Succeed())
 	}
 	for i := range c.members {
 		c.stop(i)
 	}
-	cancel()
-	done.Wait()
-	c.t.Logf("%d writes were acknowledged", len(w.acked))
+	end()
 	return w
 }
 

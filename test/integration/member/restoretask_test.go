@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
@@ -20,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -49,15 +53,17 @@ type operated struct {
 	service *corev1.Service
 	taker   *snapshotter.Snapshotter
 	seen    *words.Snapshot
+	// at has what happens once when a phase has been entered, before the members follow.
+	at map[v1alpha1.RecoveryPhase]func()
 }
 
-func operate(g Gomega, c *cluster, id string) *operated {
+func operate(g Gomega, c *cluster, id string, changes ...func(*snapshotter.Options)) *operated {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
 	etcd.Spec.Replicas = 3
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = id, 3
 	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name}
-	o := &operated{cluster: c, g: g, etcd: etcd, taker: c.takeSnapshots(g)}
+	o := &operated{cluster: c, g: g, etcd: etcd, taker: c.takeSnapshots(g, changes...), at: map[v1alpha1.RecoveryPhase]func(){}}
 	o.service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ClientServiceName(), Labels: labels, OwnerReferences: apitest.ControlledBy(etcd)}}
 	o.api = apitest.API(etcd, o.service)
 	for i := range int32(3) {
@@ -75,16 +81,27 @@ func operate(g Gomega, c *cluster, id string) *operated {
 // agent serves what the leading agent does.
 func (o *operated) agent() *httptest.Server {
 	mux := http.NewServeMux()
-	var last backup.Snapshot
-	mux.HandleFunc(api.PathFull, func(w http.ResponseWriter, r *http.Request) {
-		var err error
-		if last, err = o.taker.Full(r.Context(), r.URL.Query().Get("final") == "true"); err != nil {
+	answer := func(w http.ResponseWriter, s backup.Snapshot, err error) {
+		if err != nil {
 			api.WriteError(w, http.StatusInternalServerError, api.CodeSnapshotFailed, err.Error())
 			return
 		}
-		_ = json.NewEncoder(w).Encode(last)
+		_ = json.NewEncoder(w).Encode(s)
+	}
+	mux.HandleFunc(api.PathFull, func(w http.ResponseWriter, r *http.Request) {
+		s, err := o.taker.Full(r.Context(), r.URL.Query().Get("final") == "true")
+		answer(w, s, err)
 	})
-	mux.HandleFunc(api.PathKeep, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(last) })
+	mux.HandleFunc(api.PathKeep, func(w http.ResponseWriter, r *http.Request) {
+		s, err := o.taker.Keep(r.Context(), r.URL.Query().Get("name"))
+		answer(w, s, err)
+	})
+	mux.HandleFunc(api.PathHold, func(w http.ResponseWriter, r *http.Request) {
+		revision, err := strconv.ParseInt(r.URL.Query().Get("revision"), 10, 64)
+		o.g.Expect(err).NotTo(HaveOccurred())
+		s, err := o.taker.Hold(r.Context(), r.URL.Query().Get("base"), revision)
+		answer(w, s, err)
+	})
 	s := httptest.NewServer(mux)
 	o.t.Cleanup(s.Close)
 	return s
@@ -154,6 +171,10 @@ func (o *operated) result(j *batchv1.Job) any {
 // follow does what the Etcd controller and the members do in a phase.
 func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 	r := t.Status.Recovery
+	if r != nil && o.at[r.Phase] != nil {
+		o.at[r.Phase]()
+		delete(o.at, r.Phase)
+	}
 	switch {
 	case r == nil:
 	case r.Phase == v1alpha1.RecoveryFencing:
@@ -173,7 +194,7 @@ func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 		o.recover(o.g, told)
 		first, _ := strconv.Atoi(strings.TrimPrefix(told.Member, "m"))
 		o.start(o.g, first, "existing")
-		o.awaitVoters(o.g, 1)
+		o.awaitVotersAt(o.g, first, 1)
 		id := o.idOf(o.g, first)
 		o.recordID(id)
 		for i := range 3 {
@@ -264,4 +285,159 @@ func TestARestoreByTheOperatorsTask(t *testing.T) {
 		g.Expect(c.get(g, i)).To(Equal("last"), "which was written after the last delta")
 		g.Expect(c.revisionOf(g, i)).To(BeNumerically(">", bumped))
 	}
+}
+
+// file returns the file of a snapshot, or of a marker.
+func (o *operated) file(folder, name string) string {
+	return filepath.Join(o.store.Container, "here", folder, name)
+}
+
+// Retention would remove the full snapshot that a restore begins with: after the preview, and once more while the restore is on its way. It is
+// kept for both.
+func TestRetentionLeavesWhatIsToBeRestored(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g), func(o *snapshotter.Options) { o.CollectionPeriod, o.Retention.Limit = time.Second, 1 })
+	full := func() backup.Snapshot {
+		s, err := o.taker.Full(t.Context(), false)
+		g.Expect(err).NotTo(HaveOccurred())
+		return s
+	}
+	removed := func(s backup.Snapshot) {
+		g.Eventually(func() string { return o.file(backup.LayoutVersion, s.Name()) }).WithTimeout(machine.Patience()).ShouldNot(BeAnExistingFile())
+	}
+	holds := func() []string {
+		names, err := filepath.Glob(o.file("kept", "hold.*"))
+		g.Expect(err).NotTo(HaveOccurred())
+		return names
+	}
+	base := full()
+	c.put(g, "wanted")
+	target := c.revision(g)
+	c.put(g, "unwanted")
+	_, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", target))
+	g.Expect(preview.Status.Result["base"]).To(Equal(base.Name()))
+	g.Expect(holds()).To(HaveLen(1))
+	expires, newest := full(), full()
+	removed(expires)
+	g.Expect(o.file(backup.LayoutVersion, base.Name())).To(BeAnExistingFile())
+
+	o.at[v1alpha1.RecoveryFencing] = func() {
+		g.Expect(holds()).To(HaveLen(2), "that of the preview, and one of its own")
+		g.Expect(os.Remove(holds()[0])).To(Succeed())
+	}
+	o.at[v1alpha1.RecoveryStopping] = func() {
+		full()
+		removed(newest)
+	}
+	back := o.carryOut("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target, preview.Status.Result["confirm"]))
+	g.Expect(back.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(c.get(g, 0)).To(Equal("wanted"))
+	final := back.Status.Recovery.Restore.FinalSnapshot
+	g.Expect(o.file(backup.LayoutVersion, final)).To(BeAnExistingFile())
+	g.Expect(o.file("kept", "keep."+final)).To(BeAnExistingFile())
+}
+
+// What a preview has chosen is gone when it is confirmed: that is refused before anything stops.
+func TestConfirmedAndGone(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	base, err := o.taker.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.put(g, "wanted")
+	delta, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", delta.LastRevision))
+	confirmed := fmt.Sprintf("{to: {revision: %d}, confirm: %s}", delta.LastRevision, preview.Status.Result["confirm"])
+	// An older full snapshot leads to the same revision, and then none.
+	for name, gone := range map[string]backup.Snapshot{"older": base, "none": *delta} {
+		aside := filepath.Join(t.TempDir(), "aside")
+		g.Expect(os.Rename(o.file(backup.LayoutVersion, gone.Name()), aside)).To(Succeed())
+		refused := o.carryOut(name, confirmed)
+		g.Expect(refused.Status.State).To(Equal(v1alpha1.TaskStateFailed))
+		g.Expect(refused.Status.Recovery).To(BeNil(), "clients were not kept away")
+		g.Expect(os.Rename(aside, o.file(backup.LayoutVersion, gone.Name()))).To(Succeed())
+	}
+	g.Expect(c.get(g, 2)).To(Equal("wanted"))
+	g.Expect(o.carryOut("back", confirmed).Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "it is there again")
+}
+
+// Clients write until the members are killed, and a volume is lost then. An undo brings back every write that was acknowledged, from a member
+// that has them all, and a member that comes late with its old data joins.
+func TestUndoBringsBackWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	c.put(g, "wanted")
+	target := c.revision(g)
+	c.put(g, "unwanted")
+	_, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", target))
+
+	w, end := c.beginWriting(g)
+	o.at[v1alpha1.RecoveryStopping] = func() { w.awaitWrites(g) }
+	o.at[v1alpha1.RecoverySurveying] = func() {
+		end()
+		g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
+	}
+	back := o.carryOut("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s, keepService: true, maxWritesSince: 100000000}", target, preview.Status.Result["confirm"]))
+	g.Expect(back.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(back.Status.Recovery.Member).NotTo(Equal("main-0"), "its volume is lost")
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("wanted"))
+	}
+	undo := o.carryOut("undo", "undo: back")
+	g.Expect(undo.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(undo.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
+	for i := range 3 {
+		w.expectAll(g, i)
+		g.Expect(c.get(g, i)).To(Equal("unwanted"))
+	}
+}
+
+// The data that was kept is lost with its volume: an undo goes back to the final snapshot. Another undo goes back to what was there in between.
+func TestUndoWithoutTheKeptData(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	c.put(g, "wanted")
+	target := c.revision(g)
+	_, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", target))
+	c.put(g, "last")
+	back := o.carryOut("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target, preview.Status.Result["confirm"]))
+	g.Expect(back.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	c.put(g, "in between")
+	for i := range 3 {
+		kept, err := filepath.Glob(c.dataDir(i) + member.BeforeSuffix + "*")
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, dir := range kept {
+			g.Expect(os.RemoveAll(dir)).To(Succeed())
+		}
+	}
+	undo := o.carryOut("undo", "undo: back")
+	g.Expect(undo.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(undo.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromTarget))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("last"))
+	}
+	again := o.carryOut("again", "undo: undo")
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("in between"))
+	}
+	g.Expect(again.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
 }

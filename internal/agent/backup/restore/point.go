@@ -36,21 +36,36 @@ func (s source) exactly(ctx context.Context, p Point, dataDir string, take func(
 	if err != nil {
 		return backup.Choice{}, err
 	}
-	choices, err := backup.Target{Revision: p.Revision, Base: p.Base}.Choose(list)
+	choice, err := p.choose(list)
 	if err != nil {
 		return backup.Choice{}, fmt.Errorf("looking for revision %d in %s: %w", p.Revision, s.store, err)
 	}
 	// An object may be compressed, so it takes its size at least.
-	if err := datadir.CheckSpace(filepath.Dir(dataDir), datadir.NeedsOf(max(p.Bytes, choices[0].Full.Size))); err != nil {
+	if err := datadir.CheckSpace(filepath.Dir(dataDir), datadir.NeedsOf(max(p.Bytes, choice.Full.Size))); err != nil {
 		return backup.Choice{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
-	return choices[0], take(*choices[0].Full)
+	return choice, take(*choice.Full)
+}
+
+// choose returns the chain from the base to the revision. The state of a full snapshot may have a few revisions more than its name says, to
+// which no delta need lead: then it is the full snapshot alone, and verify says whether it has the revision.
+func (p Point) choose(list []backup.Snapshot) (backup.Choice, error) {
+	choices, err := backup.Target{Revision: p.Revision, Base: p.Base}.Choose(list)
+	if base, named := backup.ParseName(p.Base); err != nil && named == nil && base.LastRevision < p.Revision {
+		if alone, missing := (backup.Target{Snapshot: p.Base, Base: p.Base}).Choose(list); missing == nil {
+			choices, err = alone, nil
+		}
+	}
+	if err != nil {
+		return backup.Choice{}, err
+	}
+	return choices[0], nil
 }
 
 // verify returns an error unless a database is what was previewed.
 func (p Point) verify(path string, revision int64) error {
 	if revision != p.Revision {
-		return fmt.Errorf("restored revision %d in place of %d", revision, p.Revision)
+		return fmt.Errorf("revision %d cannot be restored: the snapshots lead to revision %d", p.Revision, revision)
 	}
 	hash, err := hashKV(path, revision)
 	switch {

@@ -165,7 +165,7 @@ func (c Config) choose(ctx context.Context, source *source, data string) (backup
 
 // dataDir makes a data directory from a full snapshot. If etcd's code panics over its content, the snapshot is corrupt.
 func (c Config) dataDir(ctx context.Context, source *source, full backup.Snapshot, data string) error {
-	file, err := source.file(ctx, full)
+	file, fetched, err := source.file(ctx, full)
 	if err != nil {
 		return err
 	}
@@ -174,11 +174,15 @@ func (c Config) dataDir(ctx context.Context, source *source, full backup.Snapsho
 	}
 	return usable(full, func() error {
 		// The checksum was just verified, and may not be part of the file.
-		err := snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
+		config := snapshot.RestoreConfig{
 			SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
 			Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
-		})
-		if err != nil {
+		}
+		restore := snapshot.NewV3(quiet).Restore
+		if fetched {
+			restore = func(config snapshot.RestoreConfig) error { return datadir.Found(file, config) }
+		}
+		if err := restore(config); err != nil {
 			return fmt.Errorf("making a data directory from %s: %w", full.Name(), err)
 		}
 		return opens(databaseIn(data))

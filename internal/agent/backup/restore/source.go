@@ -77,18 +77,18 @@ func (s *source) fetch(ctx context.Context, snapshot backup.Snapshot, name strin
 }
 
 // file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed plain file, with
-// its checksum at the end; otherwise, and if it is signed, a file in the work folder: a writer of the store could alter the object
-// after it was verified.
-func (s *source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
+// its checksum at the end; otherwise, and if it is signed, a file in the work folder that was fetched: a writer of the store could alter
+// the object after it was verified.
+func (s *source) file(ctx context.Context, snapshot backup.Snapshot) (name string, fetched bool, err error) {
 	name, isFile := s.store.File(snapshot)
 	if !isFile || snapshot.Compression != backup.None || snapshot.Encrypted || snapshot.Proof != nil {
 		name = filepath.Join(s.work, "snapshot.db")
-		return name, s.fetchDatabase(ctx, snapshot, name)
+		return name, true, s.fetchDatabase(ctx, snapshot, name)
 	}
 	if err := s.read(ctx, snapshot, io.Discard); err != nil {
-		return "", err
+		return "", false, err
 	}
-	return name, checkPages(snapshot, name)
+	return name, false, checkPages(snapshot, name)
 }
 
 // fetchDatabase writes the verified content of a full snapshot into a file that bbolt can open.

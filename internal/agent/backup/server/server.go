@@ -31,6 +31,7 @@ type Snapshots interface {
 	Delta(ctx context.Context) (*backup.Snapshot, error)
 	Latest(ctx context.Context) (backup.Chain, error)
 	Keep(ctx context.Context, name string) (backup.Snapshot, error)
+	Hold(ctx context.Context, base string, revision int64) (backup.Snapshot, error)
 	HotPrefixes(withKeys bool) hotprefix.Report
 }
 
@@ -75,6 +76,7 @@ func Handler(config Config) http.Handler {
 	mux.HandleFunc(api.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
 	mux.HandleFunc(api.PathLatest, g.guard(http.MethodGet, config.latest))
 	mux.HandleFunc(api.PathKeep, g.guard(http.MethodPost, g.signed(config.onLeader(config.keep))))
+	mux.HandleFunc(api.PathHold, g.guard(http.MethodPost, g.signed(config.onLeader(config.hold))))
 	mux.HandleFunc(api.PathHotPrefixes, g.guard(http.MethodGet, g.signed(config.onLeader(config.hotPrefixes))))
 	mux.HandleFunc(api.PathHealth, config.health)
 	return http.MaxBytesHandler(mux, maxBody)
@@ -149,6 +151,18 @@ func (c Config) keep(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	snapshot, err := c.Snapshots.Keep(r.Context(), name)
+	c.answer(w, snapshot, err)
+}
+
+// hold keeps what a restore takes from retention, for a while. The leader does it, for the same reason.
+func (c Config) hold(w http.ResponseWriter, r *http.Request) {
+	base := r.URL.Query().Get("base")
+	revision, err := strconv.ParseInt(r.URL.Query().Get("revision"), 10, 64)
+	if _, named := backup.ParseName(base); named != nil || err != nil || revision < 0 {
+		api.WriteError(w, http.StatusBadRequest, api.CodeBadRequest, "base must be the name of a snapshot, and revision a number")
+		return
+	}
+	snapshot, err := c.Snapshots.Hold(r.Context(), base, revision)
 	c.answer(w, snapshot, err)
 }
 

@@ -42,6 +42,9 @@ func (f fake) Keep(_ context.Context, name string) (backup.Snapshot, error) {
 	s.Kept = true
 	return s, errors.Join(err, f.err)
 }
+func (f fake) Hold(_ context.Context, base string, _ int64) (backup.Snapshot, error) {
+	return f.Keep(context.Background(), base)
+}
 func (f fake) HotPrefixes(withKeys bool) hotprefix.Report {
 	if withKeys {
 		return hotprefix.Report{Keys: []hotprefix.Prefix{{Prefix: "/registry/pods/default/a", Events: 12, Bytes: 34}}}

@@ -207,6 +207,8 @@ func (n *session) schedules(w want) {
 
 // removeExpired removes what retention no longer keeps. What a failure leaves is removed next time.
 func (n *session) removeExpired(ctx context.Context) {
+	n.keeping.Lock()
+	defer n.keeping.Unlock()
 	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
@@ -239,9 +241,9 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
 	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
-		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads")
+		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}
 }
 
-// leftoverAge is longer than any upload takes.
-const leftoverAge = 24 * time.Hour
+// leftoverAge is longer than any upload takes. Holds end at that age too.
+const leftoverAge = backup.HoldFor

@@ -73,6 +73,10 @@ type Snapshotter struct {
 	// decrypt the newest snapshots; nil for nothing.
 	distrusted, unreadable error
 
+	// keeping is held while snapshots are marked, and while expired ones are removed: a mark is either seen, or refused because what it
+	// is for has been removed.
+	keeping sync.Mutex
+
 	// renewed: a full snapshot was taken since the start, so that FullFirst does not matter. Only Run's goroutine uses it.
 	renewed bool
 }
@@ -138,7 +142,17 @@ func (s *Snapshotter) Latest(ctx context.Context) (backup.Chain, error) {
 
 // Keep marks a snapshot, so that retention never removes it.
 func (s *Snapshotter) Keep(ctx context.Context, name string) (backup.Snapshot, error) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	return s.config.Store.Keep(ctx, name)
+}
+
+// Hold keeps what leads from a full snapshot to a revision from retention, for backup.HoldFor. It returns an error if the store does not lead
+// there.
+func (s *Snapshotter) Hold(ctx context.Context, base string, revision int64) (backup.Snapshot, error) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	return s.config.Store.Hold(ctx, base, revision, s.config.Clock.Now())
 }
 
 // HotPrefixes returns which prefixes of keys were written most in the last minute or two, by the events collected for deltas, and which

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"gocloud.dev/blob"
@@ -18,9 +19,12 @@ import (
 // A snapshot that retention must not remove has a marker: an object beside the folder of the snapshots, as signatures are, whose name
 // etcd-backup-restore takes neither for that of a snapshot nor of a chunk. The snapshot keeps its name, so every tool reads it as before.
 // A person releases the snapshot by removing the marker.
+//
+// A hold is such a marker as well. It keeps a chain, for a while: its name has the rest.
 const (
 	keptFolder = "kept"
 	keptPrefix = "keep."
+	holdPrefix = "hold."
 )
 
 // Keep marks a snapshot, so that retention never removes it. It may be called again.
@@ -40,18 +44,73 @@ func (s *Store) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	return list[i], nil
 }
 
+// Hold keeps what leads from a full snapshot to a revision from retention, from now on and until Sweep removes the hold; revision 0 is the
+// full snapshot alone. It returns the full snapshot, and an error if the store does not lead to the revision.
+func (s *Store) Hold(ctx context.Context, base string, revision int64, now time.Time) (backup.Snapshot, error) {
+	list, err := s.List(ctx)
+	if err != nil {
+		return backup.Snapshot{}, err
+	}
+	target := backup.Target{Revision: revision, Base: base}
+	if revision == 0 {
+		target.Snapshot = base
+	}
+	choices, err := target.Choose(list)
+	if err != nil {
+		return backup.Snapshot{}, fmt.Errorf("%s does not have what is to be restored any more: %w", s, err)
+	}
+	held := *choices[0].Full
+	hold := backup.Hold{Since: now, Revision: revision, Base: held}
+	if err := s.objects.writeSmall(ctx, path.Join(s.keptFolder(), holdPrefix+hold.String()), "text/plain", []byte(hold.String()+"\n")); err != nil {
+		return backup.Snapshot{}, fmt.Errorf("holding snapshot %s: %w", base, err)
+	}
+	held.Kept = true
+	return held, nil
+}
+
 func (s *Store) keptFolder() string { return path.Join(s.objects.config.Prefix, keptFolder) }
 
 // markKept notes which snapshots are marked.
 func (s *Store) markKept(ctx context.Context, snapshots []backup.Snapshot) error {
-	marked := map[string]bool{}
+	marked, holds := map[string]bool{}, []backup.Hold{}
 	err := s.objects.in(ctx, s.keptFolder(), func(name string, _ *blob.ListObject) {
 		if snapshot, ok := strings.CutPrefix(name, keptPrefix); ok {
 			marked[snapshot] = true
 		}
+		if hold, ok := holdOf(name); ok && len(holds) < maxHolds {
+			holds = append(holds, hold)
+		}
 	})
-	for i := range snapshots {
-		snapshots[i].Kept = marked[snapshots[i].Name()]
+	for i, snapshot := range snapshots {
+		held := slices.ContainsFunc(holds, func(h backup.Hold) bool { return h.Keeps(snapshot) })
+		snapshots[i].Kept = held || marked[snapshot.Name()]
 	}
 	return err
+}
+
+// maxHolds bounds how many holds count: each is compared with each snapshot.
+const maxHolds = 100
+
+// holdOf returns the hold of a marker; false if it is that of another kind.
+func holdOf(name string) (backup.Hold, bool) {
+	text, ok := strings.CutPrefix(name, holdPrefix)
+	if !ok {
+		return backup.Hold{}, false
+	}
+	hold, err := backup.ParseHold(text)
+	return hold, err == nil
+}
+
+// sweepHolds removes the holds that were made before a time.
+func (s *Store) sweepHolds(ctx context.Context, before time.Time) error {
+	var keys []string
+	err := s.objects.in(ctx, s.keptFolder(), func(name string, o *blob.ListObject) {
+		if hold, ok := holdOf(name); ok && hold.Since.Before(before) {
+			keys = append(keys, o.Key)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.objects.remove(ctx, keys)
 }

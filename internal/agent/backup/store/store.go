@@ -196,8 +196,8 @@ func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 	return s.objects.remove(ctx, append(keys, signatures...))
 }
 
-// Sweep removes leftovers of interrupted uploads that are older than a time: signatures, and unfinished files in a folder. Buckets
-// hide unfinished uploads, and remove them by their own rules.
+// Sweep removes what is older than a time: holds, and leftovers of interrupted uploads, which are signatures, and unfinished files in a
+// folder. Buckets hide unfinished uploads, and remove them by their own rules.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	present := map[string]bool{}
 	var leftovers []string
@@ -211,6 +211,9 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 		return err
 	}
 	if err := s.signatures.sweep(ctx, present, before); err != nil {
+		return err
+	}
+	if err := s.sweepHolds(ctx, before); err != nil {
 		return err
 	}
 	return s.objects.remove(ctx, leftovers)
