@@ -141,6 +141,7 @@ func TestNotItsStatus(t *testing.T) {
 		after := before.DeepCopy()
 		c.change(after)
 		NewWithT(t).Expect(notItsStatus().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})).To(Equal(c.want), name)
+		NewWithT(t).Expect(notItsStatus().Update(event.UpdateEvent{ObjectOld: after, ObjectNew: before})).To(Equal(c.want), "back from: "+name)
 	}
 }
 

@@ -5,6 +5,7 @@
 package restore
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -43,7 +44,8 @@ func TestJudge(t *testing.T) {
 		p.Refused = &backup.Refusal{Code: backup.AuthEnabled, Message: "clients had to log in"}
 	})
 	corrupt := backup.Preview{Refused: &backup.Refusal{Code: backup.SnapshotCorrupt, Message: "full is corrupt", Older: "older"}}
-	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 + 1 })
+	fits := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - spaceForLog })
+	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - spaceForLog + 1 })
 	to := &Target{Revision: 40}
 	confirmed := Config{To: to, Confirm: digest[:32] + "@100"}
 	for name, c := range map[string]struct {
@@ -64,11 +66,13 @@ func TestJudge(t *testing.T) {
 		"one that is refused":        {Config{To: to}, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "clients had to log in. Nothing was changed"},
 		"a corrupt snapshot":         {Config{To: to}, corrupt, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "older full snapshot older"},
 		"too large for the volumes":  {Config{To: to}, large, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "enlarge the volumes first"},
+		"just fits the volumes":      {Config{To: to}, fits, tasks.Done, tasks.Done, "", "60 revisions are lost: compared with the newest state in the backup, 0 keys come back, 0 get an earlier value, and 0 vanish"},
 		"confirmed":                  {confirmed, good, tasks.Done, tasks.Continue, "", "what was confirmed"},
 		"the store has changed":      {confirmed, with(func(p *backup.Preview) { p.Digest = "f" + digest[1:] }), tasks.Done, tasks.Fail, v1alpha1.ErrNotConfirmed, "--confirm f123"},
 		"confirmed and refused":      {confirmed, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "log in"},
 		"more is known by now":       {confirmed, with(func(p *backup.Preview) { p.End.Revision = 100 }), tasks.Done, tasks.Continue, "", ""},
 		"an undo":                    {Config{Undo: "r"}, good, tasks.Done, tasks.Continue, "", "clients are kept away"},
+		"an undo that is refused":    {Config{Undo: "r"}, refused, tasks.Done, tasks.Continue, "", "only the data that was kept can be used"},
 		"an undo without a snapshot": {Config{Undo: "r"}, backup.Preview{}, tasks.Fail, tasks.Continue, "", "only the data that was kept can be used (the Job)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +81,11 @@ func TestJudge(t *testing.T) {
 			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
 			g.Expect(v.Code).To(Equal(c.code))
 			g.Expect(v.Message).To(ContainSubstring(c.says))
+			g.Expect(v.Result).To(HaveKeyWithValue("job", "j"))
+			if v.Recovery != nil {
+				g.Expect(v.Reason).To(Equal(v1alpha1.ReasonRestoring))
+				g.Expect(v.Recovery.Restore.Base == "").To(Equal(strings.Contains(c.says, "only the data")))
+			}
 			g.Expect(v.Recovery != nil).To(Equal(c.outcome == tasks.Continue), "only then is anything changed")
 		})
 	}

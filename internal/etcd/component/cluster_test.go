@@ -157,3 +157,12 @@ func TestDefragmentationSchedule(t *testing.T) {
 	_, err = DefragmentationSchedule(etcd)
 	g.Expect(err).To(MatchError(HavePrefix("reading spec.etcd.defragmentationSchedule: ")))
 }
+
+// One further URL is published as several are.
+func TestOneFurtherURL(t *testing.T) {
+	etcd := input(1).Etcd
+	urls := further("etcd-main-0", false)
+	urls.Members[0].URLs = urls.Members[0].URLs[:1]
+	etcd.Spec.Etcd.AdditionalAdvertisedURLs = &v1alpha1.AdditionalAdvertisedURLs{ClientURLs: urls}
+	NewWithT(t).Expect(clientURLs(etcd)).To(Equal("etcd-main-0: \"http://etcd-main-0.etcd-main-peer.shoot-a.svc:2379,http://10.0.0.1:1\"\n"))
+}
