@@ -368,6 +368,9 @@ func TestConfirmedAndGone(t *testing.T) {
 	}
 	g.Expect(c.get(g, 2)).To(Equal("wanted"))
 	g.Expect(o.carryOut("back", confirmed).Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "it is there again")
+	again := o.carryOut("again", confirmed)
+	g.Expect(again.Status.State).To(Equal(v1alpha1.TaskStateFailed), "a second restore was confirmed for the cluster that the first has replaced")
+	g.Expect(again.Status.Recovery).To(BeNil())
 }
 
 // Clients write until the members are killed, and a volume is lost then. An undo brings back every write that was acknowledged, from a member
