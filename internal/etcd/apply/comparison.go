@@ -58,6 +58,8 @@ func renderInput(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
 	return &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: etcd.Name, UID: etcd.UID, Annotations: etcd.Annotations},
 		Spec:       etcd.Spec,
+		// The initial cluster reaches the member that a recovery began with.
+		Status: v1alpha1.EtcdStatus{Recovery: etcd.Status.Recovery},
 	}
 }
 

@@ -119,7 +119,7 @@ func (e *Etcd) lead(m *Member, others map[uint64]*Member) {
 func (e *Etcd) replicate(m, o *Member) {
 	most := len(m.Disk.Log)
 	if slices.ContainsFunc(m.List(), func(p Peer) bool { return p.ID == o.Disk.Member && p.Learner }) {
-		if most = 1; o.Disk.Member/2%4 > 0 { // others are slow
+		if most = 1 + max(0, m.Disk.Last()-o.Disk.Last())/40; o.Disk.Member/2%4 > 0 { // others are slow
 			most += e.random.IntN(6)
 		}
 	}
