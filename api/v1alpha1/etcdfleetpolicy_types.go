@@ -101,8 +101,8 @@ type EtcdFleetPolicySpec struct {
 	// +kubebuilder:default=Finish
 	// +optional
 	AtEnd FleetWindowEnd `json:"atEnd,omitempty"`
-	// orderBy is the key of a label of Etcds. Those with a smaller number start first, then those with a name, then those without
-	// the label.
+	// orderBy is the key of a label of namespaces. The Etcds of those with a smaller number start first, then of those with a name, then
+	// of those without the label. Within a namespace, the same label of the Etcds orders them: who may write Etcds there orders only these.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
 	// +optional

@@ -33,6 +33,14 @@ func Decide(in Input, task types.UID) Decision {
 	return d
 }
 
+// Again says whether a task that had a slot, and has not started, may still have it. Nobody goes ahead of it.
+func Again(in Input, task types.UID) Decision {
+	s := newState(in)
+	c := s.candidate(task)
+	hold := s.objection(c)
+	return Decision{Hold: hold, Canary: hold == nil && s.canary(c)}
+}
+
 // Next returns the tasks that may take slots now, all of them together, and since when tasks have waited for a slot of each policy and none
 // was given.
 func Next(in Input) (all []types.UID, awaited map[string]time.Time) {

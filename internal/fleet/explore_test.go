@@ -25,6 +25,8 @@ type settings struct {
 	limit    [2]int // of the policy for all, and of the one for b; 0 for the second: there is none
 	failures int
 	canaries int
+	// quorumless: a cluster in which a change fails has no quorum, so its next task is no repair.
+	quorumless bool
 }
 
 // seen is what the judge knows of a world: what was done to each cluster, from the actions alone.
@@ -90,7 +92,7 @@ func (w *world) input(s settings) Input {
 	}
 	for i, change := range w.Wants {
 		class := Automatic
-		if w.Sick[i] {
+		if w.Sick[i] && !s.quorumless {
 			class = Repair
 		}
 		in.Waiting = append(in.Waiting, Candidate{Task: w.task(i), TaskName: "t", Namespace: namespaceOf(s, i), Etcd: etcdUID(i), EtcdName: string(etcdUID(i)), Change: change, Class: class, Since: began})
@@ -252,9 +254,10 @@ func (w *world) judge(s settings, i int, change string) error {
 	return nil
 }
 
-// stuck says why a world in which nothing is underway, and nothing is to be decided by a person, does not go on.
+// stuck says why a world in which nothing is underway, and nothing is to be decided by a person, does not go on. A cluster that lacks a
+// member waits for a change, too.
 func (w *world) stuck(s settings) error {
-	if w.Paused || len(w.Wants) == 0 || len(w.Seen.Running) > 0 || len(w.Seen.Watched) > 0 || len(w.Sick) > 0 {
+	if w.Paused || len(w.Wants) == 0 || len(w.Seen.Running) > 0 || len(w.Seen.Watched) > 0 {
 		return nil
 	}
 	var holds []string
@@ -346,7 +349,9 @@ func TestExploration(t *testing.T) {
 		for _, limit := range [][2]int{{1, 0}, {2, 0}, {2, 1}} {
 			for failures := range 2 {
 				for canaries := range 3 {
-					total += explore(t, settings{clusters, limit, failures, canaries}, depth)
+					for _, quorumless := range []bool{false, true} {
+						total += explore(t, settings{clusters, limit, failures, canaries, quorumless}, depth)
+					}
 				}
 			}
 		}

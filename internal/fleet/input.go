@@ -40,8 +40,9 @@ type Candidate struct {
 	Since time.Time
 	// ChangeSince is since when it waits with this change.
 	ChangeSince time.Time
-	// Wave is the value of the label that a policy orders by.
-	Wave string
+	// Wave is the value that the namespace has of the label that a policy orders by, and OwnWave that of the Etcd, which its tenant
+	// sets: it orders what is in one namespace.
+	Wave, OwnWave string
 }
 
 // Class of a task: those of a lower one go first.

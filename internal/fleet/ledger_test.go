@@ -110,6 +110,24 @@ func TestLedgerOfFailures(t *testing.T) {
 	}
 }
 
+// A task whose slot is withdrawn may have it again, whoever is ahead of it by now, unless something else objects.
+func TestAgain(t *testing.T) {
+	in := situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1")), others(waiting("b", func(c *Candidate) { c.Class = Person })))
+	if held := in.Ledger.Withdraw("w1"); held == nil || held.Task != "w1" || len(in.Ledger.Holders) > 0 || in.Ledger.Withdraw("w1") != nil {
+		t.Fatalf("%+v", in.Ledger)
+	}
+	if Decide(in, "w1").Hold == nil || Again(in, "w1").Hold != nil || Again(in, "w1").Canary {
+		t.Error("it has its slot again")
+	}
+	in.Policies["p"].Paused = true
+	if d := Again(in, "w1"); d.Hold == nil || d.Hold.Reason != FleetPaused {
+		t.Errorf("%+v", d)
+	}
+	if first := situation(history()); !Again(first, "w1").Canary {
+		t.Error("it is a canary")
+	}
+}
+
 // The next task of a cluster that is watched ends that.
 func TestNextTaskOfAWatchedCluster(t *testing.T) {
 	l := &Ledger{}

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// maxWait is after how long a task goes up by one class, so that none waits for ever.
+// maxWait is after how long a class goes up by one if one of it still waits, so that none waits for ever. The whole class does: a namespace
+// with many tasks that have waited is not served before one with few that have not.
 const maxWait = time.Hour
 
 // compare orders two tasks that wait: the one that goes first is less.
@@ -25,17 +26,34 @@ func (s *state) compareAt(a, b place) int {
 		cmp.Compare(s.preference(a.Candidate), s.preference(b.Candidate)),
 		compareWaves(a.Wave, b.Wave),
 		cmp.Compare(a.served, b.served),
+		// Among namespaces, who has waited longest; what their tenants say counts within each.
+		s.oldest[a.Namespace].Compare(s.oldest[b.Namespace]),
+		cmp.Compare(a.Namespace, b.Namespace),
+		compareWaves(a.OwnWave, b.OwnWave),
 		a.Since.Compare(b.Since),
 		cmp.Compare(a.Task, b.Task),
 	)
 }
 
-// class of a task, by age.
+// class of a task, by the age of the oldest of it.
 func (s *state) class(c *Candidate) Class {
-	if c.Class > Person && s.Now.Sub(c.Since) >= maxWait {
+	if s.aged[c.Class] {
 		return c.Class - 1
 	}
 	return c.Class
+}
+
+// age finds out which classes go up by one, and for how long each namespace has waited.
+func (s *state) age() {
+	for i := range s.Waiting {
+		c := &s.Waiting[i]
+		if c.Class > Person && s.Now.Sub(c.Since) >= maxWait {
+			s.aged[c.Class] = true
+		}
+		if oldest, known := s.oldest[c.Namespace]; !known || c.Since.Before(oldest) {
+			s.oldest[c.Namespace] = c.Since
+		}
+	}
 }
 
 // preference is lower for a cluster that a change begins with: one in which the last change failed, then one that was chosen as a canary.

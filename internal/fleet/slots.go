@@ -30,17 +30,18 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	return &Hold{Reason: WaitingForSlot, Message: message}
 }
 
-// impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself may be repaired beside
-// them, and one that had lacked it for long before the change only shows. Those of one namespace use half of the slots at most: who may
-// break clusters in one namespace does not stop the others.
+// impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself, with or without a quorum,
+// uses a slot already, so its task takes none from anyone: otherwise two would wait for each other. One that had lacked it for long
+// before the change only shows. Those of one namespace use half of the slots at most: who may break clusters in one namespace does not
+// stop the others.
 func (s *state) impairedBeside(p *Policy, c *Candidate) int {
-	if c.Class == Repair {
+	if c.Class == Repair || slices.ContainsFunc(s.Impaired, func(i Impaired) bool { return i.Etcd == c.Etcd }) {
 		return 0
 	}
 	n, of := 0, map[string]int{}
 	for _, i := range s.usage[p.Name].impaired {
 		counts := i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))
-		if i.Etcd != c.Etcd && counts && of[i.Namespace] < max(1, p.Limit()/2) {
+		if counts && of[i.Namespace] < max(1, p.Limit()/2) {
 			of[i.Namespace]++
 			n++
 		}

@@ -6,6 +6,7 @@ package fleet
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -15,7 +16,10 @@ type state struct {
 	Input
 	served  map[string]float64
 	failing map[types.UID]bool
-	taken   []Holder
+	// aged are the classes that go up by one, and oldest is since when a namespace has waited.
+	aged   map[Class]bool
+	oldest map[string]time.Time
+	taken  []Holder
 	// covered caches of which policies the slots of a holder are.
 	usage map[string]*usage
 }
@@ -30,13 +34,14 @@ type usage struct {
 }
 
 func newState(in Input) *state {
-	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, usage: map[string]*usage{}}
+	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}}
 	for namespace, n := range in.Served {
 		s.served[namespace] = n
 	}
 	for _, e := range in.Ledger.Failing {
 		s.failing[e] = true
 	}
+	s.age()
 	for name := range in.Policies {
 		s.usage[name] = &usage{}
 	}

@@ -172,6 +172,17 @@ func (l *Ledger) Release(task types.UID, now time.Time) {
 	}
 }
 
+// Withdraw removes the holder with a task that has not started, and returns it; nil if there is none.
+func (l *Ledger) Withdraw(task types.UID) *Holder {
+	h := l.Holder(task)
+	if h == nil {
+		return nil
+	}
+	held := *h
+	l.remove(task)
+	return &held
+}
+
 func (l *Ledger) remove(task types.UID) {
 	l.Holders = slices.DeleteFunc(l.Holders, func(h Holder) bool { return h.Task == task })
 }

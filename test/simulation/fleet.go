@@ -118,7 +118,6 @@ func (s *session) attend() {
 	s.After(time.Duration(30+s.helping.IntN(60))*time.Second, "user", "", func() {
 		if !slices.ContainsFunc(s.judges, func(j *judge) bool { return j.etcd() != nil && isBad(j.etcd().Spec.Annotations) }) {
 			s.resume()
-			s.bypass()
 		}
 		s.attend()
 	})
@@ -136,24 +135,6 @@ func (s *session) resume() {
 			return
 		}
 	}
-}
-
-// bypass has someone start a rollout in spite of the policy that has waited for long in a cluster without a quorum. Two such clusters wait for
-// each other: each counts as a slot that is used.
-func (s *session) bypass() {
-	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
-		waits := t.Status.State == v1alpha1.TaskStatePending && time.Since(t.CreationTimestamp.Time) > 10*time.Minute
-		if j := s.of(t.Spec.OwnerEtcdReference.Name + "-"); waits && limited[t.Spec.Type] && !j.quorate.is && !bypasses(t) {
-			s.Log("user", "lets task "+t.Name+" bypass the policy")
-			edit(s.World, t.Namespace, t.Name, "", func(t *v1alpha1.EtcdOperatorTask) {
-				metav1.SetMetaDataAnnotation(&t.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
-			})
-		}
-	}
-}
-
-func bypasses(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Annotations[v1alpha1.AnnotationBypassFleet] != ""
 }
 
 // isBad reports whether no member starts with a template.

@@ -78,7 +78,7 @@ func (f *fleetJudge) ledger(text string) {
 func (f *fleetJudge) running() (in []string) {
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](f.world.API.Live()) {
 		etcd := t.Spec.OwnerEtcdReference.Name
-		if limited[t.Spec.Type] && !bypasses(t) && t.Status.State == v1alpha1.TaskStateInProgress && !slices.Contains(in, etcd) {
+		if limited[t.Spec.Type] && t.Status.State == v1alpha1.TaskStateInProgress && !slices.Contains(in, etcd) {
 			in = append(in, etcd)
 		}
 	}

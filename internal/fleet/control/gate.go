@@ -110,8 +110,11 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 		return nil, nil
 	}
 	v, err := c.look(ctx)
-	if err != nil || v == nil || !v.asks(task.Object) {
+	if err != nil {
 		return nil, err
+	}
+	if !v.asks(task.Object) {
+		return c.ungoverned(ctx, v, task.Object)
 	}
 	candidate, err := c.candidate(ctx, v, task)
 	if err != nil {
@@ -129,6 +132,18 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 	}
 	c.poke()
 	return c.wait(decision), nil
+}
+
+// ungoverned lets a task start that needs no slot by what the cache shows, unless the API server has a policy for it.
+func (c *Controller) ungoverned(ctx context.Context, v *view, t *v1alpha1.EtcdOperatorTask) (*engine.Wait, error) {
+	if bypasses(t) {
+		return nil, nil
+	}
+	behind, err := c.confirm(ctx, v, t)
+	if err != nil || behind == "" {
+		return nil, err
+	}
+	return c.wait(c.behind("", behind)), nil
 }
 
 // poke has the controller look at the fleet, unless it does: nothing else may tell it that tasks wait where no policy is.
@@ -190,7 +205,8 @@ func (c *Controller) Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *e
 func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (fleet.Candidate, error) {
 	t := task.Object
 	candidate := fleet.Candidate{
-		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Wave: v.waves[task.Etcd.UID], Class: fleet.Person,
+		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Class: fleet.Person,
+		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)],
 	}
 	switch {
 	case automatic(t):

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -39,6 +41,31 @@ type moment struct {
 // point is where an operator is interrupted: before each of its requests, and after it has read a task.
 type point struct{ write bool }
 
+// interruptedAt has an operator do something, and interrupts it before each of its live reads and writes, and after it has read a task.
+func (o *operator) interruptedAt(at, do func()) {
+	o.write = func(write func() error) error { at(); return write() }
+	o.readLive(at)
+	o.hasRead = at
+	do()
+	o.write, o.hasRead = func(do func() error) error { return do() }, func() {}
+	o.Live, o.Store.Live = o.world.api, o.world.api
+}
+
+// readLive has something happen before each live read.
+func (o *operator) readLive(at func()) {
+	live := interceptor.NewClient(o.world.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			at()
+			return c.Get(ctx, key, object, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			at()
+			return c.List(ctx, list, options...)
+		},
+	})
+	o.Live, o.Store.Live = live, live
+}
+
 // interrupted has an operator do what it may, and interrupts it at its points. The next request does what it is told by then.
 func (o *operator) interrupted(told *disturbance) iter.Seq[point] {
 	return func(yield func(point) bool) {
@@ -53,17 +80,7 @@ func (o *operator) interrupted(told *disturbance) iter.Seq[point] {
 			}
 			return do()
 		}
-		live := interceptor.NewClient(o.world.api, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-				yield(point{})
-				return c.Get(ctx, key, object, options...)
-			},
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				yield(point{})
-				return c.List(ctx, list, options...)
-			},
-		})
-		o.Live, o.Store.Live = live, live
+		o.readLive(func() { yield(point{}) })
 		o.hasRead = func() { yield(point{}) }
 		if o.backwards {
 			// Its controllers run in another order.
@@ -169,4 +186,48 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 	explore(nil)
 	t.Logf("%d runs", runs)
+}
+
+// A policy comes at any point at which an operator starts a task, which needed no slot until then, and another operator goes on from there
+// by the policy. Either the task runs by then, and is counted, or it does not start by what was allowed before.
+func TestAPolicyThatComesWhileATaskStarts(t *testing.T) {
+	comes := 0
+	for more := true; more; comes++ {
+		w := newWorld(t, 2, 2)
+		policy := w.read()
+		if err := w.api.Delete(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		policy.ResourceVersion = ""
+		policy.Spec.MaxConcurrent = ptr.To(intstr.FromInt32(1))
+		w.limit = 1
+		o, other := w.operator(), w.operator()
+		// It has a ledger.
+		if _, err := other.Store.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		point := 0
+		more = false
+		at := func() {
+			if point++; point-1 != comes {
+				return
+			}
+			more = true
+			if err := w.api.Create(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+				t.Fatal(err)
+			}
+			other.start(1)
+		}
+		o.interruptedAt(at, func() { o.start(0) })
+		w.judge()
+		if more && len(w.running()) != 1 {
+			t.Errorf("point %d: tasks %v run", comes, w.running())
+		}
+	}
+	if comes < 4 {
+		t.Errorf("there are %d points", comes)
+	}
 }

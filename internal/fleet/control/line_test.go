@@ -6,6 +6,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -211,6 +212,29 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 	}
 }
 
+// A policy orders by the labels of namespaces, which are not the tenants', and within one by those of its Etcds.
+func TestWhoseLabelsOrder(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.OrderBy = "wave" })
+	w.labelled(1, map[string]string{"wave": "1"})
+	e := w.task(0).Etcd
+	e.Labels = map[string]string{"wave": "0"}
+	if err := w.api.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][2]string{{"", "0"}, {"1", ""}} {
+		c, err := o.candidate(t.Context(), v, w.task(i))
+		if err != nil || c.Wave != want[0] || c.OwnWave != want[1] {
+			t.Errorf("%d: %+v %v", i, c, err)
+		}
+	}
+}
+
 // A tenant with one rollout beside one with five hundred waits for one turn, whenever it comes, and however many slots there are.
 func TestATenantBesideOneWithManyRollouts(t *testing.T) {
 	const many = 500
@@ -246,6 +270,66 @@ func TestATenantBesideOneWithManyRollouts(t *testing.T) {
 				t.Errorf("%d slots, comes at turn %d: it waits for %d turns", slots, comes, waited)
 			}
 			t.Logf("%d slots, comes at turn %d beside %d: it waits for %d turns", slots, comes, many, waited)
+		}
+	}
+}
+
+// Nor does it wait longer in time, when the many have waited for hours: for a rollout that runs, and for the next one at most, which has
+// waited longer.
+func TestHowLongATenantWaitsBesideOneWithManyRollouts(t *testing.T) {
+	const many = 500
+	for _, c := range []struct {
+		slots       int
+		each, comes time.Duration
+	}{
+		{1, 13 * time.Second, 0}, {1, 13 * time.Second, 90 * time.Minute}, {5, 13 * time.Second, 10 * time.Minute}, {50, 13 * time.Second, time.Minute},
+		{1, 10 * time.Minute, 0}, {1, 10 * time.Minute, 5*time.Hour + 3*time.Minute}, {5, 10 * time.Minute, 5*time.Hour + 3*time.Minute}, {50, 10 * time.Minute, time.Hour},
+	} {
+		w := newWorld(t, 0, 1)
+		o := w.operator()
+		v := &view{policies: map[string]*fleet.Policy{"all": {Name: "all", MaxConcurrent: c.slots}}, covering: map[string][]string{"many": {"all"}, "one": {"all"}}}
+		enter := func(namespace, name string) {
+			o.enter(fleet.Candidate{Task: types.UID(name), TaskName: name, Namespace: namespace, Etcd: types.UID(name), EtcdName: name, Class: fleet.Automatic})
+		}
+		for i := range many {
+			enter("many", fmt.Sprint("task", i))
+		}
+		began, came, l := w.clock.Now(), false, &fleet.Ledger{}
+		for {
+			// On to when the next one ends, or the other tenant comes.
+			now := began.Add(c.comes)
+			for i, h := range l.Holders {
+				if ends := h.Granted.Add(c.each); came && i == 0 || ends.Before(now) {
+					now = ends
+				}
+			}
+			if len(l.Holders) == 0 && !came {
+				now = began
+			}
+			w.clock.SetTime(now)
+			if !came && now.Sub(began) >= c.comes {
+				came = true
+				enter("one", "one")
+			}
+			for _, h := range slices.Clone(l.Holders) {
+				if now.Sub(h.Granted) >= c.each {
+					l.Release(h.Task, now)
+				}
+			}
+			in := o.input(v, l)
+			next, _ := fleet.Next(in)
+			for _, task := range next {
+				l.Grant(fleet.Grant(in, task, fleet.Decision{}))
+				o.leave(task, true)
+			}
+			if l.Holder("one") != nil {
+				waited := now.Sub(began) - c.comes
+				if waited > 2*c.each {
+					t.Errorf("%d slots, %s each, comes after %s: it waits for %s", c.slots, c.each, c.comes, waited)
+				}
+				t.Logf("%d slots, %s each, comes after %s: it waits for %s; behind all of the others, it would wait for %s", c.slots, c.each, c.comes, waited, time.Duration(many/c.slots)*c.each-c.comes)
+				break
+			}
 		}
 	}
 }

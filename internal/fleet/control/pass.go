@@ -37,30 +37,14 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	found, err := c.follow(ctx, v, known)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	replaced, err := c.replaced(ctx, v, known)
+	n, err := c.news(ctx, v, known)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var after *fleet.Ledger
 	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
-		changed := l.Forget(replaced)
-		changed = c.adopt(l, v) || changed
-		for i := range v.objects {
-			o := &v.objects[i]
-			changed = l.Record(v.policies[o.Name]) || changed
-			if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {
-				changed = l.ResumeBy(o.Name, token) || changed
-			}
-		}
-		for _, f := range found {
-			changed = f.apply(l, c.Clock.Now()) || changed
-		}
 		after = l
-		return changed
+		return c.record(l, v, n)
 	})
 	if err != nil {
 		return ctrl.Result{}, err
@@ -74,6 +58,47 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: interval}, c.publish(ctx, v, in)
+}
+
+// news is what a look at the fleet has found that the ledger does not know.
+type news struct {
+	found    []finding
+	replaced []types.UID
+	arrived  []fleet.Holder
+}
+
+func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, err error) {
+	if n.found, err = c.follow(ctx, v, known); err != nil {
+		return n, err
+	}
+	if n.replaced, err = c.replaced(ctx, v, known); err != nil {
+		return n, err
+	}
+	n.arrived, err = c.arrived(ctx, v, known, n.replaced)
+	return n, err
+}
+
+// record writes to the ledger what is new, and reports whether anything is.
+func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
+	changed = l.Forget(n.replaced)
+	for _, h := range n.arrived {
+		if l.Holder(h.Task) == nil {
+			l.Grant(h)
+			changed = true
+		}
+	}
+	changed = c.adopt(l, v) || changed
+	for i := range v.objects {
+		o := &v.objects[i]
+		changed = l.Record(v.policies[o.Name]) || changed
+		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {
+			changed = l.ResumeBy(o.Name, token) || changed
+		}
+	}
+	for _, f := range n.found {
+		changed = f.apply(l, c.Clock.Now()) || changed
+	}
+	return changed
 }
 
 // replaced returns the policies that the ledger knows and the API server does not have any more.

@@ -7,6 +7,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// annotationFence is written to tasks that have not started when the ledger is rebuilt: it changes their resourceVersion, and the start
-// that a lost grant allowed can no longer be written.
+// annotationFence is written to tasks that have not started when the ledger is rebuilt, or a policy is new: it changes their
+// resourceVersion, and the start that an earlier answer allowed can no longer be written.
 const annotationFence = "druid.gardener.cloud/fleet-ledger-rebuilt"
 
 // rebuild makes a ledger of what the API server shows: of the tasks that run, and of what the policies' statuses say of changes.
@@ -43,36 +44,23 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 		}
 	}
 	v, err := c.look(ctx)
-	if err != nil || v == nil {
-		return l, err
+	if err != nil {
+		return nil, err
+	}
+	for i := range policies.Items {
+		if !v.knows(&policies.Items[i]) {
+			return nil, errors.New(hasChanged(policies.Items[i].Name))
+		}
+	}
+	if v == nil {
+		return l, nil
 	}
 	for namespace := range v.covering {
-		if err := c.rebuildOf(ctx, l, v, namespace, now); err != nil {
+		ran, err := c.count(ctx, v, namespace)
+		if err != nil {
 			return nil, err
 		}
-	}
-	slices.SortFunc(l.Holders, func(a, b fleet.Holder) int { return strings.Compare(string(a.Task), string(b.Task)) })
-	log.FromContext(ctx).Info("Rebuilt the ledger of the fleet", "holders", len(l.Holders), "changes", len(l.Changes))
-	return l, nil
-}
-
-// rebuildOf records the tasks of a namespace that run, and fences the others.
-func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, v *view, namespace string, now time.Time) error {
-	found := &v1alpha1.EtcdOperatorTaskList{}
-	if err := c.Live.List(ctx, found, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing the tasks of namespace %s: %w", namespace, err)
-	}
-	for i := range found.Items {
-		t := &found.Items[i]
-		if !v.asks(t) || t.Status.State.IsFinal() {
-			continue
-		}
-		if t.Status.State != v1alpha1.TaskStateInProgress {
-			if err := c.fence(ctx, t, now); err != nil {
-				return err
-			}
-		}
-		if t.Status.State == v1alpha1.TaskStateInProgress {
+		for _, t := range ran {
 			h := unasked(t, v.covering[namespace], now)
 			if h.Policies[0] != fleet.Default {
 				h.Change = c.changeOf(ctx, t)
@@ -80,7 +68,55 @@ func (c *Controller) rebuildOf(ctx context.Context, l *fleet.Ledger, v *view, na
 			l.Grant(h)
 		}
 	}
-	return nil
+	slices.SortFunc(l.Holders, func(a, b fleet.Holder) int { return strings.Compare(string(a.Task), string(b.Task)) })
+	log.FromContext(ctx).Info("Rebuilt the ledger of the fleet", "holders", len(l.Holders), "changes", len(l.Changes))
+	return l, nil
+}
+
+// arrived returns the tasks that run in the namespaces of policies that the ledger does not know yet. No task there that has not started
+// can start by an answer from before there was the policy.
+func (c *Controller) arrived(ctx context.Context, v *view, l *fleet.Ledger, replaced []types.UID) (all []fleet.Holder, err error) {
+	now := c.Clock.Now()
+	isNew := func(name string) bool {
+		r := l.Recorded(name)
+		return name != fleet.Default && (r == nil || slices.Contains(replaced, r.UID))
+	}
+	for namespace, names := range v.covering {
+		if !slices.ContainsFunc(names, isNew) {
+			continue
+		}
+		ran, err := c.count(ctx, v, namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range ran {
+			all = append(all, unasked(t, names, now))
+		}
+	}
+	return all, nil
+}
+
+// count returns the tasks of a namespace that run, and fences the others.
+func (c *Controller) count(ctx context.Context, v *view, namespace string) (run []*v1alpha1.EtcdOperatorTask, err error) {
+	found := &v1alpha1.EtcdOperatorTaskList{}
+	if err := c.Live.List(ctx, found, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the tasks of namespace %s: %w", namespace, err)
+	}
+	for i := range found.Items {
+		t := &found.Items[i]
+		if !v.asks(t) || t.Status.State.IsFinal() {
+			continue
+		}
+		if t.Status.State != v1alpha1.TaskStateInProgress {
+			if err := c.fence(ctx, t); err != nil {
+				return nil, err
+			}
+		}
+		if t.Status.State == v1alpha1.TaskStateInProgress {
+			run = append(run, t)
+		}
+	}
+	return run, nil
 }
 
 // changeOf returns the fingerprint of what a task that runs changes; empty if that cannot be read.
@@ -97,8 +133,8 @@ func (c *Controller) changeOf(ctx context.Context, t *v1alpha1.EtcdOperatorTask)
 }
 
 // fence changes the resourceVersion of a task. If it has started by now, the task shows that.
-func (c *Controller) fence(ctx context.Context, t *v1alpha1.EtcdOperatorTask, now time.Time) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationFence: now.UTC().Format(time.RFC3339Nano)}}})
+func (c *Controller) fence(ctx context.Context, t *v1alpha1.EtcdOperatorTask) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationFence: c.Clock.Now().UTC().Format(time.RFC3339Nano)}}})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}

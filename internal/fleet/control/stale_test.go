@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -281,5 +282,160 @@ func TestALostLedgerWithManyFailures(t *testing.T) {
 	o.pass(interval)
 	if s := w.read().Status; s.Changes[0].Paused == "" {
 		t.Errorf("an old decision resumes it: %+v", s.Changes)
+	}
+}
+
+// labelled sets the labels of the namespace of a cluster.
+func (w *world) labelled(i int, labels map[string]string) {
+	w.t.Helper()
+	ns := &corev1.Namespace{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Name: namespaceOf(i)}, ns); err != nil {
+		w.t.Fatal(err)
+	}
+	ns.Labels = labels
+	if err := w.api.Update(w.t.Context(), ns); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// An operator whose cache does not show a policy yet, its present spec, or that it selects a namespace, starts nothing there: neither a
+// task that needs no slot by what it shows, nor one that would get a slot.
+func TestWhatTheCacheDoesNotShowYet(t *testing.T) {
+	prod := map[string]string{"tier": "prod"}
+	pausing := func(name string) *v1alpha1.EtcdFleetPolicy {
+		p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "later", Generation: 1}}
+		p.Spec.MaxConcurrent, p.Spec.Canary.Count = ptr.To(intstr.FromInt32(0)), ptr.To(int32(0))
+		return p
+	}
+	remove := func(w *world) {
+		if err := w.api.Delete(t.Context(), w.read()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(p *v1alpha1.EtcdFleetPolicy) func(*world) {
+		return func(w *world) {
+			if err := w.api.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	selecting := func(p *v1alpha1.EtcdFleetPolicy) *v1alpha1.EtcdFleetPolicy {
+		p.Spec.NamespaceSelector.MatchLabels = prod
+		return p
+	}
+	for name, c := range map[string]struct{ before, then func(*world) }{
+		"the first policy":           {remove, create(pausing("all"))},
+		"a further policy":           {func(*world) {}, create(pausing("more"))},
+		"one that was created again": {func(*world) {}, func(w *world) { remove(w); create(pausing("all"))(w) }},
+		"no slots any more": {func(*world) {}, func(w *world) {
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.MaxConcurrent = ptr.To(intstr.FromInt32(0)) })
+		}},
+		"paused":                          {func(*world) {}, func(w *world) { w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true }) }},
+		"a namespace that gets a label":   {func(w *world) { remove(w); create(selecting(pausing("prod")))(w) }, func(w *world) { w.labelled(0, prod) }},
+		"one that another policy selects": {create(selecting(pausing("prod"))), func(w *world) { w.labelled(0, prod) }},
+		"a selector that cannot be read": {func(*world) {}, func(w *world) {
+			p := pausing("x")
+			p.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}
+			create(p)(w)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 1)
+			c.before(w)
+			o := w.operator()
+			o.pass(interval)
+			view, err := o.look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.then(w)
+			shows := func() {
+				o.seen, o.seenAt, o.hidden = view, w.clock.Now(), view == nil
+			}
+			shows()
+			if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForSlot || !strings.Contains(wait.Message, "has changed, and the cache does not show how yet") || wait.RequeueAfter != stale {
+				t.Errorf("%+v", wait)
+			}
+			o.hidden = false
+			o.pass(interval)
+			if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+				t.Errorf("%+v", wait)
+			}
+			// A person has it start, whatever the cache shows.
+			shows()
+			task := w.task(0)
+			metav1.SetMetaDataAnnotation(&task.Object.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
+			if wait := o.asks(task); wait != nil {
+				t.Errorf("%+v", wait)
+			}
+		})
+	}
+}
+
+// What a policy that is gone, or selects the namespace no longer, would have allowed starts all the same.
+func TestAPolicyThatTheCacheShowsStill(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	view, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Spec.Paused, p.Spec.NamespaceSelector.MatchLabels = true, map[string]string{"tier": "other"}
+	})
+	o.seen, o.seenAt = view, w.clock.Now()
+	if wait := o.ask(0); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+}
+
+// A task that got a slot, and whose start was not written, does not start once the policy is paused.
+func TestASlotOfAPolicyThatWasPaused(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	if wait := o.ask(0); wait != nil {
+		t.Fatalf("%+v", wait)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+	w.clock.Step(maxAge)
+	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+		t.Errorf("%+v", wait)
+	}
+	l, err := o.Store.Read(t.Context())
+	if err != nil || len(l.Holders) != 1 {
+		t.Errorf("its start may still be written: %+v %v", l, err)
+	}
+	// That it waits is written.
+	task := w.task(0).Object
+	metav1.SetMetaDataAnnotation(&task.ObjectMeta, "a", "b")
+	if err := w.api.Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+		t.Errorf("%+v", wait)
+	}
+	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) > 0 {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A ledger is not made again of what the cache shows while it does not show each policy as it is: what that allows was never counted.
+func TestALedgerIsNotMadeOfAStaleCache(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	view, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+	o.seen, o.seenAt = view, w.clock.Now()
+	if l, err := o.Store.Read(t.Context()); err == nil {
+		t.Errorf("%+v", l)
+	}
+	w.clock.Step(maxAge)
+	if _, err := o.Store.Read(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -11,68 +11,153 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// attempt is an attempt to give a task a slot, or several: what a live read shows is told to the next one.
+type attempt struct {
+	*Controller
+	view      *view
+	task      tasks.Task
+	candidate fleet.Candidate
+	// void is a resourceVersion of the task on which its start can no longer be written.
+	void string
+	// confirmed: the API server has the policies that this is decided by.
+	confirmed bool
+
+	// What came of the last one: it was granted, or the decision says why not. It may be granted once that is confirmed, unless an earlier
+	// grant stands, for this resourceVersion of the task.
+	granted  bool
+	decision fleet.Decision
+	may      bool
+	stands   string
+}
 
 // take has the ledger record that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a
 // live read shows that it is void: an operator that was paused may still write that start.
 func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
-	void := ""
+	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object)}
 	for {
-		stands := ""
-		err = c.Store.Change(ctx, func(l *fleet.Ledger) (changed bool) {
-			h := l.Holder(candidate.Task)
-			if stands = ""; h == nil {
-				granted, decision, changed = c.decide(l, v, task.Object, candidate)
-				return changed
+		if err := c.Store.Change(ctx, a.try); err != nil {
+			return false, a.decision, err
+		}
+		switch {
+		case a.may:
+			behind, err := c.confirm(ctx, v, task.Object)
+			if err != nil || behind != "" {
+				return false, c.behind("", behind), err
 			}
-			// It was granted before, and its start was not written.
-			if h.ResourceVersion != task.Object.ResourceVersion && h.ResourceVersion != void {
-				stands = h.ResourceVersion
-				return false
+			a.confirmed = true
+		case a.stands != "":
+			live := &v1alpha1.EtcdOperatorTask{}
+			if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
+				return false, a.decision, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
 			}
-			granted, changed = true, h.ResourceVersion != task.Object.ResourceVersion
-			h.ResourceVersion = task.Object.ResourceVersion
-			return changed
-		})
-		if err != nil || stands == "" {
-			return granted && err == nil, decision, err
+			if live.ResourceVersion == a.stands {
+				return false, c.behind("", "the cache does not show the task as it was when it got its slot"), nil
+			}
+			a.void = a.stands
+		default:
+			return a.granted, a.decision, nil
 		}
-		live := &v1alpha1.EtcdOperatorTask{}
-		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
-			return false, decision, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
-		}
-		if live.ResourceVersion == stands {
-			return false, c.behind("", "the cache does not show the task as it was when it got its slot"), nil
-		}
-		void = stands
 	}
 }
 
-// decide gives a task a slot, if it may take one.
-func (c *Controller) decide(l *fleet.Ledger, v *view, t *v1alpha1.EtcdOperatorTask, candidate fleet.Candidate) (granted bool, decision fleet.Decision, changed bool) {
-	changed = c.adopt(l, v)
-	in := c.input(v, l)
-	name := unseen(l, v)
+// try gives a task a slot, if it may take one, and reports whether that changes the ledger. A task that was granted a slot and has not
+// started is decided about again: a policy may have been paused since.
+func (a *attempt) try(l *fleet.Ledger) (changed bool) {
+	a.granted, a.may, a.stands = false, false, ""
+	version := a.task.Object.ResourceVersion
+	held := l.Withdraw(a.candidate.Task)
+	if held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void {
+		a.stands = held.ResourceVersion
+		return false
+	}
+	changed = a.adopt(l, a.view)
+	in := a.input(a.view, l)
+	var lapsed bool
+	a.decision, lapsed = a.decide(in, held != nil)
 	switch {
-	case bypasses(t):
-	case name != "":
-		return false, c.behind(name, fmt.Sprintf("EtcdFleetPolicy %s has changed, and the cache does not show how yet", name)), changed
-	default:
-		changed = fleet.Lapse(in) || changed
-		if decision = fleet.Decide(in, candidate.Task); decision.Hold != nil {
-			return false, decision, changed
+	case a.decision.Hold == nil && !a.confirmed:
+		a.may = true
+		return false
+	case a.decision.Hold == nil:
+		a.grant(l, in)
+		return true
+	case held != nil && held.ResourceVersion == version:
+		// The start on this one may still be written.
+		l.Holders = append(l.Holders, *held)
+		return changed || lapsed
+	}
+	return changed || lapsed || held != nil
+}
+
+// decide says whether a task may take a slot, or have it still if it was granted one before, and whether changes have lapsed.
+func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, lapsed bool) {
+	if bypasses(a.task.Object) {
+		return fleet.Decision{}, false
+	}
+	if name := unseen(in.Ledger, a.view); name != "" {
+		return a.behind(name, hasChanged(name)), false
+	}
+	for _, name := range a.view.covering[a.candidate.Namespace] {
+		if name != fleet.Default && in.Ledger.Recorded(name) == nil {
+			return a.behind(name, fmt.Sprintf("EtcdFleetPolicy %s is new: tasks start once the operator has counted those that run", name)), false
 		}
 	}
-	for _, name := range v.covering[candidate.Namespace] {
-		if name != fleet.Default {
-			l.Record(v.policies[name])
+	lapsed = fleet.Lapse(in)
+	if again {
+		return fleet.Again(in, a.candidate.Task), lapsed
+	}
+	return fleet.Decide(in, a.candidate.Task), lapsed
+}
+
+// grant records that a task has a slot, and by which generation of each policy.
+func (a *attempt) grant(l *fleet.Ledger, in fleet.Input) {
+	for _, name := range a.view.covering[a.candidate.Namespace] {
+		if l.Recorded(name) != nil {
+			l.Record(a.view.policies[name])
 		}
 	}
-	holder := fleet.Grant(in, candidate.Task, decision)
-	holder.ResourceVersion, holder.Unasked = t.ResourceVersion, bypasses(t)
+	holder := fleet.Grant(in, a.candidate.Task, a.decision)
+	holder.ResourceVersion, holder.Unasked = a.task.Object.ResourceVersion, bypasses(a.task.Object)
 	l.Grant(holder)
-	return true, decision, true
+	a.granted = true
+}
+
+// hasChanged says that a policy is not what the cache shows.
+func hasChanged(policy string) string {
+	return fmt.Sprintf("EtcdFleetPolicy %s has changed, and the cache does not show how yet", policy)
+}
+
+// confirm says why nothing starts by what a view shows; empty if the policies that the API server has now, and the labels of the namespace,
+// allow no less. A policy that is gone may still be decided by.
+func (c *Controller) confirm(ctx context.Context, v *view, t *v1alpha1.EtcdOperatorTask) (behind string, err error) {
+	live := &v1alpha1.EtcdFleetPolicyList{}
+	if err := c.Live.List(ctx, live); err != nil {
+		return "", fmt.Errorf("listing the policies of the fleet: %w", err)
+	}
+	if len(live.Items) == 0 {
+		return "", nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := c.Live.Get(ctx, types.NamespacedName{Name: t.Namespace}, namespace); err != nil {
+		return "", fmt.Errorf("reading namespace %s: %w", t.Namespace, err)
+	}
+	for i := range live.Items {
+		p := &live.Items[i]
+		if selector, err := metav1.LabelSelectorAsSelector(&p.Spec.NamespaceSelector); err == nil && !selector.Matches(labels.Set(namespace.Labels)) {
+			continue
+		}
+		if !v.decidesBy(p, t.Namespace) {
+			return hasChanged(p.Name), nil
+		}
+	}
+	return "", nil
 }
 
 // bypasses reports whether a person has a task start in spite of the policies. The admission policy checks that they may.

@@ -26,7 +26,8 @@ type view struct {
 	objects  []v1alpha1.EtcdFleetPolicy
 	covering map[string][]string
 	impaired []fleet.Impaired
-	waves    map[types.UID]string
+	// waves are the values that namespaces have of the label that a policy orders by.
+	waves map[string]string
 	// etcds are those that a policy selects, or the default limits.
 	etcds map[types.UID]*v1alpha1.Etcd
 	// tasks are those of these Etcds that ask for a slot, and have not ended.
@@ -54,8 +55,25 @@ func automatic(t *v1alpha1.EtcdOperatorTask) bool {
 
 // asks reports whether a task needs a slot. By default, only automatic rollouts do.
 func (v *view) asks(t *v1alpha1.EtcdOperatorTask) bool {
+	if v == nil {
+		return false
+	}
 	covering := v.covering[t.Namespace]
 	return len(covering) > 0 && needsSlot(t.Spec.Type) && (covering[0] != fleet.Default || automatic(t))
+}
+
+// decidesBy reports whether it is decided by a policy, as it is given, about tasks of a namespace.
+func (v *view) decidesBy(p *v1alpha1.EtcdFleetPolicy, namespace string) bool {
+	return v.knows(p) && slices.Contains(v.covering[namespace], p.Name)
+}
+
+// knows reports whether a policy is shown as it is given.
+func (v *view) knows(p *v1alpha1.EtcdFleetPolicy) bool {
+	if v == nil {
+		return false
+	}
+	known := v.policies[p.Name]
+	return known != nil && known.UID == p.UID && known.Generation == p.Generation
 }
 
 // look returns what the cache shows; nil if there is no policy, and not even the default limits anything.
@@ -66,7 +84,7 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 		return v, nil
 	}
 	v := &view{
-		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[types.UID]string{},
+		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[string]string{},
 		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{}, changing: map[types.UID]bool{},
 	}
 	list := &v1alpha1.EtcdFleetPolicyList{}
@@ -130,6 +148,11 @@ func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
 			}
 		}
 	}
+	for i := range namespaces.Items {
+		if n := &namespaces.Items[i]; v.orderBy(n.Name) != "" {
+			v.waves[n.Name] = n.Labels[v.orderBy(n.Name)]
+		}
+	}
 	return nil
 }
 
@@ -183,15 +206,14 @@ func (v *view) lookAtEtcds(etcds *v1alpha1.EtcdList) {
 				p.Canary.Chosen[e.UID] = true
 			}
 		}
-		v.waves[e.UID] = v.wave(e)
 	}
 }
 
-// wave is the value of the label that the first policy orders by that orders.
-func (v *view) wave(e *v1alpha1.Etcd) string {
+// orderBy is the key of the label that the first policy of a namespace orders by that orders; empty if none does.
+func (v *view) orderBy(namespace string) string {
 	for i := range v.objects {
-		if key := v.objects[i].Spec.OrderBy; key != "" && slices.Contains(v.covering[e.Namespace], v.objects[i].Name) {
-			return e.Labels[key]
+		if key := v.objects[i].Spec.OrderBy; key != "" && slices.Contains(v.covering[namespace], v.objects[i].Name) {
+			return key
 		}
 	}
 	return ""

@@ -109,6 +109,16 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
+// alive returns an error if the operator has ended.
+func (o *operator) alive() error {
+	select {
+	case <-o.exited:
+		return fmt.Errorf("the operator has ended (%s): see operator.log", o.cmd.ProcessState)
+	default:
+		return nil
+	}
+}
+
 // end ends the operator and waits until it has.
 func (o *operator) end(signal syscall.Signal) error {
 	if err := o.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {

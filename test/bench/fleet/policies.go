@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,15 +91,21 @@ func (b *bench) throughPolicy(ctx context.Context) error {
 				p.Touched++
 			}
 		}
+		if p.Touched == 0 {
+			return "", errors.New("the template reached no Etcd, so nothing was measured")
+		}
 		return fmt.Sprintf("%d Etcds touched in %.1f s", p.Touched, p.Seconds), nil
 	})
 }
 
-// untilThrough waits until all Etcds are done, or the change is paused.
+// untilThrough waits until all Etcds are done, or the change is paused. It fails if the operator ends.
 func (b *bench) untilThrough(ctx context.Context, note func(string), p *passage) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, policyTimeout, fmt.Errorf("the template is neither everywhere nor paused within %s", policyTimeout))
 	defer cancel()
 	return poll.Until(ctx, 500*time.Millisecond, func() (bool, error) {
+		if err := b.operator.alive(); err != nil {
+			return false, err
+		}
 		policy := &v1alpha1.EtcdFleetPolicy{}
 		if err := b.env.Client.Get(ctx, client.ObjectKey{Name: policyName}, policy); err != nil {
 			return false, fmt.Errorf("reading the policy: %w", err)

@@ -5,9 +5,33 @@
 package main
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
+
+// A template does not go through the fleet of an operator that has ended, and the benchmark says so at once.
+func TestAnOperatorThatEnds(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	policy := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
+	o := &operator{cmd: exec.Command("false"), exited: make(chan struct{})}
+	_ = o.cmd.Run()
+	close(o.exited)
+	b := &bench{options: options{etcds: 2}, env: &env.Env{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).Build()}, operator: o}
+	if err := b.untilThrough(t.Context(), func(string) {}, &passage{}); err == nil || !strings.Contains(err.Error(), "the operator has ended (exit status 1)") {
+		t.Errorf("%v", err)
+	}
+}
 
 func TestIdeal(t *testing.T) {
 	const s = time.Second

@@ -53,6 +53,9 @@ func (b *bench) make(ctx context.Context) error {
 		}
 		from := time.Now()
 		err := poll.Until(ctx, 2*time.Second, func() (bool, error) {
+			if err := b.operator.alive(); err != nil {
+				return false, err
+			}
 			etcds := &v1alpha1.EtcdList{}
 			if err := b.env.Client.List(ctx, etcds); err != nil {
 				return false, fmt.Errorf("listing Etcds: %w", err)

@@ -151,9 +151,12 @@ func TestMarkedFindsWhatWasStartedAndItsChildren(t *testing.T) {
 }
 
 func TestWaitReadyShowsTheLogOfADeadProcess(t *testing.T) {
-	m := newManager(t)
-	p, _, err := m.Ensure(t.Context(), Spec{Name: "doomed", Args: []string{"/bin/sh", "-c", "echo cannot bind; sleep 0.1; exit 1"}})
+	m, die := newManager(t), filepath.Join(t.TempDir(), "die")
+	p, _, err := m.Ensure(t.Context(), Spec{Name: "doomed", Args: []string{"/bin/sh", "-c", "echo cannot bind; until [ -e " + die + " ]; do sleep 0.01; done; exit 1"}})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(die, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
