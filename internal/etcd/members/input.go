@@ -115,6 +115,7 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 		volume := o.Volume()
 		m.Lost = volume.Lost != "" && volume.Lost == hex(listed.ID)
 		m.Confirmed = k.Told.Generation > 0 && o.Read.Confirms(k.Told.Generation)
+		m.Read = k.Told.Generation > 0 && o.Read.Generation >= k.Told.Generation
 	}
 	m.Told = m.Owner == membership.Ours && k.Told.Leaves(m.Name)
 	m.Unready, m.Settled, m.Steady = timers.unready(m.ID), timers.settled(m.ID), timers.steady(m.ID)
@@ -171,6 +172,7 @@ func (k Known) ordinal(i int) membership.Ordinal {
 	}
 	seen := &k.Snapshot.Ordinals[i]
 	o.Pod = seen.Pod != nil
+	o.Told = o.Pod && seen.Class != v1alpha1.ClassTerminating && k.Told.Joining[seen.Member] == string(seen.Pod.UID) && slices.Contains(k.Initial, seen.Member)
 	switch seen.Volume().Store {
 	case cluster.StoreFree:
 		if slices.Contains(k.Initial, seen.Member) {
