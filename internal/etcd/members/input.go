@@ -81,12 +81,22 @@ func (k Known) Input(r Request) membership.Input {
 		switch relieve := i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve; {
 		case i < r.Goal.Size && k.moves(i, o):
 			o.Outdated = membership.Volume
-		case relieve:
+		case relieve, i < r.Goal.Size && k.drains(i):
 			o.Outdated = membership.Pod
 		}
 		in.Ordinals = append(in.Ordinals, o)
 	}
 	return in
+}
+
+// drains reports whether the node of the only member is cordoned, and its volume can be used on another one. As relief is, this is a state:
+// once the node takes pods again, the cluster goes back to its one member.
+func (k Known) drains(i int) bool {
+	if !k.Etcd.SurgesOnDrain() || k.Etcd.SpecSuspended() || i >= len(k.Snapshot.Ordinals) {
+		return false
+	}
+	pod := k.Snapshot.Ordinals[i].Pod
+	return pod != nil && pod.Node.Cordoned && pod.VolumeTrouble == ""
 }
 
 // joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty

@@ -433,6 +433,37 @@ func TestRelieve(t *testing.T) {
 	}
 }
 
+// The only member is replaced while its node is cordoned, if that is asked for and its volume can go elsewhere.
+func TestDrains(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Known)
+		want   membership.Outdated
+	}{
+		"the node is cordoned": {func(*Known) {}, membership.Pod},
+		"the node takes pods":  {func(k *Known) { k.Snapshot.Ordinals[0].Pod.Node.Cordoned = false }, membership.Nothing},
+		"surges for rollouts":  {func(k *Known) { k.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember }, membership.Nothing},
+		"its volume stays":     {func(k *Known) { k.Snapshot.Ordinals[0].Pod.VolumeTrouble = "its volume can only be used here" }, membership.Nothing},
+		"the spec is suspended": {func(k *Known) {
+			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+		}, membership.Nothing},
+		"there is no pod": {func(k *Known) {
+			k.Snapshot.Ordinals[0] = cluster.Ordinal{Name: "main-0", Member: "main-0", Class: v1alpha1.ClassMissing}
+		}, membership.Nothing},
+		"three are asked for": {func(k *Known) { k.Etcd.Spec.Replicas = 3 }, membership.Nothing},
+	} {
+		k := known(2)
+		k.Etcd.Spec.Replicas, k.Etcd.Spec.SurgePolicy = 1, v1alpha1.SurgeSingleMemberAndDrains
+		for i := range k.Snapshot.Ordinals {
+			k.Snapshot.Ordinals[i].Pod.Node = cluster.Node{Name: "node", Cordoned: true}
+		}
+		c.change(&k)
+		in := k.Input(Request{Goal: membership.Goal{Size: 1}})
+		if got := in.Ordinals[0].Outdated; got != c.want || in.Ordinals[1].Outdated != membership.Nothing {
+			t.Errorf("%s: %v and %v", name, got, in.Ordinals[1].Outdated)
+		}
+	}
+}
+
 // A volume moves once the claim template is of the class that the spec asks for, and the claim of another. It goes while its member
 // is listed to be replaced; one that is not listed keeps its volume unless it was told to leave, and its agent has looked since then.
 func TestMoves(t *testing.T) {

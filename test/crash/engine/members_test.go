@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,7 +189,9 @@ func (r *run) classes(ctx context.Context) (classes []string) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	must(r.t, r.world.List(ctx, claims, client.InNamespace(inmemory.Namespace)))
 	for _, c := range claims.Items {
-		classes = append(classes, ptr.Deref(c.Spec.StorageClassName, ""))
+		if strings.HasPrefix(c.Name, inmemory.Name+"-") { // and not the one of the backup store
+			classes = append(classes, ptr.Deref(c.Spec.StorageClassName, ""))
+		}
 	}
 	return classes
 }
@@ -458,4 +461,69 @@ func (r *run) goes(ctx context.Context) {
 	if got := r.classes(ctx); !slices.Equal(got, classes) {
 		r.t.Errorf("of claims of the classes %v, %v remain", classes, got)
 	}
+}
+
+// draining is a cluster of one member with a surge policy, on a node that is being emptied.
+func draining(t *testing.T, policy v1alpha1.SurgePolicy, do func(ctx context.Context, r *run)) {
+	changing(t, 1, func(ctx context.Context, r *run) {
+		r.scenario.surges = true
+		etcd := &v1alpha1.Etcd{}
+		must(t, r.world.Get(ctx, mainKey, etcd))
+		etcd.Spec.SurgePolicy = policy
+		must(t, r.world.Update(ctx, etcd))
+		r.settled(ctx, 1)
+		must(t, r.world.Cordon(ctx, inmemory.Nodes[0], true))
+		do(ctx, r)
+	})
+}
+
+// pod returns the pod of a member.
+func (r *run) pod(ctx context.Context, name string) *corev1.Pod {
+	p := &corev1.Pod{}
+	must(r.t, client.IgnoreNotFound(r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: name}, p)))
+	return p
+}
+
+// A node is drained: a second member takes over, the first comes back on another node, and the second leaves. It happens once.
+func TestDrain(t *testing.T) {
+	draining(t, v1alpha1.SurgeSingleMemberAndDrains, func(ctx context.Context, r *run) {
+		r.until(ctx, "the member is on another node", func() bool { return r.pod(ctx, "main-0").Spec.NodeName == inmemory.Nodes[1] })
+		r.settled(ctx, 1)
+		for range 100 {
+			_ = r.round(ctx)
+		}
+		want := []string{"add main-1", "promote main-1", "remove main-0", "add main-0", "promote main-0", "remove main-1"}
+		if got := r.world.Members.Changes(); !slices.Equal(got, want) {
+			t.Errorf("the list changed by %v", got)
+		}
+	})
+}
+
+// No node takes the second member: the first serves where it is, for as long as that lasts, and nothing is left once its node takes pods again.
+func TestDrainWithoutAnotherNode(t *testing.T) {
+	draining(t, v1alpha1.SurgeSingleMemberAndDrains, func(ctx context.Context, r *run) {
+		must(t, r.world.Cordon(ctx, inmemory.Nodes[1], true))
+		r.until(ctx, "a second member is waited for", func() bool { return r.pod(ctx, "main-1").UID != "" })
+		for range 100 {
+			_ = r.round(ctx)
+		}
+		must(t, r.world.Cordon(ctx, inmemory.Nodes[0], false))
+		r.until(ctx, "the second pod is gone", func() bool { return r.pod(ctx, "main-1").UID == "" && len(r.classes(ctx)) == 1 })
+		r.settled(ctx, 1)
+		if got := r.world.Members.Changes(); len(got) > 0 || r.world.Removed()["main-0"] > 0 {
+			t.Errorf("the list changed by %v, and pods were removed: %v", got, r.world.Removed())
+		}
+	})
+}
+
+// Without the policy, a cordoned node is no reason for anything.
+func TestNoSurgeOnADrain(t *testing.T) {
+	draining(t, v1alpha1.SurgeSingleMember, func(ctx context.Context, r *run) {
+		for range 100 {
+			_ = r.round(ctx)
+		}
+		if got := r.world.Members.Changes(); len(got) > 0 || r.pod(ctx, "main-1").UID != "" {
+			t.Errorf("the list changed by %v", got)
+		}
+	})
 }
