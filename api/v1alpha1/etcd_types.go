@@ -266,14 +266,15 @@ type EtcdSpec struct {
 	// +optional
 	PodUpdatePolicy PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
 	// surgePolicy is how a QuorumAwareRollout replaces the pod of a cluster with one member. With SingleMember, a second member
-	// on a volume of its own takes over first, so that clients are served all the time. Clusters of several members are not
+	// on a volume of its own takes over first, so that clients are served all the time. SingleMemberAndDrains does so as well when
+	// the node of the only member is cordoned, and evictions are rejected until it has left. Clusters of several members are not
 	// affected. Changing it replaces no pods. Default: Never.
 	// +optional
 	SurgePolicy SurgePolicy `json:"surgePolicy,omitempty"`
 }
 
 // SurgePolicy says which clusters get a further member while the pod of one is replaced.
-// +kubebuilder:validation:Enum=Never;SingleMember
+// +kubebuilder:validation:Enum=Never;SingleMember;SingleMemberAndDrains
 type SurgePolicy string
 
 // The values of SurgePolicy.
@@ -282,6 +283,9 @@ const (
 	SurgeNever SurgePolicy = "Never"
 	// SurgeSingleMember gives clusters with one member a second one.
 	SurgeSingleMember SurgePolicy = "SingleMember"
+	// SurgeSingleMemberAndDrains does so as well when the node of the only member is cordoned: its PodDisruptionBudget allows no
+	// eviction, and a second member takes over on another node.
+	SurgeSingleMemberAndDrains SurgePolicy = "SingleMemberAndDrains"
 )
 
 // PodUpdatePolicy is how a QuorumAwareRollout brings a pod to a new template.
@@ -477,7 +481,12 @@ func (e *Etcd) SpecSuspended() bool {
 
 // Surges reports whether a second member takes over while the only one is replaced.
 func (e *Etcd) Surges() bool {
-	return e.Spec.SurgePolicy == SurgeSingleMember && e.Spec.Replicas == 1
+	return (e.Spec.SurgePolicy == SurgeSingleMember || e.Spec.SurgePolicy == SurgeSingleMemberAndDrains) && e.Spec.Replicas == 1
+}
+
+// SurgesOnDrain reports whether a second member takes over also when the node of the only one is cordoned.
+func (e *Etcd) SurgesOnDrain() bool {
+	return e.Surges() && e.Spec.SurgePolicy == SurgeSingleMemberAndDrains
 }
 
 // Moves reports whether members are to get volumes of another StorageClass, one after the other, while a further member stands in.

@@ -105,6 +105,16 @@ func storeFree(s *state, step *Step) string {
 	}
 }
 
+// joinAnnounced closes the seconds in which the only member could lose its volume and start in a pod that lists it alone: it would restore
+// a backup, as a cluster of its own beside the newcomer. What an agent has read once, no later pod of its member mounts an older state of.
+func joinAnnounced(s *state, step *Step) string {
+	m := s.alone()
+	if m == nil || s.ordinal(step.Ordinal).Told && m.Read {
+		return ""
+	}
+	return fmt.Sprintf("the agent of %s has not read yet that another member joins: the kubelet passes that on within about a minute", m.Name)
+}
+
 func othersServing(s *state, _ *Step) string {
 	var down []string
 	for i := range s.voters {

@@ -18,6 +18,7 @@ const (
 	GuardDataElsewhere     Guard = "DataElsewhere"
 	GuardOneLearner        Guard = "OneLearner"
 	GuardStoreFree         Guard = "StoreFree"
+	GuardJoinAnnounced     Guard = "JoinAnnounced"
 	GuardOthersServing     Guard = "OthersServing"
 	GuardQuorumKept        Guard = "QuorumKept"
 	GuardMembersSettled    Guard = "MembersSettled"
@@ -56,13 +57,15 @@ var guards = []guard{
 	// The goal is an odd number of voters.
 	{name: GuardGoalOdd, check: goalOdd},
 	// Every member is ours, at an ordinal of its own, or was declared as a source.
-	{name: GuardMembersKnown, judges: []Action{ScaleUp, AddLearner, PromoteLearner, MoveLeader, Announce, RemoveMember, ScaleDown, DeleteClaim, DeletePod}, check: membersKnown},
+	{name: GuardMembersKnown, judges: []Action{ScaleUp, AnnounceJoin, AddLearner, PromoteLearner, MoveLeader, Announce, RemoveMember, ScaleDown, DeleteClaim, DeletePod}, check: membersKnown},
 	// What the claim holds is of this cluster, and on a quorum of voters that serve.
 	{name: GuardDataElsewhere, judges: []Action{ScaleDown, DeleteClaim, DeletePod}, check: dataElsewhere},
 	// There is no learner when one is added.
 	{name: GuardOneLearner, judges: []Action{AddLearner}, check: oneLearner},
 	// The claim of the newcomer is the Etcd's own, and its volume has no data that it could start with.
 	{name: GuardStoreFree, judges: []Action{ScaleUp, AddLearner}, check: storeFree},
+	// The agent of the only member has read that it is not the only one any more.
+	{name: GuardJoinAnnounced, judges: []Action{AddLearner}, check: joinAnnounced},
 	// Every other voter that stays serves.
 	{name: GuardOthersServing, overridable: true, judges: []Action{AddLearner, MoveLeader, RemoveMember}, check: othersServing},
 	// The voters that serve are a quorum before the change, and after it without the one that it is about.

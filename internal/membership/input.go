@@ -83,6 +83,8 @@ type Member struct {
 	// Told: its ConfigMap says that it is about to be removed, so that it does not join again after that. Confirmed: its agent
 	// has read it. Members that are not ours have no agent of ours.
 	Told, Confirmed bool
+	// Read: its agent has read what members were told last, whatever that was.
+	Read bool
 }
 
 // Ordinal is one ordinal of the StatefulSet.
@@ -95,6 +97,8 @@ type Ordinal struct {
 	Foreign  string
 	Outdated Outdated
 	Store    Store
+	// Told: since this pod came, members were told that its member joins.
+	Told bool
 }
 
 // Outdated is what has to be replaced of an ordinal, and cannot be while its member is in the list.

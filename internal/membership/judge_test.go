@@ -41,6 +41,10 @@ var invariants = []invariant{
 			when(w.seen()*2 <= w.count(), "no quorum is known to serve"),
 			when(!w.accepts(step), "etcd refuses"))
 	}},
+	{"3 the only member knows that it is not alone before another one joins", func(w, _ *world, step *Step) string {
+		n := w.at(0)
+		return when(step.Action == AddLearner && w.count() == 1 && n != nil && !n.learner && !n.knows, "it would restore a backup beside the newcomer")
+	}},
 	{"a claim that is not the Etcd's own gets no member", func(w, _ *world, step *Step) string {
 		return when(step.Action == ScaleUp && step.Ordinal < len(w.ordinals) && w.ordinals[step.Ordinal].foreign, "the claim is foreign")
 	}},

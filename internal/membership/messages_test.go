@@ -66,8 +66,15 @@ func TestMessages(t *testing.T) {
 		}), "QuorumKept: of 2 voters, only 1 would be certain to serve, and a quorum is 2"},
 		{join(Free, ours(0, leads), ours(1, young)), "MembersSettled: 1 of 2 voters have been connected for long enough, and etcd wants 2"},
 		{join(Free, ours(0, leads), ours(1, young, down)), "OthersServing: m-1 does not serve: members change while every other one serves"},
-		{set(join(Free, ours(0, leads, young)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free} }), "MembersSettled: 0 of 1 voters have been connected for long enough, and etcd wants 1"},
-		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free} }), "AddLearner: ordinal 1 joins the cluster"},
+		{set(join(Free, ours(0, leads, young)), func(in *Input) {
+			in.Members[0].Read, in.Ordinals[1] = true, Ordinal{Pod: true, Claim: true, Store: Free, Told: true}
+		}), "MembersSettled: 0 of 1 voters have been connected for long enough, and etcd wants 1"},
+		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free} }), "AnnounceJoin: m-0 must know before ordinal 1 joins that it is not the only member any more"},
+		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free, Told: true} }), "JoinAnnounced: the agent of m-0 has not read yet that another member joins: the kubelet passes that on within about a minute"},
+		{set(join(Free, ours(0, leads)), func(in *Input) {
+			in.Members[0].Read, in.Ordinals[1] = true, Ordinal{Pod: true, Claim: true, Store: Free, Told: true}
+		}), "AddLearner: ordinal 1 joins the cluster"},
+		{set(join(Free, ours(1, leads)), func(in *Input) { in.Ordinals[0] = Ordinal{Pod: true, Claim: true, Store: Free} }), "AddLearner: ordinal 0 joins the cluster"},
 		{observed(5, Goal{Size: 3}, ours(0, leads), ours(1, young), ours(2, young), ours(3, told), ours(4, told)), "MembersSettled: 3 of 5 voters have been connected for long enough, and etcd wants 4"},
 		{observed(5, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, young), ours(3, told), ours(4, told)), "RemoveMember: m-4 is not part of the goal"},
 		{observed(5, Goal{Size: 3}, ours(0, leads), ours(1, young), ours(2, young), ours(3, told), ours(4, told, down)), "RemoveMember: m-4 leaves and does not serve"},

@@ -47,6 +47,12 @@ func TestSeededBugs(t *testing.T) {
 			}
 			return quorumKept(s, step)
 		}, "4 "},
+		"the second member joins as soon as the first was told": {GuardJoinAnnounced, func(s *state, step *Step) string {
+			if s.ordinal(step.Ordinal).Told {
+				return ""
+			}
+			return joinAnnounced(s, step)
+		}, "3 the only"},
 		"the only member is told after the second one votes": {GuardRemovalAnnounced, func(s *state, step *Step) string {
 			if step.Action == PromoteLearner {
 				return ""

@@ -170,5 +170,14 @@ func (s *state) relieved() *Member {
 	return nil
 }
 
+// alone returns the only voter if it may take itself for the only member: its ConfigMap lists the ordinals up to the highest, so that
+// any but the first is listed beside others. Otherwise nil.
+func (s *state) alone() *Member {
+	if len(s.voters) != 1 || s.voters[0].Owner != Ours || s.voters[0].Ordinal > 0 {
+		return nil
+	}
+	return &s.voters[0]
+}
+
 // quorumWith is the number of voters that a quorum takes with so many voters more, or fewer.
 func (s *state) quorumWith(more int) int { return quorum.Size(len(s.voters) + more) }

@@ -20,6 +20,9 @@ const (
 	// Announce tells a member that it is about to be removed, and Retract that it is not.
 	Announce Action = "Announce"
 	Retract  Action = "Retract"
+	// AnnounceJoin tells the only member that another one joins. Until then it takes itself for the only one, and restores a backup if it
+	// loses its data.
+	AnnounceJoin Action = "AnnounceJoin"
 	// RemoveMember removes a member from the list.
 	RemoveMember Action = "RemoveMember"
 	// ScaleDown takes the last ordinal, which is not in the list, from the StatefulSet.

@@ -47,6 +47,9 @@ type node struct {
 	lags      bool
 	told      bool
 	confirmed bool
+	mounts    bool // the newest announcement is mounted
+	reads     bool // and its agent has read it
+	knows     bool // no pod of it takes it for the only member
 }
 
 // slot is one ordinal.
@@ -56,6 +59,7 @@ type slot struct {
 	foreign                 bool // the claim is not the Etcd's own
 	outdated                Outdated
 	store                   Store
+	announced               bool // members were told that its member joins
 }
 
 func (w *world) clone() *world {
@@ -132,7 +136,7 @@ func (w *world) input() Input {
 			ID: n.id, Name: fmt.Sprintf("m-%d", n.ordinal), Owner: n.owner, Ordinal: n.ordinal, Learner: n.learner,
 			Serving: serves, Unready: n.long && !serves, Settled: n.up && !n.young, Leads: n.id == w.leader && w.seen() > 0,
 			Lost:   n.owner == Ours && !n.learner && !n.up && w.ordinals[n.ordinal].store == Free,
-			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden,
+			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden, Read: n.reads,
 		}
 		if n.hidden && n.id == w.leader && w.blind {
 			m.Leads = false
@@ -146,7 +150,7 @@ func (w *world) input() Input {
 		in.Members = append(in.Members, m)
 	}
 	for i, s := range w.ordinals {
-		o := Ordinal{Pod: s.pod, Claim: s.claim, Terminating: s.terminating, Temporary: s.temporary && i >= w.goal.Size, Outdated: s.outdated, Store: s.store}
+		o := Ordinal{Pod: s.pod, Claim: s.claim, Terminating: s.terminating, Temporary: s.temporary && i >= w.goal.Size, Outdated: s.outdated, Store: s.store, Told: s.announced}
 		if s.foreign {
 			o.Foreign = "the claim is not the Etcd's own"
 		}
@@ -205,6 +209,9 @@ func (w *world) carryOut(step *Step) {
 		w.replicas++
 	case ScaleDown:
 		w.replicas--
+		for i := range w.members {
+			w.members[i].knows = w.members[i].knows && w.replicas > 1
+		}
 	case AddLearner:
 		w.nextID++
 		w.members = append(w.members, node{id: w.nextID, owner: Ours, ordinal: step.Ordinal, learner: true, lags: true})
@@ -212,9 +219,14 @@ func (w *world) carryOut(step *Step) {
 		n.learner = false
 	case MoveLeader:
 		w.leader = step.Successor
+	case AnnounceJoin:
+		w.tell()
+		w.ordinals[step.Ordinal].announced = true
 	case Announce:
+		w.tell()
 		n.told = true
 	case Retract:
+		w.tell()
 		n.told, n.confirmed = false, false
 	case RemoveMember:
 		if n.owner == Ours && w.ordinals[n.ordinal].store == InUse {
@@ -225,6 +237,16 @@ func (w *world) carryOut(step *Step) {
 		w.ordinals[step.Ordinal].terminating = true
 	case DeletePod:
 		w.ordinals[step.Ordinal].pod = false
+	}
+}
+
+// tell is what every announcement has in common: no agent has read it yet, and it replaces the one of a newcomer.
+func (w *world) tell() {
+	for i := range w.members {
+		w.members[i].reads, w.members[i].mounts = false, false
+	}
+	for i := range w.ordinals {
+		w.ordinals[i].announced = false
 	}
 }
 
@@ -273,6 +295,7 @@ func (w *world) controller(i int) {
 		if o.outdated == Pod {
 			o.outdated = Nothing
 		}
+		o.announced = false
 		if !o.claim {
 			*o = slot{pod: true, claim: true, store: Free, temporary: i >= w.goal.Size}
 		}
@@ -299,6 +322,10 @@ func (w *world) agent(i int) {
 	if n != nil {
 		n.confirmed = n.told && n.up && (n.confirmed || !w.slow || w.read[i])
 		w.read[i] = n.told
+	}
+	if n != nil && n.up {
+		n.reads, n.mounts = n.reads || !w.slow || n.mounts, true
+		n.knows = n.knows || n.reads && slices.ContainsFunc(w.ordinals, func(o slot) bool { return o.announced })
 	}
 }
 

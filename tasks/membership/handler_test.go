@@ -198,6 +198,17 @@ func (r *trial) waiting() {
 	r.Expect(r.api.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})).To(Succeed())
 }
 
+// joining is waiting, beside an only member that reads at once that another one joins.
+func (r *trial) joining() {
+	r.t.Helper()
+	r.waiting()
+	r.Expect(r.settle().Step.Operation).To(Equal("AnnounceJoin"))
+	r.reads()
+}
+
+// reads has the agent of main-0 read what its ConfigMap says.
+func (r *trial) reads() { r.read[0] = cluster.Read{Etcd: "etcd", Generation: r.told().Generation} }
+
 // The StatefulSet is scaled by what is recorded, once; then the member is added by its peer URL, at the leader.
 func TestGrows(t *testing.T) {
 	r := newTrial(t, 1, 3)
@@ -211,13 +222,32 @@ func TestGrows(t *testing.T) {
 
 	r.waiting()
 	v = r.next(time.Second)
-	r.Expect(v.Message).To(ContainSubstring("MembersSettled: 0 of 1 voters"))
+	r.Expect(v.Step.Operation).To(Equal("AnnounceJoin"))
 	r.Expect(v.Membership.Replicas).To(BeNil())
-	r.Expect(v.Membership.HeldBy.Guard).To(BeEquivalentTo("MembersSettled"))
-	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	v = r.next(time.Second)
+	r.Expect(v.Message).To(HavePrefix("JoinAnnounced: the agent of main-0 has not read yet"))
+	for range 60 {
+		r.Expect(r.next(time.Second).Step).To(BeNil(), "main-0 may still restore a backup on its own")
+	}
+	r.reads()
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.asked).To(Equal([]string{"add [http://main-1.main-peer.ns.svc:2380] at http://main-0"}))
 	r.Expect(r.task.Object.Status.Membership.Request).To(HaveField("Before", int32(1)))
-	r.Expect(r.told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 1}), "agents change nothing themselves from now on")
+	r.Expect(r.told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 2, Joining: map[string]string{"main-1": "main-1"}}), "agents change nothing themselves from now on")
+}
+
+// What the only member has read of a newcomer counts for one pod of that: the list may have been another one before the next came.
+func TestNewcomerInAnotherPod(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	r.joining()
+	r.live.Ordinals[1].Pod.UID = "another"
+	r.Expect(r.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-1"}})).To(Succeed())
+	r.Expect(r.api.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-1", UID: "another"}})).To(Succeed())
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AnnounceJoin"))
+	r.Expect(r.told().Joining).To(Equal(map[string]string{"main-1": "another"}))
+	r.Expect(r.next(time.Second).Message).To(HavePrefix("JoinAnnounced: "))
+	r.reads()
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 }
 
 // An answer that is lost leaves open what became of the request: nothing follows until the list shows it, or until it can no longer
@@ -225,7 +255,7 @@ func TestGrows(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	begin := func() *trial {
 		r := newTrial(t, 1, 3)
-		r.waiting()
+		r.joining()
 		r.fails = errors.New("the answer was lost")
 		r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 		r.fails = nil
@@ -254,11 +284,11 @@ func TestLostAnswer(t *testing.T) {
 // What etcd refuses does not take effect later.
 func TestRefusal(t *testing.T) {
 	r := newTrial(t, 1, 3)
-	r.waiting()
+	r.joining()
 	r.fails = rpctypes.ErrUnhealthy
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AddLearner"))
-	r.Expect(r.task.Object.Status.Membership.Steps).To(HaveLen(1), "the same again is one step")
+	r.Expect(r.task.Object.Status.Membership.Steps).To(HaveLen(2), "the same again is one step")
 }
 
 // Nothing is done on what a cache says.
@@ -389,7 +419,7 @@ func TestSurges(t *testing.T) {
 	r.Expect(v.Membership.NewClaim).To(Equal("main-main-1"))
 	r.claim("main-main-1")
 	r.Expect(r.next(time.Second).Membership.NewClaim).To(Equal("main-main-1"))
-	r.waiting()
+	r.joining()
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.mark("main-main-1")).To(Equal("main-main-1"))
 	r.Expect(r.mark("main-main-0")).To(BeEmpty())
@@ -409,7 +439,7 @@ func TestSurgesOnAClaimThatExists(t *testing.T) {
 	v := r.next(0)
 	r.Expect(v.Step.Operation).To(Equal("ScaleUp"))
 	r.Expect(v.Membership.NewClaim).To(BeEmpty())
-	r.waiting()
+	r.joining()
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.mark("main-main-1")).To(BeEmpty())
 
@@ -464,7 +494,7 @@ func TestConfig(t *testing.T) {
 // An operator that was paused does nothing when it wakes.
 func TestPausedOperator(t *testing.T) {
 	r := newTrial(t, 1, 3)
-	r.waiting()
+	r.joining()
 	var v tasks.Verdict
 	for v.Step == nil {
 		r.clock.SetTime(r.clock.Now().Add(time.Second))

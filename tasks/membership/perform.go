@@ -47,7 +47,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	d := step.Detail.(detail)
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(d.in.Snapshot.At))
 	defer cancel()
-	if !d.in.Announced && d.step.Action != membership.Announce {
+	if !d.in.Announced && d.step.Action != membership.Announce && d.step.Action != membership.AnnounceJoin {
 		// While an announcement is there, agents add and promote no member themselves, also if a recovery is not over.
 		if err := h.tell(ctx, d); err != nil {
 			return coded.Error(v1alpha1.ErrMembership, err)
@@ -61,7 +61,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 		return coded.Error(v1alpha1.ErrMembership, h.request(ctx, task, d))
 	case membership.MoveLeader:
 		return coded.Error(v1alpha1.ErrMoveLeader, h.Reader.Ask(ctx, d.in.Etcd, d.in.Snapshot, func(c etcdclient.Client) error { return c.MoveLeader(ctx, d.step.Successor) }))
-	case membership.Announce, membership.Retract:
+	case membership.Announce, membership.AnnounceJoin, membership.Retract:
 		return coded.Error(v1alpha1.ErrMembership, h.tell(ctx, d))
 	case membership.DeletePod:
 		return coded.Error(v1alpha1.ErrDeletePod, h.deletePod(ctx, d))
@@ -123,8 +123,8 @@ func (h *Handler) tell(ctx context.Context, d detail) error {
 	return failed
 }
 
-// told is what the members are told once a step was carried out. No generation is used twice, also after the ConfigMap was lost. It is
-// pure.
+// told is what the members are told once a step was carried out. No generation is used twice, also after the ConfigMap was lost. That a
+// member joins is part of one generation alone: what was read of it says nothing about a later list. It is pure.
 func told(in input, step membership.Step) member.Members {
 	next := member.Members{Generation: in.Told.Generation + 1}
 	for _, o := range in.Snapshot.Ordinals {
@@ -133,6 +133,8 @@ func told(in input, step membership.Step) member.Members {
 	name := in.Etcd.MemberName(in.Etcd.PodName(int32(step.Ordinal)))
 	next.Leaving = slices.Clone(in.Told.Leaving)
 	switch step.Action {
+	case membership.AnnounceJoin:
+		next.Joining = map[string]string{name: string(in.Snapshot.Ordinals[step.Ordinal].Pod.UID)}
 	case membership.Announce:
 		next.Leaving = append(next.Leaving, name)
 	case membership.Retract:

@@ -287,6 +287,11 @@ func TestTold(t *testing.T) {
 	g.Expect(next.Leaving).To(BeEmpty())
 	g.Expect(told(in, membership.Step{Action: membership.AddLearner, Ordinal: 2}).Leaving).To(Equal([]string{"main-1"}))
 	g.Expect(in.Told.Leaving).To(Equal([]string{"main-1"}), "what was told is left as it is")
+	in.Snapshot.Ordinals[2].Pod = &cluster.Pod{UID: "pod"}
+	in.Told = told(in, membership.Step{Action: membership.AnnounceJoin, Ordinal: 2})
+	g.Expect(in.Told.Leaving).To(Equal([]string{"main-1"}))
+	g.Expect(in.Told.Joining).To(Equal(map[string]string{"main-2": "pod"}))
+	g.Expect(told(in, membership.Step{Action: membership.Announce, Ordinal: 2}).Joining).To(BeEmpty(), "a later list may be another one")
 	in.Etcd.Spec.MemberNamePrefix = ptr.To("seed")
 	g.Expect(told(in, membership.Step{Action: membership.Announce, Ordinal: 2}).Leaving).To(ContainElement("seed-main-2"))
 }

@@ -69,7 +69,7 @@ func TestRequestsThatFail(t *testing.T) {
 	r.eachRequestFails(announce)
 
 	r = newTrial(t, 1, 3)
-	r.waiting()
+	r.joining()
 	add := r.decided()
 	r.Expect(add.Operation).To(Equal("AddLearner"))
 	r.eachRequestFails(add)
@@ -232,7 +232,7 @@ func TestAdmitsOnLiveReads(t *testing.T) {
 // A task that has ended leaves nothing behind.
 func TestCleanup(t *testing.T) {
 	r := newTrial(t, 1, 3)
-	r.waiting()
+	r.joining()
 	r.fails = errors.New("the answer was lost")
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.handler.tracker.tasks).To(HaveLen(1))

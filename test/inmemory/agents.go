@@ -36,7 +36,6 @@ func (w *World) await(p *corev1.Pod, ordinal int) bool {
 		return true
 	}
 	refusal := cluster.Refusal{Reason: v1alpha1.ReasonNotListed, Message: "the others serve without the member", Volume: cluster.Volume{Store: cluster.StoreFree}}
-	p.Spec.NodeName = nodeName
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodPending, StartTime: &now, PodIP: podIP(ordinal), PodIPs: []corev1.PodIP{{IP: podIP(ordinal)}},
 		InitContainerStatuses: []corev1.ContainerStatus{{

@@ -7,7 +7,6 @@ package inmemory
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -66,18 +65,58 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 		w.Members.Names = append(w.Members.Names, PodName(i))
 		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://%s:2379", podIP(i)))
 	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	for _, name := range Nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := s.Create(context.Background(), node); err != nil {
+			return nil, err
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if err := s.Status().Update(context.Background(), node); err != nil {
+			return nil, err
+		}
 	}
-	return w, errors.Join(s.Create(context.Background(), node), s.Create(context.Background(), etcd))
+	if b := etcd.Spec.Backup; b != nil && b.Store != nil {
+		store := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: b.Store.Container}}
+		if err := s.Create(context.Background(), store); err != nil {
+			return nil, err
+		}
+	}
+	return w, s.Create(context.Background(), etcd)
 }
 
 // maxMembers is how many members there may be.
 const maxMembers = 5
 
-// nodeName is that of the node of all pods.
-const nodeName = "node"
+// Nodes are the names of the nodes. A pod goes to the first of them that takes pods.
+var Nodes = [2]string{"node", "another-node"}
+
+// schedule binds a pod to a node, and reports whether it is on one.
+func (w *World) schedule(ctx context.Context, p *corev1.Pod) (bool, error) {
+	if p.Spec.NodeName != "" {
+		return true, nil
+	}
+	for _, name := range Nodes {
+		node := &corev1.Node{}
+		if err := w.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return false, err
+		}
+		if !node.Spec.Unschedulable {
+			p.Spec.NodeName = name
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Cordon has a node take no new pods, or take them again.
+func (w *World) Cordon(ctx context.Context, name string, cordoned bool) error {
+	node := &corev1.Node{}
+	if err := w.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return err
+	}
+	node.Spec.Unschedulable = cordoned
+	return w.Update(ctx, node)
+}
 
 // PodName returns the name of a member's pod.
 func PodName(i int) string { return fmt.Sprintf("%s-%d", Name, i) }
@@ -163,7 +202,7 @@ func (w *World) statefulSets(ctx context.Context) error {
 		if p.Labels[appsv1.ControllerRevisionHashLabelKey] == revision {
 			status.UpdatedReplicas++
 		}
-		if n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-")); err == nil && n >= replicas {
+		if n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-")); err == nil && n >= replicas && p.DeletionTimestamp == nil {
 			if err := w.Delete(ctx, p); err != nil {
 				return err
 			}
@@ -176,7 +215,11 @@ func (w *World) statefulSets(ctx context.Context) error {
 		if there[PodName(i)] {
 			continue
 		}
-		if err := w.Create(ctx, podOf(set, i, revision)); err != nil {
+		pod := podOf(set, i, revision)
+		if _, err := w.schedule(ctx, pod); err != nil {
+			return err
+		}
+		if err := w.Create(ctx, pod); err != nil {
 			return err
 		}
 	}
@@ -283,6 +326,12 @@ func (w *World) kubelet(ctx context.Context) error {
 	}
 	for i := range pods {
 		p := &pods[i]
+		if p.DeletionTimestamp != nil {
+			if err := w.Delete(ctx, p, client.GracePeriodSeconds(0)); err != nil {
+				return err
+			}
+			continue
+		}
 		there[p.Name] = true
 		n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-"))
 		if err != nil {
@@ -290,6 +339,15 @@ func (w *World) kubelet(ctx context.Context) error {
 		}
 		if waits(p) {
 			continue
+		}
+		if p.Spec.NodeName == "" {
+			bound, err := w.schedule(ctx, p)
+			if err == nil && bound {
+				err = w.Update(ctx, p)
+			}
+			if err != nil || !bound {
+				return err
+			}
 		}
 		listed, _, _ := w.Members.Lists(n)
 		ready := listed && !w.Down[p.Name] && !w.Crashing[p.Name]
@@ -331,7 +389,6 @@ func (w *World) start(p *corev1.Pod, ordinal int, ready bool) bool {
 	if ready {
 		isReady = corev1.ConditionTrue
 	}
-	p.Spec.NodeName = nodeName
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &now, PodIP: podIP(ordinal), PodIPs: []corev1.PodIP{{IP: podIP(ordinal)}},
 		Conditions: []corev1.PodCondition{

@@ -220,7 +220,7 @@ func (r *runner) record(ctx context.Context) error {
 
 	var background sync.WaitGroup
 	var recorded error
-	background.Go(func() { recorded = r.recorder.Run(following, r.members) })
+	background.Go(func() { recorded = r.recorder.Run(following, r.members+2) })
 	clients, silence := context.WithCancel(following)
 	var all sync.WaitGroup
 	var unwatched error

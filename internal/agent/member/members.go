@@ -23,6 +23,9 @@ type Members struct {
 	Generation int64 `json:"generation"`
 	// Leaving are the names of the members that are about to be removed.
 	Leaving []string `json:"leaving,omitempty"`
+	// Joining are the UIDs of the pods of members that are about to be added, by name: an agent that has read this is in a pod that lists
+	// them. Only the operator reads it.
+	Joining map[string]string `json:"joining,omitempty"`
 }
 
 // ParseMembers parses the value of KeyMembers; nil if it is empty. Fields that a later operator may add are ignored.

@@ -17,8 +17,8 @@ import (
 )
 
 // mayBeDue reports whether the members of an Etcd may have to change, by its status and its tasks alone. It is asked of every Etcd, and the
-// members of one are only asked where it is true.
-func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
+// members of one are only asked where it is true. Cordoned: the node of its only member is.
+func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned bool) bool {
 	s := &etcd.Status
 	switch {
 	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 && !etcd.SourceStays() || s.ClusterID == "":
@@ -34,7 +34,7 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) bool {
 		// The members of the source cluster leave.
 		return true
 	}
-	return members.Relieve(etcd, tasks) != "" || etcd.Moves() || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
+	return cordoned && etcd.SurgesOnDrain() && !etcd.SpecSuspended() || members.Relieve(etcd, tasks) != "" || etcd.Moves() || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }
 
 // covered reports whether a task that has not ended changes the members. One that a user created counts.

@@ -95,9 +95,32 @@ func TestMayBeDue(t *testing.T) {
 		"the Etcd surges no more":         {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
 		"is being deleted":                {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
 	} {
-		if got := mayBeDue(c.etcd, c.tasks); got != c.want {
+		if got := mayBeDue(c.etcd, c.tasks, false); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A node that is cordoned matters to the only member of a cluster that asks for that, and while there is a quorum.
+func TestMayBeDueOnADrain(t *testing.T) {
+	drains := func(e *v1alpha1.Etcd) { surges(e); e.Spec.SurgePolicy = v1alpha1.SurgeSingleMemberAndDrains }
+	for name, c := range map[string]struct {
+		etcd *v1alpha1.Etcd
+		want bool
+	}{
+		"surges on a drain":     {etcd(drains), true},
+		"surges for rollouts":   {etcd(surges), false},
+		"has three members":     {etcd(func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeSingleMemberAndDrains }), false},
+		"has no quorum":         {etcd(drains, not(v1alpha1.ConditionReady)), false},
+		"the spec is suspended": {etcd(drains, suspendSpec), false},
+		"it is being deleted":   {etcd(drains, func(e *v1alpha1.Etcd) { e.DeletionTimestamp = &metav1.Time{} }), false},
+	} {
+		if got := mayBeDue(c.etcd, nil, true); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if mayBeDue(etcd(drains), nil, false) {
+		t.Error("the node takes pods")
 	}
 }
 

@@ -25,7 +25,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -52,6 +54,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		WithOptions(controller.Options(concurrency)).
 		For(&v1alpha1.Etcd{}).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.onDrain), builder.WithPredicates(cordons())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the membership controller: %w", err)
@@ -75,7 +78,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request, err)
 		}
 		tasks, err := etcdtasks.List(ctx, reader, etcd)
-		if err != nil || !mayBeDue(etcd, tasks) || covered(tasks) {
+		if err != nil {
+			return ctrl.Result{}, err //nolint:wrapcheck // it says what
+		}
+		cordoned, err := r.cordoned(ctx, etcd)
+		if err != nil || !mayBeDue(etcd, tasks, cordoned) || covered(tasks) {
 			return ctrl.Result{}, err
 		}
 		var wait time.Duration

@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -392,6 +393,29 @@ func TestUsersMapsAreNotChanged(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, in.Etcd); diff != "" {
 		t.Errorf("building the objects changed the Etcd (-before +after):\n%s", diff)
+	}
+}
+
+// The budget of a single member allows every eviction, unless a second member takes over on a drain: then it allows none of a pod that is
+// ready, also while there are two.
+func TestBudgetOfASingleMember(t *testing.T) {
+	for policy, blocks := range map[v1alpha1.SurgePolicy]bool{"": false, v1alpha1.SurgeSingleMember: false, v1alpha1.SurgeSingleMemberAndDrains: true} {
+		for _, replicas := range []int32{1, 2} {
+			in := input(replicas)
+			in.Etcd.Spec.Replicas, in.Etcd.Spec.SurgePolicy = 1, policy
+			spec := podDisruptionBudget(in).Spec
+			switch {
+			case !blocks && (spec.MaxUnavailable != nil || spec.MinAvailable.IntValue() != int(2*(replicas-1)) || spec.UnhealthyPodEvictionPolicy != nil):
+				t.Errorf("%q with %d: %+v", policy, replicas, spec)
+			case blocks && (spec.MinAvailable != nil || spec.MaxUnavailable.IntValue() != 0 || *spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow):
+				t.Errorf("%q with %d: %+v", policy, replicas, spec)
+			}
+		}
+	}
+	in := input(3)
+	in.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMemberAndDrains
+	if spec := podDisruptionBudget(in).Spec; spec.MinAvailable.IntValue() != 2 || spec.MaxUnavailable != nil {
+		t.Errorf("three members: %+v", spec)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // podDisruptionBudget keeps evictions from costing quorum. It does not protect a single member, whose node could then never
-// be drained.
+// be drained, unless another one takes over from it on a drain: then it protects both of them. A pod that is not ready can be evicted
+// nevertheless, since members do not change without it.
 func podDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
 	minAvailable := 0
 	if in.Replicas > 1 {
@@ -23,6 +24,10 @@ func podDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfigura
 	spec := policyv1ac.PodDisruptionBudgetSpec().
 		WithMinAvailable(intstr.FromInt(minAvailable)).
 		WithSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.podsManagedBy())))
+	if in.Etcd.SurgesOnDrain() {
+		spec.MinAvailable = nil
+		spec.WithMaxUnavailable(intstr.FromInt(0)).WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow)
+	}
 	if _, ok := in.Etcd.Annotations[v1alpha1.AnnotationAllowUnhealthyPodEviction]; ok {
 		spec.WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow)
 	}

@@ -81,12 +81,22 @@ func (k Known) Input(r Request) membership.Input {
 		switch relieve := i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve; {
 		case i < r.Goal.Size && k.moves(i, o):
 			o.Outdated = membership.Volume
-		case relieve:
+		case relieve, i < r.Goal.Size && k.drains(i):
 			o.Outdated = membership.Pod
 		}
 		in.Ordinals = append(in.Ordinals, o)
 	}
 	return in
+}
+
+// drains reports whether the node of the only member is cordoned, and its volume can be used on another one. As relief is, this is a state:
+// once the node takes pods again, the cluster goes back to its one member.
+func (k Known) drains(i int) bool {
+	if !k.Etcd.SurgesOnDrain() || k.Etcd.SpecSuspended() || i >= len(k.Snapshot.Ordinals) {
+		return false
+	}
+	pod := k.Snapshot.Ordinals[i].Pod
+	return pod != nil && pod.Node.Cordoned && pod.VolumeTrouble == ""
 }
 
 // joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty
@@ -115,6 +125,7 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 		volume := o.Volume()
 		m.Lost = volume.Lost != "" && volume.Lost == hex(listed.ID)
 		m.Confirmed = k.Told.Generation > 0 && o.Read.Confirms(k.Told.Generation)
+		m.Read = k.Told.Generation > 0 && o.Read.Generation >= k.Told.Generation
 	}
 	m.Told = m.Owner == membership.Ours && k.Told.Leaves(m.Name)
 	m.Unready, m.Settled, m.Steady = timers.unready(m.ID), timers.settled(m.ID), timers.steady(m.ID)
@@ -171,6 +182,7 @@ func (k Known) ordinal(i int) membership.Ordinal {
 	}
 	seen := &k.Snapshot.Ordinals[i]
 	o.Pod, o.Ending = seen.Pod != nil, seen.Class == v1alpha1.ClassTerminating
+	o.Told = o.Pod && !o.Ending && k.Told.Joining[seen.Member] == string(seen.Pod.UID) && slices.Contains(k.Initial, seen.Member)
 	switch seen.Volume().Store {
 	case cluster.StoreFree:
 		if slices.Contains(k.Initial, seen.Member) {

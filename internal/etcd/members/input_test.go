@@ -97,7 +97,13 @@ func TestMember(t *testing.T) {
 			k.Snapshot.Ordinals[2].Read = cluster.Read{Etcd: "etcd", Generation: 4, Leaving: true}
 		}
 	}
+	joins := func(pod string) func(*Known) {
+		return func(k *Known) {
+			k.Told = member.Members{Generation: 4, Joining: map[string]string{"main-2": pod}}
+		}
+	}
 	at := membership.Ordinal{Pod: true, Claim: true}
+	announced := func(o membership.Ordinal) membership.Ordinal { o.Told = true; return o }
 	stores := func(s membership.Store) membership.Ordinal { o := at; o.Store = s; return o }
 	for name, c := range map[string]struct {
 		change  func(*Known)
@@ -123,10 +129,15 @@ func TestMember(t *testing.T) {
 			refuses(cluster.Volume{Store: cluster.StoreFree, Lost: "3"})(k)
 			k.Snapshot.Ordinals[2].Pod.NodeLost = true
 		}, away(func(*membership.Member) {}), at},
-		"told, and has read it":      {told(4), with(func(m *membership.Member) { m.Told, m.Confirmed = true, true }), at},
-		"nothing was told":           {func(k *Known) { k.Snapshot.Ordinals[2].Read.Leaving = true }, healthy, at},
-		"told, and has read less":    {told(5), with(func(m *membership.Member) { m.Told = true }), at},
-		"the claim is being deleted": {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
+		"told, and has read it":                            {told(4), with(func(m *membership.Member) { m.Told, m.Confirmed, m.Read = true, true, true }), at},
+		"nothing was told":                                 {func(k *Known) { k.Snapshot.Ordinals[2].Read.Leaving = true }, healthy, at},
+		"told, and has read less":                          {told(5), with(func(m *membership.Member) { m.Told = true }), at},
+		"its joining was told":                             {joins("main-2"), healthy, announced(at)},
+		"its joining was told, and its agent has read it":  {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Read.Generation = 4 }, with(func(m *membership.Member) { m.Read = true }), announced(at)},
+		"that an earlier pod joins was told":               {joins("earlier"), healthy, at},
+		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), at},
+		"its joining was told, and it is no longer listed": {func(k *Known) { joins("main-2")(k); k.Initial = k.Initial[:2] }, healthy, at},
+		"the claim is being deleted":                       {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
 		"the claim is temporary": {func(k *Known) {
 			k.Claims[2].UID, k.Claims[2].Annotations = "claim", map[string]string{v1alpha1.AnnotationTemporary: "claim"}
 		}, healthy, membership.Ordinal{Pod: true, Claim: true, Temporary: true}},
@@ -419,6 +430,37 @@ func TestRelieve(t *testing.T) {
 	} {
 		in := k.Input(Request{Goal: membership.Goal{Size: 1}, Relieve: c.relieve})
 		g.Expect([]membership.Outdated{in.Ordinals[0].Outdated, in.Ordinals[1].Outdated}).To(Equal(c.want), string(c.relieve))
+	}
+}
+
+// The only member is replaced while its node is cordoned, if that is asked for and its volume can go elsewhere.
+func TestDrains(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Known)
+		want   membership.Outdated
+	}{
+		"the node is cordoned": {func(*Known) {}, membership.Pod},
+		"the node takes pods":  {func(k *Known) { k.Snapshot.Ordinals[0].Pod.Node.Cordoned = false }, membership.Nothing},
+		"surges for rollouts":  {func(k *Known) { k.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember }, membership.Nothing},
+		"its volume stays":     {func(k *Known) { k.Snapshot.Ordinals[0].Pod.VolumeTrouble = "its volume can only be used here" }, membership.Nothing},
+		"the spec is suspended": {func(k *Known) {
+			metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+		}, membership.Nothing},
+		"there is no pod": {func(k *Known) {
+			k.Snapshot.Ordinals[0] = cluster.Ordinal{Name: "main-0", Member: "main-0", Class: v1alpha1.ClassMissing}
+		}, membership.Nothing},
+		"three are asked for": {func(k *Known) { k.Etcd.Spec.Replicas = 3 }, membership.Nothing},
+	} {
+		k := known(2)
+		k.Etcd.Spec.Replicas, k.Etcd.Spec.SurgePolicy = 1, v1alpha1.SurgeSingleMemberAndDrains
+		for i := range k.Snapshot.Ordinals {
+			k.Snapshot.Ordinals[i].Pod.Node = cluster.Node{Name: "node", Cordoned: true}
+		}
+		c.change(&k)
+		in := k.Input(Request{Goal: membership.Goal{Size: 1}})
+		if got := in.Ordinals[0].Outdated; got != c.want || in.Ordinals[1].Outdated != membership.Nothing {
+			t.Errorf("%s: %v and %v", name, got, in.Ordinals[1].Outdated)
+		}
 	}
 }
 

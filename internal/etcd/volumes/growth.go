@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
@@ -145,6 +146,10 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 		case ownedBy(&claims[i], set.UID):
 			return "claim " + claims[i].Name + " would be deleted with it"
 		}
+	}
+	if t := etcdtasks.Recovering(tasks); t != nil {
+		// The first member serves while the others have no vote yet, and the task cannot observe a cluster without a StatefulSet.
+		return "task " + t.Name + " starts the cluster as a new one"
 	}
 	for i := range tasks {
 		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress && !tasks[i].StopsNothingYet() {

@@ -100,6 +100,11 @@ func TestMayReplace(t *testing.T) {
 		task.Status.State = state
 		return []v1alpha1.EtcdOperatorTask{task}
 	}
+	recovery := func(state v1alpha1.TaskState) []v1alpha1.EtcdOperatorTask {
+		tasks := rollout(state)
+		tasks[0].Spec.Type = v1alpha1.QuorumLossRecovery
+		return tasks
+	}
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
 	ownedBy := func(owner types.UID) []corev1.PersistentVolumeClaim {
 		return []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{
@@ -120,6 +125,8 @@ func TestMayReplace(t *testing.T) {
 		"a rollout runs":                   {nil, nil, rollout(v1alpha1.TaskStateInProgress), "in progress"},
 		"a recreation waits for the spec":  {nil, nil, recreation(""), ""},
 		"a recreation runs":                {nil, nil, recreation(v1alpha1.RecreateNeedsDeletion), "in progress"},
+		"a recovery starts the cluster":    {nil, nil, recovery(v1alpha1.TaskStateInProgress), "as a new one"},
+		"a recovery has ended":             {nil, nil, recovery(v1alpha1.TaskStateSucceeded), ""},
 		"a claim would be deleted with it": {nil, ownedBy("set"), nil, "claim c would be deleted"},
 		"a claim is not the Etcd's":        {nil, foreign, nil, "claim c, which is not the Etcd's own"},
 		"its newest spec is not observed":  {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},

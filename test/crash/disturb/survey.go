@@ -6,6 +6,7 @@ package disturb
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -29,10 +30,13 @@ func Previewed(j *batchv1.Job) string {
 func Fenced(s *corev1.Service) bool { return s.Spec.Selector[v1alpha1.LabelFencedBy] != "" }
 
 // Surveyed is what the agent reports in the Job that surveys a volume: the first member has data, that of the others is damaged.
-func Surveyed(j *batchv1.Job) string {
+func Surveyed(j *batchv1.Job) string { return SurveyedAt(j, 0) }
+
+// SurveyedAt is what the agent reports where the member of an ordinal has data, and that of the others is damaged.
+func SurveyedAt(j *batchv1.Job, ordinal int) string {
 	found := etcdmember.Survey{State: etcdmember.SurveyDamaged, Damage: "a page has a wrong checksum"}
 	for _, v := range j.Spec.Template.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-0") {
+		if v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, fmt.Sprintf("-%d", ordinal)) {
 			found = etcdmember.Survey{State: etcdmember.SurveyPresent, ClusterID: "1", MemberID: "1", LastTerm: 2, LastIndex: 100, Revision: 50}
 		}
 	}

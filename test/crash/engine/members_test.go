@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -187,7 +189,9 @@ func (r *run) classes(ctx context.Context) (classes []string) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	must(r.t, r.world.List(ctx, claims, client.InNamespace(inmemory.Namespace)))
 	for _, c := range claims.Items {
-		classes = append(classes, ptr.Deref(c.Spec.StorageClassName, ""))
+		if strings.HasPrefix(c.Name, inmemory.Name+"-") { // and not the one of the backup store
+			classes = append(classes, ptr.Deref(c.Spec.StorageClassName, ""))
+		}
 	}
 	return classes
 }
@@ -293,4 +297,233 @@ func TestMoveToABrokenClass(t *testing.T) {
 			})
 		})
 	}
+}
+
+// moveChanges and surgeChanges are how many changes of the member list the move of three volumes makes, and a surge.
+const moveChanges, surgeChanges = 12, 6
+
+// afterEach runs a test once for each change of the member list, after so many of them; without -crash-all, after some of them.
+func afterEach(t *testing.T, changes int, test func(t *testing.T, n int)) {
+	for n := range changes + 1 {
+		if !*all && n%3 > 0 {
+			continue
+		}
+		t.Run(fmt.Sprintf("after %d changes", n), func(t *testing.T) {
+			t.Parallel()
+			test(t, n)
+		})
+	}
+}
+
+// interrupted has something happen to a cluster of three while its volumes move, after so many changes of the member list. Fewer serve then.
+func interrupted(t *testing.T, n int, do func(ctx context.Context, r *run)) {
+	moving(t, 3, func(ctx context.Context, r *run) {
+		before := len(r.world.Members.Changes())
+		r.retype(ctx, "fast")
+		r.until(ctx, "the list has changed", func() bool { return len(r.world.Members.Changes())-before >= n })
+		r.outage = true
+		do(ctx, r)
+	})
+}
+
+// surging has something happen to a cluster of one member whose pod a restart replaces by way of a second one, after so many changes of the
+// member list.
+func surging(t *testing.T, n int, do func(ctx context.Context, r *run)) {
+	changing(t, 1, func(ctx context.Context, r *run) {
+		r.scenario.surges = true
+		etcd := &v1alpha1.Etcd{}
+		must(t, r.world.Get(ctx, mainKey, etcd))
+		etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+		must(t, r.world.Update(ctx, etcd))
+		r.settled(ctx, 1)
+		rollout := r.task()
+		rollout.Name, rollout.Spec.Type, rollout.Spec.Config = "rollout", v1alpha1.QuorumAwareRollout, "restart: true"
+		must(t, r.world.Create(ctx, rollout))
+		r.until(ctx, "the list has changed", func() bool { return len(r.world.Members.Changes()) >= n })
+		r.outage = true
+		do(ctx, r)
+	})
+}
+
+// The quorum is lost at any time of a move, and recovered from a voter that is left: the move goes on, and ends.
+func TestQuorumLostDuringAMove(t *testing.T) {
+	afterEach(t, moveChanges, func(t *testing.T, n int) {
+		interrupted(t, n, func(ctx context.Context, r *run) {
+			r.recovers(ctx)
+			r.outage = false
+			r.moved(ctx, 3, "fast")
+		})
+	})
+}
+
+// One of two voters of a surge fails for good: the cluster is recovered from the other one, and comes back to one member.
+func TestQuorumLostDuringASurge(t *testing.T) {
+	for _, n := range []int{2, 5} {
+		surging(t, n, func(ctx context.Context, r *run) {
+			r.recovers(ctx)
+			r.outage = false
+			r.settled(ctx, 1)
+		})
+	}
+}
+
+// recovers has all voters but the leader fail for good, and a person recover the cluster. The survivor is the only one with data.
+func (r *run) recovers(ctx context.Context) {
+	r.t.Helper()
+	survivor := r.world.Members.Leader()
+	r.scenario.lost, r.joins, r.world.Result = true, true, func(j *batchv1.Job) string { return disturb.SurveyedAt(j, survivor) }
+	for i, name := range r.world.Members.Names {
+		_, votes, _ := r.world.Members.Lists(i)
+		r.world.Crashing[name] = votes && i != survivor
+	}
+	r.until(ctx, "the quorum is lost", func() bool { return r.world.Members.Leader() < 0 })
+	recovery := r.task()
+	recovery.Spec.Type, recovery.Spec.Config = v1alpha1.QuorumLossRecovery, ""
+	must(r.t, r.world.Create(ctx, recovery))
+	r.until(ctx, "the cluster is recovered", func() bool { return r.read(ctx).Status.State.IsFinal() })
+	if status := r.read(ctx).Status; status.State != v1alpha1.TaskStateSucceeded || status.Recovery.Member != inmemory.PodName(survivor) {
+		r.t.Fatalf("the recovery ended as %+v", status)
+	}
+}
+
+// The cluster hibernates at any time of a move, and wakes up: the move goes on, and ends.
+func TestHibernatesDuringAMove(t *testing.T) {
+	afterEach(t, moveChanges, func(t *testing.T, n int) {
+		interrupted(t, n, func(ctx context.Context, r *run) {
+			r.hibernates(ctx, 3)
+			r.outage = false
+			r.moved(ctx, 3, "fast")
+		})
+	})
+}
+
+// The cluster hibernates at any time of a surge, and wakes up: it comes back to one member.
+func TestHibernatesDuringASurge(t *testing.T) {
+	afterEach(t, surgeChanges, func(t *testing.T, n int) {
+		surging(t, n, func(ctx context.Context, r *run) {
+			r.hibernates(ctx, 1)
+			r.outage = false
+			r.settled(ctx, 1)
+		})
+	})
+}
+
+// hibernates has the cluster stop, and start again with so many members asked for.
+func (r *run) hibernates(ctx context.Context, n int32) {
+	r.t.Helper()
+	r.resize(ctx, 0)
+	r.until(ctx, "it hibernates", func() bool {
+		pods, err := r.world.Pods(ctx)
+		must(r.t, err)
+		etcd := &v1alpha1.Etcd{}
+		must(r.t, r.world.Get(ctx, mainKey, etcd))
+		return len(pods) == 0 && etcd.Status.Conditions.IsTrue(v1alpha1.ConditionHibernated)
+	})
+	r.resize(ctx, n)
+	r.until(ctx, "it has woken up", func() bool { return r.world.Members.Leader() >= 0 && r.votersServing() == r.voters() })
+}
+
+func (r *run) voters() (n int) {
+	for i := range r.world.Members.Names {
+		if _, votes, _ := r.world.Members.Lists(i); votes {
+			n++
+		}
+	}
+	return n
+}
+
+// An Etcd that is deleted at any time of a move, or of a surge, goes: the member list and the claims stay as they are.
+func TestDeletedDuringAMove(t *testing.T) {
+	afterEach(t, moveChanges, func(t *testing.T, n int) {
+		interrupted(t, n, func(ctx context.Context, r *run) { r.goes(ctx) })
+	})
+}
+
+func TestDeletedDuringASurge(t *testing.T) {
+	afterEach(t, surgeChanges, func(t *testing.T, n int) {
+		surging(t, n, func(ctx context.Context, r *run) { r.goes(ctx) })
+	})
+}
+
+func (r *run) goes(ctx context.Context) {
+	r.t.Helper()
+	etcd := &v1alpha1.Etcd{}
+	must(r.t, r.world.Get(ctx, mainKey, etcd))
+	changed, classes := r.world.Members.Changes(), r.classes(ctx)
+	must(r.t, r.world.Delete(ctx, etcd))
+	r.until(ctx, "the Etcd is gone", func() bool { return r.world.Get(ctx, mainKey, etcd) != nil })
+	for range 50 {
+		_ = r.round(ctx)
+	}
+	if got := r.world.Members.Changes(); !slices.Equal(got, changed) {
+		r.t.Errorf("the list changed from %v to %v", changed, got)
+	}
+	if got := r.classes(ctx); !slices.Equal(got, classes) {
+		r.t.Errorf("of claims of the classes %v, %v remain", classes, got)
+	}
+}
+
+// draining is a cluster of one member with a surge policy, on a node that is being emptied.
+func draining(t *testing.T, policy v1alpha1.SurgePolicy, do func(ctx context.Context, r *run)) {
+	changing(t, 1, func(ctx context.Context, r *run) {
+		r.scenario.surges = true
+		etcd := &v1alpha1.Etcd{}
+		must(t, r.world.Get(ctx, mainKey, etcd))
+		etcd.Spec.SurgePolicy = policy
+		must(t, r.world.Update(ctx, etcd))
+		r.settled(ctx, 1)
+		must(t, r.world.Cordon(ctx, inmemory.Nodes[0], true))
+		do(ctx, r)
+	})
+}
+
+// pod returns the pod of a member.
+func (r *run) pod(ctx context.Context, name string) *corev1.Pod {
+	p := &corev1.Pod{}
+	must(r.t, client.IgnoreNotFound(r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: name}, p)))
+	return p
+}
+
+// A node is drained: a second member takes over, the first comes back on another node, and the second leaves. It happens once.
+func TestDrain(t *testing.T) {
+	draining(t, v1alpha1.SurgeSingleMemberAndDrains, func(ctx context.Context, r *run) {
+		r.until(ctx, "the member is on another node", func() bool { return r.pod(ctx, "main-0").Spec.NodeName == inmemory.Nodes[1] })
+		r.settled(ctx, 1)
+		for range 100 {
+			_ = r.round(ctx)
+		}
+		want := []string{"add main-1", "promote main-1", "remove main-0", "add main-0", "promote main-0", "remove main-1"}
+		if got := r.world.Members.Changes(); !slices.Equal(got, want) {
+			t.Errorf("the list changed by %v", got)
+		}
+	})
+}
+
+// No node takes the second member: the first serves where it is, for as long as that lasts, and nothing is left once its node takes pods again.
+func TestDrainWithoutAnotherNode(t *testing.T) {
+	draining(t, v1alpha1.SurgeSingleMemberAndDrains, func(ctx context.Context, r *run) {
+		must(t, r.world.Cordon(ctx, inmemory.Nodes[1], true))
+		r.until(ctx, "a second member is waited for", func() bool { return r.pod(ctx, "main-1").UID != "" })
+		for range 100 {
+			_ = r.round(ctx)
+		}
+		must(t, r.world.Cordon(ctx, inmemory.Nodes[0], false))
+		r.until(ctx, "the second pod is gone", func() bool { return r.pod(ctx, "main-1").UID == "" && len(r.classes(ctx)) == 1 })
+		r.settled(ctx, 1)
+		if got := r.world.Members.Changes(); len(got) > 0 || r.world.Removed()["main-0"] > 0 {
+			t.Errorf("the list changed by %v, and pods were removed: %v", got, r.world.Removed())
+		}
+	})
+}
+
+// Without the policy, a cordoned node is no reason for anything.
+func TestNoSurgeOnADrain(t *testing.T) {
+	draining(t, v1alpha1.SurgeSingleMember, func(ctx context.Context, r *run) {
+		for range 100 {
+			_ = r.round(ctx)
+		}
+		if got := r.world.Members.Changes(); len(got) > 0 || r.pod(ctx, "main-1").UID != "" {
+			t.Errorf("the list changed by %v", got)
+		}
+	})
 }

@@ -77,6 +77,10 @@ type run struct {
 	broken []string
 	// armed: writes count. rebuilt: the members have carried out a recovery.
 	armed, rebuilt bool
+	// joins: a recovery begins with one member, and the others join it.
+	joins bool
+	// outage: members are down because someone stops them, or fail for good. What is done to claims counts nevertheless.
+	outage bool
 	// last is the number of the last write, counted or not.
 	last int
 }
@@ -268,13 +272,14 @@ func (r *run) round(ctx context.Context) error {
 // step has the cluster do one thing, and time pass.
 func (r *run) step(ctx context.Context) {
 	r.rebuild(ctx)
+	r.join(ctx)
 	r.backUp(ctx)
 	_, err := r.world.Step(ctx)
 	must(r.t, err)
-	if r.armed && (r.scenario.replicas > 0 || r.scenario.surges || r.scenario.moves) && r.world.Members.Leader() < 0 {
+	if r.armed && !r.outage && (r.scenario.replicas > 0 || r.scenario.surges || r.scenario.moves) && r.world.Members.Leader() < 0 {
 		r.broken = append(r.broken, fmt.Sprintf("the quorum is lost after %v", r.world.Members.Changes()))
 	}
-	if n := r.votersServing(); r.armed && r.scenario.moves && n < int(r.scenario.from) {
+	if n := r.votersServing(); r.armed && !r.outage && r.scenario.moves && n < int(r.scenario.from) {
 		r.broken = append(r.broken, fmt.Sprintf("%d voters serve after %v", n, r.world.Members.Changes()))
 	}
 	pods, err := r.world.Pods(ctx)
@@ -306,6 +311,31 @@ func (r *run) rebuild(ctx context.Context) {
 	shared, err := member.ParseShared(config.Data)
 	must(r.t, err)
 	r.world.Members.Rebuild(shared.RecoveredID())
+	if r.joins {
+		r.world.Members.Found(slices.Index(r.world.Members.Names, shared.Recovery.Member))
+	}
+}
+
+// join has the next member join the one that a recovery has begun with, as long as the operator leaves that to the agents.
+func (r *run) join(ctx context.Context) {
+	config := &corev1.ConfigMap{}
+	if !r.joins || !r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil {
+		return
+	}
+	shared, err := member.ParseShared(config.Data)
+	must(r.t, err)
+	if shared.Recovery == nil || shared.Members != nil || r.world.Members.Leader() < 0 {
+		return
+	}
+	pods, err := r.world.Pods(ctx)
+	must(r.t, err)
+	for _, p := range pods {
+		i := slices.Index(r.world.Members.Names, p.Name)
+		if listed, _, _ := r.world.Members.Lists(i); !listed && len(p.Status.InitContainerStatuses) > 0 {
+			r.world.Members.Join(i)
+			return
+		}
+	}
 }
 
 // release delivers what was held, once it was for long enough.
@@ -418,7 +448,7 @@ func (r *run) harmOfSurge(w disturb.Write, harm string) string {
 func (r *run) harmOfMove(w disturb.Write) string {
 	for i, name := range r.world.Members.Names {
 		listed, _, _ := r.world.Members.Lists(i)
-		if w.Verb == "delete" && strings.HasSuffix(w.Name, "-"+name) && (listed || r.votersServing() < int(r.scenario.from)) {
+		if w.Verb == "delete" && strings.HasSuffix(w.Name, "-"+name) && (listed || !r.outage && r.votersServing() < int(r.scenario.from)) {
 			return fmt.Sprintf("%s: it is listed: %v, and %d voters serve", w, listed, r.votersServing())
 		}
 	}

@@ -132,7 +132,7 @@ func TestTwoOperators(t *testing.T) {
 			switch {
 			case *all && !s.whole:
 				bound = 10
-			case s.taskType == v1alpha1.MembershipChange && !*all:
+			case (s.taskType == v1alpha1.MembershipChange || s.surges) && !*all:
 				bound = 1
 			case s.whole && !*all:
 				t.Skip("it takes minutes: -crash-all")

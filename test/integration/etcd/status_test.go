@@ -97,6 +97,28 @@ func TestStatusNamesTheRolloutTask(t *testing.T) {
 	w.Expect(w.Status(w).Rollout).To(BeNil())
 }
 
+// The budget of a single member that surges on drains allows no eviction, and the API server takes that in place of what it allowed before.
+func TestBudgetOfAMemberThatSurgesOnDrains(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.start()
+	w.eventuallyWell()
+	for _, blocks := range []bool{false, true, false} {
+		w.Change(func(e *v1alpha1.Etcd) {
+			e.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+			if blocks {
+				e.Spec.SurgePolicy = v1alpha1.SurgeSingleMemberAndDrains
+			}
+		})
+		w.Eventually(func(g Gomega) {
+			budget := &policyv1.PodDisruptionBudget{}
+			w.Get(g, name, budget)
+			g.Expect(budget.Spec.MaxUnavailable != nil && budget.Spec.MinAvailable == nil).To(Equal(blocks))
+			g.Expect(budget.Spec.UnhealthyPodEvictionPolicy != nil).To(Equal(blocks))
+		}).Should(Succeed())
+	}
+}
+
 func TestStatusWhileHibernated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)

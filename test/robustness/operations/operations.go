@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package operations is what a user asks the operator to do with an etcd cluster while faults are injected: rollouts,
-// restarts, recreations, maintenance, snapshots, recoveries, hibernation, and switching the feature gate.
+// restarts, recreations, maintenance, snapshots, recoveries, hibernation, changes of the members, and switching the feature gate.
 package operations
 
 import (
@@ -60,7 +60,7 @@ type Operation struct {
 // All are all operations. What is done most in practice is there more than once.
 func All() []Operation {
 	rollout := Operation{Name: "rollout", Run: by((*Cluster).replacePods)}
-	return append(inPlace(), []Operation{
+	return append(append(inPlace(), membership()...), []Operation{
 		rollout,
 		{Name: "restart", Run: task(v1alpha1.QuorumAwareRollout, "restart: true")},
 		{Name: "recreation", Run: by((*Cluster).recreate)},

@@ -30,6 +30,8 @@ type Sample struct {
 	Applied   uint64 `json:"applied,omitempty"`
 	// Voters are the IDs of the voting members that it knows; empty if it was not asked.
 	Voters []uint64 `json:"voters,omitempty"`
+	// Learners are the IDs of those without a vote. Earlier runs have none.
+	Learners []uint64 `json:"learners,omitempty"`
 
 	// behind is how many entries it lacks that its leader had committed.
 	behind uint64

@@ -44,6 +44,12 @@ var (
 		"	if laggard := s.Snapshot.NotServing(next); laggard != \"\" && s.now.IsZero() {"}
 )
 
+// leaderRemoved is for the local Kubernetes and the simulation.
+var leaderRemoved = []edit{
+	{"internal/membership/guards.go", "{name: GuardLeaderStays, judges: []Action{RemoveMember},", "{name: GuardLeaderStays, judges: []Action{},"},
+	{"internal/membership/order.go", "		if m.Leads && to != nil {", "		if m.Leads && to != nil && m.Learner {"},
+}
+
 // What several bugs show with.
 const (
 	rollout  = "rollout"
@@ -53,6 +59,7 @@ const (
 )
 
 var bugs = []bug{
+	{Name: "the leader is removed", Edits: leaderRemoved, Operations: "scale to one and back", Length: 3 * time.Minute},
 	{
 		Name: "guards off",
 		Edits: []edit{{"internal/rollout/guards.go",

@@ -12,12 +12,7 @@ var defects = []bug{
 		Edits: []edit{{"internal/membership/guards.go",
 			"{name: GuardLearnerCaughtUp, judges: []Action{PromoteLearner},", "{name: GuardLearnerCaughtUp, judges: []Action{},"}},
 	},
-	{
-		Name: "members: the leader is removed",
-		Edits: []edit{
-			{"internal/membership/guards.go", "{name: GuardLeaderStays, judges: []Action{RemoveMember},", "{name: GuardLeaderStays, judges: []Action{},"},
-			{"internal/membership/order.go", "		if m.Leads && to != nil {", "		if m.Leads && to != nil && m.Learner {"}},
-	},
+	{Name: "members: the leader is removed", Edits: leaderRemoved},
 	{
 		Name: "members: one is removed while another one is down",
 		Edits: []edit{

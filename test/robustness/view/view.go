@@ -252,7 +252,9 @@ func (r *Recorder) ask(ctx context.Context, client *clientv3.Client, pod Pod, li
 	}
 	if members, err := client.MemberList(ctx, clientv3.WithSerializable()); err == nil {
 		for _, m := range members.Members {
-			if !m.IsLearner {
+			if m.IsLearner {
+				s.Learners = append(s.Learners, m.ID)
+			} else {
 				s.Voters = append(s.Voters, m.ID)
 			}
 		}

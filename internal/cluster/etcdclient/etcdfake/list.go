@@ -98,6 +98,22 @@ func (c *Cluster) Changes() []string {
 	return slices.Clone(c.changes)
 }
 
+// Found has one member found the cluster again, with nobody else in its list, as in a recovery.
+func (c *Cluster) Found(index int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = []entry{{id: firstAdded + uint64(c.added), index: index, started: true}}
+	c.added++
+}
+
+// Join adds the member at an index as a voter, as its agent does in a recovery.
+func (c *Cluster) Join(index int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.entries(), entry{id: firstAdded + uint64(c.added), index: index})
+	c.added++
+}
+
 // Forget removes the member at an index, as a user of etcdctl does.
 func (c *Cluster) Forget(index int) {
 	c.mu.Lock()
