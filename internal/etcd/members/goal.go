@@ -7,6 +7,7 @@ package members
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
@@ -62,8 +63,10 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 }
 
 // shrinksFromOdd reports whether the next step is to remove a voter that serves from an odd number of voters, after which the quorum
-// can spare one fewer. What a rollout has requested may still take a member away then: of an even number it takes none.
+// can spare one fewer. What a rollout has requested may still take a member away then: of an even number it takes none. As long as the
+// last pod is that of a member that has no vote, that pod goes first: the rollout may wait for it.
 func shrinksFromOdd(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
-	voters := len(s.Cluster.Voters)
-	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters
+	voters, last := len(s.Cluster.Voters), s.Replicas()-1
+	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters &&
+		slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last })
 }

@@ -135,7 +135,7 @@ func TestMember(t *testing.T) {
 		"its joining was told":                             {joins("main-2"), healthy, announced(at)},
 		"its joining was told, and its agent has read it":  {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Read.Generation = 4 }, with(func(m *membership.Member) { m.Read = true }), announced(at)},
 		"that an earlier pod joins was told":               {joins("earlier"), healthy, at},
-		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), at},
+		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), membership.Ordinal{Pod: true, Claim: true, Ending: true}},
 		"its joining was told, and it is no longer listed": {func(k *Known) { joins("main-2")(k); k.Initial = k.Initial[:2] }, healthy, at},
 		"the claim is being deleted":                       {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
 		"the claim is temporary": {func(k *Known) {
@@ -400,6 +400,7 @@ func TestBesideARollout(t *testing.T) {
 		"grows":                       {3, 5, nil, false},
 		"stays":                       {3, 3, nil, false},
 		"a member is away":            {3, 1, func(s *cluster.Snapshot) { s.Cluster.Voters[2].Serving = false }, false},
+		"a pod of a member that left": {3, 1, func(s *cluster.Snapshot) { s.Ordinals = append(s.Ordinals, cluster.Ordinal{}) }, false},
 	} {
 		k := known(c.voters)
 		k.Etcd.Spec.Replicas = c.replicas
