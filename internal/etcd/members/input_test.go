@@ -316,7 +316,7 @@ func TestGoalAndActing(t *testing.T) {
 			return nil
 		},
 		"rollout r is in progress": func(k *Known) []v1alpha1.EtcdOperatorTask {
-			k.Etcd.Spec.Replicas, k.Snapshot.Cluster.Voters = 1, []cluster.Voter{{Serving: true}, {Serving: true}, {Serving: true}}
+			k.Etcd.Spec.Replicas, k.Snapshot.Cluster.Voters = 1, []cluster.Voter{{Serving: true}, {Serving: true, Ordinal: 1}, {Serving: true, Ordinal: 2}}
 			return rolling
 		},
 		"adopted or handed": func(k *Known) []v1alpha1.EtcdOperatorTask {
