@@ -49,6 +49,7 @@ func TestEncryptedSnapshots(t *testing.T) {
 			config.Recipients, config.Identities = []string{recipient}, encryptiontest.Folder(t, identity)
 			s := openStore(t, config)
 			r := run(t, e, s, options())
+			r.begin(g)
 			put(g, e, "d", 20)
 			delta := takenDelta(g, r)
 			put(g, e, "d", 20)
