@@ -92,10 +92,8 @@ func on(positions ...uint64) func(*Input) {
 	}
 }
 
-// database is the size of the restored one.
-func database(bytes int64) func(*Input) {
-	return func(in *Input) { in.Recorded.Restore.Bytes = bytes }
-}
+// thousandBytes is the size of the restored database.
+func thousandBytes(in *Input) { in.Recorded.Restore.Bytes = 1000 }
 
 // free is the free space on each volume.
 func free(bytes ...int64) func(*Input) {
@@ -154,11 +152,11 @@ func TestPhases(t *testing.T) {
 		"all volumes are lost":      {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the data of before, which is in the final snapshot final"},
 		"a member lies":             {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
 		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
-		"a volume of unknown space": {at(surveying, stopped, on(7, 9, 8), database(1000)), tasks.Continue, starting, "on m-1"},
-		"just enough space":         {at(surveying, stopped, on(7, 9, 8), database(1000), free(spaceForLog+1000, spaceForLog+2000, spaceForLog+1000)), tasks.Continue, starting, "on m-1"},
-		"the first lacks space":     {at(surveying, stopped, on(7, 9, 8), database(1000), free(1<<40, spaceForLog+1999, 1<<40)), tasks.Fail, surveying, "the volume of m-1 has 134219727 free bytes, and it takes 134219728"},
-		"another one lacks space":   {at(surveying, stopped, on(7, 9, 8), database(1000), free(1<<40, 1<<40, spaceForLog+999)), tasks.Fail, surveying, "the volume of m-2"},
-		"one beyond lacks space":    {at(surveying, stopped, on(7, 9, 8), database(1000), free(1<<40, 1<<40, 1), func(in *Input) { in.Members = 2 }), tasks.Continue, starting, "on m-1"},
+		"a volume of unknown space": {at(surveying, stopped, on(7, 9, 8), thousandBytes), tasks.Continue, starting, "on m-1"},
+		"just enough space":         {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(spaceForLog+1000, spaceForLog+2000, spaceForLog+1000)), tasks.Continue, starting, "on m-1"},
+		"the first lacks space":     {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, spaceForLog+1999, 1<<40)), tasks.Fail, surveying, "the volume of m-1 has 134219727 free bytes, and it takes 134219728"},
+		"another one lacks space":   {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, spaceForLog+999)), tasks.Fail, surveying, "the volume of m-2"},
+		"one beyond lacks space":    {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, 1), func(in *Input) { in.Members = 2 }), tasks.Continue, starting, "on m-1"},
 		"the members are not told":  {at(starting, source(target), stopped, func(in *Input) { in.Configured = false }), tasks.Continue, starting, "configuring the members"},
 		"the cluster before serves": {at(starting, source(target)), tasks.Continue, starting, "waiting until m-1 serves"},
 		"the store went away": {at(starting, source(target), serving(after), func(in *Input) {

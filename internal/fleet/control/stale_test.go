@@ -285,8 +285,8 @@ func TestALostLedgerWithManyFailures(t *testing.T) {
 	}
 }
 
-// labelled sets the labels of the namespace of a cluster.
-func (w *world) labelled(i int, labels map[string]string) {
+// labeled sets the labels of the namespace of a cluster.
+func (w *world) labeled(i int, labels map[string]string) {
 	w.t.Helper()
 	ns := &corev1.Namespace{}
 	if err := w.api.Get(w.t.Context(), types.NamespacedName{Name: namespaceOf(i)}, ns); err != nil {
@@ -331,8 +331,8 @@ func TestWhatTheCacheDoesNotShowYet(t *testing.T) {
 			w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.MaxConcurrent = ptr.To(intstr.FromInt32(0)) })
 		}},
 		"paused":                          {func(*world) {}, func(w *world) { w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true }) }},
-		"a namespace that gets a label":   {func(w *world) { remove(w); create(selecting(pausing("prod")))(w) }, func(w *world) { w.labelled(0, prod) }},
-		"one that another policy selects": {create(selecting(pausing("prod"))), func(w *world) { w.labelled(0, prod) }},
+		"a namespace that gets a label":   {func(w *world) { remove(w); create(selecting(pausing("prod")))(w) }, func(w *world) { w.labeled(0, prod) }},
+		"one that another policy selects": {create(selecting(pausing("prod"))), func(w *world) { w.labeled(0, prod) }},
 		"a selector that cannot be read": {func(*world) {}, func(w *world) {
 			p := pausing("x")
 			p.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}

@@ -21,7 +21,7 @@ type bufferOf struct {
 	of backup.Snapshot
 }
 
-func (b bufferOf) write(w io.Writer) error { return b.DeltaBuffer.Write(w, b.of) }
+func (b bufferOf) write(w io.Writer) error { return b.Write(w, b.of) }
 
 // A restore brings the newest state, with every revision and version as it was, and leaves nothing else behind.
 func TestRestore(t *testing.T) {
@@ -276,7 +276,7 @@ func TestRestoreOfAPoint(t *testing.T) {
 			r.Expect(keys).To(Equal(map[string]string{"a": "2 2 3 2"}))
 		})
 	}
-	r.Expect(point.verify("", 4)).To(MatchError("restored revision 4 in place of 3"))
+	r.Expect(point.verify("", 4)).To(MatchError("revision 3 cannot be restored: the snapshots lead to revision 4"))
 }
 
 // A compaction makes one full snapshot of the newest state, dated so that the deltas after it still follow.
