@@ -80,7 +80,7 @@ func TestWhatStaysOpen(t *testing.T) {
 		s.code = code
 		return s
 	}
-	_ = p.through(t.Context(), []stage{with("A", errSkipped), with("B", errBroken), with("C", nil)})
+	_, _ = p.through(t.Context(), []stage{with("A", errSkipped), with("B", errBroken), with("C", nil)})
 	g.Expect(p.open).To(Equal([]v1alpha1.ErrorCode{"A", "B"}))
 	g.Expect(p.failures.Of(p.etcd)).To(And(HaveLen(1), HaveKey("B")))
 }

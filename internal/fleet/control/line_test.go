@@ -216,7 +216,7 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 func TestWhoseLabelsOrder(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.OrderBy = "wave" })
-	w.labelled(1, map[string]string{"wave": "1"})
+	w.labeled(1, map[string]string{"wave": "1"})
 	e := w.task(0).Etcd
 	e.Labels = map[string]string{"wave": "0"}
 	if err := w.api.Update(t.Context(), e); err != nil {
