@@ -120,7 +120,11 @@ func (in Input) lackingSpace(c choice) string {
 			needs += in.Recorded.Restore.Bytes
 		}
 		if v.State == survey.Seen && v.Ordinal < in.Members && v.Survey.Free > 0 && v.Survey.Free < needs {
-			return fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes, or let go what earlier restores have kept on them, by deleting their tasks", v.Member, v.Survey.Free, needs)
+			say := fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes, or let go what earlier restores have kept on them, by deleting their tasks", v.Member, v.Survey.Free, needs)
+			if in.Undone != nil {
+				say += fmt.Sprintf(", but not %s, whose data is needed", in.Undone.TaskName)
+			}
+			return say
 		}
 	}
 	return ""

@@ -143,7 +143,11 @@ func (v view) restorable(now time.Time) string {
 	if len(all) == 0 || v.etcd.ForPeopleOnly() {
 		return ""
 	}
-	say := fmt.Sprintf(" Any second of the last %s can be restored", text.Since(all[0].From.Time, now))
+	last := all[0]
+	say := fmt.Sprintf(" The state of %s ago can be restored", text.Since(last.From.Time, now))
+	if last.Fine {
+		say = fmt.Sprintf(" Any second from %s ago until %s ago can be restored", text.Since(last.From.Time, now), text.Since(last.To.Time, now))
+	}
 	if n := len(all) - 1; n > 0 {
 		say += fmt.Sprintf(", and %d before it, back to %s", n, all[n].From.Time.UTC().Format(time.RFC3339))
 	}

@@ -7,6 +7,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -56,6 +57,11 @@ func (s *Store) Hold(ctx context.Context, base string, revision int64, now time.
 		target.Snapshot = base
 	}
 	choices, err := target.Choose(list)
+	if err != nil && s.Trust() != backup.TrustAll {
+		// A snapshot that nobody trusts may part the history. What is restored leaves it out.
+		trusted, _ := s.Trusted(ctx, time.Time{})
+		choices, err = target.Choose(trusted)
+	}
 	if err != nil {
 		return backup.Snapshot{}, fmt.Errorf("%s does not have what is to be restored any more: %w", s, err)
 	}
@@ -72,24 +78,34 @@ func (s *Store) keptFolder() string { return path.Join(s.objects.config.Prefix, 
 
 // markKept notes which snapshots are marked.
 func (s *Store) markKept(ctx context.Context, snapshots []backup.Snapshot) error {
-	marked, holds := map[string]bool{}, []backup.Hold{}
+	marked, held := map[string]bool{}, map[string]backup.Hold{}
 	err := s.objects.in(ctx, s.keptFolder(), func(name string, _ *blob.ListObject) {
 		if snapshot, ok := strings.CutPrefix(name, keptPrefix); ok {
 			marked[snapshot] = true
 		}
-		if hold, ok := holdOf(name); ok && len(holds) < maxHolds {
-			holds = append(holds, hold)
+		if hold, ok := holdOf(name); ok {
+			// Of one full snapshot, the hold that leads furthest keeps what the others do.
+			base := hold.Base.Name()
+			hold.Revision = max(hold.Revision, held[base].Revision)
+			held[base] = hold
 		}
 	})
+	holds := newest(held)
 	for i, snapshot := range snapshots {
-		held := slices.ContainsFunc(holds, func(h backup.Hold) bool { return h.Keeps(snapshot) })
-		snapshots[i].Kept = held || marked[snapshot.Name()]
+		keeps := func(h backup.Hold) bool { return h.Keeps(snapshot) }
+		snapshots[i].Kept = marked[snapshot.Name()] || slices.ContainsFunc(holds, keeps)
 	}
 	return err
 }
 
-// maxHolds bounds how many holds count: each is compared with each snapshot.
+// maxHolds bounds of how many full snapshots holds count: each is compared with each snapshot.
 const maxHolds = 100
+
+// newest returns the holds that were made last.
+func newest(held map[string]backup.Hold) []backup.Hold {
+	all := slices.SortedFunc(maps.Values(held), func(a, b backup.Hold) int { return b.Since.Compare(a.Since) })
+	return all[:min(len(all), maxHolds)]
+}
 
 // holdOf returns the hold of a marker; false if it is that of another kind.
 func holdOf(name string) (backup.Hold, bool) {

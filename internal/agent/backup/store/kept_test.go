@@ -57,6 +57,31 @@ func TestKeep(t *testing.T) {
 	g.Expect(err).To(HaveOccurred())
 }
 
+// However many holds there are, the newest ones count: a restore that has its hold stops the members.
+func TestManyHolds(t *testing.T) {
+	for name, base := range map[string]func(i int) backup.Snapshot{
+		"of one full snapshot": func(int) backup.Snapshot { return full(1) }, "of full snapshots that are gone": func(i int) backup.Snapshot { return full(int64(100 + i)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s, dir := local(t)
+			noon := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+			first, last := database(g, t, s, full(1)), database(g, t, s, full(2))
+			_, err := s.Hold(t.Context(), first.Name(), 0, noon)
+			g.Expect(err).NotTo(HaveOccurred())
+			for i := range 2 * maxHolds {
+				hold := backup.Hold{Since: noon.Add(time.Duration(i) * time.Second), Base: base(i)}
+				g.Expect(os.WriteFile(filepath.Join(filepath.Dir(dir), keptFolder, holdPrefix+hold.String()), nil, 0o600)).To(Succeed())
+			}
+			_, err = s.Hold(t.Context(), last.Name(), 0, noon.Add(time.Hour))
+			g.Expect(err).NotTo(HaveOccurred())
+			list, err := s.List(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(list[1].Kept).To(BeTrue())
+		})
+	}
+}
+
 // What was written is as it was meant to be, or verifying it fails: volumes may be deleted after it.
 func TestVerify(t *testing.T) {
 	g := NewWithT(t)
