@@ -76,6 +76,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock, Limits: config.TLS.Apply}
 	if c.gates.Enabled(configv1alpha1.FleetPolicies) {
 		c.fleet = control.New(c.Client, c.Live, d.Namespace, d.Clock, d.Recorder, control.NewMetrics(d.Registerer))
+		c.fleet.Namespaces = config.Namespaces
 	}
 	c.observer = observe.New(d.Dialer, d.Clock, observe.WithCredentials(c.credentials), observe.WithSurroundings(d.Surroundings), observe.WithRule(c.beside.rule))
 	return c, nil

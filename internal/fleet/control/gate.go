@@ -35,6 +35,8 @@ type Controller struct {
 	Clock    clock.PassiveClock
 	Recorder events.EventRecorder
 	Metrics  *Metrics
+	// Namespaces are those in which the operator works; none: in all.
+	Namespaces []string
 
 	wakes chan event.GenericEvent
 	// pokes are for the controller itself.

@@ -5,6 +5,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,12 +16,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // task reads the task of a cluster as the API server shows it now, and its Etcd.
@@ -282,6 +285,30 @@ func TestALostLedgerWithManyFailures(t *testing.T) {
 	o.pass(interval)
 	if s := w.read().Status; s.Changes[0].Paused == "" {
 		t.Errorf("an old decision resumes it: %+v", s.Changes)
+	}
+}
+
+// An operator that works in some namespaces alone does not read, count or fence tasks of others, whatever namespaces a policy selects: there
+// it may lack the right, and another operator has a ledger of its own.
+func TestAnOperatorOfSomeNamespaces(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	o.Namespaces = []string{namespaceOf(0)}
+	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if in := (&client.ListOptions{}).ApplyOptions(options); in.Namespace == namespaceOf(1) {
+				return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("etcdoperatortasks").GroupResource(), "", nil)
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	before := w.task(1).Object.ResourceVersion
+	o.pass(2 * interval)
+	if wait := o.ask(0); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+	if after := w.task(1).Object.ResourceVersion; after != before {
+		t.Error("a task of another operator was fenced")
 	}
 }
 

@@ -143,7 +143,7 @@ func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
 			p.Invalid, selector = "spec.namespaceSelector: "+err.Error(), labels.Everything()
 		}
 		for j := range namespaces.Items {
-			if n := &namespaces.Items[j]; selector.Matches(labels.Set(n.Labels)) {
+			if n := &namespaces.Items[j]; c.worksIn(n.Name) && selector.Matches(labels.Set(n.Labels)) {
 				v.covering[n.Name] = append(v.covering[n.Name], p.Name)
 			}
 		}
@@ -263,4 +263,9 @@ func etcdOf(t *v1alpha1.EtcdOperatorTask) types.UID {
 		}
 	}
 	return ""
+}
+
+// worksIn reports whether the operator works in a namespace. Tasks in others are not its own to read, count or fence.
+func (c *Controller) worksIn(namespace string) bool {
+	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
 }
