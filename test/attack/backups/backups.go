@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/test/attack/engine"
 	"github.com/etcd-foreman/etcd-foreman/test/attack/scene"
 	batchv1 "k8s.io/api/batch/v1"
@@ -105,9 +106,11 @@ func snapshots(ctx context.Context, t *scene.Tenant) ([]string, error) {
 	}
 	var files []string
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		// What is being written has a name that ends differently.
-		if err == nil && !d.IsDir() && (strings.HasPrefix(d.Name(), "Full-") || strings.HasPrefix(d.Name(), "Incr-")) && !strings.HasSuffix(d.Name(), ".tmp") {
-			files = append(files, path)
+		if err == nil && !d.IsDir() {
+			// What is being written has another name.
+			if _, err := backup.ParseName(d.Name()); err == nil {
+				files = append(files, path)
+			}
 		}
 		return scene.Ignore(err, func(err error) bool { return errors.Is(err, fs.ErrNotExist) })
 	})
@@ -163,8 +166,12 @@ func requestSnapshots(ctx context.Context, t *scene.Tenant) (engine.Finding, err
 	var after []string
 	// The retention runs every five seconds.
 	_, err = scene.Within(ctx, 10*time.Second, func(ctx context.Context) (bool, error) {
-		after, err = snapshots(ctx, t)
-		return !slices.Contains(after, before[0]), err
+		found, err := snapshots(ctx, t)
+		if err != nil {
+			return false, err // when the time is over, too
+		}
+		after = found
+		return !slices.Contains(after, before[0]), nil
 	})
 	if err != nil {
 		return engine.Finding{}, err
