@@ -91,10 +91,10 @@ func sharedConfig(in Input) (string, error) {
 	return string(config), nil
 }
 
-// Bootstrap renders what only a member without data uses, for so many members, and up to the one that a recovery began with: members know the
-// recovered cluster by it. The token separates the members of an Etcd from those
-// of a deleted Etcd of the same name. While the cluster is stopped, it names the members that will be started: a recovery that begins
-// then reads which cluster the one before has made of them.
+// Bootstrap renders what only a member without data uses, for so many members, and up to the one that a recovery began with: members
+// know the recovered cluster by it. The token separates the members of an Etcd from those of a deleted Etcd of the same name. While the
+// cluster is stopped, it names the members that will be started: a recovery that begins then reads which cluster the one before has made
+// of them.
 func Bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) (string, error) {
 	config, err := yaml.Marshal(bootstrap(etcd, Reaching(etcd, cmp.Or(members, known(etcd))), peerTLS == PeerTLSOn))
 	if err != nil {

@@ -58,7 +58,7 @@ func (s *Store) Hold(ctx context.Context, base string, revision int64, now time.
 	}
 	choices, err := target.Choose(list)
 	if err != nil && s.Trust() != backup.TrustAll {
-		// A snapshot that nobody trusts may part the history. What is restored leaves it out.
+		// An untrusted snapshot may split the history. A restore leaves it out.
 		trusted, _ := s.Trusted(ctx, time.Time{})
 		choices, err = target.Choose(trusted)
 	}

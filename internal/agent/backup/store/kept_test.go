@@ -82,6 +82,23 @@ func TestManyHolds(t *testing.T) {
 	}
 }
 
+// A full snapshot that is not signed, and that splits a history, is left out of a restore, and does not keep a hold from being made.
+func TestHoldAmongUntrustedSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	c := newScene(t, g)
+	c.put("ns/main/v2/Full-00000000-00000005-1700000150", []byte("evil"))
+	held, err := c.s.Hold(t.Context(), c.full1.Name(), 30, c.end.Created)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(held.Name()).To(Equal(c.full1.Name()))
+	list, err := c.s.Trusted(t.Context(), time.Time{})
+	g.Expect(err).NotTo(HaveOccurred())
+	kept := map[string]bool{}
+	for _, s := range list {
+		kept[s.Name()] = s.Kept
+	}
+	g.Expect(kept).To(And(HaveKeyWithValue(c.full1.Name(), true), HaveKeyWithValue(c.delta1.Name(), true), HaveKeyWithValue(c.delta2.Name(), true)))
+}
+
 // What was written is as it was meant to be, or verifying it fails: volumes may be deleted after it.
 func TestVerify(t *testing.T) {
 	g := NewWithT(t)
