@@ -85,7 +85,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := serve.NewMemberLease(config, o.namespace, o.name, leaseLifetime, started.PeerTLS())
+	lease, err := serve.NewMemberLease(config, o.namespace, o.name, leaseLifetime, started)
 	if err != nil {
 		return nil, err
 	}

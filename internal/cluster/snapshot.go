@@ -119,6 +119,8 @@ type Pod struct {
 	Refusal *Refusal
 	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
+	// AgentOutdated: the image of its agent is not that of the template.
+	AgentOutdated bool
 	// Authorities is a checksum of the CAs that the member has read when it started; empty without TLS.
 	Authorities string
 	// OfDruid: the pod was made by etcd-druid.

@@ -112,7 +112,15 @@ func joinAnnounced(s *state, step *Step) string {
 	if m == nil || s.ordinal(step.Ordinal).Told && m.Read {
 		return ""
 	}
-	return fmt.Sprintf("the agent of %s has not read yet that another member joins: the kubelet passes that on within about a minute", m.Name)
+	return unread(m, "that another member joins")
+}
+
+// unread says that an agent does not know something yet, and why.
+func unread(m *Member, what string) string {
+	if m.Silent {
+		return fmt.Sprintf("the agent of %s has to know %s, and has never reported what it reads. If this persists for two minutes, it is older than this operator: roll out a newer image of it. That rollout waits for no second member, so the writes of a single one stop until it is back", m.Name, what)
+	}
+	return fmt.Sprintf("the agent of %s has not read yet %s: the kubelet passes that on within about a minute", m.Name, what)
 }
 
 func othersServing(s *state, _ *Step) string {

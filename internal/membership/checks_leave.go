@@ -55,10 +55,32 @@ func removalAnnounced(s *state, step *Step) string {
 	}
 	for _, m := range asked {
 		if m != nil && m.Owner == Ours && (!m.Told || m.Serving && !m.Confirmed) {
-			return fmt.Sprintf("the agent of %s has not read yet that its member leaves: the kubelet passes that on within about a minute", m.Name)
+			return unread(m, "that its member leaves")
 		}
 	}
 	return ""
+}
+
+// successorReady has a member serve until clients reach another one: a learner is not ready, and gets its vote last. Two voters
+// tolerate no failure, so a readiness probe is not waited for long (Member.Reached).
+func successorReady(s *state, step *Step) string {
+	m, waits := s.member(step.Member), ""
+	if m.Owner != Ours || m.Learner || !m.Serving || s.Goal.KeepSources {
+		return ""
+	}
+	for i := range s.voters {
+		switch o := &s.voters[i]; {
+		case o.Owner != Ours || !o.Serving || s.leaves(o):
+		case o.Reached:
+			return ""
+		default:
+			waits = o.Name
+		}
+	}
+	if waits == "" {
+		return ""
+	}
+	return fmt.Sprintf("clients do not reach %s through the Service yet: %s serves them until the readiness probe of %s has passed for a second", waits, m.Name, waits)
 }
 
 // backedUp asks before there are two voters, so that none of the two has to wait for a backup.

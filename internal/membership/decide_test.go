@@ -10,7 +10,7 @@ import (
 )
 
 func ours(ordinal int, change ...func(*Member)) Member {
-	m := Member{ID: uint64(10 + ordinal), Name: fmt.Sprintf("m-%d", ordinal), Owner: Ours, Ordinal: ordinal, Serving: true, Settled: true, Steady: true}
+	m := Member{ID: uint64(10 + ordinal), Name: fmt.Sprintf("m-%d", ordinal), Owner: Ours, Ordinal: ordinal, Serving: true, Settled: true, Steady: true, Reached: true}
 	for _, c := range change {
 		c(&m)
 	}

@@ -30,6 +30,7 @@ const (
 	GuardLeaderStays       Guard = "LeaderStays"
 	GuardSuccessorCaughtUp Guard = "SuccessorCaughtUp"
 	GuardRemovalAnnounced  Guard = "RemovalAnnounced"
+	GuardSuccessorReady    Guard = "SuccessorReady"
 	GuardBackedUp          Guard = "BackedUp"
 	GuardSingleAgreed      Guard = "SingleAgreed"
 )
@@ -88,6 +89,8 @@ var guards = []guard{
 	{name: GuardSuccessorCaughtUp, judges: []Action{MoveLeader}, check: successorCaughtUp},
 	// The agents of members that leave have read it.
 	{name: GuardRemovalAnnounced, judges: []Action{PromoteLearner, RemoveMember}, check: removalAnnounced},
+	// Clients that come through the Service reach a member that stays.
+	{name: GuardSuccessorReady, judges: []Action{RemoveMember}, check: successorReady},
 	// Where one voter will remain, everything is in a backup.
 	{name: GuardBackedUp, overridable: true, judges: []Action{PromoteLearner, RemoveMember}, check: backedUp},
 	// Where no failure will be tolerated, a person has agreed.

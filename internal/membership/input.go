@@ -80,11 +80,16 @@ type Member struct {
 	Lost bool
 	// Steady: the lag has been below the bound for a while.
 	Steady bool
+	// Reached: as a voter it has been ready for long enough for clients to reach it through the Service, or has voted for so long that
+	// its readiness probe is not waited for.
+	Reached bool
 	// Told: its ConfigMap says that it is about to be removed, so that it does not join again after that. Confirmed: its agent
 	// has read it. Members that are not ours have no agent of ours.
 	Told, Confirmed bool
 	// Read: its agent has read what members were told last, whatever that was.
 	Read bool
+	// Silent: members were told something, and its agent has never reported what it reads. One that is older than the operator does not.
+	Silent bool
 }
 
 // Ordinal is one ordinal of the StatefulSet.

@@ -148,6 +148,22 @@ var invariants = []invariant{
 		toOne := w.count() == 3 && w.goal.Size == 1 && !w.goal.KeepSources
 		return when(after.count() < w.count() && (w.count() < 3 || toOne) && !w.backup && w.overrides == nil, "there is no backup")
 	}},
+	{"a member leaves once clients reach another one", func(w, after *world, step *Step) string {
+		n, fresh := w.node(step.Member), false
+		if step.Action != RemoveMember || n.owner != Ours || n.learner || !n.up || n.hidden || w.goal.KeepSources || w.overrides != nil {
+			return ""
+		}
+		for _, o := range after.members {
+			switch {
+			case o.owner != Ours || o.learner || !o.up || o.hidden:
+			case !o.fresh:
+				return ""
+			default:
+				fresh = true
+			}
+		}
+		return when(fresh, "clients reach none of those that serve")
+	}},
 	{"a member moves only while as many others serve as the cluster is to have", func(w, after *world, step *Step) string {
 		n := w.node(step.Member)
 		moves := step.Action == RemoveMember && n.owner == Ours && n.ordinal < w.goal.Size && !n.learner && n.up && !n.hidden

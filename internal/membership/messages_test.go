@@ -10,6 +10,8 @@ import (
 
 func down(m *Member)     { m.Serving, m.Unready = false, true }
 func lost(m *Member)     { m.Lost = true }
+func fresh(m *Member)    { m.Reached = false }
+func silent(m *Member)   { m.Silent = true }
 func unsteady(m *Member) { m.Steady = false }
 
 func atLag(lag uint64) func(*Member) { return func(m *Member) { m.Lag = lag } }
@@ -71,6 +73,13 @@ func TestMessages(t *testing.T) {
 		}), "MembersSettled: 0 of 1 voters have been connected for long enough, and etcd wants 1"},
 		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free} }), "AnnounceJoin: m-0 must know before ordinal 1 joins that it is not the only member any more"},
 		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free, Told: true} }), "JoinAnnounced: the agent of m-0 has not read yet that another member joins: the kubelet passes that on within about a minute"},
+		{observed(2, Goal{Size: 1}, ours(0, leads, fresh), ours(1, told)), "SuccessorReady: clients do not reach m-0 through the Service yet: m-1 serves them until the readiness probe of m-0 has passed for a second"},
+		{observed(2, Goal{Size: 1}, ours(0, leads), ours(1, told, fresh)), "RemoveMember: m-1 is not part of the goal"},
+		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1, fresh), ours(2, down, told, lost)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}), "RemoveMember: the data of m-2 is gone, so it rejoins as a new member"},
+		{observed(1, Goal{KeepSources: true}, source(0, leads), source(1, fresh), ours(0, told)), "RemoveMember: m-0 is not part of the goal"},
+		{observed(1, Goal{Size: 1}, source(0), ours(0, leads, fresh)), "RemoveMember: s-0 belongs to the source cluster, and the members that replace it vote"},
+		{set(join(Free, ours(0, leads, silent)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free, Told: true} }), "JoinAnnounced: the agent of m-0 has to know that another member joins, and has never reported what it reads. If this persists for two minutes, it is older than this operator: roll out a newer image of it. That rollout waits for no second member, so the writes of a single one stop until it is back"},
+		{three(Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, silent, func(m *Member) { m.Told = true })), "RemovalAnnounced: the agent of m-2 has to know that its member leaves, and has never reported what it reads. If this persists for two minutes, it is older than this operator: roll out a newer image of it. That rollout waits for no second member, so the writes of a single one stop until it is back"},
 		{set(join(Free, ours(0, leads)), func(in *Input) {
 			in.Members[0].Read, in.Ordinals[1] = true, Ordinal{Pod: true, Claim: true, Store: Free, Told: true}
 		}), "AddLearner: ordinal 1 joins the cluster"},

@@ -53,6 +53,7 @@ func TestSeededBugs(t *testing.T) {
 			}
 			return joinAnnounced(s, step)
 		}, "3 the only"},
+		"the first leaves as soon as the second one votes": {GuardSuccessorReady, func(*state, *Step) string { return "" }, "a member leaves once"},
 		"the only member is told after the second one votes": {GuardRemovalAnnounced, func(s *state, step *Step) string {
 			if step.Action == PromoteLearner {
 				return ""

@@ -79,6 +79,13 @@ func TestDecide(t *testing.T) {
 	foreignDown := func(n int, w *world) *world { w.foreignDown = n; return w }
 	changing := func(in *Input) { in.Snapshot.Changing = true }
 	surges := func(in *Input) { in.Surges = true }
+	oldAgent := func(in *Input) {
+		surges(in)
+		in.Snapshot.Ordinals[0].Pod.AgentOutdated = true
+		for uid := range in.Timers.Running {
+			in.Timers.Running[uid] = Running{Since: noon.Add(-agentPatience)}
+		}
+	}
 	nonVoter := func(ordinal int) change {
 		return func(in *Input) {
 			c := &in.Snapshot.Cluster
@@ -143,6 +150,11 @@ func TestDecide(t *testing.T) {
 		"the only member is left to a change of members":  {of(0, readyOld), surges, "hold MemberRelieved m-0"},
 		"unless it does not serve":                        {lasting(of(-1, frozenOld)), surges, "DeletePod m-0"},
 		"several that are to become one are rolled first": {of(0, readyOld, readyOld, readyOld), surges, "DeletePod m-2"},
+		"or its agent is too old, and a newer one comes":  {of(0, readyOld), oldAgent, "DeletePod m-0"},
+		"which it has yet to show":                        {of(0, readyOld), twice(oldAgent, func(in *Input) { in.Timers = Timers{}.Next(in.Snapshot) }), "hold MemberRelieved m-0"},
+		"an agent that reports something is not":          {of(0, readyOld), twice(oldAgent, func(in *Input) { in.Snapshot.Ordinals[0].Read.Etcd = "uid" }), "hold MemberRelieved m-0"},
+		"an old agent that stays is of no use":            {of(0, readyOld), twice(oldAgent, pod(0, func(p *cluster.Pod) { p.AgentOutdated = false })), "hold MemberRelieved m-0"},
+		"while two vote, neither goes":                    {of(0, readyOld, readyNew), twice(oldAgent, changing), "hold MemberRelieved m-0"},
 		"or a person overrides it":                        {of(0, readyOld), twice(surges, override(v1alpha1.GuardMemberRelieved)), "DeletePod m-0"},
 		"nor is leadership moved while two vote":          {of(0, readyOld, readyNew), twice(surges, changing), "hold MemberRelieved m-0"},
 		"a second one that serves is left to it, too":     {of(0, readyOld, readyOld), twice(surges, override(v1alpha1.GuardVotersOdd)), "hold MemberRelieved m-1"},
@@ -471,6 +483,7 @@ func TestRelief(t *testing.T) {
 		want   types.UID
 	}{
 		"the only member":                           {of(0, readyOld), nil, of0},
+		"an agent that is too old changes nothing":  {of(0, readyOld), pod(0, func(p *cluster.Pod) { p.AgentOutdated = true }), of0},
 		"while the second one is a learner":         {of(0, readyOld, learnerNew), nil, of0},
 		"while the second one does not start":       {of(0, readyOld, deadOld), nil, of0},
 		"while both vote":                           {of(0, readyOld, readyNew), nil, of0},

@@ -37,6 +37,9 @@ func (s *state) reason(next int) string {
 	if s.cannotSpareOne() && o.Class == v1alpha1.ClassParticipating {
 		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
 	}
+	if s.surges() && o.Pod != nil && s.bringsAgent(next) {
+		say = append(say, "no second member takes over, since its agent is too old to be told of one; the new agent can be")
+	}
 	if s.byReadiness {
 		say = append(say, "no member answers the operator: using readiness probes for health and leases for roles")
 	}

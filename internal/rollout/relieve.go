@@ -7,9 +7,11 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -18,12 +20,22 @@ import (
 func memberRelieved(s *state, step *Step) *Hold {
 	i := step.Ordinals[0]
 	votes := slices.ContainsFunc(s.Snapshot.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
-	if !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {
+	if !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() || s.bringsAgent(i) {
 		return nil
 	}
 	name := s.ordinal(i).Name
 	return &Hold{Pod: name, Message: fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first: see the task of type %s, which waits while the spec is suspended. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
 		name, v1alpha1.SurgeSingleMember, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
+}
+
+// agentPatience is how long an agent has for saying that it reports what it reads of members: it says so with each heartbeat.
+const agentPatience = 2 * time.Minute
+
+// bringsAgent reports whether the rollout brings the only member another agent, and the one that it has is too old to report what it
+// reads. Nobody joins beside that, so the rollout would wait for what only the agent that it brings can do.
+func (s *state) bringsAgent(i int) bool {
+	o := s.ordinal(i)
+	return len(s.Snapshot.Cluster.Voters) == 1 && o.Pod.AgentOutdated && o.Read == (cluster.Read{}) && lasting.Since(s.Timers.Running[o.Pod.UID].Since, s.now, agentPatience)
 }
 
 // surges reports whether a second member is to stand in. While several vote that are to become one, each of them can be spared, and members do

@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Handler carries out QuorumAwareRollouts.
@@ -62,6 +63,9 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 	if err != nil {
 		return tasks.Unobserved(tasks.Fail, err)
 	}
+	if err := h.readsOf(ctx, h.Client, task, snapshot); err != nil {
+		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+	}
 	if !h.updatesInPlace(task, snapshot) {
 		if in, decision, now := h.decide(task, snapshot, inplace.Updates{}); mayRestOnCache(decision) {
 			return verdict(in, decision, now), nil
@@ -71,12 +75,23 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 	if snapshot, err = h.Observer.Confirm(ctx, live, task.Etcd, snapshot); err != nil {
 		return tasks.Unobserved(tasks.Fail, err)
 	}
+	if err := h.readsOf(ctx, h.Live, task, snapshot); err != nil {
+		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+	}
 	updates, err := h.assess(ctx, task, live, snapshot)
 	if err != nil {
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	in, decision, now := h.decide(task, snapshot, updates)
 	return verdict(in, decision, now), nil
+}
+
+// readsOf adds to a Snapshot what agents report of members, where a second one is to take over: one that reports nothing is too old for that.
+func (h *Handler) readsOf(ctx context.Context, reader client.Reader, task tasks.Typed[rollout.Config], snapshot *cluster.Snapshot) error {
+	if !task.Etcd.Surges() {
+		return nil
+	}
+	return h.Observer.Reads(ctx, reader, task.Etcd, snapshot) //nolint:wrapcheck // it says what
 }
 
 // mayRestOnCache reports whether a cache that lags does no harm: what is recorded is refused as a conflict then.

@@ -81,6 +81,10 @@ type witness struct {
 	failure      error
 	// confirmed is how often the API server was asked.
 	confirmed int
+	// asked is how often it was asked what agents have read, which is read, or fails with reading.
+	asked   int
+	read    cluster.Read
+	reading error
 }
 
 func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
@@ -90,6 +94,14 @@ func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*clus
 func (w *witness) Confirm(context.Context, client.Reader, *v1alpha1.Etcd, *cluster.Snapshot) (*cluster.Snapshot, error) {
 	w.confirmed++
 	return w.live, w.failure
+}
+
+func (w *witness) Reads(_ context.Context, _ client.Reader, _ *v1alpha1.Etcd, s *cluster.Snapshot) error {
+	w.asked++
+	for i := range s.Ordinals {
+		s.Ordinals[i].Read = w.read
+	}
+	return w.reading
 }
 
 // trial is a handler with a witness, whose deletions are recorded.
@@ -174,6 +186,46 @@ func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What agents have read is asked where a second member may take over, by the cache and by the API server; an agent that has reported
+// nothing for two minutes gets a newer one without that.
+func TestAnAgentThatIsTooOldIsReplaced(t *testing.T) {
+	single := func(at time.Time) *cluster.Snapshot {
+		return observed(at, func(s *cluster.Snapshot) {
+			s.Ordinals, s.Cluster.Voters = s.Ordinals[:1], s.Cluster.Voters[:1]
+			s.Ordinals[0].Pod.AgentOutdated = true
+		})
+	}
+	step := func(r *trial, at time.Time) tasks.Verdict {
+		r.clock.SetTime(at)
+		r.witness.cached, r.witness.live = single(at), single(at)
+		v, err := r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		return v
+	}
+	r := newTrial(t, nil, nil)
+	r.Expect(step(r, noon).Step).NotTo(BeNil())
+	r.Expect(r.witness.asked).To(BeZero(), "the Etcd does not surge")
+
+	r = newTrial(t, nil, nil)
+	r.task.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+	r.task.Etcd.Spec.Replicas = 1
+	for s := 0; s < 120; s += 5 {
+		r.Expect(step(r, noon.Add(time.Duration(s)*time.Second)).Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardMemberRelieved))
+	}
+	r.Expect(r.witness.asked).To(Equal(24))
+	v := step(r, noon.Add(2*time.Minute))
+	r.Expect(v.Step.Operation).To(Equal(string(rollout.DeletePod)))
+	r.Expect(v.Step.Reason).To(ContainSubstring("no second member takes over, since its agent is too old"))
+	r.Expect(v.Rollout.Relieve).NotTo(BeEmpty(), "the change of members goes back once the pod is another one")
+	r.Expect(r.witness.asked).To(Equal(26), "the API server is asked before a pod goes")
+
+	r.witness.read = cluster.Read{Etcd: "etcd"}
+	r.Expect(step(r, noon.Add(2*time.Minute+time.Second)).Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardMemberRelieved))
+	r.witness.reading = errors.New("no leases")
+	_, err := r.handler.Execute(t.Context(), r.task)
+	r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrObserve))
 }
 
 // What ends a task says whose the pods are now.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,17 +28,21 @@ type leases struct {
 	name   string
 	// lifetime is how long a renewal is valid.
 	lifetime time.Duration
-	// annotations are written with each renewal.
+	// annotations are written with each renewal; nil if none are.
 	annotations map[string]string
 }
 
-// NewMemberLease makes the Lease of a member, which says whether the member uses TLS among peers, as that of etcd-druid does.
-func NewMemberLease(config *rest.Config, namespace, name string, lifetime time.Duration, peerTLS bool) (Lease, error) {
+// NewMemberLease makes the Lease of a member, which says whether the member uses TLS among peers, as that of etcd-druid does, and that its
+// agent reports what it reads of members, even if it has read nothing: one of an older version does not.
+func NewMemberLease(config *rest.Config, namespace, name string, lifetime time.Duration, shared member.Shared) (Lease, error) {
 	lease, err := NewLease(config, namespace, name, lifetime)
 	if err != nil {
 		return nil, err
 	}
-	lease.(*leases).annotations = map[string]string{v1alpha1.AnnotationPeerTLSEnabled: strconv.FormatBool(peerTLS)}
+	lease.(*leases).annotations = map[string]string{
+		v1alpha1.AnnotationPeerTLSEnabled: strconv.FormatBool(shared.PeerTLS()),
+		v1alpha1.AnnotationMembersRead:    cluster.Read{Etcd: shared.EtcdUID()}.Encode(),
+	}
 	return lease, nil
 }
 
@@ -49,8 +55,11 @@ func NewLease(config *rest.Config, namespace, name string, lifetime time.Duratio
 	return &leases{client: client.Leases(namespace), name: name, lifetime: lifetime}, nil
 }
 
-// Annotate writes an annotation of the lease.
+// Annotate writes an annotation of the lease. On that of a member it is repeated with each renewal, in case the Lease is made again.
 func (l *leases) Annotate(ctx context.Context, key, value string) error {
+	if l.annotations != nil {
+		l.annotations[key] = value
+	}
 	return l.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
 }
 

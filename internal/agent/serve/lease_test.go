@@ -109,10 +109,28 @@ func TestMemberLeaseSaysWhetherPeersUseTLS(t *testing.T) {
 		g := NewWithT(t)
 		s, config := serving(t, map[string]coordinationv1.LeaseSpec{"m-0": {}})
 		shared := member.Shared{Config: map[string]any{"listen-peer-urls": urls}}
-		l, err := NewMemberLease(config, "ns", "m-0", time.Minute, shared.PeerTLS())
+		l, err := NewMemberLease(config, "ns", "m-0", time.Minute, shared)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(l.Renew(t.Context(), "a:Leader", time.Now())).To(Succeed())
 		g.Expect(s.patched["m-0 by etcd-agent"]).To(And(HaveKey("spec"),
 			HaveKeyWithValue("metadata", HaveKeyWithValue("annotations", HaveKeyWithValue("member.etcd.gardener.cloud/tls-enabled", want)))))
 	}
+}
+
+// The lease of a member says with each renewal that its agent reports what it reads of members, and what it has read last, also if the
+// API server did not take that at once.
+func TestMemberLeaseSaysWhatWasRead(t *testing.T) {
+	g := NewWithT(t)
+	s, config := serving(t, map[string]coordinationv1.LeaseSpec{"m-0": {}})
+	l, err := NewMemberLease(config, "ns", "m-0", time.Minute, member.Shared{Bootstrap: map[string]any{"initial-cluster-token": "uid"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	renewed := func() any {
+		g.Expect(l.Renew(t.Context(), "a:Leader", time.Now())).To(Succeed())
+		return s.patched["m-0 by etcd-agent"]["metadata"].(map[string]any)["annotations"].(map[string]any)["druid.gardener.cloud/members-read"]
+	}
+	g.Expect(renewed()).To(Equal(`{"etcd":"uid","generation":0}`))
+	s.broken = true
+	g.Expect(l.Annotate(t.Context(), "druid.gardener.cloud/members-read", "more")).NotTo(Succeed())
+	s.broken = false
+	g.Expect(renewed()).To(Equal("more"))
 }

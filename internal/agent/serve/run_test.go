@@ -173,7 +173,7 @@ func TestRemovalsAreLogged(t *testing.T) {
 func TestClientsOfLeases(t *testing.T) {
 	g := NewWithT(t)
 	bad := &rest.Config{Host: "http://%"}
-	_, err := NewMemberLease(bad, "ns", "m-0", time.Minute, true)
+	_, err := NewMemberLease(bad, "ns", "m-0", time.Minute, member.Shared{})
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
 	_, err = Recorded(bad, "ns", "full")
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))

@@ -163,7 +163,8 @@ func (s *Server) once(ctx context.Context) {
 	s.lead(ctx, status.leads() && (shared.Source == nil || !shared.Source.Leads))
 	switch {
 	case status.Learner:
-		s.tidied = false
+		// Not in the moment in which it votes: to delete a database takes the disk, and each write may be waiting for this member.
+		s.tidied, s.lastTidy = false, s.Clock.Now()
 		if promotes(shared) {
 			s.promote(ctx, status)
 		}

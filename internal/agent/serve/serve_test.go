@@ -172,6 +172,10 @@ func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
 	s.once(t.Context())
 	s.once(t.Context())
 	g.Expect(m.promotes).To(HaveLen(2))
+	g.Expect(tidied).To(BeZero(), "writes may wait for it at that moment")
+	clock.Step(s.Heartbeat)
+	s.once(t.Context())
+	s.once(t.Context())
 	g.Expect(tidied).To(Equal(1))
 	g.Expect(testutil.ToFloat64(s.Metrics.isLearner)).To(BeZero())
 	m.status.Learner, m.refusal = true, nil
@@ -184,8 +188,10 @@ func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
 	g.Expect(testutil.ToFloat64(s.Metrics.becameLearner)).To(Equal(2.0), "a member that did not answer for a while has not become one again")
 	g.Expect(testutil.ToFloat64(s.Metrics.promotions)).To(Equal(2.0))
 	g.Expect(testutil.CollectAndCount(s.Metrics.promotion)).To(Equal(2), "failures and successes")
-	clock.Step(s.Heartbeat)
 	m.status.Learner = false
+	s.once(t.Context())
+	g.Expect(tidied).To(Equal(1))
+	clock.Step(s.Heartbeat)
 	s.once(t.Context())
 	g.Expect(tidied).To(Equal(2), "what the learner replaced is tidied once it votes again")
 }

@@ -176,6 +176,16 @@ func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 	return ""
 }
 
+// agentImage is the image of the agent's container; empty if there is none.
+func agentImage(spec corev1.PodSpec) string {
+	for _, c := range spec.Containers {
+		if c.Name == v1alpha1.ContainerBackupRestore {
+			return c.Image
+		}
+	}
+	return ""
+}
+
 // ImageVersion returns the tag of an image without its v, also beside a digest; empty when there is none.
 func ImageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")

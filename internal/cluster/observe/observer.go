@@ -66,6 +66,8 @@ type Confirming interface {
 	Interface
 	// Confirm makes of a Snapshot that rests on a cache one that rests on the API server.
 	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error)
+	// Reads adds to a Snapshot what agents have read of the members that come and go.
+	Reads(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) error
 }
 
 // Observer takes Snapshots.
@@ -207,6 +209,7 @@ func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev
 		class, trouble := classify(pod)
 		result[n].Class = class
 		result[n].Pod = describePod(pod, trouble)
+		result[n].Pod.AgentOutdated = agentImage(pod.Spec) != agentImage(statefulSet.Spec.Template.Spec)
 	}
 	return result, surplus
 }

@@ -126,9 +126,10 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 		m.Lost = volume.Lost != "" && volume.Lost == hex(listed.ID)
 		m.Confirmed = k.Told.Generation > 0 && o.Read.Confirms(k.Told.Generation)
 		m.Read = k.Told.Generation > 0 && o.Read.Generation >= k.Told.Generation
+		m.Silent = k.Told.Generation > 0 && o.Read == cluster.Read{}
 	}
 	m.Told = m.Owner == membership.Ours && k.Told.Leaves(m.Name)
-	m.Unready, m.Settled, m.Steady = timers.unready(m.ID), timers.settled(m.ID), timers.steady(m.ID)
+	m.Unready, m.Settled, m.Steady, m.Reached = timers.unready(m.ID), timers.settled(m.ID), timers.steady(m.ID), timers.reached(m.ID)
 	return m
 }
 

@@ -132,11 +132,12 @@ func TestMember(t *testing.T) {
 		"told, and has read it":                            {told(4), with(func(m *membership.Member) { m.Told, m.Confirmed, m.Read = true, true, true }), at},
 		"nothing was told":                                 {func(k *Known) { k.Snapshot.Ordinals[2].Read.Leaving = true }, healthy, at},
 		"told, and has read less":                          {told(5), with(func(m *membership.Member) { m.Told = true }), at},
-		"its joining was told":                             {joins("main-2"), healthy, announced(at)},
+		"its joining was told":                             {joins("main-2"), with(func(m *membership.Member) { m.Silent = true }), announced(at)},
+		"its joining was told, and its agent reports":      {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Read.Etcd = "etcd" }, healthy, announced(at)},
 		"its joining was told, and its agent has read it":  {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Read.Generation = 4 }, with(func(m *membership.Member) { m.Read = true }), announced(at)},
-		"that an earlier pod joins was told":               {joins("earlier"), healthy, at},
-		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(*membership.Member) {}), membership.Ordinal{Pod: true, Claim: true, Ending: true}},
-		"its joining was told, and it is no longer listed": {func(k *Known) { joins("main-2")(k); k.Initial = k.Initial[:2] }, healthy, at},
+		"that an earlier pod joins was told":               {joins("earlier"), with(func(m *membership.Member) { m.Silent = true }), at},
+		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(m *membership.Member) { m.Silent = true }), membership.Ordinal{Pod: true, Claim: true, Ending: true}},
+		"its joining was told, and it is no longer listed": {func(k *Known) { joins("main-2")(k); k.Initial = k.Initial[:2] }, with(func(m *membership.Member) { m.Silent = true }), at},
 		"the claim is being deleted":                       {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
 		"the claim is temporary": {func(k *Known) {
 			k.Claims[2].UID, k.Claims[2].Annotations = "claim", map[string]string{v1alpha1.AnnotationTemporary: "claim"}
@@ -285,6 +286,36 @@ func TestTimers(t *testing.T) {
 		g.Expect(timers.unready(2)).To(BeFalse())
 	}
 	g.Expect(after(timers, 41, down, unlist).unready(3)).To(BeFalse(), "it is gone")
+}
+
+// Clients reach a voter once its pod has been ready for a second. A probe that fails is waited for five seconds, in which it votes.
+func TestReached(t *testing.T) {
+	g := NewWithT(t)
+	ready := func(k *Known) { k.Snapshot.Ordinals[2].Pod.AllContainersReady = true }
+	learner := func(k *Known) { k.List[2].Learner = true }
+	down := func(k *Known) { k.Snapshot.Ordinals[2].Serving = false }
+	unready := func(*Known) {}
+	for name, c := range map[string]struct {
+		looks []func(*Known)
+		want  bool
+	}{
+		"ready just now":               {[]func(*Known){unready, ready}, false},
+		"ready for a second":           {[]func(*Known){unready, ready, ready}, true},
+		"as a learner":                 {[]func(*Known){learner, learner, func(k *Known) { learner(k); ready(k) }, func(k *Known) { learner(k); ready(k) }, unready}, false},
+		"a probe that fails":           {[]func(*Known){unready, unready, unready, unready, unready}, false},
+		"for five seconds":             {[]func(*Known){unready, unready, unready, unready, unready, unready}, true},
+		"of which it did not serve":    {[]func(*Known){unready, unready, down, unready, unready, unready}, false},
+		"of which it was a learner":    {[]func(*Known){learner, learner, learner, unready, unready, unready}, false},
+		"ready, and it does not serve": {[]func(*Known){ready, ready, func(k *Known) { ready(k); down(k) }}, false},
+	} {
+		timers := Timers{}
+		for i, look := range c.looks {
+			k := known(3, look)
+			k.Snapshot.At = noon.Add(time.Duration(i) * time.Second)
+			timers = timers.Next(k)
+		}
+		g.Expect(known(3).Input(Request{Timers: timers}).Members[2].Reached).To(Equal(c.want), name)
+	}
 }
 
 func TestGoalAndActing(t *testing.T) {

@@ -33,15 +33,9 @@ import (
 // listTimeout bounds the question for the member list.
 const listTimeout = 2 * time.Second
 
-// Observer is what observes a cluster, and what its agents have read.
-type Observer interface {
-	observe.Confirming
-	Reads(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) error
-}
-
 // Reader reads what is known of members.
 type Reader struct {
-	Observer    Observer
+	Observer    observe.Confirming
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
 	Clock       clock.PassiveClock

@@ -19,6 +19,11 @@ const (
 	settledAfter = 6 * time.Second
 	// steadyAfter is how long a learner has been close behind before it gets its vote.
 	steadyAfter = 2 * time.Second
+	// reachedAfter is how long a voter has been ready before clients reach it through the Service: kube-proxy writes its rules at most
+	// once a second.
+	reachedAfter = time.Second
+	// reachedAnyway is how long a readiness probe is waited for: until then there may be two voters, which tolerate no failure.
+	reachedAnyway = 5 * time.Second
 	// maxGap is the longest time between two observations in which something counts as uninterrupted. etcd's connections may
 	// break and come back within it.
 	maxGap = 5 * time.Second
@@ -29,6 +34,8 @@ type Timers struct {
 	away    lasting.Timers[uint64, bool]
 	serving lasting.Timers[uint64, run]
 	close   lasting.Timers[uint64, run]
+	votes   lasting.Timers[uint64, run]
+	ready   lasting.Timers[uint64, run]
 }
 
 // run is one run of a member.
@@ -42,16 +49,27 @@ func (t Timers) Next(k Known) Timers {
 	if len(k.List) == 0 {
 		return Timers{}
 	}
-	away, serving, close := map[uint64]bool{}, map[uint64]run{}, map[uint64]run{}
+	away := map[uint64]bool{}
+	serving, close, votes, ready := map[uint64]run{}, map[uint64]run{}, map[uint64]run{}, map[uint64]run{}
 	for _, m := range k.List {
 		r, lag := k.run(m)
 		away[m.ID], serving[m.ID], close[m.ID] = r == run{}, r, run{}
 		if lag <= membership.MaxLag {
 			close[m.ID] = r
 		}
+		if m.Learner {
+			continue
+		}
+		votes[m.ID] = r
+		if o := k.at(m); o != nil && o.Pod != nil && o.Pod.AllContainersReady {
+			ready[m.ID] = r
+		}
 	}
 	at := k.Snapshot.At
-	return Timers{t.away.Next(away, at, maxGap), t.serving.Next(serving, at, maxGap), t.close.Next(close, at, maxGap)}
+	return Timers{
+		away: t.away.Next(away, at, maxGap), serving: t.serving.Next(serving, at, maxGap), close: t.close.Next(close, at, maxGap),
+		votes: t.votes.Next(votes, at, maxGap), ready: t.ready.Next(ready, at, maxGap),
+	}
 }
 
 func (t Timers) unready(id uint64) bool { return t.away[id].Lasted(unreadyAfter) }
@@ -59,3 +77,7 @@ func (t Timers) unready(id uint64) bool { return t.away[id].Lasted(unreadyAfter)
 func (t Timers) settled(id uint64) bool { return t.serving[id].Lasted(settledAfter) }
 
 func (t Timers) steady(id uint64) bool { return t.close[id].Lasted(steadyAfter) }
+
+func (t Timers) reached(id uint64) bool {
+	return t.ready[id].Lasted(reachedAfter) || t.votes[id].Lasted(reachedAnyway)
+}
