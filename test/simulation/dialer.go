@@ -180,6 +180,10 @@ func (a *asked) Alarms(ctx context.Context) ([]etcdclient.Alarm, error) {
 	return nil, a.ask(ctx, "alarms of", func(w *World, m *members.Member) error { return w.served(m) })
 }
 
+func (a *asked) Administers(ctx context.Context) error {
+	return a.ask(ctx, "whether auth is enabled at", func(w *World, m *members.Member) error { return w.served(m) })
+}
+
 func (a *asked) Disarm(ctx context.Context, _ etcdclient.Alarm) error {
 	return a.ask(ctx, "disarm", func(w *World, m *members.Member) error { return w.served(m) })
 }

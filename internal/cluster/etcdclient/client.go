@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -85,6 +86,9 @@ type Client interface {
 	Defragment(ctx context.Context) error
 	// Alarms are those of the cluster. The request takes a quorum.
 	Alarms(ctx context.Context) ([]Alarm, error)
+	// Administers returns nil if the member takes requests that change its cluster. With auth enabled, it takes them of users with the
+	// role root alone, and the error is an IsAuthRefusal. The request changes nothing, and takes a quorum.
+	Administers(ctx context.Context) error
 	// Disarm ends an alarm.
 	Disarm(ctx context.Context, a Alarm) error
 	// SetPeerURLs changes the peer URLs that a member of the cluster is listed with. It takes a quorum.
@@ -199,7 +203,7 @@ type client struct {
 func (c *client) Status(ctx context.Context) (Status, error) {
 	r, err := c.maintenance().Status(ctx, &etcdserverpb.StatusRequest{})
 	if err != nil {
-		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, err)
+		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, rpctypes.Error(err))
 	}
 	downgrade := ""
 	if info := r.GetDowngradeInfo(); info.GetEnabled() {

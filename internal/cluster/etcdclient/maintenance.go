@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -97,6 +98,21 @@ func (c *client) Alarms(ctx context.Context) ([]Alarm, error) {
 		alarms = append(alarms, Alarm{MemberID: a.MemberID, Kind: AlarmKind(a.Alarm.String())})
 	}
 	return alarms, nil
+}
+
+func (c *client) Administers(ctx context.Context) error {
+	if _, err := c.etcd.AuthStatus(ctx); err != nil {
+		return fmt.Errorf("asking %s whether auth is enabled: %w", c.endpoint, err)
+	}
+	return nil
+}
+
+// authRefusals are what a member with auth enabled answers to those who may not ask.
+var authRefusals = []error{rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken}
+
+// IsAuthRefusal reports whether a member has refused a request because auth is enabled, and the one who asked may not.
+func IsAuthRefusal(err error) bool {
+	return slices.ContainsFunc(authRefusals, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
 func (c *client) Disarm(ctx context.Context, a Alarm) error {

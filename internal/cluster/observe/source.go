@@ -20,6 +20,10 @@ type Source struct {
 	// Versions of the members that answer, by endpoint, and the largest of their databases, in bytes.
 	Versions     map[string]cluster.Versions
 	DatabaseSize int64
+	// Alarms of the cluster.
+	Alarms []etcdclient.Alarm
+	// Refused: auth is enabled, and refuses the operator what it has to ask of the cluster.
+	Refused bool
 }
 
 // Source asks the cluster that the members of an Etcd are to join.
@@ -35,11 +39,33 @@ func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) Source {
 		if err != nil {
 			continue
 		}
-		if list, err := c.ConfirmedMembers(ctx); err == nil {
-			return f.source(targets, list)
+		list, err := c.ConfirmedMembers(ctx)
+		if err != nil {
+			continue
+		}
+		s := f.source(targets, list)
+		if err = c.Administers(ctx); err == nil {
+			s.Alarms, err = c.Alarms(ctx)
+		}
+		if s.Refused = etcdclient.IsAuthRefusal(err); s.Refused || err == nil {
+			return s
 		}
 	}
-	return Source{}
+	return Source{Refused: refused(ctx, members, targets)}
+}
+
+// refused reports whether a member of a source that says nothing of itself refuses to: newer releases of etcd do where auth is enabled.
+func refused(ctx context.Context, members *members, targets map[int]target) bool {
+	for _, t := range targets {
+		c, err := members.at(ctx, t)
+		if err != nil {
+			continue
+		}
+		if _, err = c.Status(ctx); etcdclient.IsAuthRefusal(err) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *input) source(targets map[int]target, list []etcdclient.Member) Source {

@@ -7,6 +7,7 @@ package observe
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -22,6 +24,9 @@ type answers struct {
 	status map[string]etcdclient.Status
 	list   []etcdclient.Member
 	asked  []string
+	// alarms of all, and errors of what they answer.
+	alarms           []etcdclient.Alarm
+	refuses, failing error
 }
 
 func (a *answers) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
@@ -37,6 +42,9 @@ type answering struct {
 
 func (c answering) Status(context.Context) (etcdclient.Status, error) {
 	s, ok := c.a.status[c.endpoint]
+	if !ok && c.a.refuses != nil && c.endpoint == "http://s2" {
+		return s, c.a.refuses
+	}
 	if !ok {
 		return s, context.DeadlineExceeded
 	}
@@ -47,6 +55,12 @@ func (c answering) Members(context.Context) ([]etcdclient.Member, error) { retur
 
 func (c answering) ConfirmedMembers(context.Context) ([]etcdclient.Member, error) {
 	return c.a.list, nil
+}
+
+func (c answering) Administers(context.Context) error { return c.a.refuses }
+
+func (c answering) Alarms(context.Context) ([]etcdclient.Alarm, error) {
+	return c.a.alarms, c.a.failing
 }
 
 func (c answering) Close() error { return nil }
@@ -86,6 +100,28 @@ func TestTheSourceAnswersBeforeAnyMember(t *testing.T) {
 	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{ClusterID: 7, Members: a.list, Versions: map[string]cluster.Versions{"http://s0": {Etcd: "3.7.0"}}, DatabaseSize: 5}))
 	a.status = nil
 	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{}))
+}
+
+// A source says which alarms it has. One that does not say that says nothing, and one with auth refuses whoever is not its root user: before
+// it lists its members, or afterwards, as releases of etcd differ.
+func TestASourceInTrouble(t *testing.T) {
+	g := NewWithT(t)
+	etcd, a := sources()
+	o := New(a, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	a.alarms = []etcdclient.Alarm{{MemberID: 1, Kind: etcdclient.AlarmNoSpace}}
+	found := o.Source(t.Context(), etcd)
+	g.Expect(found.Alarms).To(Equal(a.alarms))
+	g.Expect(found.Refused).To(BeFalse())
+	a.failing = context.DeadlineExceeded
+	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{}))
+	a.failing = rpctypes.ErrUserEmpty
+	g.Expect(o.Source(t.Context(), etcd)).To(And(HaveField("Refused", true), HaveField("ClusterID", uint64(7))))
+	a.failing, a.refuses = nil, fmt.Errorf("asking: %w", rpctypes.ErrPermissionDenied)
+	g.Expect(o.Source(t.Context(), etcd)).To(And(HaveField("Refused", true), HaveField("Alarms", BeEmpty()), HaveField("ClusterID", uint64(7))))
+	a.refuses = context.DeadlineExceeded
+	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{}))
+	a.status, a.refuses = nil, fmt.Errorf("asking: %w", rpctypes.ErrUserEmpty)
+	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{Refused: true}))
 }
 
 // An Etcd that joins nothing has no source to ask, and a source of another cluster than the recorded one says nothing.

@@ -22,11 +22,13 @@ import (
 // join decides on the first start of members that join a source cluster, given what the volumes hold and what that cluster says of
 // itself. They never begin a cluster: that of the source becomes the Etcd's, and is recorded before any member is started. It is pure.
 //
-// Versions and quota count before they have joined, since the whole cluster would suffer: a learner that never starts blocks every other
-// change of its members, and a member that exceeds its quota raises an alarm that stops the writes of all.
+// Versions, alarms and quota count before they have joined, since the whole cluster would suffer: a learner that never starts blocks every
+// other change of its members, and a member that exceeds its quota raises an alarm that stops the writes of all.
 func join(etcd *v1alpha1.Etcd, found *Cluster, source observe.Source, image string) decision {
 	hex, list := fmt.Sprintf("%x", source.ClusterID), source.Members
 	switch undeclared, missing := compare(etcd, list); {
+	case source.Refused:
+		return blocked(wait, "the source cluster has auth enabled, and refuses the operator: make the common name of the certificate in spec.etcd.clientUrlTls.clientTLSSecretRef a user of it with the role root, and have its members check client certificates (--client-cert-auth), or disable auth until its members have left")
 	case len(list) == 0:
 		return blocked(wait, "no client endpoint of spec.etcd.bootstrapWithExistingCluster answers with the member list of a cluster that has a quorum (%s): check the source cluster, the network and, with TLS, that each side trusts the CA of the other", strings.Join(etcd.Source().ClientEndpoints, ", "))
 	case found != nil && found.ID != hex:
@@ -39,12 +41,35 @@ func join(etcd *v1alpha1.Etcd, found *Cluster, source observe.Source, image stri
 		return blocked(wait, "spec.etcd.bootstrapWithExistingCluster names members that the source cluster does not have: %s", strings.Join(missing, ", "))
 	case found == nil && refusedImage(source, image) != "":
 		return blocked(wait, "%s", refusedImage(source, image))
+	case found == nil && len(source.Alarms) > 0:
+		return blocked(wait, "the source cluster has the alarm %s: %s", alarms(source), whatToDo(source))
 	case found == nil && source.DatabaseSize >= component.Quota(etcd):
 		return blocked(wait, "the database of the source cluster has %d bytes, and spec.etcd.quota of the Etcd is %d: its members would raise the alarm NOSPACE, which stops the writes of the whole cluster. Raise the quota, or compact and defragment the source cluster", source.DatabaseSize, component.Quota(etcd))
 	}
 	d := surveying(wait, "the members join cluster %s; recording that before they are started", hex)
 	d.found = &Cluster{ID: hex, Size: etcd.Spec.Replicas}
 	return d
+}
+
+// alarms names the alarms of a source cluster, and their members.
+func alarms(source observe.Source) string {
+	var names []string
+	for _, a := range source.Alarms[:min(len(source.Alarms), maxNames)] {
+		of := fmt.Sprintf("%x", a.MemberID)
+		if i := slices.IndexFunc(source.Members, func(m etcdclient.Member) bool { return m.ID == a.MemberID }); i >= 0 {
+			of = shown(source.Members[i])
+		}
+		names = append(names, fmt.Sprintf("%s of %s", a.Kind, of))
+	}
+	return strings.Join(names, ", ")
+}
+
+// whatToDo about the alarms of a source cluster, which would come along. With CORRUPT, nobody knows which member has the right data.
+func whatToDo(source observe.Source) string {
+	if slices.ContainsFunc(source.Alarms, func(a etcdclient.Alarm) bool { return a.Kind != etcdclient.AlarmNoSpace }) {
+		return "replace the member by one with the data of the others, and disarm the alarm (etcdctl alarm disarm), before members join"
+	}
+	return "it takes no writes. Compact and defragment it, or raise its quota, and disarm the alarm (etcdctl alarm disarm), before members join"
 }
 
 // refusedImage returns why members of an image must not join the source cluster; empty if they may, or if its version is not known.

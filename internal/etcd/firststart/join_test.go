@@ -86,3 +86,32 @@ func TestJoinWithoutHarm(t *testing.T) {
 		})
 	}
 }
+
+// A source that refuses the operator says so, whatever else is known, and one with alarms is put in order first. Once members have joined,
+// alarms are those of the whole cluster.
+func TestJoinOfASourceInTrouble(t *testing.T) {
+	alarm := func(id uint64, kind etcdclient.AlarmKind) etcdclient.Alarm {
+		return etcdclient.Alarm{MemberID: id, Kind: kind}
+	}
+	many := make([]etcdclient.Alarm, 99)
+	for name, c := range map[string]struct {
+		found   *Cluster
+		refused bool
+		alarms  []etcdclient.Alarm
+		says    string
+	}{
+		"auth":                    {nil, true, nil, "the source cluster has auth enabled, and refuses the operator: make the common name of the certificate in spec.etcd.clientUrlTls.clientTLSSecretRef a user of it with the role root"},
+		"auth, and members":       {&Cluster{"cafe", 3}, true, nil, "auth enabled"},
+		"no space":                {nil, false, []etcdclient.Alarm{alarm(1, etcdclient.AlarmNoSpace)}, "the source cluster has the alarm NOSPACE of s0 (1): it takes no writes. Compact and defragment it, or raise its quota, and disarm"},
+		"corrupt":                 {nil, false, []etcdclient.Alarm{alarm(1, etcdclient.AlarmNoSpace), alarm(10, etcdclient.AlarmCorrupt)}, "NOSPACE of s0 (1), CORRUPT of a: replace the member by one with the data of the others"},
+		"any number":              {nil, false, many, " of 0,  of 0,  of 0,  of 0,  of 0: replace"},
+		"the members have joined": {&Cluster{"cafe", 3}, false, []etcdclient.Alarm{alarm(1, etcdclient.AlarmNoSpace)}, "the members join cluster cafe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+			etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "s0"}}}
+			source := observe.Source{ClusterID: 0xcafe, Members: []etcdclient.Member{{ID: 1, Name: "s0"}}, Alarms: c.alarms, Refused: c.refused}
+			NewWithT(t).Expect(join(etcd, c.found, source, "etcd:v3.6.16").why).To(ContainSubstring(c.says))
+		})
+	}
+}

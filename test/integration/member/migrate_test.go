@@ -69,18 +69,9 @@ func migrate(g Gomega, source *cluster) *migration {
 
 // migrateTo does so with members of a number of their own.
 func migrateTo(g Gomega, source, own *cluster) *migration {
+	m := declare(source, own)
 	n := int32(own.members)
-	m := &migration{own: own, source: source}
-	m.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: n}}
-	joins := &v1alpha1.BootstrapWithExistingCluster{}
-	for i := range source.members {
-		joins.Members = append(joins.Members, v1alpha1.BootstrapExistingMember{Name: fmt.Sprintf("m%d", i), PeerURLs: []string{source.url(i, source.peer)}})
-		joins.ClientEndpoints = append(joins.ClientEndpoints, source.url(i, source.client))
-	}
-	m.etcd.Spec.Etcd.BootstrapWithExistingCluster = joins
-	own.secured.configure(m.etcd)
-	m.api = apitest.API(own.secured.secrets()...)
-	found := observe.New(m, clock.RealClock{}, observe.WithCredentials(m.credentials())).Source(context.Background(), m.etcd)
+	found := m.found()
 	g.Expect(found.Members).To(HaveLen(source.members))
 	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", found.ClusterID), n
 	of := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: mainLabels, OwnerReferences: apitest.ControlledBy(m.etcd)}
@@ -92,6 +83,27 @@ func migrateTo(g Gomega, source, own *cluster) *migration {
 	m.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
 	m.restart()
 	return m
+}
+
+// declare creates an Etcd whose members are to join a cluster, before anything has begun.
+func declare(source, own *cluster) *migration {
+	n := int32(own.members)
+	m := &migration{own: own, source: source}
+	m.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: n}}
+	joins := &v1alpha1.BootstrapWithExistingCluster{}
+	for i := range source.members {
+		joins.Members = append(joins.Members, v1alpha1.BootstrapExistingMember{Name: fmt.Sprintf("m%d", i), PeerURLs: []string{source.url(i, source.peer)}})
+		joins.ClientEndpoints = append(joins.ClientEndpoints, source.url(i, source.client))
+	}
+	m.etcd.Spec.Etcd.BootstrapWithExistingCluster = joins
+	own.secured.configure(m.etcd)
+	m.api = apitest.API(own.secured.secrets()...)
+	return m
+}
+
+// found is what the operator finds out about the source before a member is started.
+func (m *migration) found() observe.Source {
+	return observe.New(m, clock.RealClock{}, observe.WithCredentials(m.credentials())).Source(context.Background(), m.etcd)
 }
 
 // restart starts another operator, which remembers nothing.

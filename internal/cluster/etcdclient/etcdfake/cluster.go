@@ -165,6 +165,8 @@ func (m *member) Defragment(context.Context) error { return nil }
 
 func (m *member) Alarms(context.Context) ([]etcdclient.Alarm, error) { return nil, nil }
 
+func (m *member) Administers(context.Context) error { return nil }
+
 func (m *member) Disarm(context.Context, etcdclient.Alarm) error { return nil }
 
 func (m *member) Close() error { return nil }
