@@ -210,6 +210,8 @@ func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.Persistent
 func (p *pass) growVolumes(ctx context.Context) (err error) {
 	may := volumes.Permission{Grow: !p.refused && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen, Replace: p.found.TLS != nil && p.creates()}
 	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
+	// What is to move is found while the spec is due, so it stays due until it is known, and done.
+	p.found.Settled = p.found.Settled && err == nil && p.found.Volumes.Moved() == nil
 	p.specFailed = p.specFailed || err != nil
 	return err
 }

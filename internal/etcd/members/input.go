@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -40,8 +41,9 @@ type Known struct {
 	// Initial are the names of the members that the ConfigMap lists. A member that it lists alone restores a backup when it has lost its
 	// data.
 	Initial []string
-	// Class is the StorageClass in the claim template of the StatefulSet; empty if it names none.
-	Class string
+	// Class is the StorageClass in the claim template of the StatefulSet, empty if it names none, and Capacity that of the volumes.
+	Class    string
+	Capacity resource.Quantity
 	// BackedUp: everything that is committed, but for the last few minutes, is in a backup, or there is no backup store.
 	BackedUp bool
 }
@@ -211,13 +213,12 @@ func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })
 }
 
-// moves reports whether an ordinal gets another volume: the claim is of another StorageClass than those that the StatefulSet makes, and
-// these are what the spec asks for. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its
+// moves reports whether an ordinal gets another volume: the claim is not what the spec asks for, and those that the StatefulSet makes are. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its
 // member was told that it leaves, and the agent has said since then that a quorum serves without it: other data may be needed, and joins
 // as it is. A claim that has no volume holds no data.
 func (k Known) moves(i int, o membership.Ordinal) bool {
 	claim, class := k.Claims[i], k.Etcd.Spec.Class()
-	if !k.Etcd.Moves() || k.Etcd.SpecSuspended() || class != k.Class || claim == nil || o.Foreign != "" || ptr.Deref(claim.Spec.StorageClassName, "") == class {
+	if !k.Etcd.Moves() || k.Etcd.SpecSuspended() || class != "" && class != k.Class || claim == nil || o.Foreign != "" || !k.misfits(claim) {
 		return false
 	}
 	listed := slices.IndexFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i })
@@ -227,6 +228,13 @@ func (k Known) moves(i int, o membership.Ordinal) bool {
 	hasLooked := o.Outdated == membership.Pod || o.Store == membership.Free || o.Store == membership.Left
 	return claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" ||
 		hasLooked && k.Told.Leaves(k.Etcd.MemberName(k.Etcd.PodName(int32(i))))
+}
+
+// misfits reports whether a claim is of another StorageClass than the spec asks for, or too small, and stays so: the claim template has
+// the capacity only once every claim that can grow asks for it.
+func (k Known) misfits(claim *corev1.PersistentVolumeClaim) bool {
+	class, wanted, asks := k.Etcd.Spec.Class(), k.Etcd.Spec.Capacity(), claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	return class != "" && ptr.Deref(claim.Spec.StorageClassName, "") != class || asks.Cmp(wanted) < 0 && k.Capacity.Cmp(wanted) >= 0
 }
 
 // ordinals is the number of ordinals that have a pod, a claim or a member, are among the replicas, or are in the goal.

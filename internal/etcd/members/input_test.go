@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -504,15 +505,32 @@ func TestMoves(t *testing.T) {
 		k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVolumesMoving})
 	}
 	told := func(k *Known) { k.Told = member.Members{Generation: 4, Leaving: []string{"main-2"}} }
+	fast := func(k *Known) { k.Claims[2].Spec.StorageClassName = ptr.To("fast") }
 	for name, c := range map[string]struct {
 		change func(*Known)
 		want   membership.Outdated
 	}{
 		"another class":                  {func(*Known) {}, membership.Volume},
-		"the class":                      {func(k *Known) { k.Claims[2].Spec.StorageClassName = ptr.To("fast") }, membership.Nothing},
+		"the class":                      {fast, membership.Nothing},
 		"the template has yet to follow": {func(k *Known) { k.Class = "slow" }, membership.Nothing},
-		"the class is set back":          {func(k *Known) { k.Etcd.Spec.StorageClass = ptr.To("slow") }, membership.Nothing},
-		"nothing is to move":             {func(k *Known) { k.Etcd.Status.Conditions = nil }, membership.Nothing},
+		"the class, and too small":       {func(k *Known) { fast(k); k.Capacity = resource.MustParse("16Gi") }, membership.Volume},
+		"smaller than the template":      {func(k *Known) { fast(k); k.Capacity = resource.MustParse("17Gi") }, membership.Volume},
+		"which has yet to follow":        {func(k *Known) { fast(k); k.Capacity = resource.MustParse("15Gi") }, membership.Nothing},
+		"large enough": {func(k *Known) {
+			fast(k)
+			k.Capacity = resource.MustParse("16Gi")
+			k.Claims[2].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Gi")}
+		}, membership.Nothing},
+		"too small, of the default class": {func(k *Known) {
+			k.Etcd.Spec.StorageClass, k.Class, k.Capacity = nil, "", resource.MustParse("16Gi")
+			k.Claims[2].Spec.StorageClassName = ptr.To("standard")
+		}, membership.Volume},
+		"the default class": {func(k *Known) {
+			k.Etcd.Spec.StorageClass, k.Class = nil, ""
+			k.Claims[2].Spec.StorageClassName = ptr.To("standard")
+		}, membership.Nothing},
+		"the class is set back": {func(k *Known) { k.Etcd.Spec.StorageClass = ptr.To("slow") }, membership.Nothing},
+		"nothing is to move":    {func(k *Known) { k.Etcd.Status.Conditions = nil }, membership.Nothing},
 		"a claim is foreign": {func(k *Known) {
 			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonClaimNotOwned})
 		}, membership.Nothing},

@@ -56,7 +56,7 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 	if err != nil || set == nil {
 		return k, err
 	}
-	k.Class = volumes.TemplateClass(set)
+	k.Class, k.Capacity = volumes.TemplateClass(set), volumes.TemplateCapacity(set)
 	config, err := memberconfig.ConfigMap(ctx, reader, etcd, ownership.Manager(etcd, set))
 	if err != nil {
 		return Known{}, err

@@ -236,16 +236,18 @@ func TestDescribe(t *testing.T) {
 		change func(*corev1.PersistentVolumeClaim)
 		want   func(*claim)
 	}{
-		"usual":                         {func(*corev1.PersistentVolumeClaim) {}, func(*claim) {}},
-		"its volume is gone":            {func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, func(c *claim) { c.bound, c.lost = false, true }},
-		"its class is gone":             {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("other") }, func(c *claim) { c.class, c.expandable = "other", false }},
-		"it has no class":               {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }, func(c *claim) { c.class, c.expandable = "", false }},
-		"its file system waits":         {condition(corev1.PersistentVolumeClaimFileSystemResizePending, corev1.ConditionTrue), func(c *claim) { c.waitsForRestart = true }},
-		"its file system waits no more": {condition(corev1.PersistentVolumeClaimFileSystemResizePending, corev1.ConditionFalse), func(*claim) {}},
-		"it is being resized":           {condition(corev1.PersistentVolumeClaimResizing, corev1.ConditionTrue), func(*claim) {}},
+		"usual":                           {func(*corev1.PersistentVolumeClaim) {}, func(*claim) {}},
+		"its volume is gone":              {func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, func(c *claim) { c.bound, c.lost = false, true }},
+		"its class is gone":               {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("other") }, func(c *claim) { c.class, c.expandable = "other", false }},
+		"its class does not allow growth": {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("stiff") }, func(c *claim) { c.class, c.expandable, c.fixed = "stiff", false, true }},
+		"it has no class":                 {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }, func(c *claim) { c.class, c.expandable = "", false }},
+		"its file system waits":           {condition(corev1.PersistentVolumeClaimFileSystemResizePending, corev1.ConditionTrue), func(c *claim) { c.waitsForRestart = true }},
+		"its file system waits no more":   {condition(corev1.PersistentVolumeClaimFileSystemResizePending, corev1.ConditionFalse), func(*claim) {}},
+		"it is being resized":             {condition(corev1.PersistentVolumeClaimResizing, corev1.ConditionTrue), func(*claim) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSmall(t)
+			s.Expect(s.api.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "stiff"}})).To(Succeed())
 			s.claim(0, tc.change)
 			st := s.state()
 			want := usual

@@ -32,9 +32,9 @@ type claim struct {
 	warning string
 	// asks for, and has.
 	asks, has resource.Quantity
-	// class is the name of its StorageClass; expandable: that allows volumes to grow.
-	class      string
-	expandable bool
+	// class is the name of its StorageClass; expandable: that allows volumes to grow, and fixed: it exists and does not.
+	class             string
+	expandable, fixed bool
 	// waitsForRestart: its file system grows only when its pod is restarted.
 	waitsForRestart bool
 	// moves: its member gets another volume, so this one does not grow.

@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -47,12 +48,28 @@ func Misplaced(s *state.State) (names []string) {
 	return names
 }
 
+// outgrown reports whether the claim of a member is too small, and of a StorageClass that does not allow it to grow: the member gets another
+// volume.
+func outgrown(etcd *v1alpha1.Etcd, c claim, wanted resource.Quantity) bool {
+	for ordinal := range etcd.Spec.Replicas {
+		if c.name == etcd.ClaimName(ordinal) {
+			return c.fixed && c.bound && c.asks.Cmp(wanted) < 0
+		}
+	}
+	return false
+}
+
 // moved returns the condition VolumesMoved; nil if there is nothing to move. It is pure.
 func moved(class string, v volumes) *metav1.Condition {
 	var move, foreign []string
+	to, keep := fmt.Sprintf("volumes of %s", v.wanted.String()), "suspend the task; the capacity cannot be set back"
 	for _, c := range v.claims {
-		if c.moves {
+		switch {
+		case c.moves && class != "" && c.class != class:
 			move = append(move, fmt.Sprintf("%s (StorageClass %q)", c.name, c.class))
+			to, keep = fmt.Sprintf("StorageClass %q", class), "set storageClass back"
+		case c.moves:
+			move = append(move, fmt.Sprintf("%s (%s of StorageClass %q, which does not allow it to grow)", c.name, c.asks.String(), c.class))
 		}
 		if c.foreign != nil {
 			foreign = append(foreign, c.foreign.String())
@@ -63,11 +80,11 @@ func moved(class string, v volumes) *metav1.Condition {
 		return nil
 	case len(foreign) > 0:
 		return ptr.To(conditions.False(v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonClaimNotOwned,
-			"No volume moves to StorageClass %q, because not every claim is this Etcd's own. %s.", class, strings.Join(foreign, "; ")))
+			"No volume moves to %s, because not every claim is this Etcd's own. %s.", to, strings.Join(foreign, "; ")))
 	}
-	message := fmt.Sprintf("To move to StorageClass %q: %s. One member after the other gets another volume, by a task of type %s. To keep a volume, set storageClass back.",
-		class, strings.Join(move, ", "), v1alpha1.MembershipChange)
-	if v.retyped {
+	message := fmt.Sprintf("To move to %s: %s. One member after the other gets another volume, by a task of type %s. To keep a volume, %s.",
+		to, strings.Join(move, ", "), v1alpha1.MembershipChange, keep)
+	if v.retyped || v.template.Cmp(v.wanted) < 0 {
 		message += " Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs."
 	}
 	return ptr.To(conditions.False(v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonVolumesMoving, "%s", message))

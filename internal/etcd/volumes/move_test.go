@@ -11,6 +11,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -57,6 +60,60 @@ func TestAnotherClass(t *testing.T) {
 	_, err = s.reconcile(all)
 	s.Expect(err).To(MatchError(state.ErrBehind))
 	s.Expect(s.replaced()).To(BeTrue())
+}
+
+// Volumes that are too small, and of a class that does not allow them to grow, move to larger ones of that class, beside those that grow. A
+// spec that was applied moves nothing.
+func TestAClassThatDoesNotAllowGrowth(t *testing.T) {
+	s := newSmall(t)
+	s.Expect(s.api.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "stiff"}})).To(Succeed())
+	for i := range 2 {
+		s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("stiff") })
+	}
+	view, err := s.reconcile(all)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(view.Moved()).To(BeNil(), "the spec was applied")
+	s.Expect(view.Grown().Reason).To(Equal(v1alpha1.ReasonVolumesNotExpandable))
+	s.Expect(s.asks()).To(HaveEach("4Gi"))
+
+	etcd := s.state().Etcd
+	etcd.Generation++
+	s.Expect(s.api.Update(t.Context(), etcd)).To(Succeed())
+	view, err = s.reconcile(all)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(view.Moved()).To(HaveField("Reason", v1alpha1.ReasonVolumesMoving))
+	s.Expect(view.Moved().Message).To(Equal(`To move to volumes of 8Gi: main-main-0 (4Gi of StorageClass "stiff", which does not allow it to grow), main-main-1 (4Gi of StorageClass "stiff", which does not allow it to grow). One member after the other gets another volume, by a task of type MembershipChange. To keep a volume, suspend the task; the capacity cannot be set back. Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs.`))
+	s.Expect(s.asks()).To(Equal([]string{"4Gi", "4Gi", "8Gi"}))
+	s.Expect(s.replaced()).To(BeFalse(), "the status says so first")
+
+	s.report(view)
+	_, err = s.reconcile(all)
+	s.Expect(err).To(MatchError(state.ErrBehind))
+	s.Expect(s.replaced()).To(BeTrue())
+	s.Expect(s.asks()).To(Equal([]string{"4Gi", "4Gi", "8Gi"}))
+}
+
+// Which claims have outgrown their class.
+func TestOutgrown(t *testing.T) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	gi := func(n string) resource.Quantity { return resource.MustParse(n + "Gi") }
+	for name, c := range map[string]struct {
+		change func(*claim)
+		want   bool
+	}{
+		"too small":                         {func(*claim) {}, true},
+		"large enough":                      {func(c *claim) { c.asks = gi("8") }, false},
+		"larger":                            {func(c *claim) { c.asks = gi("9") }, false},
+		"it can grow, or its class is gone": {func(c *claim) { c.fixed = false }, false},
+		"it has no volume":                  {func(c *claim) { c.bound = false }, false},
+		"that of no member":                 {func(c *claim) { c.name = "main-main-1" }, false},
+	} {
+		of := claim{name: "main-main-0", bound: true, fixed: true, asks: gi("4")}
+		c.change(&of)
+		if got := outgrown(etcd, of, gi("8")); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 // The class is set back before a volume has moved: the template follows at once.

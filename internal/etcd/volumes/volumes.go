@@ -68,8 +68,13 @@ func (v *View) Foreign() (foreign []ownership.Foreign) {
 // Grown returns the condition VolumesGrown.
 func (v *View) Grown() metav1.Condition { return v.growth.condition }
 
-// Moved returns the condition VolumesMoved; nil if there is nothing to move.
-func (v *View) Moved() *metav1.Condition { return v.moved }
+// Moved returns the condition VolumesMoved; nil if there is nothing to move. A nil View has none.
+func (v *View) Moved() *metav1.Condition {
+	if v == nil {
+		return nil
+	}
+	return v.moved
+}
 
 // Permission is what a Grower may do.
 type Permission struct {
@@ -86,17 +91,18 @@ func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 		return nil, nil
 	}
 	v := volumes{wanted: s.Etcd.Spec.Capacity(), template: TemplateCapacity(s.StatefulSet), retyped: retyped(s.Etcd, s.StatefulSet)}
-	misplaced := Misplaced(s)
+	misplaced, moves := Misplaced(s), false
 	for i := range s.Claims {
 		c, err := g.describe(ctx, s.Etcd, &s.Claims[i])
 		if err != nil {
 			return nil, err
 		}
-		c.moves = slices.Contains(misplaced, c.name)
+		c.moves = slices.Contains(misplaced, c.name) || state.Due(s.Etcd) && outgrown(s.Etcd, c, v.wanted)
+		moves = moves || c.moves
 		v.claims = append(v.claims, c)
 	}
 	view := &View{claims: v.claims, growth: decide(v), moved: moved(s.Etcd.Spec.Class(), v)}
-	if len(misplaced) > 0 && !s.Etcd.Moves() {
+	if moves && !s.Etcd.Moves() {
 		// First the status says so, upon which certificates and the Role are for a further member, too.
 		may.Replace = false
 	}
@@ -198,10 +204,12 @@ func (g *Grower) describe(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.Pe
 		return d, nil
 	}
 	class := &storagev1.StorageClass{}
-	if err := g.Client.Get(ctx, client.ObjectKey{Name: d.class}, class); client.IgnoreNotFound(err) != nil {
+	err := g.Client.Get(ctx, client.ObjectKey{Name: d.class}, class)
+	if client.IgnoreNotFound(err) != nil {
 		return d, fmt.Errorf("reading StorageClass %s: %w", d.class, err)
 	}
 	d.expandable = ptr.Deref(class.AllowVolumeExpansion, false)
+	d.fixed = err == nil && !d.expandable
 	return d, nil
 }
 

@@ -114,26 +114,28 @@ func TestVolumesGrow(t *testing.T) {
 	}
 }
 
+// A class that does not allow volumes to grow: they are to move to larger ones, and the claim template follows, beside the pods and claims
+// that there are.
 func TestVolumesOfAClassWithoutExpansion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, onClass(storageClass(t, false)))
-	o := w.start()
+	w := newWorld(t, 3, onClass(storageClass(t, false)))
+	w.start()
 	w.eventuallyWell()
-	w.bind(1)
-	before := w.StatefulSet(w)
+	w.bind(3)
+	pods := w.PodUIDs(w, 3)
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 	w.Eventually(func(g Gomega) {
-		c := w.condition(g, v1alpha1.ConditionVolumesGrown)
-		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonVolumesNotExpandable))
-		g.Expect(c.Message).To(ContainSubstring("allowVolumeExpansion"))
-		g.Expect(w.Etcd.Status.ObservedGeneration).To(Equal(w.Etcd.Generation), "the rest of the spec is carried out")
+		set := w.StatefulSet(g)
+		g.Expect(set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()).To(Equal("8Gi"))
+		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
+		status, role := w.Status(g), &rbacv1.Role{}
+		g.Expect(status.Conditions.Find(v1alpha1.ConditionVolumesMoved)).To(HaveField("Reason", v1alpha1.ReasonVolumesMoving))
+		g.Expect(status.ObservedGeneration).NotTo(Equal(w.Etcd.Generation), "it is carried out once they have moved")
+		w.Get(g, w.Etcd.RoleName(), role)
+		g.Expect(role.Rules[0].ResourceNames).To(ContainElement(pod(3)))
 	}).Should(Succeed())
 	w.Expect(storage(w.claim(w, 0))).To(Equal("4Gi"))
-	w.Expect(w.StatefulSet(w).UID).To(Equal(before.UID))
-	w.nudge(o)
-	o.requests.take()
-	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty())
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
 }
 
 // Another class: the claim template follows, beside the pods and claims that there are, with the rights of a further member. Once the class
