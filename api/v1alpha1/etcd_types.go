@@ -232,8 +232,8 @@ type EtcdSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// storageCapacity of each member's volume. It may grow if the StorageClass allows expansion, and cannot shrink. Default:
-	// 16Gi.
+	// storageCapacity of each member's volume. It may grow, and cannot shrink. If the StorageClass does not allow expansion, one member
+	// after the other gets another volume. Default: 16Gi.
 	// +optional
 	StorageCapacity *resource.Quantity `json:"storageCapacity,omitempty"`
 	// storageClass is the name of the StorageClass of each member's volume. When it changes, one member after the other gets another

@@ -73,8 +73,8 @@ const (
 	ReasonVolumesNotExpandable = "VolumesNotExpandable"
 )
 
-// ConditionVolumesMoved is a condition of an Etcd: False while the volumes of members are of another StorageClass than specified. It is
-// absent otherwise.
+// ConditionVolumesMoved is a condition of an Etcd: False while the volumes of members are of another StorageClass than specified, or too
+// small and cannot grow. It is absent otherwise.
 const ConditionVolumesMoved = "VolumesMoved"
 
 // ReasonVolumesMoving is a reason of the condition VolumesMoved: one member after the other gets another volume. The other is

@@ -92,7 +92,7 @@ func decide(v volumes) growth {
 	if len(refused) > 0 {
 		g.grow = nil
 		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesNotExpandable,
-			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Set storageClass to one that does, and the volumes move, or set storageCapacity back.", v.wanted.String(), strings.Join(refused, ", "))
+			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Set storageClass to one that exists, or request a reconcile, and the volumes move.", v.wanted.String(), strings.Join(refused, ", "))
 		return g
 	}
 	small := v.template.Cmp(v.wanted) < 0
