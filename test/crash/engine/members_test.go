@@ -19,6 +19,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -257,6 +260,30 @@ func TestVolumesMove(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A StorageClass that does not allow volumes to grow: each member gets a larger one, by the same changes of the list.
+func TestVolumesThatCannotGrowMove(t *testing.T) {
+	moving(t, 3, func(ctx context.Context, r *run) {
+		must(t, r.world.Create(ctx, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "example.com/none"}))
+		r.lead(ctx, 1)
+		before := len(r.world.Members.Changes())
+		etcd, larger := &v1alpha1.Etcd{}, resource.MustParse("32Gi")
+		must(t, r.world.Get(ctx, mainKey, etcd))
+		etcd.Spec.StorageCapacity = &larger
+		must(t, r.world.Update(ctx, etcd))
+		r.until(ctx, "the volumes are larger", func() bool {
+			claims := &corev1.PersistentVolumeClaimList{}
+			must(t, r.world.List(ctx, claims, client.InNamespace(inmemory.Namespace)))
+			return !slices.ContainsFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool {
+				return strings.HasPrefix(c.Name, inmemory.Name+"-") && c.Spec.Resources.Requests.Storage().Cmp(larger) != 0
+			})
+		})
+		r.moved(ctx, 3, "slow")
+		if changes := r.world.Members.Changes()[before:]; len(changes) != moveChanges {
+			t.Errorf("the list changed by %v", changes)
+		}
+	})
 }
 
 // The class is set back half-way: what has moved moves back, and what has not stays.
