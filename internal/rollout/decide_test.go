@@ -483,7 +483,11 @@ func TestRelief(t *testing.T) {
 		want   types.UID
 	}{
 		"the only member":                           {of(0, readyOld), nil, of0},
-		"an agent that is too old changes nothing":  {of(0, readyOld), pod(0, func(p *cluster.Pod) { p.AgentOutdated = true }), of0},
+		"an agent that may be too old":              {of(0, readyOld), pod(0, func(p *cluster.Pod) { p.AgentOutdated = true }), of0},
+		"an agent that is too old": {of(0, readyOld), func(in *Input) {
+			in.Snapshot.Ordinals[0].Pod.AgentOutdated = true
+			in.Timers.Running[in.Snapshot.Ordinals[0].Pod.UID] = Running{Since: noon.Add(-agentPatience)}
+		}, ""},
 		"while the second one is a learner":         {of(0, readyOld, learnerNew), nil, of0},
 		"while the second one does not start":       {of(0, readyOld, deadOld), nil, of0},
 		"while both vote":                           {of(0, readyOld, readyNew), nil, of0},

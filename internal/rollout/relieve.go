@@ -49,7 +49,7 @@ func needsRelief(step *Step) bool { return step.disturbs() || step.Action == Mov
 // before the rollout comes before the second member, too, and a version of etcd that is refused is refused for both. A canary is not
 // waited for: the second member is it.
 func (s *state) relief() types.UID {
-	if !s.surges() || len(s.Snapshot.Ordinals) == 0 || !s.outdated(0) || s.overrides(v1alpha1.GuardMemberRelieved) {
+	if !s.surges() || len(s.Snapshot.Ordinals) == 0 || !s.outdated(0) || s.overrides(v1alpha1.GuardMemberRelieved) || s.bringsAgent(0) {
 		return ""
 	}
 	target, _ := targetVersion(s.Snapshot, s.outdated)

@@ -212,13 +212,15 @@ func TestAnAgentThatIsTooOldIsReplaced(t *testing.T) {
 	r.task.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
 	r.task.Etcd.Spec.Replicas = 1
 	for s := 0; s < 120; s += 5 {
-		r.Expect(step(r, noon.Add(time.Duration(s)*time.Second)).Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardMemberRelieved))
+		held := step(r, noon.Add(time.Duration(s)*time.Second)).Rollout
+		r.Expect(held.HeldBy.Guard).To(Equal(v1alpha1.GuardMemberRelieved))
+		r.Expect(held.Relieve).NotTo(BeEmpty())
 	}
 	r.Expect(r.witness.asked).To(Equal(24))
 	v := step(r, noon.Add(2*time.Minute))
 	r.Expect(v.Step.Operation).To(Equal(string(rollout.DeletePod)))
 	r.Expect(v.Step.Reason).To(ContainSubstring("no second member takes over, since its agent is too old"))
-	r.Expect(v.Rollout.Relieve).NotTo(BeEmpty(), "the change of members goes back once the pod is another one")
+	r.Expect(v.Rollout.Relieve).To(BeEmpty(), "the change of members goes back")
 	r.Expect(r.witness.asked).To(Equal(26), "the API server is asked before a pod goes")
 
 	r.witness.read = cluster.Read{Etcd: "etcd"}
