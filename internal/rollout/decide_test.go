@@ -482,8 +482,8 @@ func TestRelief(t *testing.T) {
 		change change
 		want   types.UID
 	}{
-		"the only member":                           {of(0, readyOld), nil, of0},
-		"an agent that may be too old":              {of(0, readyOld), pod(0, func(p *cluster.Pod) { p.AgentOutdated = true }), of0},
+		"the only member":              {of(0, readyOld), nil, of0},
+		"an agent that may be too old": {of(0, readyOld), pod(0, func(p *cluster.Pod) { p.AgentOutdated = true }), of0},
 		"an agent that is too old": {of(0, readyOld), func(in *Input) {
 			in.Snapshot.Ordinals[0].Pod.AgentOutdated = true
 			in.Timers.Running[in.Snapshot.Ordinals[0].Pod.UID] = Running{Since: noon.Add(-agentPatience)}

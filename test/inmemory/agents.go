@@ -7,6 +7,7 @@ package inmemory
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -66,6 +67,9 @@ func (w *World) agents(ctx context.Context) error {
 		} else if !w.ready[name] {
 			continue
 		}
+		if reports, err := w.reports(ctx, name); err != nil || !reports {
+			return err
+		}
 		lease := &coordinationv1.Lease{}
 		if err := w.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, lease); apierrors.IsNotFound(err) {
 			continue
@@ -81,4 +85,16 @@ func (w *World) agents(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reports reports whether the agent in a pod is one that reports what it reads.
+func (w *World) reports(ctx context.Context, pod string) (bool, error) {
+	if w.Reporting == "" {
+		return true, nil
+	}
+	p := &corev1.Pod{}
+	if err := w.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: pod}, p); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Image == w.Reporting }), nil
 }

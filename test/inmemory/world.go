@@ -42,6 +42,8 @@ type World struct {
 	Result func(*batchv1.Job) string
 	// Claims: the StatefulSet controller makes claims, as it does for each pod; without it, the StatefulSet has none.
 	Claims bool
+	// Reporting is the image of the agent that reports what it reads; empty if every one does.
+	Reporting string
 	// Broken is a StorageClass whose claims get no volume, so that their pods do not start.
 	Broken string
 	// ready are the pods whose members serve, and ids are those that the members of pods had last.

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -488,6 +489,44 @@ func (r *run) goes(ctx context.Context) {
 	if got := r.classes(ctx); !slices.Equal(got, classes) {
 		r.t.Errorf("of claims of the classes %v, %v remain", classes, got)
 	}
+}
+
+// An agent that is too old to report what it reads keeps no newer one away: the second member that was to take over goes, without having
+// joined, and the pod of the only one is replaced. From then on another one takes over.
+func TestAnOldAgentGetsANewerOne(t *testing.T) {
+	changing(t, 1, func(ctx context.Context, r *run) {
+		r.world.Reporting = "localhost/agent:new"
+		lease, etcd := &coordinationv1.Lease{}, &v1alpha1.Etcd{}
+		must(t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.PodName(0)}, lease))
+		lease.Annotations = nil
+		must(t, r.world.Update(ctx, lease))
+		must(t, r.world.Get(ctx, mainKey, etcd))
+		etcd.Spec.SurgePolicy, etcd.Spec.Backup.Image, etcd.Spec.PriorityClassName = v1alpha1.SurgeSingleMember, &r.world.Reporting, ptr.To("high")
+		must(t, r.world.Update(ctx, etcd))
+		r.until(ctx, "the spec is applied", func() bool {
+			must(t, r.world.Get(ctx, mainKey, etcd))
+			return etcd.Status.ObservedGeneration == etcd.Generation
+		})
+		restart := func(name string) {
+			rollout := r.task()
+			rollout.Name, rollout.Spec.Type, rollout.Spec.Config = name, v1alpha1.QuorumAwareRollout, "restart: true"
+			must(t, r.world.Create(ctx, rollout))
+		}
+		restart("first")
+		r.until(ctx, "a second pod waits", func() bool {
+			return r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.PodName(1)}, &corev1.Pod{}) == nil
+		})
+		r.until(ctx, "the only pod has the newer agent", func() bool { return r.world.Removed()[inmemory.PodName(0)] > 0 })
+		r.settled(ctx, 1)
+		if changes := r.world.Members.Changes(); len(changes) > 0 {
+			t.Errorf("the list changed by %v", changes)
+		}
+		r.broken = nil
+		restart("second")
+		r.scenario.surges = true
+		r.until(ctx, "a second member has joined", func() bool { return len(r.world.Members.Changes()) > 0 })
+		r.settled(ctx, 1)
+	})
 }
 
 // draining is a cluster of one member with a surge policy, on a node that is being emptied.
