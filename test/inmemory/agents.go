@@ -67,8 +67,10 @@ func (w *World) agents(ctx context.Context) error {
 		} else if !w.ready[name] {
 			continue
 		}
-		if reports, err := w.reports(ctx, name); err != nil || !reports {
+		if reports, err := w.reports(ctx, name); err != nil {
 			return err
+		} else if !reports {
+			continue
 		}
 		lease := &coordinationv1.Lease{}
 		if err := w.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: name}, lease); apierrors.IsNotFound(err) {
