@@ -156,7 +156,7 @@ var invariants = []invariant{
 		for _, o := range after.members {
 			switch {
 			case o.owner != Ours || o.learner || !o.up || o.hidden:
-			case !o.fresh:
+			case o.fresh == 0:
 				return ""
 			default:
 				fresh = true

@@ -44,7 +44,7 @@ type node struct {
 	hidden    bool // up, and does not answer the operator
 	long      bool // down or hidden for the grace period
 	young     bool // up, and etcd's connections to it are too young
-	fresh     bool // it votes for a moment only, and clients do not reach it through the Service yet
+	fresh     int  // it votes for a moment only, and clients reach it through the Service after so much time
 	lags      bool
 	told      bool
 	confirmed bool
@@ -135,7 +135,7 @@ func (w *world) input() Input {
 		serves := n.up && !n.hidden
 		m := Member{
 			ID: n.id, Name: fmt.Sprintf("m-%d", n.ordinal), Owner: n.owner, Ordinal: n.ordinal, Learner: n.learner,
-			Serving: serves, Unready: n.long && !serves, Settled: n.up && !n.young, Reached: n.up && !n.fresh, Leads: n.id == w.leader && w.seen() > 0,
+			Serving: serves, Unready: n.long && !serves, Settled: n.up && !n.young, Reached: n.up && n.fresh == 0, Leads: n.id == w.leader && w.seen() > 0,
 			Lost:   n.owner == Ours && !n.learner && !n.up && w.ordinals[n.ordinal].store == Free,
 			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden, Read: n.reads,
 		}
@@ -217,7 +217,7 @@ func (w *world) carryOut(step *Step) {
 		w.nextID++
 		w.members = append(w.members, node{id: w.nextID, owner: Ours, ordinal: step.Ordinal, learner: true, lags: true})
 	case PromoteLearner:
-		n.learner, n.fresh = false, true
+		n.learner, n.fresh = false, 3
 	case MoveLeader:
 		w.leader = step.Successor
 	case AnnounceJoin:
@@ -266,7 +266,7 @@ func (w *world) pass() {
 	}
 	for i := range w.members {
 		n := &w.members[i]
-		n.young, n.fresh, n.hidden = false, false, n.hidden && n.long
+		n.young, n.fresh, n.hidden = false, max(n.fresh-1, 0), n.hidden && n.long
 		if n.owner == Source && !n.learner {
 			n.young, n.up = !n.up, true
 		}

@@ -186,7 +186,7 @@ func (w *world) circumstances() []func(*world) {
 		}
 		all = append(all,
 			func(w *world) { w.members[i].young = true },
-			func(w *world) { w.members[i].fresh = !n.learner },
+			func(w *world) { w.members[i].fresh = 1 },
 			func(w *world) { w.members[i].lags = true },
 			func(w *world) { w.members[i].hidden = true },
 			func(w *world) { w.members[i].hidden, w.members[i].long = true, true },

@@ -212,6 +212,7 @@ func (r *trial) reads() { r.read[0] = cluster.Read{Etcd: "etcd", Generation: r.t
 // The StatefulSet is scaled by what is recorded, once; then the member is added by its peer URL, at the leader.
 func TestGrows(t *testing.T) {
 	r := newTrial(t, 1, 3)
+	r.read[0] = cluster.Read{Etcd: "etcd"}
 	v := r.next(0)
 	r.Expect(v.Step.Operation).To(Equal("ScaleUp"))
 	r.Expect(v.Membership.Replicas).To(HaveValue(Equal(int32(2))))

@@ -90,7 +90,6 @@ func TestAClassThatDoesNotAllowGrowth(t *testing.T) {
 	_, err = s.reconcile(all)
 	s.Expect(err).To(MatchError(state.ErrBehind))
 	s.Expect(s.replaced()).To(BeTrue())
-	s.Expect(s.asks()).To(Equal([]string{"4Gi", "4Gi", "8Gi"}))
 }
 
 // Which claims have outgrown their class.
