@@ -181,7 +181,7 @@ func (a *asked) Alarms(ctx context.Context) ([]etcdclient.Alarm, error) {
 }
 
 func (a *asked) Administers(ctx context.Context) error {
-	return a.ask(ctx, "whether auth is enabled at", func(w *World, m *members.Member) error { return w.served(m) })
+	return a.ask(ctx, "roles of", func(w *World, m *members.Member) error { return w.served(m) })
 }
 
 func (a *asked) Disarm(ctx context.Context, _ etcdclient.Alarm) error {

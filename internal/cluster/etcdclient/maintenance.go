@@ -101,8 +101,9 @@ func (c *client) Alarms(ctx context.Context) ([]Alarm, error) {
 }
 
 func (c *client) Administers(ctx context.Context) error {
-	if _, err := c.etcd.AuthStatus(ctx); err != nil {
-		return fmt.Errorf("asking %s whether auth is enabled: %w", c.endpoint, err)
+	// Whether auth is enabled, etcd 3.7 says to everybody.
+	if _, err := c.etcd.RoleList(ctx); err != nil {
+		return fmt.Errorf("asking %s for its roles: %w", c.endpoint, err)
 	}
 	return nil
 }
