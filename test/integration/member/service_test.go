@@ -134,7 +134,7 @@ func TestClientsThroughTheService(t *testing.T) {
 			settled := time.Now().Add(6 * time.Second)
 			g.Eventually(time.Now).WithTimeout(machine.Patience()).Should(BeTemporally(">", settled))
 			c.promote(g, 1)
-			joined := c.memberID(g, 1)
+			left, joined := c.memberID(g, 0), c.memberID(g, 1)
 			c.changeAt(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
 				_, err := etcd.MoveLeader(ctx, joined)
 				return err
@@ -142,7 +142,6 @@ func TestClientsThroughTheService(t *testing.T) {
 			if waits {
 				g.Eventually(s.endpoints).WithTimeout(machine.Patience()).Should(Equal([]int{0, 1}))
 			}
-			left := c.memberID(g, 0)
 			c.changeAt(g, 1, func(ctx context.Context, etcd *clientv3.Client) error {
 				_, err := etcd.MemberRemove(ctx, left)
 				return err
