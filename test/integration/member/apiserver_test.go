@@ -77,7 +77,7 @@ func (c *cluster) stored(g Gomega, resource string) objects {
 	return all
 }
 
-// told is what a client was told: the objects of a resource, and the newest resource version.
+// told returns what a client was told: the objects of a resource, and the newest resource version.
 func told(list runtime.Object) (objects, int64, error) {
 	accessor, err := meta.ListAccessor(list)
 	if err != nil {
@@ -101,10 +101,9 @@ func version(o metav1.Object) int64 {
 	return n
 }
 
-// client is a client of one resource that has seen all that it has been told, in order.
+// apiClient is a client of one resource that has seen all that it has been told, in order.
 type apiClient struct {
-	resource string
-	lists    *cache.ListWatch
+	lists *cache.ListWatch
 
 	mu       sync.Mutex
 	knows    objects
@@ -267,20 +266,20 @@ func (i informer) caches() (store, heard objects) {
 
 // change creates, changes and deletes objects of both resources, of which the API server caches one.
 func change(ctx context.Context, g Gomega, kube kubernetes.Interface, value string, create, update, remove []string) {
-	maps, events := kube.CoreV1().ConfigMaps(inNamespace), kube.CoreV1().Events(inNamespace)
+	configs, events := kube.CoreV1().ConfigMaps(inNamespace), kube.CoreV1().Events(inNamespace)
 	for _, name := range create {
-		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}, metav1.CreateOptions{})
+		_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}, metav1.CreateOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		of := corev1.ObjectReference{Namespace: inNamespace, Name: name, Kind: "ConfigMap"}
 		_, err = events.Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: of, Message: value}, metav1.CreateOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	for _, name := range update {
-		_, err := maps.Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}, metav1.UpdateOptions{})
+		_, err := configs.Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"v": value}}, metav1.UpdateOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	for _, name := range remove {
-		g.Expect(maps.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		g.Expect(configs.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 		g.Expect(events.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 	}
 }
@@ -314,7 +313,7 @@ func TestAnAPIServerOnARestoredCluster(t *testing.T) {
 	clients, informers, before := map[string]*apiClient{}, map[string]informer{}, map[string]objects{}
 	for resource, example := range map[string]runtime.Object{"configmaps": &corev1.ConfigMap{}, "events": &corev1.Event{}} {
 		lists := cache.NewListWatchFromClient(kube.CoreV1().RESTClient(), resource, inNamespace, fields.Everything())
-		clients[resource], informers[resource], before[resource] = &apiClient{resource: resource, lists: lists}, inform(ctx, g, lists, kube, example), c.stored(g, resource)
+		clients[resource], informers[resource], before[resource] = &apiClient{lists: lists}, inform(ctx, g, lists, kube, example), c.stored(g, resource)
 		running.Go(func() { clients[resource].follow(ctx) })
 	}
 	agree := func() { c.agree(g, clients, informers) }
