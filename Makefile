@@ -125,7 +125,7 @@ mutants: ## Break the code in PKG at one place after another, and report what no
 .PHONY: crashes
 crashes: assets ## Disturb the operator in every way at each of its writes, for every task type, and kill the agent at each of its own. Takes hours; the tests do a part of it.
 	go test ./test/crash/engine -crash-all -timeout 3h -v
-	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/backup -run 'KilledAtEachWrite$$' -kill-all -timeout 60m -v
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/backup ./test/integration/member -run 'KilledAtEachWrite$$' -kill-all -timeout 60m -v
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/crash/operator -crash-all -parallel 8 -timeout 4h -v
 
 # End-to-end tests also run members of older and newer releases of etcd than the default, which take a minute or two to build.

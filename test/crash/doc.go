@@ -11,8 +11,8 @@
 //   - operator: the whole operator, in front of a real API server with the real StatefulSet controller. It proves the same with the
 //     server-side apply, optimistic locking and garbage collection that the memory does not have. A run takes seconds, so "make test" takes
 //     a sample. proxy stands between the operator and the API server.
-//   - killed: a process at each system call that changes files. The agent's tests use it (test/integration/backup, KilledAtEachWrite); it
-//     proves that a restore, a compaction, a copy, a snapshot and a rebuild leave nothing unfinished under the name of data.
+//   - killed: a process at each system call that changes files. The agent's tests use it (test/integration/backup and member, KilledAtEachWrite); it
+//     proves that a restore, a compaction, a copy, a snapshot, a rebuild and a member that goes back leave nothing unfinished under the name of data.
 //   - disturb: what engine and operator share: a write, what becomes of it, and members and agents that take part.
 //
 // What a crash does to a real kubelet, to volumes and to clients is tested by test/e2e and test/robustness.

@@ -216,7 +216,8 @@ func (r *runner) record(ctx context.Context) error {
 	writer, samples := history.NewWriter(clientsFile, r.began), bufio.NewWriterSize(samplesFile, 1<<16)
 	r.traffic, r.recorder = traffic.New(roster, name, writer, r.seed), view.NewRecorder(roster, samples, r.began)
 
-	r.cluster.Written = r.traffic.Written
+	r.cluster.Written, r.cluster.Newest, r.cluster.Read = r.traffic.Written, r.traffic.Newest, r.traffic.Read
+	r.cluster.Restored = func(restore history.Restore) { writer.Write(history.Line{Restore: &restore}) }
 
 	var background sync.WaitGroup
 	var recorded error
@@ -258,7 +259,7 @@ func (r *runner) operate(ctx context.Context) {
 
 // perform runs one operation, with faults. They end once the cluster has settled: what they are for is over.
 func (r *runner) perform(ctx context.Context, next turn) report.Operation {
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	ctx, cancel := context.WithTimeout(ctx, r.patience*time.Duration(max(1, next.operation.Times)))
 	defer cancel()
 	done := report.Operation{Name: next.operation.Name, From: r.now()}
 	r.say("%s after %s, faults: %v", next.operation.Name, next.after.Round(100*time.Millisecond), next.faults)

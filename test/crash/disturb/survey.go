@@ -13,6 +13,7 @@ import (
 	etcdmember "github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Restored is the config of a Restore that was confirmed, and goes back to what Previewed shows.
@@ -24,6 +25,11 @@ func Previewed(j *batchv1.Job) string {
 		return `{"base": "Full-00000000-00000030-946684800", "revision": 40, "hash": 7, "digest": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`
 	}
 	return Surveyed(j)
+}
+
+// Kept is what the agent reports in the Jobs of an undo: the first member has what it had before a Restore.
+func Kept(j *batchv1.Job, restore types.UID) string {
+	return strings.Replace(Surveyed(j), "{", fmt.Sprintf(`{"kept": ["data%s%s-1"], `, etcdmember.BeforeSuffix, restore), 1)
 }
 
 // Fenced reports whether the client Service of an Etcd selects no member.

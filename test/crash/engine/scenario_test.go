@@ -50,6 +50,8 @@ type scenario struct {
 	surges bool
 	// moves: the volumes are to be of another StorageClass.
 	moves bool
+	// undoes: there was a Restore before, which the task undoes.
+	undoes bool
 }
 
 // disturbance is what happens to a run.
@@ -75,8 +77,10 @@ type run struct {
 	heldSince time.Time
 	// broken are the invariants that were.
 	broken []string
-	// armed: writes count. rebuilt: the members have carried out a recovery.
-	armed, rebuilt bool
+	// armed: writes count.
+	armed bool
+	// rebuiltFor is the task whose recovery the members have carried out; empty for none.
+	rebuiltFor string
 	// joins: a recovery begins with one member, and the others join it.
 	joins bool
 	// outage: members are down because someone stops them, or fail for good. What is done to claims counts nevertheless.
@@ -160,7 +164,22 @@ func (r *run) begin(ctx context.Context) {
 	if r.scenario.moves {
 		r.beginToMove(ctx)
 	}
+	if r.scenario.undoes {
+		r.restoreBefore(ctx)
+	}
 	must(r.t, w.Create(ctx, r.task()))
+}
+
+// restoreBefore has the cluster go back, and what it had set aside.
+func (r *run) restoreBefore(ctx context.Context) {
+	before := r.task()
+	before.Name, before.Spec.Config = "before", disturb.Restored
+	must(r.t, r.world.Create(ctx, before))
+	r.until(ctx, "the cluster has gone back", func() bool {
+		must(r.t, r.world.Get(ctx, client.ObjectKeyFromObject(before), before))
+		return before.Status.State == v1alpha1.TaskStateSucceeded && r.isQuiet(ctx)
+	})
+	r.world.Result = func(j *batchv1.Job) string { return disturb.Kept(j, before.UID) }
 }
 
 // resize changes the number of members that the spec asks for, and agrees to one.
@@ -304,12 +323,15 @@ func (r *run) votersServing() (n int) {
 // rebuild has the members do what the operator tells them: start again, as another cluster.
 func (r *run) rebuild(ctx context.Context) {
 	config := &corev1.ConfigMap{}
-	if !r.scenario.lost && r.scenario.taskType != v1alpha1.Restore || r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil || config.Data[member.KeyRecovery] == "" {
+	if !r.scenario.lost && r.scenario.taskType != v1alpha1.Restore || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil || config.Data[member.KeyRecovery] == "" {
 		return
 	}
-	r.rebuilt, r.world.Crashing = true, map[string]bool{}
 	shared, err := member.ParseShared(config.Data)
 	must(r.t, err)
+	if shared.Recovery.Task == r.rebuiltFor {
+		return
+	}
+	r.rebuiltFor, r.world.Crashing = shared.Recovery.Task, map[string]bool{}
 	r.world.Members.Rebuild(shared.RecoveredID())
 	if r.joins {
 		r.world.Members.Found(slices.Index(r.world.Members.Names, shared.Recovery.Member))
@@ -319,7 +341,7 @@ func (r *run) rebuild(ctx context.Context) {
 // join has the next member join the one that a recovery has begun with, as long as the operator leaves that to the agents.
 func (r *run) join(ctx context.Context) {
 	config := &corev1.ConfigMap{}
-	if !r.joins || !r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil {
+	if !r.joins || r.rebuiltFor == "" || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-config"}, config) != nil {
 		return
 	}
 	shared, err := member.ParseShared(config.Data)

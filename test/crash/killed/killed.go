@@ -9,6 +9,7 @@ package killed
 
 import (
 	"errors"
+	"flag"
 	"os/exec"
 	"testing"
 )
@@ -18,6 +19,16 @@ var errUnsupported = errors.New("not supported on this machine")
 
 // Every says which calls a command is killed at: each n-th, and of those that only write to a file, which are many, each n-th of each m-th.
 type Every struct{ Call, Plain int }
+
+var killAll = flag.Bool("kill-all", false, "kill the agent at each of its writes, not only at some")
+
+// Some are as many calls as a test takes time for, or all if it is run with -kill-all.
+func Some() Every {
+	if *killAll {
+		return Every{Call: 1, Plain: 1}
+	}
+	return Every{Call: 9, Plain: 5}
+}
 
 // AtEachWrite starts a command again and again, and kills it before its first, second, ... call that changes files, until it ends by itself.
 // After each run, judge looks at what is left, and puts it back to where it was; call is empty for the run that ended. It returns the number of kills.

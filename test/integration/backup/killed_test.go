@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,16 +38,6 @@ const (
 	folderVariable    = "BACKUP_TEST_FOLDER"
 	endpointVariable  = "BACKUP_TEST_ENDPOINT"
 )
-
-var killAll = flag.Bool("kill-all", false, "kill the agent at each of its writes, not only at some")
-
-// every is which writes it is killed at.
-func every() killed.Every {
-	if *killAll {
-		return killed.Every{Call: 1, Plain: 1}
-	}
-	return killed.Every{Call: 9, Plain: 5}
-}
 
 // What is in the folder of an operation.
 func dataIn(dir string) string { return filepath.Join(dir, "data.etcd") }
@@ -83,6 +72,8 @@ func operate(ctx context.Context, what, dir string) error {
 		_, err = finalsnapshot.Take(ctx, finalsnapshot.Config{
 			Store: source, DataDir: dataIn(dir), ClusterID: survey.ClusterID, WorkDir: filepath.Join(dir, "work"), Compression: backup.Gzip, Clock: clock.RealClock{}, Log: logr.Discard(),
 		})
+	case "keeping":
+		err = keep(ctx, source)
 	case "snapshots":
 		err = takeSnapshots(ctx, source)
 	case "rebuild":
@@ -123,6 +114,21 @@ func takeSnapshots(ctx context.Context, to *store.Store) error {
 	}
 	_, err = s.Delta(ctx)
 	return err
+}
+
+// keep has retention leave what a restore needs: what leads to the last revision, and a snapshot for its undo.
+func keep(ctx context.Context, s *store.Store) error {
+	list, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	chain, err := backup.Newest(list)
+	if err != nil {
+		return err
+	}
+	_, held := s.Hold(ctx, chain.Full.Name(), chain.LastRevision(), time.Now())
+	_, kept := s.Keep(ctx, chain.Full.Name())
+	return errors.Join(held, kept)
 }
 
 // rebuild makes a new cluster of the data of a member, unless that was done.
@@ -234,7 +240,7 @@ func backedUp(t *testing.T) (dir string, revision int64) {
 
 // An operation that is killed at any of its writes leaves nothing that is taken for what it is not, and the next one does what it would have done.
 func TestKilledAtEachWrite(t *testing.T) {
-	for _, what := range []string{"restore", "compaction", "copy", "final snapshot", "rebuild", "going back", "going back to kept data"} {
+	for _, what := range []string{"restore", "compaction", "copy", "final snapshot", "keeping", "rebuild", "going back", "going back to kept data"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
@@ -245,7 +251,11 @@ func TestKilledAtEachWrite(t *testing.T) {
 				g.Expect(os.CopyFS(dir, os.DirFS(original))).To(Succeed())
 			}
 			reset()
-			kills := killed.AtEachWrite(t, every(), func() *exec.Cmd { return process(what, dir) }, func(call string) {
+			every := killed.Some()
+			if what == "keeping" {
+				every.Call = 1 // it has few
+			}
+			kills := killed.AtEachWrite(t, every, func() *exec.Cmd { return process(what, dir) }, func(call string) {
 				t.Log(call)
 				leftSomethingUsable(t, dir, revision)
 				g.Expect(operate(t.Context(), what, dir)).To(Succeed(), "again, after it was killed before %s", call)
@@ -267,7 +277,7 @@ func TestSnapshotsKilledAtEachWrite(t *testing.T) {
 	_, err := e.Put(t.Context(), "a", "b")
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Setenv(endpointVariable, e.Endpoints()[0])
-	kills := killed.AtEachWrite(t, every(), func() *exec.Cmd { return process("snapshots", dir) }, func(call string) {
+	kills := killed.AtEachWrite(t, killed.Some(), func() *exec.Cmd { return process("snapshots", dir) }, func(call string) {
 		t.Log(call)
 		s, err := storeIn(t.Context(), dir, "store")
 		g.Expect(err).NotTo(HaveOccurred())
@@ -346,6 +356,10 @@ func cameToItsEnd(t *testing.T, what, dir, original string, revision int64) {
 		from, err := storeIn(t.Context(), original, "store")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(from.List(t.Context())).To(HaveLen(len(list)))
+	case "keeping":
+		for _, snapshot := range append(chain.Deltas, *chain.Full) {
+			g.Expect(snapshot.Kept).To(BeTrue(), snapshot.Name())
+		}
 	case "final snapshot":
 		g.Expect(chain.Full.Final).To(BeTrue())
 		g.Expect(exec.Command("diff", "-r", dataIn(original), dataIn(dir)).CombinedOutput()).To(BeEmpty(), "the data was only read")

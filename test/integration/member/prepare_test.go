@@ -348,15 +348,15 @@ func (c *cluster) remove(g Gomega, id string) {
 	})
 }
 
-// thirdID returns the ID, in hex, of the member that is listed with the third one's peer URL; empty if there is none.
-func (c *cluster) thirdID(g Gomega) (id string) {
+// listedID returns the ID, in hex, of the member that is listed with the peer URL of one; empty if there is none.
+func (c *cluster) listedID(g Gomega, i int) (id string) {
 	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
 		list, err := etcd.MemberList(ctx)
 		if err != nil {
 			return err
 		}
 		for _, m := range list.Members {
-			if slices.Contains(m.PeerURLs, c.url(2, c.peer)) {
+			if slices.Contains(m.PeerURLs, c.url(i, c.peer)) {
 				id = strconv.FormatUint(m.ID, 16)
 			}
 		}
@@ -377,7 +377,7 @@ func (c *cluster) refusal(g Gomega, i int) words.Refusal {
 // starts it.
 func (c *cluster) replaceThird(g Gomega) {
 	c.t.Helper()
-	id := c.thirdID(g)
+	id := c.listedID(g, 2)
 	g.Expect(c.refusal(g, 2)).To(Equal(words.Refusal{Reason: v1alpha1.ReasonDataLost, Volume: words.Volume{Store: words.StoreFree, Lost: id}}))
 	c.remove(g, id)
 	c.add(g, 2)

@@ -32,7 +32,7 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	cluster := c.startThree(g)
-	removed := c.thirdID(g)
+	removed := c.listedID(g, 2)
 	g.Expect(c.listed(g, 2, cluster, removed)).To(BeTrue())
 	c.removeThirdAsLeader(g)
 	g.Expect(c.listed(g, 2, cluster, removed)).To(BeFalse(), "so its agent says that it was removed")
@@ -50,7 +50,7 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	c.start(g, 2, "existing")
 	c.promote(g, 2)
 	c.awaitVoters(g, 3)
-	g.Expect(c.thirdID(g)).NotTo(Equal(removed))
+	g.Expect(c.listedID(g, 2)).NotTo(Equal(removed))
 	g.Eventually(func() string { return c.get(g, 2) }).WithTimeout(machine.Patience()).Should(Equal("after the removal"))
 	g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(2)))).To(BeTrue())
 	g.Expect(c.aside(g, 2, member.RemovedSuffix)).To(BeEmpty())
@@ -133,7 +133,7 @@ func TestMemberThatWasRemovedWhileItWasDown(t *testing.T) {
 			if tc.told {
 				c.write(g, 2, member.KeyMembers, map[string]any{"etcd": c.etcdUID, "clusterID": id, "generation": 1, "leaving": []string{"m2"}})
 			}
-			c.remove(g, c.thirdID(g))
+			c.remove(g, c.listedID(g, 2))
 			if tc.added {
 				c.add(g, 2)
 			} else {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
@@ -32,17 +33,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// prepareVariable makes the test binary a process that prepares the member in a folder, to be killed.
-const prepareVariable = "PREPARE_MEMBER_IN"
+// prepareVariable makes the test binary a process that prepares the member in a folder, to be killed, and storeVariable has the container of
+// its backups; empty for none.
+const prepareVariable, storeVariable = "PREPARE_MEMBER_IN", "PREPARE_BACKUPS_IN"
 
 func TestMain(m *testing.M) {
 	dir := os.Getenv(prepareVariable)
 	if dir == "" {
 		os.Exit(m.Run())
 	}
-	err := prepare.Run(context.Background(), logr.Discard(), prepare.Options{
-		Name: "m0", SharedDir: dir, ConfigFile: filepath.Join(dir, "rendered.yaml"), Clock: clock.RealClock{},
-	})
+	o := prepare.Options{Name: "m" + filepath.Base(dir), SharedDir: dir, ConfigFile: filepath.Join(dir, "rendered.yaml"), Patience: machine.Patience(), Clock: clock.RealClock{}}
+	if backups := os.Getenv(storeVariable); backups != "" {
+		o.Backups = prepare.StoredBackups{Config: store.Config{Provider: store.Local, Container: backups, Prefix: "here"}, Log: logr.Discard()}
+	}
+	err := prepare.Run(context.Background(), logr.Discard(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

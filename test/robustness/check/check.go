@@ -9,7 +9,6 @@ package check
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
@@ -30,7 +29,9 @@ const (
 	LeaseKept    Rule = "lease kept"
 	Durable      Rule = "durable"
 	SameHash     Rule = "same hash"
-	Written      Rule = "written" // what is seen was written by a client, and what goes had a lease
+	Written      Rule = "written"     // what is seen was written by a client, and what goes had a lease
+	Restored     Rule = "restored"    // the revision is raised by each restore, and by nothing else
+	OneHistory   Rule = "one history" // nothing remains of what was gone back behind, and who watches is told
 	// Undecided is no violation: nobody can say whether there is one.
 	Undecided Rule = "undecided"
 )
@@ -54,13 +55,17 @@ const maxOfRule = 20
 func History(h *history.History, members int, patience time.Duration) []Violation {
 	var all []Violation
 	end := finalsOf(h)
+	times, unexplained := erasOf(h)
 	for _, found := range [][]Violation{
-		linearizability(slices.Concat(h.Operations, end.reads(h.Operations)), patience),
+		unexplained,
+		times.linearizability(h.Operations, end.reads(h.Operations), patience),
 		realTime(h.Operations),
 		watches(h),
+		times.oneHistory(h.Watches),
+		times.states(h),
 		leases(h),
 		written(h),
-		end.durability(h.Operations, members),
+		end.durability(h.Operations, times, members),
 		hashes(h.Hashes, members),
 	} {
 		all = append(all, found...)

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -36,18 +37,11 @@ func finalsOf(h *history.History) finals {
 	return f
 }
 
-// durability checks that each member has every write of a unique key at the end, with its value.
-func (f finals) durability(all []history.Operation, members int) []Violation {
+// durability checks that each member has every write of a unique key at the end, with its value, and none that was gone back behind.
+func (f finals) durability(all []history.Operation, times eras, members int) []Violation {
 	var found []Violation
-	for _, op := range all {
-		if !op.Wrote() || !strings.HasPrefix(op.Key, UniquePrefix) {
-			continue
-		}
-		for _, member := range slices.Sorted(maps.Keys(f)) {
-			if got, there := f[member][op.Key]; !there || got != op.Value {
-				found = append(found, Violation{Durable, op.Return, fmt.Sprintf("%s=%s was acknowledged to %s at revision %d, and %s has %q at the end", op.Key, op.Value, op.Client, op.Revision, member, got)})
-			}
-		}
+	for _, member := range slices.Sorted(maps.Keys(f)) {
+		found = append(found, times.holds(member+", at the end,", f[member], all, times.last(), math.MaxInt64)...)
 	}
 	return append(found, lacking(Durable, "their key space", len(f), members)...)
 }
@@ -121,12 +115,18 @@ func written(h *history.History) []Violation {
 			}
 		}
 	}
-	for member, pairs := range h.Finals {
+	unsent := func(who string, pairs map[string]string) {
 		for key, value := range pairs {
 			if !sent[pair{key, value}] {
-				found = append(found, Violation{Written, 0, fmt.Sprintf("%s has %s=%s at the end, which no client has written", member, key, value)})
+				found = append(found, Violation{Written, 0, fmt.Sprintf("%s has %s=%s, which no client has written", who, key, value)})
 			}
 		}
+	}
+	for member, pairs := range h.Finals {
+		unsent(member+", at the end,", pairs)
+	}
+	for _, s := range h.States {
+		unsent("the cluster, after a restore,", s.Pairs)
 	}
 	slices.SortFunc(found, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Message, b.Message)) })
 	return found

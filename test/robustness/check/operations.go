@@ -41,6 +41,19 @@ func step(value string, op history.Operation) (bool, string) {
 	}
 }
 
+// linearizability checks the history that leads to each era, as it would be if nobody had gone back; that of the last ends with what members have.
+func (e eras) linearizability(all, end []history.Operation, patience time.Duration) []Violation {
+	var found []Violation
+	for i := range e.all {
+		line := e.line(i, all)
+		if i == e.last() {
+			line = append(line, end...)
+		}
+		found = append(found, linearizability(line, patience)...)
+	}
+	return found
+}
+
 // linearizability checks each key by itself.
 func linearizability(all []history.Operation, patience time.Duration) []Violation {
 	keys := map[string][]history.Operation{}

@@ -98,12 +98,30 @@ type Final struct {
 	More bool `json:"more,omitempty"`
 }
 
+// Restore is a time in which a cluster went back, since somebody had asked for it.
+type Restore struct {
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"`
+	// Target is the last revision that it went back to; 0 for all that there was before the Restore that it undoes.
+	Target int64 `json:"target,omitempty"`
+	// Undoes: it undoes the one before it.
+	Undoes bool `json:"undoes,omitempty"`
+}
+
+// State is all that the cluster had at a revision, read linearizably once it had gone back.
+type State struct {
+	Revision int64             `json:"revision"`
+	Pairs    map[string]string `json:"pairs"`
+}
+
 // Line is one line of the file; one of its fields is set.
 type Line struct {
 	Operation *Operation `json:"operation,omitempty"`
 	Watch     *Watch     `json:"watch,omitempty"`
 	Hash      *Hash      `json:"hash,omitempty"`
 	Final     *Final     `json:"final,omitempty"`
+	Restore   *Restore   `json:"restore,omitempty"`
+	State     *State     `json:"state,omitempty"`
 }
 
 // History is a whole file.
@@ -111,6 +129,9 @@ type History struct {
 	Operations []Operation
 	Watches    []Watch
 	Hashes     []Hash
+	// Restores are in order, with the States that were found after some of them.
+	Restores []Restore
+	States   []State
 	// Finals are the key spaces at the end, by member.
 	Finals map[string]map[string]string
 	// Unread are the members whose key space was not read to its end.
@@ -126,6 +147,10 @@ func (h *History) Add(line Line) {
 		h.Watches = append(h.Watches, *line.Watch)
 	case line.Hash != nil:
 		h.Hashes = append(h.Hashes, *line.Hash)
+	case line.Restore != nil:
+		h.Restores = append(h.Restores, *line.Restore)
+	case line.State != nil:
+		h.States = append(h.States, *line.State)
 	case line.Final != nil:
 		if h.Finals == nil {
 			h.Finals = map[string]map[string]string{}

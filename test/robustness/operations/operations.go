@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package operations is what a user asks the operator to do with an etcd cluster while faults are injected: rollouts,
-// restarts, recreations, maintenance, snapshots, recoveries, hibernation, changes of the members, and switching the feature gate.
+// restarts, recreations, maintenance, snapshots, recoveries, restores, hibernation, changes of the members, and switching the feature gate.
 package operations
 
 import (
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,10 @@ type Cluster struct {
 	Now func() time.Duration
 	// Written waits for a write that was sent from now on and acknowledged.
 	Written func(context.Context) error
+	// Newest is the newest revision at which a write was acknowledged, Restored records a Restore that went back, and Read what the cluster has now.
+	Newest   func() int64
+	Restored func(history.Restore)
+	Read     func(context.Context) error
 	// Outage records a time in which members are stopped because somebody has asked for it.
 	Outage func(oracle.Outage)
 	// Ended records a task that has ended.
@@ -55,12 +60,14 @@ type Operation struct {
 	Run func(ctx context.Context, c *Cluster) error
 	// Not are faults that have no effect on it, or with which any operator would lose data.
 	Not []string
+	// Times is how many times as long as another operation it may take; 0 for once.
+	Times int
 }
 
 // All are all operations. What is done most in practice is there more than once.
 func All() []Operation {
 	rollout := Operation{Name: "rollout", Run: by((*Cluster).replacePods)}
-	return append(append(inPlace(), membership()...), []Operation{
+	return slices.Concat(inPlace(), membership(), restores(), []Operation{
 		rollout,
 		{Name: "restart", Run: task(v1alpha1.QuorumAwareRollout, "restart: true")},
 		{Name: "recreation", Run: by((*Cluster).recreate)},
@@ -75,7 +82,7 @@ func All() []Operation {
 		{Name: "recovery", Run: by((*Cluster).recover), Not: recoveryNot},
 		{Name: "hibernation", Run: by((*Cluster).hibernate)},
 		{Name: "gate switched", Run: by((*Cluster).switchGate)},
-	}...)
+	})
 }
 
 // recoveryNot would continue or restart the members that a recovery freezes, or take the last one's data.
@@ -273,13 +280,19 @@ func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperator
 	return task.Status, err
 }
 
-// task returns an operation that is one task. Under faults it may fail, and say so: that is no error.
+// carryOut asks for a task, and returns how it ended. Under faults it may fail, and say so: that is no error.
+func (c *Cluster) carryOut(ctx context.Context, kind v1alpha1.TaskType, config string, overridden ...v1alpha1.OverridableGuard) (v1alpha1.EtcdOperatorTaskStatus, error) {
+	name, err := c.ask(ctx, kind, config, overridden...)
+	if err != nil {
+		return v1alpha1.EtcdOperatorTaskStatus{}, err
+	}
+	return c.ended(ctx, name)
+}
+
+// task returns an operation that is one task.
 func task(kind v1alpha1.TaskType, config string, overridden ...v1alpha1.OverridableGuard) func(context.Context, *Cluster) error {
 	return func(ctx context.Context, c *Cluster) error {
-		name, err := c.ask(ctx, kind, config, overridden...)
-		if err == nil {
-			_, err = c.ended(ctx, name)
-		}
+		_, err := c.carryOut(ctx, kind, config, overridden...)
 		return err
 	}
 }

@@ -137,6 +137,12 @@ var bugs = []bug{
 		Operations: "recovery", Length: 10 * time.Second, Patience: 5 * time.Minute,
 	},
 	{
+		Name: "a restore does not raise the revision",
+		Edits: []edit{
+			{"internal/agent/datadir/renew.go", "err != nil || bump == 0 {", "err != nil || bump >= 0 {"}},
+		Operations: "restore", Length: 10 * time.Second, Patience: 6 * time.Minute,
+	},
+	{
 		Name: "a recovery takes the data of a survivor that is behind",
 		Edits: []edit{
 			{"internal/job/survey/survey.go",

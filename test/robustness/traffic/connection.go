@@ -5,6 +5,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,6 +78,34 @@ func (t *Traffic) End(ctx context.Context) error {
 		revision = max(revision, newest)
 	}
 	return t.hash(ctx, pods, revision)
+}
+
+// Read records all that the cluster has at one revision, once it has gone back.
+func (t *Traffic) Read(ctx context.Context) error {
+	var addresses []string
+	for _, pod := range t.roster.Pods() {
+		addresses = append(addresses, pod.Address())
+	}
+	etcd, err := view.Dial(addresses...)
+	if err != nil {
+		return err
+	}
+	defer etcd.Close() //nolint:errcheck // it was only read
+	s := history.State{Pairs: map[string]string{}}
+	for from, end := prefix, clientv3.GetPrefixRangeEnd(prefix); ; {
+		answer, err := etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(s.Revision))
+		if err != nil {
+			return err
+		}
+		for _, pair := range answer.Kvs {
+			s.Pairs[strings.TrimPrefix(string(pair.Key), prefix)] = string(pair.Value)
+			from = string(pair.Key) + "\x00"
+		}
+		if s.Revision = cmp.Or(s.Revision, answer.Header.Revision); !answer.More {
+			t.writer.Write(history.Line{State: &s})
+			return nil
+		}
+	}
 }
 
 // readAll records all keys, and returns the newest revision that was seen.

@@ -63,6 +63,9 @@ func (t *Traffic) Operations() (begun, acknowledged int) {
 	return int(t.begun.Load()), int(t.answered.Load())
 }
 
+// Newest returns the newest revision at which a write was acknowledged.
+func (t *Traffic) Newest() int64 { return t.newest.Load() }
+
 // Written waits until a write is acknowledged that is sent from now on.
 func (t *Traffic) Written(ctx context.Context) error {
 	for since := t.writer.Now(); time.Duration(t.wrote.Load()) <= since+patience; {

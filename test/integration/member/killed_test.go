@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/killed"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
+	. "github.com/onsi/gomega"
+)
+
+// goingBack is a stopped cluster that goes back: to a target in its backup, or to data that was set aside before. original is the folder of
+// its member, with the data of now.
+type goingBack struct {
+	*cluster
+	id, original string
+	recovery     *member.Recovery
+	// revision of the state that it goes back to, once it is raised.
+	revision int64
+}
+
+// goBack prepares a cluster of one member, which a second one is to join, to go back.
+func goBack(t *testing.T, source member.RecoverySource) *goingBack {
+	g := NewWithT(t)
+	c := newCluster(t, 2)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c.share(g, 1)
+	c.start(g, 0, "new")
+	id := c.idOf(g, 0)
+	c.put(g, "wanted")
+	b := &goingBack{cluster: c, id: id, revision: c.revision(g) + bump}
+	kept := filepath.Base(c.dataDir(0)) + member.BeforeSuffix + "aaaa-1"
+	if source == member.RecoverFromKept {
+		c.stop(0)
+		g.Expect(os.CopyFS(filepath.Join(c.memberDir(0), kept), os.DirFS(c.dataDir(0)))).To(Succeed())
+		c.start(g, 0, "existing")
+	}
+	taker := c.takeSnapshots(g)
+	c.put(g, "unwanted")
+	_, err := taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	c.stop(0)
+
+	b.recovery = &member.Recovery{Task: "bbbb", TaskName: "back", Member: "m0", Source: source, PreviousClusterID: id}
+	if source == member.RecoverFromKept {
+		b.recovery.Restore = &member.RestorePoint{Kept: kept, Bump: bump}
+	} else {
+		b.recovery.Restore = c.preview(g, backup.Target{Revision: b.revision - bump})
+	}
+	c.mayBegin = false
+	c.share(g, 2)
+	c.recordID(id)
+	c.recover(g, b.recovery)
+	g.Expect(os.CopyFS(c.dataDir(1), os.DirFS(c.dataDir(0)))).To(Succeed(), "a member that had the same")
+	b.original = t.TempDir()
+	for i := range 2 {
+		g.Expect(os.CopyFS(b.originalOf(i), os.DirFS(c.memberDir(i)))).To(Succeed())
+	}
+	return b
+}
+
+func (b *goingBack) originalOf(i int) string {
+	return filepath.Join(b.original, filepath.Base(b.memberDir(i)))
+}
+
+// reset puts a member back to where it was.
+func (b *goingBack) reset(g Gomega, i int) {
+	g.Expect(os.RemoveAll(b.memberDir(i))).To(Succeed())
+	g.Expect(os.CopyFS(b.memberDir(i), os.DirFS(b.originalOf(i)))).To(Succeed())
+}
+
+// process is one that prepares a member.
+func (b *goingBack) process(i int) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), prepareVariable+"="+b.memberDir(i), storeVariable+"="+b.store.Container), os.Stderr
+	return cmd
+}
+
+// kept expects that a member has kept what it had, unchanged, in this restore.
+func (b *goingBack) kept(g Gomega, i int) {
+	had := filepath.Join(b.originalOf(i), filepath.Base(b.dataDir(i)))
+	aside := b.aside(g, i, member.BeforeSuffix+"bbbb-")
+	g.Expect(aside).To(HaveLen(1))
+	g.Expect(exec.Command("diff", "-r", had, aside[0]).CombinedOutput()).To(BeEmpty())
+	if kept := b.recovery.Restore.Kept; kept != "" && i == 0 {
+		g.Expect(exec.Command("diff", "-r", filepath.Join(b.originalOf(i), kept), filepath.Join(b.memberDir(i), kept)).CombinedOutput()).To(BeEmpty(), "what an earlier restore kept")
+	}
+}
+
+// oldOrNew expects that the first member has the state of before, unchanged, or the one that it goes back to, or that the only thing left is to
+// give that its name.
+func (b *goingBack) oldOrNew(g Gomega) {
+	survey, err := datadir.Survey(b.dataDir(0))
+	g.Expect(err).NotTo(HaveOccurred())
+	switch {
+	case survey.State == member.SurveyNone:
+		g.Expect(datadir.Rebuilt(b.dataDir(0), "bbbb")).To(BeTrue())
+		b.kept(g, 0)
+	case survey.ClusterID == b.id:
+		g.Expect(exec.Command("diff", "-r", filepath.Join(b.originalOf(0), filepath.Base(b.dataDir(0))), b.dataDir(0)).CombinedOutput()).To(BeEmpty())
+		g.Expect(b.aside(g, 0, member.BeforeSuffix+"bbbb-")).To(BeEmpty())
+	default:
+		b.isNew(g)
+	}
+}
+
+// isNew expects that the first member has the state that it goes back to.
+func (b *goingBack) isNew(g Gomega) {
+	survey, err := datadir.Survey(b.dataDir(0))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("ClusterID", Not(Equal(b.id))), HaveField("Revision", b.revision)))
+	b.kept(g, 0)
+}
+
+// The agent of the member that a restore starts with is killed at each of its writes: it leaves the state of before or the new one, and the next
+// one comes to the new one. So it is with the agent of a member that joins.
+func TestGoingBackKilledAtEachWrite(t *testing.T) {
+	for name, source := range map[string]member.RecoverySource{"to a target": member.RecoverFromPoint, "to kept data": member.RecoverFromKept} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			b := goBack(t, source)
+			kills := killed.AtEachWrite(t, killed.Some(), func() *exec.Cmd { return b.process(0) }, func(call string) {
+				b.oldOrNew(g)
+				g.Expect(b.prepare(0, 0)).To(Succeed(), "again, after it was killed before %s", call)
+				b.isNew(g)
+				beside := 1
+				if source == member.RecoverFromKept {
+					beside++
+				}
+				g.Expect(b.setAside(g, 0)).To(HaveLen(beside), "nothing else is left, killed before %s", call)
+				b.reset(g, 0)
+			})
+			t.Logf("the first member: %d kills", kills)
+			g.Expect(kills).To(BeNumerically(">", 3))
+			b.start(g, 0, "existing")
+			g.Eventually(func() string { return b.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("wanted"))
+			g.Expect(b.revisionOf(g, 0)).To(Equal(b.revision))
+			b.recordID(b.idOf(g, 0))
+			if source == member.RecoverFromPoint {
+				b.joinKilled(t)
+			}
+		})
+	}
+}
+
+// joinKilled kills the agent of a member that joins with the data of before.
+func (b *goingBack) joinKilled(t *testing.T) {
+	g := NewWithT(t)
+	copyFile(g, filepath.Join(b.memberDir(1), member.KeyClusterID), filepath.Join(b.originalOf(1), member.KeyClusterID))
+	kills := killed.AtEachWrite(t, killed.Every{Call: 1, Plain: 1}, func() *exec.Cmd { return b.process(1) }, func(call string) {
+		survey, err := datadir.Survey(b.dataDir(1))
+		g.Expect(err).NotTo(HaveOccurred())
+		if survey.State == member.SurveyNone {
+			b.kept(g, 1)
+		} else {
+			g.Expect(survey.ClusterID).To(Equal(b.id))
+			g.Expect(b.aside(g, 1, member.BeforeSuffix)).To(BeEmpty())
+		}
+		g.Expect(b.prepare(1, machine.Patience())).To(Succeed(), "again, after it was killed before %s", call)
+		g.Expect(b.dataDir(1)).NotTo(BeADirectory(), "etcd gets its data from the others")
+		b.kept(g, 1)
+		learner := b.listedID(g, 1)
+		g.Expect(learner).NotTo(BeEmpty())
+		if call != "" {
+			b.remove(g, learner)
+			b.reset(g, 1)
+		}
+	})
+	t.Logf("a member that joins: %d kills", kills)
+	g.Expect(kills).To(BeNumerically(">", 1))
+	b.run(g, 1)
+	b.promote(g, 1)
+	b.awaitVoters(g, 2)
+	g.Expect(b.get(g, 1)).To(Equal("wanted"))
+}
