@@ -68,6 +68,14 @@ func TestPage(t *testing.T) {
 	check(t, "write-storm", r.Input)
 	r.Input.HotKeys = []diagnose.HotPrefix{{Prefix: "/registry/events/default/a.17f", Events: 90, Bytes: 9 << 20}}
 	check(t, "hot-keys", r.Input)
+	r.Input.HotKeys, r.Input.AtRest = nil, &diagnose.AtRest{
+		Snapshot: "Full-00000000-01203333-1795824000.gz", Created: clitest.Now, Age: 3 * time.Hour, Database: 2 << 30, Keys: 101_204, Stored: 1 << 30,
+		Prefixes: []diagnose.StoredPrefix{
+			{Prefix: "/registry/events/…", Keys: 100_000, Bytes: 200 << 20, Largest: 8 << 10, Revisions: 400_000, Deletions: 90_000, Stored: 900 << 20},
+			{Prefix: "…", Keys: 1204, Bytes: 100 << 20, Largest: 1_400_000, Revisions: 1300, Stored: 124 << 20},
+		},
+	}
+	check(t, "large-prefixes", r.Input)
 }
 
 func check(t *testing.T, name string, in diagnose.Input) {
@@ -235,4 +243,11 @@ func TestProgress(t *testing.T) {
 	g.Expect(out.String()).To(BeEmpty())
 	c.progress(3)()
 	g.Expect(out.String()).To(Equal("Measuring 3 members for 30s. Nothing is changed.\n"))
+}
+
+// However long the name of an Etcd is, that of its Job fits into a label.
+func TestJobName(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(jobName("main", "x7k2p")).To(Equal("main-diagnosis-x7k2p"))
+	g.Expect(jobName(strings.Repeat("x", 39)+"-"+strings.Repeat("y", 30), "x7k2p")).To(Equal(strings.Repeat("x", 39) + "-diagnosis-x7k2p"))
 }

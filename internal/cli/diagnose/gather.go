@@ -36,6 +36,11 @@ type Options struct {
 	Logs, HotPrefixes bool
 	// ShowKeys: agents also tell whole keys, if the user has the right to see them.
 	ShowKeys bool
+	// LargePrefixes: a Job, whose name ends with Suffix, reads the newest full snapshot.
+	LargePrefixes bool
+	Suffix        string
+	// Note tells the user what is being done; nil for nobody.
+	Note func(text string)
 	// Progress is called when so many members begin to be measured, and what it returns when that is done.
 	Progress func(members int) (done func())
 }
@@ -185,6 +190,7 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
 	}
 	g.readHotPrefixes(ctx)
+	g.readAtRest(ctx)
 	if g.pods != nil {
 		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
 		_ = g.readPods(ctx)

@@ -74,7 +74,7 @@ func TestAtRestFits(t *testing.T) {
 			keys := newKeySpace()
 			for p := range 200 {
 				for k := range hotprefix.EnoughKeys {
-					keys.put(fmt.Appendf(nil, prefix+"/%d", p, k), make([]byte, 1<<20+p))
+					keys.put(fmt.Appendf(nil, prefix+"/%d", p, k), make([]byte, 1<<10+p))
 				}
 			}
 			keys.put([]byte("alone"), nil)
@@ -86,7 +86,7 @@ func TestAtRestFits(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(len(text)).To(BeNumerically("<=", maxPreview))
 			g.Expect(len(found.Prefixes)).To(And(BeNumerically(">", 2), BeNumerically("<=", maxPrefixes)))
-			g.Expect(found.Prefixes[0].Largest).To(BeNumerically(">", 1<<20+199), "most is stored there")
+			g.Expect(found.Prefixes[0].Largest).To(BeNumerically(">", 1<<10+199), "most is stored there")
 			var total backup.Sizes
 			for _, p := range found.Prefixes {
 				total.Add(p.Sizes)
