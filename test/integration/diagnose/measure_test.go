@@ -121,6 +121,7 @@ func (c *etcds) expect(name string, cause judge.Cause, about string, window time
 		folder := filepath.Join("..", "..", "..", "internal", "diagnose", "testdata", name)
 		c.Expect(diagnosetest.Save(folder, r)).To(Succeed())
 	}
+	c.compare(name)
 	v := judge.Judge(in)
 	first := judge.Cause("")
 	if len(v.Findings) > 0 {
