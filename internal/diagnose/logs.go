@@ -25,8 +25,8 @@ type Logs struct {
 	// SlowSyncs are calls of fdatasync that took longer than a second.
 	SlowSyncs     int
 	LeaderChanges int
-	// NoSpace are writes that failed because the volume is full. Like what follows up to Dropped, it counts only if it was recent: it is
-	// over once the last line is old, such as that of a peer that started a little later.
+	// NoSpace are writes that failed because the volume is full. Like what follows up to Dropped, and slow requests, it counts only if it
+	// was recent: it is over once the last line is old, such as that of a peer that started a little later, or of a client that listed much.
 	NoSpace int
 	// Rejected are connections from peers that failed the TLS handshake, and Unhealthy are peers that could not be probed.
 	Rejected, Unhealthy int
@@ -43,7 +43,7 @@ type Logs struct {
 
 // counted are what is counted, by a part of the message.
 var counted = []countedLine{
-	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }, false},
+	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }, true},
 	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }, false},
 	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }, false},
 	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }, true},

@@ -36,6 +36,7 @@ func TestParseLogs(t *testing.T) {
 	g.Expect(later.Rejected).To(BeZero(), "it is over")
 	g.Expect(later.NoSpace).To(Equal(1), "a panic has no time")
 	g.Expect(later.SlowSyncs).To(Equal(1), "it was slow")
+	g.Expect([]int64{int64(later.SlowApply), int64(later.SlowRanges), later.LargestAnswer}).To(Equal([]int64{0, 0, 0}), "a client that listed much some minutes ago slows nothing now")
 	g.Expect(fmt.Sprintf("%+v", *l)).NotTo(ContainSubstring("registry"), "keys are tenants' data")
 }
 
