@@ -53,7 +53,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&c.window, "for", 30*time.Second, "How long to measure, from 5s to 10m. Round trips between members show after a minute.")
 	cmd.Flags().BoolVar(&c.logs, "logs", false, "Count what the logs of etcd of the last 15 minutes say: slow requests, slow fsyncs, elections. Nothing of them is printed.")
-	cmd.Flags().BoolVar(&c.prefixes, "hot-prefixes", false, "Ask the agents which prefixes of keys are written most, as the operator: this reads its signing key, in Secret "+auth.KeySecret+" of namespace "+kube.OperatorNamespace+".")
+	cmd.Flags().BoolVar(&c.prefixes, "hot-prefixes", false, "Ask the agents which prefixes of keys are written most, as the operator: this reads its signing key, in Secret "+auth.KeySecret+" of namespace "+kube.OperatorNamespace+". Without a backup store, a member is watched instead, for 30s and 50 MiB at most.")
 	cmd.Flags().BoolVar(&c.keys, "show-keys", false, "With --hot-prefixes, also the whole keys that are written most: they are tenants' data. It takes the verb "+showKeys+" on etcds.")
 	cmd.Flags().BoolVar(&c.large, "large-prefixes", false, "Create a Job that reads the newest full snapshot in the backup store, say which prefixes of keys have most of it, and delete the Job.")
 	cmd.Flags().StringVar(&c.tokenFile, "agent-token-file", "", "File with the token that reads the metrics of the agents.")

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -183,7 +184,10 @@ func (g *gatherer) readCluster(ctx context.Context) {
 // measure measures the members, and returns everything that is known.
 func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 	g.in.Window = g.Window
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watchPrefixes(ctx) })
 	measured := Measure(ctx, g.targets, g.Window, g.clock)
+	watching.Wait()
 	byName := map[string]*Measured{}
 	for i := range measured {
 		byName[measured[i].Name] = &measured[i]
