@@ -74,6 +74,8 @@ type gatherer struct {
 	snapshot *cluster.Snapshot
 	pods     map[string]*corev1.Pod
 	targets  []Target
+	// began is when the measurement did.
+	began time.Time
 	// key is the operator's, if it was read.
 	key     ed25519.PrivateKey
 	closers []func()
@@ -183,7 +185,7 @@ func (g *gatherer) readCluster(ctx context.Context) {
 
 // measure measures the members, and returns everything that is known.
 func (g *gatherer) measure(ctx context.Context) diagnose.Input {
-	g.in.Window = g.Window
+	g.in.Window, g.began = g.Window, g.clock.Now()
 	var watching sync.WaitGroup
 	watching.Go(func() { g.watchPrefixes(ctx) })
 	measured := Measure(ctx, g.targets, g.Window, g.clock)
@@ -194,7 +196,6 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
 	}
 	g.readHotPrefixes(ctx)
-	g.readAtRest(ctx)
 	if g.pods != nil {
 		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
 		_ = g.readPods(ctx)
@@ -211,6 +212,8 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 			m.Pod, m.Logs = podFacts(pod, now), g.readLogs(ctx, pod)
 		}
 	}
+	// It may take minutes.
+	g.readAtRest(ctx)
 	return g.in
 }
 
