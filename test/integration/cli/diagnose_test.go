@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -145,7 +146,7 @@ func TestDiagnoseLargePrefixes(t *testing.T) {
 func TestDiagnoseLargePrefixesInVain(t *testing.T) {
 	p := newPerson(t, backedUp)
 	ends := p.start(t.Context(), "diagnose", "main", "--for=5s", "--large-prefixes")
-	failed := batchv1.JobStatus{Failed: 1, Conditions: []batchv1.JobCondition{
+	failed := batchv1.JobStatus{StartTime: ptr.To(metav1.Now()), Failed: 1, Conditions: []batchv1.JobCondition{
 		{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}, {Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},
 	}}
 	p.end(p.diagnosisJob(), corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"error": "looking for a backup in /x: there is no full snapshot"}`}, failed)

@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	agentmember "github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
@@ -79,8 +79,8 @@ func attend(b *testing.B, server *httptest.Server, timing bool) *attended {
 	for _, m := range c.members {
 		shared, address := b.TempDir(), machine.FreeAddress(b)
 		for name, content := range map[string]string{
-			member.KeyConfig:    fmt.Sprintf("{listen-client-urls: 'http://%s', listen-peer-urls: 'http://%s', data-dir: %s}", m.client, m.peer, m.dir),
-			member.KeyBootstrap: fmt.Sprintf("{initial-cluster: '%s', initial-cluster-token: uid}", strings.Join(list, ",")),
+			agentmember.KeyConfig:    fmt.Sprintf("{listen-client-urls: 'http://%s', listen-peer-urls: 'http://%s', data-dir: %s}", m.client, m.peer, m.dir),
+			agentmember.KeyBootstrap: fmt.Sprintf("{initial-cluster: '%s', initial-cluster-token: uid}", strings.Join(list, ",")),
 		} {
 			c.Expect(os.WriteFile(filepath.Join(shared, name), []byte(content), 0o600)).To(Succeed())
 		}

@@ -19,7 +19,8 @@ import (
 )
 
 // etcdDiagnosis is the environment variable with the path of github.com/ahrtr/etcd-diagnosis. With it, each test also logs what that says
-// of the injected cause, and what "etcdctl check perf" does, which is itself a load of a minute:
+// of the injected cause, and what "etcdctl check perf" does, which is itself a load of a minute. What is over after a measurement, such as
+// a backup, they do not meet:
 //
 //	go install github.com/ahrtr/etcd-diagnosis@latest
 //	ETCD_DIAGNOSIS=$(go env GOPATH)/bin/etcd-diagnosis go test ./test/integration/diagnose -timeout 1h -v | grep OTHERS
