@@ -84,12 +84,12 @@ const (
 	week = 7 * 24 * time.Hour
 	// longAgo is longer than between two 29ths of February.
 	longAgo = 10 * 365 * 24 * time.Hour
-	// maxGaps bounds the times that are looked at: a schedule may come every minute.
-	maxGaps = 1000
+	// enoughGaps show how irregular a schedule is, and maxGaps bounds how many are looked at: a schedule may come every minute.
+	enoughGaps, maxGaps = 7, 1000
 )
 
 // Gaps returns the shortest and the longest time between one time of a schedule and the next: in the week before a time and until the next
-// one after it, or in a longer past if that has fewer than two.
+// one after it, or in a longer past if that has too few.
 func Gaps(s cron.Schedule, until time.Time) (shortest, longest time.Duration) {
 	for back := week; ; back *= 5 {
 		n := 0
@@ -102,7 +102,7 @@ func Gaps(s cron.Schedule, until time.Time) (shortest, longest time.Duration) {
 			}
 			at = next
 		}
-		if n >= 2 || back > longAgo {
+		if n >= enoughGaps || back > longAgo {
 			return shortest, longest
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
+	cronschedule "github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	. "github.com/onsi/gomega"
 	"github.com/robfig/cron/v3"
@@ -46,11 +46,11 @@ func TestSnapshotArgs(t *testing.T) {
 // restorable is an Etcd with a retention of deltas, and a limit of full snapshots, whose schedule is around a time as a text says.
 func restorable(t *testing.T, retention time.Duration, limit *int32, text string, around time.Time) (*v1alpha1.Etcd, cron.Schedule, time.Duration) {
 	t.Helper()
-	s, err := schedule.Parse(text)
+	s, err := cronschedule.Parse(text)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	etcd := &v1alpha1.Etcd{}
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{DeltaSnapshotRetentionPeriod: &metav1.Duration{Duration: retention}, MaxBackupsLimitBasedGC: limit}
-	shortest, longest := schedule.Gaps(s, around)
+	shortest, longest := cronschedule.Gaps(s, around)
 	return etcd, s, RestorableFor(etcd, shortest, longest)
 }
 

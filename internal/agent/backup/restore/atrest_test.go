@@ -47,7 +47,7 @@ func TestReadAtRest(t *testing.T) {
 	}
 }
 
-// A full snapshot that is corrupt is passed over, and a store without one is an error.
+// A full snapshot that is corrupt is passed over if an older one leads to its end, and a store without one is an error.
 func TestReadAtRestOfWhatIsBroken(t *testing.T) {
 	r := newTrial(t, false)
 	config := AtRestConfig{Store: r.store, WorkDir: t.TempDir()}
@@ -56,7 +56,8 @@ func TestReadAtRestOfWhatIsBroken(t *testing.T) {
 	r.put("a=1")
 	before := r.full()
 	r.put("a=2")
-	r.corrupt(r.full())
+	r.delta()
+	r.corrupt(r.fullOf(r.revision(), func(string) {}))
 	got, err := ReadAtRest(t.Context(), config)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.Expect(got.Snapshot).To(Equal(before.Name()))
