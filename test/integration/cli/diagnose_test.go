@@ -132,8 +132,8 @@ func TestDiagnoseLargePrefixes(t *testing.T) {
 	container := job.Spec.Template.Spec.Containers[0]
 	p.Expect(container.Image).To(Equal("x/agent"))
 	p.Expect(container.Args).To(And(HaveExactElements(HavePrefix("snapshot-prefixes"), Not(BeEmpty()), Not(BeEmpty()), Not(BeEmpty()), Equal("--work-dir=/var/etcd/work"))))
-	p.end(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "Full-00000000-00000009-1.gz", "created": "2026-07-01T12:00:00Z", "database": 2097152, "keys": 12, "stored": 1048576,
-		"prefixes": [{"prefix": "/registry/pods/…", "keys": 10, "bytes": 2048, "largest": 300, "revisions": 40, "deletions": 3, "stored": 786432}, {"prefix": "…", "keys": 2}]}`}, env.Succeeded())
+	p.end(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "Full-00000000-00000009-1.gz", "created": "2026-07-01T12:00:00Z", "database": 2097152, "keys": 12, "stored": 1048576, ` +
+		`"prefixes": [{"prefix": "/registry/pods/…", "keys": 10, "bytes": 2048, "largest": 300, "revisions": 40, "deletions": 3, "stored": 786432}, {"prefix": "…", "keys": 2}]}`}, env.Succeeded())
 	got := ends()
 	p.Expect(got.code).To(BeZero(), got.String())
 	p.Expect(got.err).To(ContainSubstring("Job main-diagnosis-x7k2p reads the newest full snapshot. It is deleted afterwards."))
