@@ -31,6 +31,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults/nft"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -475,6 +476,13 @@ func TestCausesOfClients(t *testing.T) {
 			c.Expect(err).NotTo(HaveOccurred())
 			_, err = admin.AuthEnable(ctx)
 			c.Expect(err).NotTo(HaveOccurred())
+			c.t.Cleanup(func() {
+				root, err := clientv3.New(clientv3.Config{Endpoints: admin.Endpoints(), Username: "root", Password: "secret", Logger: zap.NewNop()})
+				c.Expect(err).NotTo(HaveOccurred())
+				defer func() { _ = root.Close() }()
+				_, err = root.AuthDisable(context.Background())
+				c.Expect(err).NotTo(HaveOccurred())
+			})
 			c.during(4, func(ctx context.Context, _ int) error {
 				_, err := admin.Authenticate(ctx, "root", "secret")
 				return err
