@@ -34,6 +34,7 @@ const (
 	ComponentCopyJob             = "etcd-copy-backups-job"
 	ComponentPreviewJob          = "etcd-restore-preview-job"
 	ComponentSurveyJob           = "etcd-survey-job"
+	ComponentDiagnosisJob        = "etcd-diagnosis-job"
 	ComponentFinalSnapshotJob    = "etcd-final-snapshot-job"
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"

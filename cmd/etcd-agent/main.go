@@ -63,6 +63,6 @@ func rootCommand(log logr.Logger) *cobra.Command {
 		},
 	}
 	cmd.SetVersionTemplate("{{.Version}}")
-	cmd.AddCommand(prepareCommand(log), serveCommand(log), compactCommand(log), copyCommand(log), previewCommand(log), surveyCommand(), finalSnapshotCommand(log))
+	cmd.AddCommand(prepareCommand(log), serveCommand(log), compactCommand(log), copyCommand(log), previewCommand(log), snapshotPrefixesCommand(log), surveyCommand(), finalSnapshotCommand(log))
 	return cmd
 }

@@ -52,3 +52,19 @@ func previewCommand(log logr.Logger) *cobra.Command {
 	flags.BoolVar(&config.Members.AcceptAuth, "accept-auth", false, "accept a state in which clients have to log in")
 	return cmd
 }
+
+func snapshotPrefixesCommand(log logr.Logger) *cobra.Command {
+	var from store.Config
+	config := restore.AtRestConfig{Log: log}
+	j := &job{work: func(ctx context.Context) (any, error) {
+		var err error
+		if config.Store, err = store.Open(ctx, from); err != nil {
+			return nil, err
+		}
+		return restore.ReadAtRest(ctx, config)
+	}}
+	cmd := j.newCommand("snapshot-prefixes", "Report which prefixes of keys the newest full snapshot has most of; the store is only read")
+	from.AddFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
+	return cmd
+}

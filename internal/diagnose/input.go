@@ -27,6 +27,8 @@ type Input struct {
 	Events      int64
 	// HotKeys are the whole keys that were written most; nil if they were not asked for.
 	HotKeys []HotPrefix
+	// AtRest is what the newest full snapshot has; nil if that was not asked for.
+	AtRest *AtRest
 	// Missing are the signals that could not be had.
 	Missing []Missing
 }
@@ -36,6 +38,32 @@ type HotPrefix struct {
 	Prefix string `json:"prefix"`
 	Events int64  `json:"events"`
 	Bytes  int64  `json:"bytes"`
+}
+
+// AtRest is what a full snapshot has.
+type AtRest struct {
+	Snapshot string        `json:"snapshot"`
+	Created  time.Time     `json:"created"`
+	Age      time.Duration `json:"-"`
+	// Database is the size of its file, Keys are those that are present, and Stored is the bytes of all revisions of keys.
+	Database int64 `json:"databaseBytes"`
+	Keys     int64 `json:"keys"`
+	Stored   int64 `json:"storedBytes"`
+	// Prefixes below which most is stored, the largest first.
+	Prefixes []StoredPrefix `json:"prefixes"`
+}
+
+// StoredPrefix is how much is stored below a prefix of keys.
+type StoredPrefix struct {
+	Prefix string `json:"prefix"`
+	// Keys that are present, their Bytes with those of their values, and the Largest of them.
+	Keys    int64 `json:"keys"`
+	Bytes   int64 `json:"bytes"`
+	Largest int64 `json:"largestBytes"`
+	// Revisions are present and earlier values, Deletions those that are not compacted, and Stored is the bytes of all of these.
+	Revisions int64 `json:"revisions"`
+	Deletions int64 `json:"deletions"`
+	Stored    int64 `json:"storedBytes"`
 }
 
 // Quorum is how many voters serve.
@@ -90,6 +118,8 @@ const (
 	SignalPrefixes Signal = "hot prefixes"
 	// SignalKeys are the whole keys that are written most.
 	SignalKeys Signal = "hot keys"
+	// SignalAtRest are the prefixes below which most is stored.
+	SignalAtRest Signal = "large prefixes"
 	// SignalAgent are the metrics of the agent.
 	SignalAgent Signal = "agent"
 )

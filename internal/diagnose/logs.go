@@ -18,21 +18,21 @@ type Logs struct {
 	Since time.Duration
 	Lines int
 	Cut   bool
-	// SlowApply are requests that took longer than 100 ms to apply, and SlowRanges those of them that read a range.
+	// SlowApply are requests in the measurement that took longer than 100 ms to apply, and SlowRanges those of them that read a range.
 	SlowApply, SlowRanges int
 	// LargestAnswer is the size of the largest answer to a range that was slow, in bytes.
 	LargestAnswer int64
 	// SlowSyncs are calls of fdatasync that took longer than a second.
 	SlowSyncs     int
 	LeaderChanges int
-	// NoSpace are writes that failed because the volume is full. Like what follows up to Dropped, it counts only if it was recent: it is
+	// NoSpace are writes that failed because the volume is full. Like what follows up to Drift, it counts only if it was recent: it is
 	// over once the last line is old, such as that of a peer that started a little later.
 	NoSpace int
 	// Rejected are connections from peers that failed the TLS handshake, and Unhealthy are peers that could not be probed.
 	Rejected, Unhealthy int
 	// Drift are peers whose clock differs by more than a second.
 	Drift int
-	// Dropped are messages to peers that were dropped because the sending buffer was full.
+	// Dropped are messages to peers in the measurement that were dropped because the sending buffer was full.
 	Dropped int
 	// TooLarge are requests that were refused for their size.
 	TooLarge int
@@ -43,36 +43,47 @@ type Logs struct {
 
 // counted are what is counted, by a part of the message.
 var counted = []countedLine{
-	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }, false},
-	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }, false},
-	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }, false},
-	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }, true},
+	{"apply request took too long", func(l *Logs) *int { return &l.SlowApply }, measured},
+	{"slow fdatasync", func(l *Logs) *int { return &l.SlowSyncs }, ever},
+	{"elected leader", func(l *Logs) *int { return &l.LeaderChanges }, ever},
+	{"no space left on device", func(l *Logs) *int { return &l.NoSpace }, recently},
 	// On the client endpoint, that is a connection that says nothing, such as that of a probe.
-	{"rejected connection on peer endpoint", func(l *Logs) *int { return &l.Rejected }, true},
-	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }, true},
-	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }, true},
-	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }, true},
-	{"request is too large", func(l *Logs) *int { return &l.TooLarge }, false},
-	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }, false},
+	{"rejected connection on peer endpoint", func(l *Logs) *int { return &l.Rejected }, recently},
+	{"prober detected unhealthy status", func(l *Logs) *int { return &l.Unhealthy }, recently},
+	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }, recently},
+	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }, measured},
+	{"request is too large", func(l *Logs) *int { return &l.TooLarge }, ever},
+	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }, ever},
 }
 
 type countedLine struct {
-	text string
-	in   func(*Logs) *int
-	// state: a line counts only if it is recent.
-	state bool
+	text   string
+	in     func(*Logs) *int
+	counts age
 }
+
+// age is when a line must have been logged to count.
+type age int
+
+const (
+	// ever: it says what happened.
+	ever age = iota
+	// recently: it says what is the case, for the last justLogged.
+	recently
+	// measured: it says what clients or peers did, which slows only what is measured in the same time.
+	measured
+)
 
 // justLogged is how old a line may be that says what is the case.
 const justLogged = 2 * time.Minute
 
-// ParseLogs counts the lines of etcd's log that say why it is slow, or was.
-func ParseLogs(text string, since time.Duration, cut bool, now time.Time) *Logs {
-	l := &Logs{Since: since, Cut: cut}
+// ParseLogs counts the lines of etcd's log that say why it is slow, or was; it was measured since a time.
+func ParseLogs(text string, since time.Duration, cut bool, began, now time.Time) *Logs {
+	l, from := &Logs{Since: since, Cut: cut}, map[age]time.Time{recently: now.Add(-justLogged), measured: began}
 	for line := range strings.Lines(text) {
 		l.Lines++
 		if slices.ContainsFunc(counted, func(c countedLine) bool { return strings.Contains(line, c.text) }) {
-			l.count(line, now)
+			l.count(line, from)
 		}
 	}
 	return l
@@ -88,16 +99,15 @@ type logLine struct {
 	Response string `json:"response"`
 }
 
-func (l *Logs) count(line string, now time.Time) {
+func (l *Logs) count(line string, from map[age]time.Time) {
 	fields := logLine{}
 	if json.Unmarshal([]byte(line), &fields) != nil {
 		// A panic is no JSON, and has no time.
 		fields = logLine{Message: line}
 	}
 	at, err := time.Parse(time.RFC3339, fields.Time)
-	old := err == nil && now.Sub(at) > justLogged
 	for _, c := range counted {
-		if c.state && old {
+		if err == nil && at.Before(from[c.counts]) {
 			continue
 		}
 		if strings.Contains(fields.Message, c.text) || strings.Contains(fields.Error, c.text) {

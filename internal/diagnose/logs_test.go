@@ -27,19 +27,23 @@ not JSON: write /var/etcd/data/member/wal/1.wal: no space left on device
 
 func TestParseLogs(t *testing.T) {
 	g := NewWithT(t)
-	l := ParseLogs(log, 15*time.Minute, false, time.Date(2026, 11, 24, 12, 1, 0, 0, time.UTC))
+	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	l := ParseLogs(log, 15*time.Minute, false, noon, noon.Add(time.Minute))
 	g.Expect(*l).To(Equal(Logs{
 		Since: 15 * time.Minute, Lines: 10, SlowApply: 3, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 2, Rejected: 1,
 		Compactions: 1, LongestCompaction: 3500 * time.Millisecond,
 	}))
-	later := ParseLogs(log, 15*time.Minute, false, time.Date(2026, 11, 24, 12, 5, 0, 0, time.UTC))
+	later := ParseLogs(log, 15*time.Minute, false, noon.Add(4*time.Minute), noon.Add(5*time.Minute))
 	g.Expect(later.Rejected).To(BeZero(), "it is over")
 	g.Expect(later.NoSpace).To(Equal(1), "a panic has no time")
 	g.Expect(later.SlowSyncs).To(Equal(1), "it was slow")
+	g.Expect([]int64{int64(later.SlowApply), int64(later.SlowRanges), later.LargestAnswer}).To(Equal([]int64{0, 0, 0}), "a client that listed much some minutes ago slows nothing now")
+	next := ParseLogs(log, 15*time.Minute, false, noon.Add(500*time.Millisecond), noon.Add(time.Minute))
+	g.Expect([]int{next.SlowApply, next.SlowRanges, next.Rejected}).To(Equal([]int{2, 0, 1}), "nor if it did just before the measurement")
 	g.Expect(fmt.Sprintf("%+v", *l)).NotTo(ContainSubstring("registry"), "keys are tenants' data")
 }
 
 func FuzzParseLogs(f *testing.F) {
 	f.Add(log)
-	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Minute, false, time.Now()) })
+	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Minute, false, time.Now(), time.Now()) })
 }

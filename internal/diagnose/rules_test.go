@@ -312,6 +312,22 @@ func rows() []row {
 		{"a backup of a fast member", fast().times(1, "etcd_disk_backend_snapshot_duration_seconds", 2, 1), []Cause{Backup}, Likely, false},
 		{"a backup and a defragmentation of no time, beside a slow disk", fast().slowSyncs(1).times(1, "etcd_disk_backend_snapshot_duration_seconds", 0.05, 1).
 			times(1, "etcd_disk_backend_defrag_duration_seconds", 0.05, 1), []Cause{SlowDisk, Defragmentation, Backup}, Sure, true},
+		{"most of what slow members agree on are leases", func() *world {
+			w := fast().set(0, "etcd_debugging_lease_granted_total", 0, 30*300).set(0, "etcd_server_proposals_pending", 90, 90)
+			return status(w, 0, func(first, second *Status) { second.Committed = first.Committed + 10_000 }).wakeups(0, 0.03)
+		}(), []Cause{Leases, NodeCPU}, Likely, true},
+		{"leases are a small part of what slow members agree on", func() *world {
+			w := fast().set(0, "etcd_debugging_lease_granted_total", 0, 30*300).set(0, "etcd_server_proposals_pending", 90, 90)
+			return status(w, 0, func(first, second *Status) { second.Committed = first.Committed + 20_000 }).wakeups(0, 0.03)
+		}(), []Cause{NodeCPU}, Hint, true},
+		{"few leases, and little else, at slow members", func() *world {
+			w := fast().set(0, "etcd_debugging_lease_granted_total", 0, 30*100).set(0, "etcd_server_proposals_pending", 90, 90)
+			return status(w, 0, func(first, second *Status) { second.Committed = first.Committed + 3200 }).wakeups(0, 0.03)
+		}(), []Cause{NodeCPU}, Hint, true},
+		{"most of what fast members agree on are leases", func() *world {
+			w := fast().set(0, "etcd_debugging_lease_granted_total", 0, 30*300)
+			return status(w, 0, func(first, second *Status) { second.Committed = first.Committed + 10_000 })
+		}(), nil, "", false},
 		{"page cache", func() *world {
 			w := fast().times(1, "etcd_server_range_duration_seconds", 0.4, 100)
 			w.Members[1].Pod.Running = time.Minute

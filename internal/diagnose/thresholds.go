@@ -54,6 +54,9 @@ const (
 	writesThreshold  = 1000
 	pendingThreshold = 50
 	leasesThreshold  = 1000
+	// leasesWhenSlow is that of leases where something is slow and leaseShareThreshold, in percent, of what members agree on are leases.
+	leasesWhenSlow      = 200
+	leaseShareThreshold = 50
 	// hotThreshold is the share of events below one prefix, in percent.
 	hotThreshold    = 50
 	loginsThreshold = 1

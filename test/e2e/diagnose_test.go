@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,11 @@ func TestDiagnoseAsAUser(t *testing.T) {
 	c.Expect(out).To(And(ContainSubstring("3 of 3 voters serve; quorum is 2. No alarm is raised."), MatchRegexp(`/registry/pods/… +\d+ +\d+%`), MatchRegexp(`main-\d +leader `)))
 	c.Expect(out).NotTo(ContainSubstring("default/p-"), "keys are tenants' data")
 	c.Expect(diagnose("--hot-prefixes --show-keys")).To(MatchRegexp(`HOT KEYS\nKEY .*\n/[^… ]+ `), "an administrator may see them")
+
+	c.Expect(diagnose("--large-prefixes")).To(MatchRegexp(`LARGE PREFIXES\nIn full snapshot Full-\S+, taken .* ago: \d+ keys`))
+	jobs := &batchv1.JobList{}
+	c.Expect(kube.List(t.Context(), jobs, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelComponent: v1alpha1.ComponentDiagnosisJob})).To(Succeed())
+	c.Expect(jobs.Items).To(BeEmpty())
 
 	// Who holds the operator's key and lacks the right to see keys sees prefixes.
 	c.grant("operating", "edit")

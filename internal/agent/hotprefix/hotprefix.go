@@ -76,10 +76,7 @@ func (r *Recent) Add(key []byte, revision, bytes int64, now time.Time) {
 // Report returns what was counted, the most events first. Whole keys are in it only if they were asked for.
 func (r *Recent) Report(now time.Time, withKeys bool) Report {
 	report := r.prefixes.report(now, func(e entry) string {
-		if e.prefix != "" && len(e.keys) >= EnoughKeys {
-			return Show(e.prefix)
-		}
-		return Other
+		return Name(e.prefix, len(e.keys))
 	})
 	if withKeys {
 		report.Keys = r.keys.report(now, func(e entry) string { return sanitize.Text(e.prefix, maxKey) }).Prefixes
@@ -189,8 +186,13 @@ func (t *table) place(prefix string) int {
 	return least
 }
 
-// Show returns how a prefix is shown that EnoughKeys share.
-func Show(prefix string) string { return sanitize.Text(prefix, maxPrefix) + "/" + Other }
+// Name returns how a prefix is shown that so many keys share: as Other, unless they are EnoughKeys.
+func Name(prefix string, keys int) string {
+	if prefix == "" || keys < EnoughKeys {
+		return Other
+	}
+	return sanitize.Text(prefix, maxPrefix) + "/" + Other
+}
 
 // PrefixOf returns the first components of a key, never the last one, and no more than is shown.
 func PrefixOf(key []byte) []byte {

@@ -79,3 +79,31 @@ func eachDay(from, step string) []string {
 
 // maxText bounds what is repeated of a schedule, in bytes.
 const maxText = 100
+
+const (
+	week = 7 * 24 * time.Hour
+	// longAgo is longer than between two 29ths of February.
+	longAgo = 10 * 365 * 24 * time.Hour
+	// enoughGaps show how irregular a schedule is, and maxGaps bounds how many are looked at: a schedule may come every minute.
+	enoughGaps, maxGaps = 7, 1000
+)
+
+// Gaps returns the shortest and the longest time between one time of a schedule and the next: in the week before a time and until the next
+// one after it, or in a longer past if that has too few.
+func Gaps(s cron.Schedule, until time.Time) (shortest, longest time.Duration) {
+	for back := week; ; back *= 5 {
+		n := 0
+		for at := s.Next(until.Add(-back)); !at.IsZero() && !at.After(until) && n < maxGaps; n++ {
+			next := s.Next(at)
+			if gap := next.Sub(at); n == 0 {
+				shortest, longest = gap, gap
+			} else {
+				shortest, longest = min(shortest, gap), max(longest, gap)
+			}
+			at = next
+		}
+		if n >= enoughGaps || back > longAgo {
+			return shortest, longest
+		}
+	}
+}

@@ -73,3 +73,38 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(_ *testing.T, text string) { _, _ = Parse(text) })
 }
+
+// The shortest and the longest time between two times are those around now, whichever they are now.
+func TestGaps(t *testing.T) {
+	const day = 24 * time.Hour
+	monday := time.Date(2026, 11, 23, 0, 0, 5, 0, time.UTC)
+	for text, want := range map[string][2]time.Duration{
+		"0 0 * * *":          {day, day},
+		"0 * * * *":          {time.Hour, time.Hour},
+		"0 0 * * 1-5":        {day, 3 * day},
+		"0 8,12 * * 1-5":     {4 * time.Hour, 68 * time.Hour},
+		"*/5 8-17 * * 1-5":   {5 * time.Minute, 62*time.Hour + 5*time.Minute},
+		"0 0 * * 0":          {7 * day, 7 * day},
+		"0 0 1 1 *":          {365 * day, 366 * day},
+		"0 0 29 2 *":         {4*365*day + day, 4*365*day + day},
+		"* * * * *":          {time.Minute, time.Minute},
+		"0 0 1,2 * *":        {day, 30 * day},
+		"CRON_TZ=UTC @daily": {day, day},
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			s, err := Parse(text)
+			g.Expect(err).NotTo(HaveOccurred())
+			for now := monday; now.Before(monday.Add(week)); now = now.Add(7 * time.Hour) {
+				shortest, longest := Gaps(s, now)
+				g.Expect(shortest).To(BeNumerically("<=", longest))
+				if text == "0 0 1 1 *" || text == "0 0 1,2 * *" {
+					// It is another year, or month, in the past.
+					g.Expect(longest).To(BeNumerically("<=", want[1]))
+					continue
+				}
+				g.Expect([2]time.Duration{shortest, longest}).To(Equal(want), now.String())
+			}
+		})
+	}
+}

@@ -31,6 +31,7 @@ type command struct {
 	logs      bool
 	prefixes  bool
 	keys      bool
+	large     bool
 	tokenFile string
 	output    string
 }
@@ -43,7 +44,7 @@ func Command(k *kube.Kube) *cobra.Command {
 		Long: "Measures the members for some seconds and names the cause that explains most, how certain it is (sure, likely, hint), the figures and thresholds that it rests on, " +
 			"what they rule out, and what to do. That etcd is fast is an answer, too.\n" +
 			"Members are asked through port-forwards: two scrapes of their metrics, and timed reads of a key that need not exist. What you may not read is not blamed, and is named. " +
-			"It takes less than 1 % of a core of each member, and writes nothing.",
+			"It takes less than 1 % of a core of each member, and writes nothing; only --large-prefixes creates something, a Job that it deletes.",
 		Example: "  # Say why etcd-main is slow\n  kubectl etcdtask diagnose etcd-main\n\n" +
 			"  # Measure for a minute, and count what the logs of etcd say\n  kubectl etcdtask diagnose etcd-main --for 1m --logs",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: k.CompleteEtcds(),
@@ -52,8 +53,9 @@ func Command(k *kube.Kube) *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&c.window, "for", 30*time.Second, "How long to measure, from 5s to 10m. Round trips between members show after a minute.")
 	cmd.Flags().BoolVar(&c.logs, "logs", false, "Count what the logs of etcd of the last 15 minutes say: slow requests, slow fsyncs, elections. Nothing of them is printed.")
-	cmd.Flags().BoolVar(&c.prefixes, "hot-prefixes", false, "Ask the agents which prefixes of keys are written most, as the operator: this reads its signing key, in Secret "+auth.KeySecret+" of namespace "+kube.OperatorNamespace+".")
+	cmd.Flags().BoolVar(&c.prefixes, "hot-prefixes", false, "Ask the agents which prefixes of keys are written most, as the operator: this reads its signing key, in Secret "+auth.KeySecret+" of namespace "+kube.OperatorNamespace+". Without a backup store, a member is watched instead, for 30s and 50 MiB at most.")
 	cmd.Flags().BoolVar(&c.keys, "show-keys", false, "With --hot-prefixes, also the whole keys that are written most: they are tenants' data. It takes the verb "+showKeys+" on etcds.")
+	cmd.Flags().BoolVar(&c.large, "large-prefixes", false, "Create a Job that reads the newest full snapshot in the backup store, say which prefixes of keys have most of it, and delete the Job.")
 	cmd.Flags().StringVar(&c.tokenFile, "agent-token-file", "", "File with the token that reads the metrics of the agents.")
 	kube.AddDocumentFormat(cmd, &c.output)
 	return cmd
@@ -82,7 +84,10 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if err != nil {
 		return err
 	}
-	in, err := Gather(ctx, cluster, c.Clock, etcd, Options{Window: c.window, AgentToken: token, Logs: c.logs, HotPrefixes: c.prefixes, ShowKeys: c.keys, Progress: c.progress})
+	in, err := Gather(ctx, cluster, c.Clock, etcd, Options{
+		Window: c.window, AgentToken: token, Logs: c.logs, HotPrefixes: c.prefixes, ShowKeys: c.keys, LargePrefixes: c.large, Suffix: c.Suffix(),
+		Progress: c.progress, Note: func(note string) { text.Print(c.ErrOut, note) },
+	})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,14 @@ func TestPage(t *testing.T) {
 	check(t, "write-storm", r.Input)
 	r.Input.HotKeys = []diagnose.HotPrefix{{Prefix: "/registry/events/default/a.17f", Events: 90, Bytes: 9 << 20}}
 	check(t, "hot-keys", r.Input)
+	r.Input.HotKeys, r.Input.AtRest = nil, &diagnose.AtRest{
+		Snapshot: "Full-00000000-01203333-1795824000.gz", Created: clitest.Now, Age: 3 * time.Hour, Database: 2 << 30, Keys: 101_204, Stored: 1 << 30,
+		Prefixes: []diagnose.StoredPrefix{
+			{Prefix: "/registry/events/…", Keys: 100_000, Bytes: 200 << 20, Largest: 8 << 10, Revisions: 400_000, Deletions: 90_000, Stored: 900 << 20},
+			{Prefix: "…", Keys: 1204, Bytes: 100 << 20, Largest: 1_400_000, Revisions: 1300, Stored: 124 << 20},
+		},
+	}
+	check(t, "large-prefixes", r.Input)
 }
 
 func check(t *testing.T, name string, in diagnose.Input) {
@@ -235,4 +244,66 @@ func TestProgress(t *testing.T) {
 	g.Expect(out.String()).To(BeEmpty())
 	c.progress(3)()
 	g.Expect(out.String()).To(Equal("Measuring 3 members for 30s. Nothing is changed.\n"))
+}
+
+// However long the name of an Etcd is, that of its Job fits into a label.
+func TestJobName(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(jobName("main", "x7k2p")).To(Equal("main-diagnosis-x7k2p"))
+	g.Expect(jobName(strings.Repeat("x", 39)+"-"+strings.Repeat("y", 30), "x7k2p")).To(Equal(strings.Repeat("x", 39) + "-diagnosis-x7k2p"))
+}
+
+// changing is a member that is written to.
+type changing struct {
+	bytes, behind int64
+	seen          int
+	err           error
+}
+
+func (c *changing) Watch(ctx context.Context, see func(etcdclient.Change) bool) error {
+	for c.seen = 1; ; c.seen++ {
+		if c.err != nil || c.seen > 40 && c.bytes < 1<<20 && c.behind == 0 {
+			// There is no more, and so the context ends.
+			if c.err == nil {
+				<-ctx.Done()
+			}
+			return cmp.Or(c.err, ctx.Err())
+		}
+		if !see(etcdclient.Change{Key: fmt.Appendf(nil, "/registry/pods/ns/p%d", c.seen%20), Revision: int64(c.seen), Bytes: c.bytes, Behind: c.behind * int64(c.seen)}) {
+			return nil
+		}
+	}
+}
+
+// Without a backup store, a member is watched for hot prefixes, within bounds: it stops before it becomes the watcher that does not keep up.
+func TestWatched(t *testing.T) {
+	for name, c := range map[string]struct {
+		member   changing
+		seen     int
+		withKeys bool
+		keys     int
+		fails    bool
+	}{
+		"until the time is over":   {changing{bytes: 100}, 41, false, 0, false},
+		"with keys":                {changing{bytes: 100}, 41, true, 20, false},
+		"until enough was sent":    {changing{bytes: 1 << 20}, 50, false, 0, false},
+		"until it falls behind":    {changing{bytes: 100, behind: 101}, 10, false, 0, false},
+		"where it is not allowed":  {changing{err: errors.New("permission denied")}, 1, false, 0, true},
+		"one value is all it sees": {changing{bytes: 60 << 20}, 1, false, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			report, err := watched(t.Context(), &c.member, 200*time.Millisecond, clock.RealClock{}, c.withKeys)
+			g.Expect(err != nil).To(Equal(c.fails))
+			g.Expect(c.member.seen).To(Equal(c.seen))
+			if c.seen > 10 {
+				g.Expect(report.Prefixes[0].Prefix).To(Equal("/registry/pods/…"))
+			}
+			g.Expect(report.Keys).To(HaveLen(c.keys))
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := watched(ctx, &changing{bytes: 100}, time.Minute, clock.RealClock{}, false)
+	NewWithT(t).Expect(err).To(MatchError(context.Canceled), "the user has interrupted it")
 }

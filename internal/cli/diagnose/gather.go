@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -36,6 +37,11 @@ type Options struct {
 	Logs, HotPrefixes bool
 	// ShowKeys: agents also tell whole keys, if the user has the right to see them.
 	ShowKeys bool
+	// LargePrefixes: a Job, whose name ends with Suffix, reads the newest full snapshot.
+	LargePrefixes bool
+	Suffix        string
+	// Note tells the user what is being done; nil for nobody.
+	Note func(text string)
 	// Progress is called when so many members begin to be measured, and what it returns when that is done.
 	Progress func(members int) (done func())
 }
@@ -68,6 +74,8 @@ type gatherer struct {
 	snapshot *cluster.Snapshot
 	pods     map[string]*corev1.Pod
 	targets  []Target
+	// began is when the measurement did.
+	began time.Time
 	// key is the operator's, if it was read.
 	key     ed25519.PrivateKey
 	closers []func()
@@ -177,8 +185,11 @@ func (g *gatherer) readCluster(ctx context.Context) {
 
 // measure measures the members, and returns everything that is known.
 func (g *gatherer) measure(ctx context.Context) diagnose.Input {
-	g.in.Window = g.Window
+	g.in.Window, g.began = g.Window, g.clock.Now()
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watchPrefixes(ctx) })
 	measured := Measure(ctx, g.targets, g.Window, g.clock)
+	watching.Wait()
 	byName := map[string]*Measured{}
 	for i := range measured {
 		byName[measured[i].Name] = &measured[i]
@@ -201,6 +212,8 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 			m.Pod, m.Logs = podFacts(pod, now), g.readLogs(ctx, pod)
 		}
 	}
+	// It may take minutes.
+	g.readAtRest(ctx)
 	return g.in
 }
 

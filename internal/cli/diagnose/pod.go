@@ -62,7 +62,7 @@ func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs
 		g.missOf(diagnose.SignalLogs, pod.Name, err, "the right to get pods/log in the namespace, as the ClusterRole view has it")
 		return nil
 	}
-	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog, g.clock.Now())
+	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog, g.began, g.clock.Now())
 }
 
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod) ([]byte, error) {

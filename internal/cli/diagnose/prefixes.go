@@ -8,9 +8,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
@@ -18,11 +21,13 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -62,8 +67,7 @@ func (g *gatherer) askForPrefixes(ctx context.Context, c api.Client) error {
 	if err != nil {
 		return err
 	}
-	g.in.Events = max(report.Events, 0)
-	g.in.HotPrefixes, g.in.HotKeys = bounded(report.Prefixes), bounded(report.Keys)
+	g.tell(report)
 	if withKeys && len(report.Keys) == 0 {
 		g.miss(diagnose.SignalKeys, kube.Failure("the agent told none"), "agents of this version, and clients that write")
 	}
@@ -99,9 +103,73 @@ func (g *gatherer) maySeeKeys(ctx context.Context) bool {
 	return err == nil
 }
 
-// readKey reads the operator's key if hot prefixes were asked for. It also makes the token of the agents' metrics.
+// The bounds of a watch: its time, what it receives in bytes, and by how many revisions it may be behind. A watcher that does not keep up
+// costs the member more than one that does.
+const (
+	maxWatch       = 30 * time.Second
+	maxWatched     = 50 << 20
+	maxWatchBehind = 1000
+)
+
+// watchPrefixes counts which prefixes are written most where no agent does, since there is no backup store: by a watch at one of the members,
+// if possible not the leader.
+func (g *gatherer) watchPrefixes(ctx context.Context) {
+	if !g.HotPrefixes || g.etcd.BackupStore() != nil || len(g.targets) == 0 {
+		return
+	}
+	err := kube.Failure("no member answers")
+	targets := slices.Clone(g.targets)
+	slices.SortStableFunc(targets, func(a, b Target) int { return cmp.Compare(g.leads(a.Name), g.leads(b.Name)) })
+	for _, t := range targets {
+		watcher, ok := t.Etcd.(etcdclient.Watcher)
+		if !ok {
+			continue
+		}
+		var report hotprefix.Report
+		if report, err = watched(ctx, watcher, min(g.Window, maxWatch), g.clock, g.ShowKeys && g.maySeeKeys(ctx)); err == nil {
+			g.tell(report)
+			return
+		}
+	}
+	g.miss(diagnose.SignalPrefixes, err, "a client certificate that may read, where etcd has users; or a backup store: then agents count what they collect for deltas")
+}
+
+// leads returns 1 if a member leads, or else 0.
+func (g *gatherer) leads(name string) int {
+	for _, m := range g.in.Members {
+		if m.Name == name && m.Leader {
+			return 1
+		}
+	}
+	return 0
+}
+
+// watched counts what is written for a while, within the bounds.
+func watched(ctx context.Context, watcher etcdclient.Watcher, window time.Duration, clock clock.PassiveClock, withKeys bool) (hotprefix.Report, error) {
+	var recent hotprefix.Recent
+	ctx, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	left := int64(maxWatched)
+	err := watcher.Watch(ctx, func(c etcdclient.Change) bool {
+		recent.Add(c.Key, c.Revision, c.Bytes, clock.Now())
+		left -= c.Bytes
+		return left > 0 && c.Behind <= maxWatchBehind
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = nil
+	}
+	return recent.Report(clock.Now(), withKeys), err
+}
+
+// tell adds what was counted.
+func (g *gatherer) tell(report hotprefix.Report) {
+	g.in.Events = max(report.Events, 0)
+	g.in.HotPrefixes, g.in.HotKeys = bounded(report.Prefixes), bounded(report.Keys)
+}
+
+// readKey reads the operator's key if hot prefixes were asked for, and agents count them. It also makes the token of the agents' metrics.
 func (g *gatherer) readKey(ctx context.Context) {
-	if !g.HotPrefixes {
+	if !g.HotPrefixes || g.etcd.BackupStore() == nil {
 		return
 	}
 	key, err := g.signingKey(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // lines returns a verdict for people.
@@ -42,7 +43,22 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 		all = append(all, "", "HOT KEYS")
 		all = append(all, t.Lines(width)...)
 	}
+	if at := in.AtRest; at != nil {
+		all = append(all, "", "LARGE PREFIXES")
+		all = append(all, text.Wrap(fmt.Sprintf("In full snapshot %s, taken %s ago: %d keys, %s with earlier revisions, in a database of %s.",
+			at.Snapshot, duration.HumanDuration(at.Age), at.Keys, text.Size(at.Stored), text.Size(at.Database)), 0, width)...)
+		all = append(all, stored(at).Lines(width)...)
+	}
 	return append(all, missingLines(v, width)...)
+}
+
+// stored returns a table with the prefixes below which most is stored.
+func stored(at *diagnose.AtRest) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Name: "PREFIX"}, {Name: "STORED"}, {Name: "SHARE"}, {Name: "KEYS"}, {Name: "PRESENT", Rank: 1}, {Name: "LARGEST", Rank: 2}, {Name: "REVISIONS", Rank: 3}, {Name: "DELETIONS", Rank: 4}}}
+	for _, p := range at.Prefixes[:min(len(at.Prefixes), shownPrefixes)] {
+		t.Add(p.Prefix, text.Size(p.Stored), fmt.Sprintf("%d%%", 100*p.Stored/max(at.Stored, 1)), fmt.Sprint(p.Keys), text.Size(p.Bytes), text.Size(p.Largest), fmt.Sprint(p.Revisions), fmt.Sprint(p.Deletions))
+	}
+	return t
 }
 
 // shownPrefixes is how many prefixes or keys are shown.
@@ -178,8 +194,9 @@ type document struct {
 	Members     []diagnose.Figures   `json:"members,omitempty"`
 	HotPrefixes []diagnose.HotPrefix `json:"hotPrefixes,omitempty"`
 	HotKeys     []diagnose.HotPrefix `json:"hotKeys,omitempty"`
+	AtRest      *diagnose.AtRest     `json:"atRest,omitempty"`
 }
 
 func newDocument(in diagnose.Input, v diagnose.Verdict) document {
-	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes, in.HotKeys}
+	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes, in.HotKeys, in.AtRest}
 }

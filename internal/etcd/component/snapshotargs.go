@@ -68,16 +68,41 @@ func SnapshotCompression(etcd *v1alpha1.Etcd) string {
 // maxChain is how long the deltas since the full snapshot of the schedule before the newest are kept, whatever the retention.
 const maxChain = 7 * 24 * time.Hour
 
-// RestorableFor returns how far back every second can be restored at least, given the period of full snapshots: deltas are kept for their
-// retention period, and those since the full snapshot before the newest whatever that is. The first delta that is kept leads nowhere before
-// the next full snapshot.
-func RestorableFor(etcd *v1alpha1.Etcd, period time.Duration) time.Duration {
+// RestorableFor returns how far back every second can be restored at least, given the shortest and the longest time between two full
+// snapshots of the schedule: since the one before the newest, and for as long as deltas are kept that follow a full snapshot which is kept.
+// The first of those deltas leads nowhere before the next such snapshot.
+func RestorableFor(etcd *v1alpha1.Etcd, shortest, longest time.Duration) time.Duration {
 	spec := ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{})
-	kept := ptr.Deref(spec.DeltaSnapshotRetentionPeriod, metav1.Duration{}).Duration - period
-	if maxBackups(spec) != 1 {
-		kept = max(kept, min(period, maxChain))
+	kept := ptr.Deref(spec.DeltaSnapshotRetentionPeriod, metav1.Duration{}).Duration
+	limit := maxBackups(spec)
+	if limit == 0 {
+		kept = min(kept, exponential) - longestKept(kept, shortest, longest)
+	} else if kept -= longest; kept > 0 && kept/shortest >= time.Duration(limit-1) {
+		kept = time.Duration(limit-1) * shortest
+	}
+	if limit != 1 {
+		kept = max(kept, min(shortest, maxChain))
 	}
 	return max(kept, 0)
+}
+
+// exponential is how far back the exponential policy keeps full snapshots.
+const exponential = 4 * 7 * 24 * time.Hour
+
+// longestKept returns the longest time between two full snapshots of the last span that the exponential policy keeps: the newest of each
+// hour, day or week.
+func longestKept(span, shortest, longest time.Duration) time.Duration {
+	period := time.Hour
+	switch {
+	case span > 7*24*time.Hour:
+		period = 7 * 24 * time.Hour
+	case span > 24*time.Hour:
+		period = 24 * time.Hour
+	}
+	if shortest >= period {
+		return longest
+	}
+	return longest + period
 }
 
 // FullSnapshotSchedule returns when full snapshots of an Etcd are taken.

@@ -5,13 +5,18 @@
 package component
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	cronschedule "github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	. "github.com/onsi/gomega"
+	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -38,29 +43,80 @@ func TestSnapshotArgs(t *testing.T) {
 	g.Expect(SnapshotCompression(etcd)).To(Equal("none"))
 }
 
+// restorable is an Etcd with a retention of deltas, and a limit of full snapshots, whose schedule is around a time as a text says.
+func restorable(t *testing.T, retention time.Duration, limit *int32, text string, around time.Time) (*v1alpha1.Etcd, cron.Schedule, time.Duration) {
+	t.Helper()
+	s, err := cronschedule.Parse(text)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	etcd := &v1alpha1.Etcd{}
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{DeltaSnapshotRetentionPeriod: &metav1.Duration{Duration: retention}, MaxBackupsLimitBasedGC: limit}
+	shortest, longest := cronschedule.Gaps(s, around)
+	return etcd, s, RestorableFor(etcd, shortest, longest)
+}
+
 // Every second can be restored since the full snapshot before the newest, or for as long as deltas are kept, but for the time until the first full
-// snapshot among them.
+// snapshot among them that is kept.
 func TestRestorableFor(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		retention time.Duration
 		max       *int32
-		period    time.Duration
+		schedule  string
 		want      time.Duration
 	}{
-		"by default":                     {0, nil, day, day},
-		"the deltas of a week":           {7 * day, nil, day, 6 * day},
-		"of less than a day":             {time.Hour, nil, day, day},
-		"full snapshots of a year":       {0, nil, 365 * day, 7 * day},
-		"one full snapshot":              {0, ptr.To[int32](1), day, 0},
-		"one, and the deltas of a week":  {7 * day, ptr.To[int32](1), day, 6 * day},
-		"seven, and those of three days": {3 * day, ptr.To[int32](7), time.Hour, 3*day - time.Hour},
+		"by default":                      {0, nil, "0 0 * * *", day},
+		"the deltas of a week":            {7 * day, nil, "0 0 * * *", 6 * day},
+		"of less than a day":              {time.Hour, nil, "0 0 * * *", day},
+		"on working days":                 {0, nil, "0 0 * * 1-5", day},
+		"on working days, for a week":     {7 * day, nil, "0 0 * * 1-5", 4 * day},
+		"twice on working days":           {0, nil, "0 8,12 * * 1-5", 4 * time.Hour},
+		"full snapshots of a year":        {0, nil, "0 0 1 1 *", 7 * day},
+		"one full snapshot":               {0, ptr.To[int32](1), "0 0 * * *", 0},
+		"one, and the deltas of a week":   {7 * day, ptr.To[int32](1), "0 0 * * *", 0},
+		"seven, and those of three days":  {3 * day, ptr.To[int32](7), "0 * * * *", 6 * time.Hour},
+		"seventy, and those of two days":  {2 * day, ptr.To[int32](70), "0 * * * *", 47 * time.Hour},
+		"hourly, and those of three days": {3 * day, nil, "0 * * * *", 3*day - 25*time.Hour},
+		"hourly, and those of a year":     {365 * day, nil, "0 * * * *", 4*7*day - 7*day - time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			etcd := &v1alpha1.Etcd{}
-			etcd.Spec.Backup = &v1alpha1.BackupSpec{DeltaSnapshotRetentionPeriod: &metav1.Duration{Duration: c.retention}, MaxBackupsLimitBasedGC: c.max}
-			NewWithT(t).Expect(RestorableFor(etcd, c.period)).To(Equal(c.want))
+			_, _, got := restorable(t, c.retention, c.max, c.schedule, time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC))
+			NewWithT(t).Expect(got).To(Equal(c.want))
 		})
+	}
+}
+
+// What is promised is there at any time: retention never leaves less, and so no alert fires, whatever the schedule.
+func TestRetentionKeepsWhatIsPromised(t *testing.T) {
+	const day, step = 24 * time.Hour, 6 * time.Hour
+	for _, text := range []string{"0 0 * * *", "0 0 * * 1-5", "0 8,12 * * 1-5", "30 * * * *", "0 3 * * 0", "0 0 1,15 * *", "0 */5 * * *", "0 0 */5 * *"} {
+		for _, retention := range []time.Duration{0, 3 * day, 10 * day, 40 * day} {
+			for _, limit := range []*int32{nil, ptr.To[int32](1), ptr.To[int32](7)} {
+				t.Run(fmt.Sprint(text, retention, ptr.Deref(limit, 0)), func(t *testing.T) {
+					t.Parallel()
+					begin := time.Date(2026, 8, 3, 2, 0, 0, 0, time.UTC)
+					_, s, _ := restorable(t, retention, limit, text, begin)
+					var list []backup.Snapshot
+					var full time.Time
+					for now, revision := begin, int64(1); now.Before(begin.Add(60 * day)); now, revision = now.Add(step), revision+1 {
+						for at := s.Next(now.Add(-step)); !at.After(now); at = s.Next(at) {
+							list, full = append(list, backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: at}), at
+						}
+						list = append(list, backup.Snapshot{Kind: backup.Delta, StartRevision: revision + 1, LastRevision: revision + 1, Created: now})
+						expired := backup.Retention{Limit: int(ptr.Deref(limit, 0)), Due: s.Next, Deltas: retention}.Expired(list, now)
+						list = slices.DeleteFunc(list, func(s backup.Snapshot) bool { return slices.Contains(expired, s) })
+						if now.Sub(begin) < 45*day {
+							continue // it has not been there for long enough
+						}
+						all := backup.Restorable(list)
+						since := all[len(all)-1].From.Time
+						_, _, promised := restorable(t, retention, limit, text, full)
+						if now.Sub(since) < promised {
+							t.Fatalf("at %s, %s are promised, and every second since %s can be restored", now, promised, since)
+						}
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -113,9 +113,9 @@ func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put pu
 		put(snapshotTime, seconds(full), etcd.Name, etcd.Namespace, "full")
 		// Nothing is due of a hibernated cluster, and of one whose schedule is invalid the status says so.
 		if s, err := schedule.Parse(component.FullSnapshotSchedule(etcd)); err == nil && etcd.Spec.Replicas > 0 {
-			due := s.Next(full.UTC())
-			put(snapshotDue, seconds(due), etcd.Name, etcd.Namespace)
-			put(restorableFor, component.RestorableFor(etcd, s.Next(due).Sub(due)).Seconds(), etcd.Name, etcd.Namespace)
+			put(snapshotDue, seconds(s.Next(full.UTC())), etcd.Name, etcd.Namespace)
+			shortest, longest := schedule.Gaps(s, full.UTC())
+			put(restorableFor, component.RestorableFor(etcd, shortest, longest).Seconds(), etcd.Name, etcd.Namespace)
 		}
 	}
 	if all := backup.ReadIntervals(lease.Annotations[v1alpha1.AnnotationRestorable]); len(all) > 0 {

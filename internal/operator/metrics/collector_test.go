@@ -110,3 +110,21 @@ etcd_foreman_active 0
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(problems).To(BeEmpty())
 }
+
+// Where full snapshots are taken on working days, what can be restored is never expected to be as long as a weekend: on Thursday and Friday,
+// the alert EtcdRestorableShort fired for hours.
+func TestRestorableOnWorkingDays(t *testing.T) {
+	g := NewWithT(t)
+	schedule, active := "0 0 * * 1-5", make(chan struct{})
+	close(active)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}
+	etcd.Spec.Replicas = 3
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Container: "b", Provider: "S3", Prefix: "p"}, FullSnapshotSchedule: &schedule}
+	monday := time.Date(2026, 11, 23, 0, 0, 7, 0, time.UTC)
+	for day := range 5 {
+		c := &Collector{Active: active, Cache: reader(t, etcd, lease("main-full-snap", monday.AddDate(0, 0, day)))}
+		out, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "etcd_foreman_backup_restorable_expected_seconds")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(out)).To(ContainSubstring(`{etcd="main",etcd_namespace="a"} 86400`), monday.AddDate(0, 0, day).Weekday().String())
+	}
+}

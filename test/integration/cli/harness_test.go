@@ -50,12 +50,12 @@ type person struct {
 	terminal bool
 }
 
-func newPerson(t *testing.T) *person {
+func newPerson(t *testing.T, changes ...func(*v1alpha1.Etcd)) *person {
 	t.Helper()
 	p := &person{Cluster: testEnv.NewCluster(t, "main")}
 	p.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	p.kubeconfig = p.writeKubeconfig(testEnv.Config, "test")
-	p.CreateEtcd(3)
+	p.CreateEtcd(3, changes...)
 	return p
 }
 

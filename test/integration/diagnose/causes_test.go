@@ -26,7 +26,7 @@ import (
 // recording skips what takes minutes and is recorded already.
 func recording(t *testing.T) {
 	t.Helper()
-	if os.Getenv("RECORD") == "" {
+	if os.Getenv("RECORD") == "" && os.Getenv(etcdDiagnosis) == "" {
 		t.Skip("recorded in internal/diagnose/testdata; RECORD=1 records it again")
 	}
 }
@@ -202,7 +202,7 @@ func TestMemberDown(t *testing.T) {
 }
 
 // cpuOf returns how much CPU a process has used.
-func cpuOf(t *testing.T, pid int) time.Duration {
+func cpuOf(t testing.TB, pid int) time.Duration {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		t.Fatal(err)

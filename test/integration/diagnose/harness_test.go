@@ -74,13 +74,13 @@ func (o *output) String() string {
 // etcds is a cluster of processes.
 type etcds struct {
 	*machine.WithT
-	t       *testing.T
+	t       testing.TB
 	o       options
 	members []*member
 }
 
 // start starts a cluster, whose data is in memory unless a folder is given: what else writes to the disk of this machine is no part of it.
-func start(t *testing.T, o options) *etcds {
+func start(t testing.TB, o options) *etcds {
 	t.Helper()
 	c := &etcds{WithT: machine.Gomega(t), t: t, o: o}
 	if c.o.program == "" {

@@ -51,6 +51,7 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 	for i := range targets {
 		targets[i].Kubelet = c.kubelet(i)
 	}
+	began := time.Now()
 	for i, got := range diagnose.Measure(c.t.Context(), targets, window, clock.RealClock{}) {
 		m := got.Member
 		m.Serving = answers[m.Name]
@@ -58,7 +59,7 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 			m.Leader, m.Learner = s.MemberID == leader, s.Learner
 		}
 		m.Pod = &judge.Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: float64(c.members[i].limit) / 100}
-		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false, time.Now())
+		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false, began, time.Now())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
 	}
@@ -121,6 +122,7 @@ func (c *etcds) expect(name string, cause judge.Cause, about string, window time
 		folder := filepath.Join("..", "..", "..", "internal", "diagnose", "testdata", name)
 		c.Expect(diagnosetest.Save(folder, r)).To(Succeed())
 	}
+	c.compare(name)
 	v := judge.Judge(in)
 	first := judge.Cause("")
 	if len(v.Findings) > 0 {

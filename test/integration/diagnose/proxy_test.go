@@ -23,7 +23,7 @@ type proxy struct {
 	open []net.Conn
 }
 
-func newProxy(t *testing.T, to string, by time.Duration) *proxy {
+func newProxy(t testing.TB, to string, by time.Duration) *proxy {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ package restore
 import (
 	"cmp"
 	"hash/maphash"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,31 +21,49 @@ var seed = maphash.MakeSeed()
 // keySpace is the present keys of a database, by their hashes: keys and values are tenants' data, and may not fit into memory.
 type keySpace struct {
 	keys map[uint64]keyState
-	// prefixes of the keys, each once.
+	// prefixes of the keys, each once, and what is stored below them.
 	prefixes []string
+	stored   []stored
 	at       map[string]int32
 }
 
 type keyState struct {
-	value  uint64
-	prefix int32
+	value uint64
+	// size in bytes, with the key.
+	prefix, size int32
 }
+
+// stored is what a database has below a prefix, with earlier revisions.
+type stored struct{ revisions, deletions, bytes int64 }
 
 func newKeySpace() *keySpace {
 	return &keySpace{keys: map[uint64]keyState{}, at: map[string]int32{}}
 }
 
 func (s *keySpace) put(key, value []byte) {
+	prefix, size := s.prefix(key), len(key)+len(value)
+	s.stored[prefix].revisions++
+	s.stored[prefix].bytes += int64(size)
+	s.keys[maphash.Bytes(seed, key)] = keyState{maphash.Bytes(seed, value), prefix, int32(min(size, math.MaxInt32))}
+}
+
+func (s *keySpace) remove(key []byte) {
+	prefix := s.prefix(key)
+	s.stored[prefix].deletions++
+	s.stored[prefix].bytes += int64(len(key))
+	delete(s.keys, maphash.Bytes(seed, key))
+}
+
+// prefix returns where the prefix of a key is.
+func (s *keySpace) prefix(key []byte) int32 {
 	prefix := hotprefix.PrefixOf(key)
 	at, known := s.at[string(prefix)]
 	if !known {
 		at = int32(len(s.prefixes))
-		s.at[string(prefix)], s.prefixes = at, append(s.prefixes, string(prefix))
+		s.at[string(prefix)], s.prefixes, s.stored = at, append(s.prefixes, string(prefix)), append(s.stored, stored{})
 	}
-	s.keys[maphash.Bytes(seed, key)] = keyState{maphash.Bytes(seed, value), at}
+	return at
 }
-
-func (s *keySpace) remove(key []byte) { delete(s.keys, maphash.Bytes(seed, key)) }
 
 // maxPrefixes is how many prefixes a comparison has.
 const maxPrefixes = 20
@@ -54,7 +73,7 @@ const maxPrefixes = 20
 func (s *keySpace) changesFrom(now *keySpace) (total backup.Changes, prefixes []backup.PrefixChanges) {
 	type count struct {
 		backup.Changes
-		keys int64
+		keys int
 	}
 	by := map[string]*count{}
 	of := func(prefix string) *count {
@@ -79,10 +98,7 @@ func (s *keySpace) changesFrom(now *keySpace) (total backup.Changes, prefixes []
 	}
 	shown := map[string]*backup.Changes{}
 	for prefix, c := range by {
-		name := hotprefix.Other
-		if prefix != "" && c.keys >= hotprefix.EnoughKeys {
-			name = hotprefix.Show(prefix)
-		}
+		name := hotprefix.Name(prefix, c.keys)
 		if shown[name] == nil {
 			shown[name] = &backup.Changes{}
 		}

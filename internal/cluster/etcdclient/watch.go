@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// Change is a put or a deletion.
+type Change struct {
+	Key []byte
+	// Revision of the change, and the Bytes of key and value.
+	Revision, Bytes int64
+	// Behind is how many revisions the member had beyond this one when it sent it: many, if what is sent is not read fast enough.
+	Behind int64
+}
+
+// Watcher is a Client that can see changes.
+type Watcher interface {
+	// Watch calls a function with every change of now, until it returns false or the context ends, which is an error.
+	Watch(ctx context.Context, see func(Change) (more bool)) error
+}
+
+// maxChanges bounds a message with changes, in bytes. etcd divides large ones, but a change may be as large as a request.
+const maxChanges = 16 << 20
+
+// Watch implements Watcher.
+func (c *client) Watch(ctx context.Context, see func(Change) (more bool)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := func(err error) error { return fmt.Errorf("watching %s: %w", c.endpoint, err) }
+	stream, err := etcdserverpb.NewWatchClient(c.etcd.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(maxChanges))
+	if err == nil {
+		everything := []byte{0}
+		err = stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
+			CreateRequest: &etcdserverpb.WatchCreateRequest{Key: everything, RangeEnd: everything, Fragment: true},
+		}})
+	}
+	if err != nil {
+		return failed(err)
+	}
+	for {
+		r, err := stream.Recv()
+		if err == nil && r.GetCanceled() {
+			err = errors.New(r.GetCancelReason())
+		}
+		if err != nil {
+			return failed(err)
+		}
+		for _, e := range r.GetEvents() {
+			kv := e.GetKv()
+			change := Change{Key: kv.GetKey(), Revision: kv.GetModRevision(), Bytes: int64(len(kv.GetKey()) + len(kv.GetValue()))}
+			change.Behind = r.GetHeader().GetRevision() - change.Revision
+			if !see(change) {
+				return nil
+			}
+		}
+	}
+}
