@@ -57,6 +57,10 @@ type ClusterRestore struct {
 	// base is the name of the full snapshot, without its prefix; empty for source KeptData.
 	// +optional
 	Base string `json:"base,omitempty"`
+	// prefix of the snapshots in the container of the Etcd's store, if it is not that of its own backup.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
 	// revision that the cluster goes back to; 0 for source KeptData, which is used to its end.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`

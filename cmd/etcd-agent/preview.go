@@ -16,9 +16,9 @@ import (
 )
 
 func previewCommand(log logr.Logger) *cobra.Command {
-	var from store.Config
+	var own store.Config
 	var recorded record
-	var at string
+	var at, prefix string
 	config := restore.PreviewConfig{Log: log}
 	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
@@ -30,14 +30,20 @@ func previewCommand(log logr.Logger) *cobra.Command {
 		if config.Record, err = recorded.parse(); err != nil {
 			return nil, err
 		}
-		if config.Store, err = store.Open(ctx, from); err != nil {
+		if config.Store, err = store.Open(ctx, own); err != nil {
 			return nil, err
+		}
+		if prefix != "" {
+			own.Prefix = prefix
+			if config.From, err = store.Open(ctx, own); err != nil {
+				return nil, err
+			}
 		}
 		return restore.Preview(ctx, config)
 	}}
 	cmd := j.newCommand("restore-preview", "Report what a restore to an earlier state would bring; the store is only read")
 	flags, target := cmd.Flags(), &config.Target
-	from.AddFlags(flags, "")
+	own.AddFlags(flags, "")
 	recorded.addFlags(flags)
 	flags.StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database and the largest delta")
 	flags.BoolVar(&target.Latest, "latest", false, "restore the newest state")
@@ -45,6 +51,7 @@ func previewCommand(log logr.Logger) *cobra.Command {
 	flags.StringVar(&at, "time", "", "restore the state at a time, in RFC 3339")
 	flags.StringVar(&target.Snapshot, "snapshot", "", "restore the state at the end of a snapshot, by its name")
 	flags.StringVar(&target.Base, "base", "", "name of the full snapshot to begin with; empty: the newest one before the target")
+	flags.StringVar(&prefix, "from-prefix", "", "prefix of the snapshots to restore, in the same container; empty: that of the store, with whose newest state the other is compared")
 	flags.StringVar(&config.EtcdUID, "etcd-uid", "", "UID of the Etcd, for the digest")
 	flags.StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that goes back, for the digest")
 	flags.StringVar(&config.Members.Version, "etcd-version", "", "version of etcd of the members; data of a newer minor version is refused")

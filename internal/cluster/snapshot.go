@@ -164,6 +164,8 @@ type Cluster struct {
 	// NewestTerm is the newest raft term that a member of the cluster answered with. It grows only where a quorum has met: members ask
 	// for votes before they begin a term.
 	NewestTerm uint64
+	// Revision is the newest one that a member of the cluster answered with; 0 when none did.
+	Revision int64
 	// Leader is the ID of that leader; 0 when no member that answers knows one.
 	Leader uint64
 	// LeaderKnown: a member that answers knows a leader, so there is a quorum, or was one an election timeout

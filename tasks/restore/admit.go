@@ -23,6 +23,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	if err != nil {
 		return tasks.Verdict{}, err
 	}
+	if why, err := h.refused(ctx, task.Config, etcd); err != nil || why != nil {
+		return tasks.Rejected(v1alpha1.ErrInvalidConfig, "spec.config: %v", why), err
+	}
 	switch store := etcd.BackupStore(); {
 	case store == nil:
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", etcd.Name), nil
@@ -54,6 +57,19 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and cluster %s is recorded: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
 	}
 	return v, nil
+}
+
+// refused returns why the store that is restored from is not allowed; nil if it is.
+func (h *Handler) refused(ctx context.Context, c Config, etcd *v1alpha1.Etcd) (why, err error) {
+	own := etcd.BackupStore()
+	if own == nil || c.From == nil {
+		return nil, nil
+	}
+	neighbors := &v1alpha1.EtcdList{}
+	if err := h.Live.List(ctx, neighbors, client.InNamespace(etcd.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Etcds of namespace %s: %w", etcd.Namespace, err)
+	}
+	return h.Rules.Restore(etcd, neighbors.Items, *c.source(*own)), nil
 }
 
 // undone returns the Restore that a task undoes, nil if it undoes none, and why it cannot be undone now, empty if it can.

@@ -114,11 +114,7 @@ func (in Input) choose() (choice, error) {
 // have. Members check it too, but once it is recorded from what the cluster starts, there is no way back.
 func (in Input) lackingSpace(c choice) string {
 	for _, v := range in.Volumes {
-		needs := in.Recorded.Restore.Bytes + spaceForLog
-		if c.source == v1alpha1.RecoverFromTarget && v.Member == c.member {
-			// A snapshot is downloaded before a database is made of it.
-			needs += in.Recorded.Restore.Bytes
-		}
+		needs := in.needs(c, v)
 		if v.State == survey.Seen && v.Ordinal < in.Members && v.Survey.Free > 0 && v.Survey.Free < needs {
 			say := fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes, or let go what earlier restores have kept on them, by deleting their tasks", v.Member, v.Survey.Free, needs)
 			if in.Undone != nil {
@@ -128,6 +124,22 @@ func (in Input) lackingSpace(c choice) string {
 		}
 	}
 	return ""
+}
+
+// needs returns how many bytes the choice takes on a volume, as the member itself will see it. A member that joins gets a database of the same
+// size.
+func (in Input) needs(c choice, v survey.Volume) int64 {
+	bytes := in.Recorded.Restore.Bytes
+	if c.source == v1alpha1.RecoverFromTarget && v.Member == c.member {
+		return member.NeedsOfRestore(bytes)
+	}
+	needs := member.NeedsOfRebuild(bytes, 0)
+	for _, kept := range in.Volumes {
+		if c.from.KeptData != "" && kept.Member == c.member {
+			needs = max(needs, kept.Survey.Needs[c.from.KeptData])
+		}
+	}
+	return needs
 }
 
 // bumped raises the revision.

@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -25,8 +27,9 @@ type Config struct {
 	To *Target `json:"to,omitempty"`
 	// Undo is the name of the Restore to undo: the cluster goes back to what it had before.
 	Undo string `json:"undo,omitempty"`
-	// From is refused: a Restore reads the store of its Etcd.
-	From any `json:"from,omitempty"`
+	// From is where the snapshots of To are, if not among the own ones: another prefix in the container of the Etcd's store, whose other
+	// fields may be left out.
+	From *v1alpha1.StoreSpec `json:"from,omitempty"`
 	// Confirm is what the preview printed: the digest of what is restored, and the newest revision that was known then.
 	Confirm string `json:"confirm,omitempty"`
 	// KeepService leaves clients connected until the members stop, and as soon as one serves again. Default: the client Service selects
@@ -63,14 +66,20 @@ func (c *Config) Default() { c.MaxWritesSince = ptr.To[int64](defaultMaxWritesSi
 // Validate implements taskconfig.Config.
 func (c *Config) Validate() error {
 	switch {
-	case c.From != nil:
-		return errors.New("from is not supported: a Restore reads the store of its Etcd. To go back to what another store has, copy that with a CopyBackups into the container of an Etcd, under a prefix of its own, and create a new Etcd with that prefix in spec.backup.store: it starts with that backup, and a Restore takes it back further")
 	case (c.To == nil) == (c.Undo == ""):
 		return errors.New("either to or undo has to be set")
+	case c.From != nil && c.To == nil:
+		return errors.New("from belongs to to: what an undo goes back to is among the own snapshots")
 	case c.Confirm != "" && c.Undo != "":
 		return errors.New("confirm belongs to to: an undo needs none")
 	case ptr.Deref(c.MaxWritesSince, -1) < 0:
 		return errors.New("maxWritesSince has to be at least 0")
+	}
+	if c.From != nil {
+		*c.From = copyjob.Place(*c.From)
+		if err := copyjob.CheckPrefix("from", *c.From); err != nil {
+			return err
+		}
 	}
 	if c.Confirm != "" {
 		if _, _, err := parseConfirmation(c.Confirm); err != nil {
@@ -85,6 +94,21 @@ func (c *Config) Validate() error {
 	}
 	return nil
 }
+
+// source returns the store that From names, given the own one; nil for the own one.
+func (c *Config) source(own v1alpha1.StoreSpec) *v1alpha1.StoreSpec {
+	if c.From == nil {
+		return nil
+	}
+	if *c.From == (v1alpha1.StoreSpec{Prefix: c.From.Prefix}) {
+		own.Prefix = c.From.Prefix
+		return &own
+	}
+	return c.From
+}
+
+// prefix returns the prefix that From names; empty for the own one.
+func (c *Config) prefix() string { return ptr.Deref(c.From, v1alpha1.StoreSpec{}).Prefix }
 
 // replaces reports whether the task replaces the data of the cluster, and does not only preview that.
 func (c *Config) replaces() bool { return c.Confirm != "" || c.Undo != "" }

@@ -33,10 +33,10 @@ type Input struct {
 	Members int32
 	// Fenced: the client Service selects no member because of this task.
 	Fenced bool
-	// Call is the request for the snapshot of the phase; nil if this operator has made none.
-	Call *background.Request[backup.Snapshot]
-	// Asked: a request for it was recorded, perhaps by another operator.
-	Asked bool
+	// Call is the request for the snapshot of the phase; nil if this operator has made none since it has watched the task in this phase
+	// without a gap, which is since Since.
+	Call  *background.Request[backup.Snapshot]
+	Since time.Time
 	// Leased is the highest revision that the Leases of snapshots record.
 	Leased int64
 	// Known is the newest revision that was known when the restore was confirmed, and MaxWrites how many may follow. They are not
@@ -81,7 +81,7 @@ func decide(in Input, now time.Time) Decision {
 	case v1alpha1.RecoverySaving:
 		return in.saving(now)
 	case v1alpha1.RecoveryStopping:
-		return Decision{Decision: in.Stopping(now)}
+		return in.stopping(now)
 	case v1alpha1.RecoverySurveying:
 		return in.surveying(now)
 	case v1alpha1.RecoveryStarting:
@@ -145,14 +145,30 @@ func (in Input) saving(now time.Time) Decision {
 	if d != nil {
 		return *d
 	}
-	if written := taken.LastRevision - in.Known; in.MaxWrites >= 0 && written > in.MaxWrites {
-		return *in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since the preview, and at most %d may be lost (maxWritesSince): preview it again", written, in.MaxWrites)
+	if d := in.tooMuchWritten(max(taken.LastRevision, in.Snapshot.Cluster.Revision)); d != nil {
+		return *d
 	}
 	next := in.Enter(v1alpha1.RecoveryStopping, now, "%s has everything up to revision %d, and is kept: all members are stopped", taken.Name(), taken.LastRevision)
 	restore := *in.Recorded.Restore
 	restore.FinalSnapshot, restore.HighestRevision = taken.Name(), max(restore.HighestRevision, taken.LastRevision)
 	next.Recovery.Restore = &restore
 	return Decision{Decision: next}
+}
+
+// tooMuchWritten returns how the task fails because more was written since the preview than a person has agreed to lose; nil otherwise.
+func (in Input) tooMuchWritten(revision int64) *Decision {
+	if written := revision - in.Known; in.MaxWrites >= 0 && written > in.MaxWrites {
+		return in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since the preview, and at most %d may be lost (maxWritesSince): preview it again", written, in.MaxWrites)
+	}
+	return nil
+}
+
+// stopping waits until no member runs. If they are to be stopped after a gap in which they went on, the present is saved again.
+func (in Input) stopping(now time.Time) Decision {
+	if in.Call == nil && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task {
+		return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "the task was interrupted before the members were stopped: it is checked that the final snapshot has everything")}
+	}
+	return Decision{Decision: in.Stopping(now)}
 }
 
 // snapshot returns the snapshot of the phase, or what is said and done while there is none. If the request fails for too long, the task
@@ -163,7 +179,7 @@ func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision
 		return backup.Snapshot{}, &Decision{Decision: in.Stay("the leading agent takes a %s", what), Ask: true}
 	case call.Running:
 		return backup.Snapshot{}, &Decision{Decision: in.Stay("%s", call.Name)}
-	case call.Err != nil && now.Sub(in.Recorded.PhaseSince.Time) < retrySnapshots:
+	case call.Err != nil && now.Sub(in.Since) < retrySnapshots:
 		return backup.Snapshot{}, &Decision{Decision: in.Stay("the %s failed and is tried again: %v", what, call.Err), Ask: true}
 	case call.Err != nil:
 		return backup.Snapshot{}, in.fail(v1alpha1.ErrSnapshot, "no %s could be taken: %v", what, call.Err)
@@ -172,10 +188,14 @@ func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision
 	}
 }
 
-// surveying waits until every volume is surveyed, and then chooses from what the cluster starts.
+// surveying waits until every volume is surveyed, and then chooses from what the cluster starts. The volumes have all that was written,
+// until the members stopped: it is judged once more whether that may be lost.
 func (in Input) surveying(now time.Time) Decision {
 	if waits, surveyed := in.Surveying(); !surveyed {
 		return Decision{Decision: waits}
+	}
+	if d := in.tooMuchWritten(highest(0, in.Volumes, in.Recorded.PreviousClusterID)); d != nil {
+		return *d
 	}
 	c, err := in.choose()
 	if err != nil {

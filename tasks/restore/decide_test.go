@@ -31,7 +31,7 @@ const before, after = 0xcafe, 0xbeef
 func at(phase v1alpha1.RecoveryPhase, change ...func(*Input)) Input {
 	in := Input{
 		Input:     newcluster.Input{Task: "task", Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}},
-		ClusterID: newcluster.ID(before), Members: 3, Known: 90, MaxWrites: 100, Fenced: true,
+		ClusterID: newcluster.ID(before), Members: 3, Known: 90, MaxWrites: 100, Fenced: true, Since: epoch,
 	}
 	in.Recorded = v1alpha1.RecoveryStatus{
 		Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: newcluster.ID(before),
@@ -69,6 +69,11 @@ func took(revision int64) func(*Input) {
 	return func(in *Input) {
 		in.Call = &background.Request[backup.Snapshot]{Result: backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: epoch, Final: true}}
 	}
+}
+
+// live is the newest revision that a member reports.
+func live(revision int64) func(*Input) {
+	return func(in *Input) { in.Snapshot.Cluster.Revision = revision }
 }
 
 func failed(in *Input) {
@@ -120,7 +125,8 @@ const (
 
 func TestPhases(t *testing.T) {
 	const target = v1alpha1.RecoverFromTarget
-	later := func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-retrySnapshots) }
+	later := func(in *Input) { in.Since = epoch.Add(-retrySnapshots) }
+	unbounded := func(in *Input) { in.MaxWrites = -1 }
 	for name, c := range map[string]struct {
 		in      Input
 		outcome tasks.Outcome
@@ -141,21 +147,28 @@ func TestPhases(t *testing.T) {
 		"the present is saved":       {at(saving, took(190)), tasks.Continue, stopping, "everything up to revision 190"},
 		"too much was written":       {at(saving, took(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
 		"nothing may be lost":        {at(saving, took(91), func(in *Input) { in.MaxWrites = 0 }), tasks.Fail, saving, "1 revisions were written since the preview, and at most 0"},
-		"an undo has no bound":       {at(saving, took(1e6), func(in *Input) { in.MaxWrites = -1 }), tasks.Continue, stopping, ""},
+		"an undo has no bound":       {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},
+		"much is written since then": {at(saving, took(100), live(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
+		"a little is":                {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
+		"the store was away before":  {at(saving, failed, func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, saving, "tried again"},
 
-		"members run":               {at(stopping), tasks.Continue, stopping, "scaled to zero"},
+		"members run":               {at(stopping, took(100)), tasks.Continue, stopping, "scaled to zero"},
+		"members run after a gap":   {at(stopping), tasks.Continue, saving, "that the final snapshot has everything"},
+		"stopped by another task":   {at(stopping, stopped, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, saving, "that the final snapshot has everything"},
 		"no member runs":            {at(stopping, stopped), tasks.Continue, surveying, "no member is running"},
 		"hibernated while stopped":  {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "Nothing was changed"},
 		"a volume is not read":      {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[1].State, in.Volumes[1].Message = survey.Unread, "unknown content" }), tasks.Continue, surveying, "unknown content"},
 		"all volumes are there":     {at(surveying, stopped, on(7, 9, 8)), tasks.Continue, starting, "back to revision 40, on m-1, from full"},
 		"a volume is lost":          {at(surveying, stopped, on(7, 0, 8)), tasks.Continue, starting, "on m-2"},
 		"all volumes are lost":      {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the data of before, which is in the final snapshot final"},
-		"a member lies":             {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
-		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
+		"much was written since":    {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 191 }), tasks.Fail, surveying, "101 revisions were written since the preview"},
+		"a little was":              {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 190 }), tasks.Continue, starting, ""},
+		"a member lies":             {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
+		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
 		"a volume of unknown space": {at(surveying, stopped, on(7, 9, 8), thousandBytes), tasks.Continue, starting, "on m-1"},
-		"just enough space":         {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(spaceForLog+1000, spaceForLog+2000, spaceForLog+1000)), tasks.Continue, starting, "on m-1"},
-		"the first lacks space":     {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, spaceForLog+1999, 1<<40)), tasks.Fail, surveying, "the volume of m-1 has 134219727 free bytes, and it takes 134219728"},
-		"another one lacks space":   {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, spaceForLog+999)), tasks.Fail, surveying, "the volume of m-2"},
+		"just enough space":         {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(member.LogSize+1000, member.LogSize+2000, member.LogSize+1000)), tasks.Continue, starting, "on m-1"},
+		"the first lacks space":     {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, member.LogSize+1999, 1<<40)), tasks.Fail, surveying, "the volume of m-1 has 128001999 free bytes, and it takes 128002000"},
+		"another one lacks space":   {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, member.LogSize+999)), tasks.Fail, surveying, "the volume of m-2"},
 		"one beyond lacks space":    {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, 1), func(in *Input) { in.Members = 2 }), tasks.Continue, starting, "on m-1"},
 		"the members are not told":  {at(starting, source(target), stopped, func(in *Input) { in.Configured = false }), tasks.Continue, starting, "configuring the members"},
 		"the cluster before serves": {at(starting, source(target)), tasks.Continue, starting, "waiting until m-1 serves"},
@@ -196,7 +209,7 @@ func TestBump(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			in := at(surveying, stopped, on(7, 9, 8), change)
+			in := at(surveying, stopped, on(7, 9, 8), change, func(in *Input) { in.MaxWrites = 10_000 })
 			d := decide(in, epoch)
 			r := d.Recovery.Restore
 			g.Expect(r.Revision + r.Bump).To(BeNumerically(">=", 5000+margin))
@@ -265,6 +278,40 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// What an undo takes is what the member that rebuilds will find that it takes, by its log as well, on every volume: it is checked before
+// anything is recorded that has no way back.
+func TestSpaceOfAnUndo(t *testing.T) {
+	const kept = "new.etcd.before-first-1"
+	needs := member.NeedsOfRebuild(1000, 300<<20)
+	undo := func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "final-of-r1"}
+		in.Volumes[2].Survey.Kept, in.Volumes[2].Survey.Needs = []string{kept}, map[string]int64{kept: needs}
+	}
+	old := func(in *Input) { in.Volumes[2].Survey.Needs = nil }
+	for name, c := range map[string]struct {
+		in   Input
+		says string
+	}{
+		"enough":                {at(surveying, stopped, on(9, 9, 9), thousandBytes, undo, free(needs, needs, needs)), ""},
+		"its own has none":      {at(surveying, stopped, on(9, 9, 9), thousandBytes, undo, free(needs, needs, needs-1)), fmt.Sprintf("the volume of m-2 has %d free bytes, and it takes %d", needs-1, needs)},
+		"another one has none":  {at(surveying, stopped, on(9, 9, 9), thousandBytes, undo, free(needs-1, needs, needs)), "the volume of m-0"},
+		"an old agent":          {at(surveying, stopped, on(9, 9, 9), thousandBytes, undo, old, free(member.NeedsOfRebuild(1000, 0), 1<<40, 1<<40)), ""},
+		"an old agent, no room": {at(surveying, stopped, on(9, 9, 9), thousandBytes, undo, old, free(member.NeedsOfRebuild(1000, 0)-1, 1<<40, 1<<40)), "the volume of m-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := decide(c.in, epoch)
+			if c.says == "" {
+				g.Expect(d.Recovery.Phase).To(Equal(starting), d.Message)
+				return
+			}
+			g.Expect(d.Outcome).To(Equal(tasks.Fail), d.Message)
+			g.Expect(d.Message).To(ContainSubstring(c.says))
+			g.Expect(d.Message).To(ContainSubstring("but not r1, whose data is needed"))
+		})
+	}
+}
+
 // The cluster starts from the most advanced member that has data, or else from the first one, however they are listed.
 func TestStarter(t *testing.T) {
 	g := NewWithT(t)
@@ -282,12 +329,12 @@ func TestStarter(t *testing.T) {
 // A snapshot is asked for once, and again if that fails.
 func TestVerdict(t *testing.T) {
 	g := NewWithT(t)
-	v := verdict(at(saving), decide(at(saving), epoch), epoch)
-	g.Expect(v.Step.Detail).To(Equal(request{final: true, name: "the leading agent takes a final snapshot", since: epoch}))
+	first := at(saving, live(95))
+	v := verdict(first, decide(first, epoch), epoch)
+	g.Expect(v.Step.Detail).To(Equal(request{final: true, name: "the leading agent takes a final snapshot", atLeast: 95}))
 	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonRestoring))
-	again := at(saving, failed, func(in *Input) { in.Asked = true })
+	again := at(saving, failed)
 	v = verdict(again, decide(again, epoch), epoch)
-	g.Expect(v.Step.Detail.(request).asked).To(BeTrue())
 	g.Expect(v.Step.RecheckAfter).To(Equal(retryInterval))
 	in := at(saving, took(120))
 	v = verdict(in, decide(in, epoch), epoch)

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -44,8 +45,11 @@ type Handler struct {
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one. It has to reach them without the client
 	// Service.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
+	// Rules are what the operator's configuration allows.
+	Rules policy.Rules
 
 	calls background.Requests[backup.Snapshot]
+	stays stays
 }
 
 // WorkKey implements tasks.Methods: two Restores are the same work if they have the same config.
@@ -90,23 +94,16 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 	if r := etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID
 	}
-	if last := task.Object.Status.LastOperation; last != nil {
-		in.Asked = last.Name == requestSnapshot
-	}
-	if recorded.Phase != v1alpha1.RecoverySaving && recorded.Phase != v1alpha1.RecoveryReopening {
-		// The snapshot of one phase is not that of the other.
-		h.calls.Forget(task.Object.UID)
-	} else if call, known := h.calls.Of(task.Object.UID); known {
-		in.Call = &call
+	in.Call, in.Since = h.call(task.Object)
+	if task.Config.Confirm != "" {
+		if _, in.Known, err = parseConfirmation(task.Config.Confirm); err != nil {
+			return in, nil, err
+		}
+		in.MaxWrites = *task.Config.MaxWritesSince
 	}
 	switch recorded.Phase {
 	case v1alpha1.RecoveryFencing:
 		in.Fenced, foreign, err = h.fenced(ctx, task)
-	case v1alpha1.RecoverySaving:
-		if task.Config.Confirm != "" {
-			_, in.Known, err = parseConfirmation(task.Config.Confirm)
-			in.MaxWrites = *task.Config.MaxWritesSince
-		}
 	case v1alpha1.RecoverySurveying:
 		if in.Volumes, err = h.volumes().Look(ctx, task.Task, s); err != nil {
 			return in, nil, err
@@ -117,6 +114,20 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 		in.Undone, _, err = h.undone(ctx, task, etcd)
 	}
 	return in, foreign, err
+}
+
+// call returns the request for the snapshot of the phase, nil if none was made in the present stay in it, and since when that lasts. The
+// snapshot of one phase is not that of another.
+func (h *Handler) call(task *v1alpha1.EtcdOperatorTask) (*background.Request[backup.Snapshot], time.Time) {
+	present, unbroken := h.stays.next(task, h.Clock.Now())
+	switch present.phase {
+	case v1alpha1.RecoverySaving, v1alpha1.RecoveryReopening:
+		if call, known := h.calls.Of(task.UID); known && unbroken {
+			return &call, present.since
+		}
+	}
+	h.calls.Forget(task.UID)
+	return nil, present.since
 }
 
 // fenced reports whether the client Service selects no member because of a task.
@@ -166,6 +177,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 // is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
+	h.stays.forget(task.Object.UID)
 	if err := h.Jobs.Cleanup(ctx, task); err != nil {
 		return err
 	}
@@ -183,7 +195,7 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	if d.Ask {
 		v.Step = &tasks.Step{
 			Operation: requestSnapshot, Reason: d.Message, RecheckAfter: pollInterval,
-			Detail: request{final: in.Recorded.Phase == v1alpha1.RecoverySaving, name: d.Message, since: in.Recorded.PhaseSince.Time, asked: in.Asked},
+			Detail: request{final: in.Recorded.Phase == v1alpha1.RecoverySaving, name: d.Message, atLeast: in.Snapshot.Cluster.Revision},
 		}
 		if in.Call != nil {
 			v.Step.RecheckAfter = retryInterval

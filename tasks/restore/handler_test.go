@@ -9,6 +9,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
@@ -37,6 +39,7 @@ func handlerOf(api client.WithWatch, s *cluster.Snapshot) *Handler {
 	return &Handler{
 		Jobs:     tasks.Jobs{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(epoch), Image: "agent:v1"},
 		Observer: apitest.Members(func() *cluster.Snapshot { return s }),
+		Rules:    policy.Rules{LocalClaims: []string{"*"}},
 	}
 }
 
@@ -64,6 +67,9 @@ func earlier(change ...func(*v1alpha1.EtcdOperatorTask)) *v1alpha1.EtcdOperatorT
 func TestAdmit(t *testing.T) {
 	confirmed := Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}
 	preview, undo := Config{To: &Target{Latest: true}}, Config{Undo: "r1"}
+	from := func(prefix string) Config {
+		return Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Prefix: prefix}}
+	}
 	made := func(by types.UID) func(*v1alpha1.Etcd) {
 		return func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: by} }
 	}
@@ -84,10 +90,14 @@ func TestAdmit(t *testing.T) {
 		"beside a source cluster": {confirmed, newEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
 		}), at(saving), nil, v1alpha1.ErrSourceCluster, "until the last member"},
-		"no quorum":                       {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
-		"no quorum of etcd-druid's pods":  {confirmed, newEtcd(), at(saving, serving(before, 1), func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrNoQuorum, "no quorum"},
-		"another cluster serves":          {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
-		"pods of etcd-druid":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
+		"no quorum":                      {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
+		"no quorum of etcd-druid's pods": {confirmed, newEtcd(), at(saving, serving(before, 1), func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrNoQuorum, "no quorum"},
+		"another cluster serves":         {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
+		"pods of etcd-druid":             {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
+		"from another prefix":            {from("ns/copy"), newEtcd(), at(saving), nil, "", "nothing is changed"},
+		"from its own backup":            {from("ns/main"), newEtcd(), at(saving), nil, v1alpha1.ErrInvalidConfig, "spec.config: from overlaps the live backups of Etcd main"},
+		"from another store": {Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Provider: "S3", Container: "archive", Prefix: "ns/copy"}}, newEtcd(), at(saving), nil,
+			v1alpha1.ErrInvalidConfig, "spec.config: from is in S3 container archive"},
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
 		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
 		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},
@@ -178,4 +188,28 @@ func TestUndoOfATaskThatWasDeletedSince(t *testing.T) {
 	g.Expect(v.Outcome).To(Equal(tasks.Fail))
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrRestoreRefused))
 	g.Expect(v.Message).To(ContainSubstring("task r1 does not exist"))
+}
+
+// What is at another prefix is held by nobody: a preview says so, and a confirmed restore goes on without a hold.
+func TestNoHoldAtAnotherPrefix(t *testing.T) {
+	g := NewWithT(t)
+	etcd := newEtcd()
+	for _, confirm := range []string{"", digest[:32] + "@90"} {
+		task := taskOf(etcd, Config{To: &Target{Revision: 40}, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}, Confirm: confirm}, nil)
+		there := apitest.API(etcd, task.Object)
+		run(t, there, at(saving).Snapshot, task)
+		key := client.ObjectKey{Namespace: "ns", Name: job.Name(task.Object)}
+		apitest.Run(t, there, key)
+		apitest.Complete(t, there, key, `{"digest":"`+digest+`","base":"full","deltas":1,"revision":40,"end":{"revision":90}}`)
+		v, err := handlerOf(there, at(saving).Snapshot).Execute(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Step).To(BeNil())
+		if confirm == "" {
+			g.Expect(v.Outcome).To(Equal(tasks.Done), v.Message)
+			g.Expect(v.Message).To(ContainSubstring("where nothing keeps it from being removed"))
+		} else {
+			g.Expect(v.Recovery.Phase).To(Equal(fencing), v.Message)
+			g.Expect(v.Recovery.Restore.Prefix).To(Equal("ns/copy"))
+		}
+	}
 }

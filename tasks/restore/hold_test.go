@@ -22,7 +22,7 @@ func TestHolding(t *testing.T) {
 	found := backup.Preview{Base: "full", Deltas: 2, Revision: 40}
 	begins := tasks.Verdict{Outcome: tasks.Continue, Message: "clients are kept away", Recovery: &v1alpha1.RecoveryStatus{Phase: fencing}}
 	shows := tasks.Verdict{Outcome: tasks.Done, Message: "it would be revision 40"}
-	gone := &api.StatusError{Code: 500, Reason: api.CodeSnapshotFailed, Message: "the store does not have what is to be restored any more"}
+	gone := &api.StatusError{Code: 410, Reason: api.CodeGone, Message: "the store does not have what is to be restored any more"}
 	for name, c := range map[string]struct {
 		next    tasks.Verdict
 		call    *call
@@ -39,6 +39,8 @@ func TestHolding(t *testing.T) {
 		"it is gone":                         {begins, &call{Err: gone}, tasks.Fail, false, false, "any more. Nothing was changed: preview it again"},
 		"what a preview shows is gone":       {shows, &call{Err: gone}, tasks.Done, false, true, "Retention may remove what this takes"},
 		"there is no leader":                 {begins, &call{Err: &api.StatusError{Code: 405, Reason: api.CodeNoLeader}}, tasks.Continue, true, false, "tried again"},
+		"the bucket answers 500":             {begins, &call{Err: &api.StatusError{Code: 500, Reason: api.CodeSnapshotFailed, Message: "listing: 500"}}, tasks.Continue, true, false, "tried again: the agent answered 500 Internal Server Error: listing: 500"},
+		"a proxy answers 503":                {begins, &call{Err: &api.StatusError{Code: 503}}, tasks.Continue, true, false, "tried again"},
 		"the agent is not reached":           {begins, &call{Err: errors.New("timeout")}, tasks.Continue, true, false, "tried again: timeout"},
 		"the agent of a preview is not":      {shows, &call{Err: errors.New("timeout")}, tasks.Done, false, true, "since no agent keeps it (timeout)"},
 		"the agent is too old":               {begins, &call{Err: &api.StatusError{Code: 404, Message: "hint"}}, tasks.Fail, false, false, "hint. Nothing was changed"},

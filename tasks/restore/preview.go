@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
@@ -47,7 +48,7 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		}
 	}
 	next := judge(v, found, task, h.Clock.Now())
-	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil {
+	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil || task.Config.From != nil {
 		return next, nil
 	}
 	call, asked := h.calls.Of(task.Object.UID)
@@ -108,6 +109,9 @@ func targetArgs(c Config, undone *Undone) (args []string) {
 	if c.To.Base != "" {
 		args = append(args, "--base="+c.To.Base)
 	}
+	if prefix := c.prefix(); prefix != "" {
+		args = append(args, "--from-prefix="+prefix)
+	}
 	return args
 }
 
@@ -134,7 +138,7 @@ func (h *Handler) version(ctx context.Context, etcd *v1alpha1.Etcd) (string, err
 // judge is the verdict on a task whose preview has run: its end, or the first phase of replacing the data. It is pure.
 func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time) tasks.Verdict {
 	c, etcd := task.Config, task.Etcd
-	why := refusal(v, found, etcd)
+	why := refusal(v, found, c, etcd)
 	switch {
 	case c.Undo != "" && why.Outcome == tasks.Fail:
 		// The data that was kept may do.
@@ -156,7 +160,7 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 }
 
 // refusal is why the previewed state is not restored, as a verdict that has failed; another one if it may be.
-func refusal(v tasks.Verdict, found backup.Preview, etcd *v1alpha1.Etcd) tasks.Verdict {
+func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etcd) tasks.Verdict {
 	if v.Outcome == tasks.Fail {
 		return v
 	}
@@ -166,7 +170,10 @@ func refusal(v tasks.Verdict, found backup.Preview, etcd *v1alpha1.Etcd) tasks.V
 		if found.Refused.Older != "" {
 			why += fmt.Sprintf("; to begin with the older full snapshot %s instead, preview it with base", found.Refused.Older)
 		}
-	} else if needs := found.EndBytes + 2*found.Bytes + spaceForLog; needs > ptr.To(etcd.Spec.Capacity()).Value() {
+	} else if c.From != nil && found.End == nil {
+		// Revisions of two histories say nothing of each other.
+		why = fmt.Sprintf("how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (%s): take a full snapshot first", found.NotCompared)
+	} else if needs := found.EndBytes + member.NeedsOfRestore(found.Bytes); needs > ptr.To(etcd.Spec.Capacity()).Value() {
 		why = fmt.Sprintf("the volumes have %d bytes (spec.storageCapacity), and it takes %d to keep the data of now beside the restored and a copy of it: enlarge the volumes first", ptr.To(etcd.Spec.Capacity()).Value(), needs)
 	}
 	if why == "" {
@@ -177,9 +184,6 @@ func refusal(v tasks.Verdict, found backup.Preview, etcd *v1alpha1.Etcd) tasks.V
 	return f
 }
 
-// spaceForLog is how much the log of a new member takes, in bytes.
-const spaceForLog = 128 << 20
-
 // begin is the first phase of replacing the data.
 func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time, why string) tasks.Verdict {
 	previous := task.Etcd.Status.ClusterID
@@ -187,7 +191,7 @@ func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	recovery := v1alpha1.RecoveryStatus{
 		PreviousClusterID: previous, EarlierClusterIDs: newcluster.Earlier(lineage, previous),
 		Restore: &v1alpha1.RestoreStatus{
-			ClusterRestore: v1alpha1.ClusterRestore{Base: found.Base, Revision: found.Revision, Hash: int64(found.Hash), Bytes: found.Bytes},
+			ClusterRestore: v1alpha1.ClusterRestore{Base: found.Base, Prefix: task.Config.prefix(), Revision: found.Revision, Hash: int64(found.Hash), Bytes: found.Bytes},
 			Fenced:         !task.Config.KeepService, HighestRevision: newestKnown(found),
 		},
 	}
@@ -197,42 +201,45 @@ func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	return next
 }
 
-// again returns the flags that name the previewed state again. Its revision alone may mean another one: of a newer full snapshot, if nothing
-// was written since, or of a newer history. The latest state is another one by then.
-func again(to Target, p backup.Preview) (flags string) {
-	switch {
-	case to.Latest:
-		return fmt.Sprintf("--to revision=%d --base %s", p.Revision, p.Base)
-	case to.Snapshot != "":
-		flags = "--to snapshot=" + to.Snapshot
-	case to.Revision != 0:
-		flags = fmt.Sprintf("--to revision=%d", to.Revision)
-	default:
-		flags = "--to " + to.Time.UTC().Format(time.RFC3339)
-	}
-	if to.Base != "" {
-		flags += " --base " + to.Base
-	}
-	return flags
-}
-
 // describe says what a restore would bring, and how to confirm exactly that.
 func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	what := fmt.Sprintf("revision %d of %s, from %s and %d deltas, with %d keys in %d bytes", p.Revision, p.Time.UTC().Format(time.RFC3339), p.Base, p.Deltas, p.Keys, p.Bytes)
-	if p.NotCompared != "" {
+	switch {
+	case p.NotCompared != "":
 		what += "; it could not be compared with the newest state in the backup: " + p.NotCompared
-	} else {
-		what += fmt.Sprintf("; %d revisions are lost: compared with the newest state in the backup, %d keys come back, %d get an earlier value, and %d vanish", p.Lost, p.Changes.Back, p.Changes.Changed, p.Changes.Gone)
+	case c.From != nil:
+		what += fmt.Sprintf("; it is in prefix %s, where nothing keeps it from being removed until the restore has ended, and all that the cluster has now is lost: ", c.From.Prefix)
+	default:
+		what += fmt.Sprintf("; %d revisions are lost: ", p.Lost)
 	}
-	command := fmt.Sprintf("kubectl etcdtask restore %s -n %s %s", etcd.Name, etcd.Namespace, again(*c.To, p))
+	if p.NotCompared == "" {
+		what += fmt.Sprintf("compared with the newest state in the backup, %d keys come back, %d get an earlier value, and %d vanish", p.Changes.Back, p.Changes.Changed, p.Changes.Gone)
+	}
+	return fmt.Sprintf("%s. To go back to it: kubectl etcdtask restore %s -n %s %s --confirm %s", what, etcd.Name, etcd.Namespace, strings.Join(again(c, p), " "), confirmation(p))
+}
+
+// again returns the flags that name the previewed state again. Without the base they may mean another one: of a newer full snapshot, if
+// nothing was written since, or of a newer history. The latest state is another one by then.
+func again(c Config, p backup.Preview) []string {
+	target := fmt.Sprintf("revision=%d", p.Revision)
+	switch {
+	case c.To.Snapshot != "":
+		target = "snapshot=" + c.To.Snapshot
+	case c.To.Time != nil:
+		target = c.To.Time.UTC().Format(time.RFC3339)
+	}
+	flags := []string{"--to", target, "--base", p.Base}
+	if c.From != nil {
+		flags = append(flags, "--from", c.From.Prefix)
+	}
 	if c.KeepService {
-		command += " --keep-service"
+		flags = append(flags, "--keep-service")
 	}
 	if c.AcceptAuth {
-		command += " --accept-auth"
+		flags = append(flags, "--accept-auth")
 	}
 	if n := ptr.Deref(c.MaxWritesSince, defaultMaxWritesSince); n != defaultMaxWritesSince {
-		command += fmt.Sprintf(" --max-writes-since %d", n)
+		flags = append(flags, fmt.Sprintf("--max-writes-since %d", n))
 	}
-	return fmt.Sprintf("%s. To go back to it: %s --confirm %s", what, command, confirmation(p))
+	return flags
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,8 +45,8 @@ func TestJudge(t *testing.T) {
 		p.Refused = &backup.Refusal{Code: backup.AuthEnabled, Message: "clients had to log in"}
 	})
 	corrupt := backup.Preview{Refused: &backup.Refusal{Code: backup.SnapshotCorrupt, Message: "full is corrupt", Older: "older"}}
-	fits := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - spaceForLog })
-	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - spaceForLog + 1 })
+	fits := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - member.LogSize })
+	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - member.LogSize + 1 })
 	to := &Target{Revision: 40}
 	confirmed := Config{To: to, Confirm: digest[:32] + "@100"}
 	for name, c := range map[string]struct {
@@ -56,11 +57,13 @@ func TestJudge(t *testing.T) {
 		code    v1alpha1.ErrorCode
 		says    string
 	}{
-		"a preview":                  {Config{To: to}, good, tasks.Done, tasks.Done, "", "restore main -n ns --to revision=40 --max-writes-since 5 --confirm " + digest[:32] + "@100"},
-		"of a time":                  {Config{To: &Target{Time: &metav1.Time{Time: epoch}}}, good, tasks.Done, tasks.Done, "", "--to 2026-01-01T00:00:00Z --max"},
-		"of a snapshot from a base":  {Config{To: &Target{Snapshot: "Full-1", Base: "Full-0"}}, good, tasks.Done, tasks.Done, "", "--to snapshot=Full-1 --base Full-0 --max"},
+		"a preview":                  {Config{To: to}, good, tasks.Done, tasks.Done, "", "restore main -n ns --to revision=40 --base full --max-writes-since 5 --confirm " + digest[:32] + "@100"},
+		"of a time":                  {Config{To: &Target{Time: &metav1.Time{Time: epoch}}}, good, tasks.Done, tasks.Done, "", "--to 2026-01-01T00:00:00Z --base full --max"},
+		"of a snapshot from a base":  {Config{To: &Target{Snapshot: "Full-1", Base: "Full-0"}}, good, tasks.Done, tasks.Done, "", "--to snapshot=Full-1 --base full --max"},
 		"of the latest state":        {Config{To: &Target{Latest: true}}, good, tasks.Done, tasks.Done, "", "--to revision=40 --base full --max"},
-		"with what was agreed to":    {Config{To: to, KeepService: true, AcceptAuth: true}, good, tasks.Done, tasks.Done, "", "--to revision=40 --keep-service --accept-auth --max-writes-since 5 --confirm "},
+		"of another prefix":          {Config{To: to, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, good, tasks.Done, tasks.Done, "", "it is in prefix ns/copy, where nothing keeps it from being removed until the restore has ended, and all that the cluster has now is lost: compared with the newest state in the backup, 0 keys come back, 0 get an earlier value, and 0 vanish. To go back to it: kubectl etcdtask restore main -n ns --to revision=40 --base full --from ns/copy --max-writes-since 5 --confirm " + digest[:32] + "@100"},
+		"of another prefix, lost":    {Config{To: to, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, with(func(p *backup.Preview) { p.End, p.NotCompared = nil, "no backup" }), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (no backup): take a full snapshot first. Nothing was changed"},
+		"with what was agreed to":    {Config{To: to, KeepService: true, AcceptAuth: true}, good, tasks.Done, tasks.Done, "", "--to revision=40 --base full --keep-service --accept-auth --max-writes-since 5 --confirm "},
 		"that could not be compared": {Config{To: to}, with(func(p *backup.Preview) { p.NotCompared = "no space" }), tasks.Done, tasks.Done, "", "could not be compared"},
 		"one that failed":            {Config{To: to}, backup.Preview{}, tasks.Fail, tasks.Fail, v1alpha1.ErrJobFailed, "the Job"},
 		"one that is refused":        {Config{To: to}, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "clients had to log in. Nothing was changed"},
@@ -97,7 +100,9 @@ func TestJudge(t *testing.T) {
 	g.Expect(*r.Restore).To(Equal(v1alpha1.RestoreStatus{
 		ClusterRestore: v1alpha1.ClusterRestore{Base: "full", Revision: 40, Hash: 4294967295, Bytes: 1 << 30}, Fenced: true, HighestRevision: 100,
 	}))
-	confirmed.KeepService = true
+	confirmed.From = &v1alpha1.StoreSpec{Prefix: "ns/copy"}
+	g.Expect(previewed(confirmed, good, tasks.Done).Recovery.Restore.Prefix).To(Equal("ns/copy"))
+	confirmed.KeepService, confirmed.From = true, nil
 	g.Expect(previewed(confirmed, good, tasks.Done).Recovery.Restore.Fenced).To(BeFalse())
 	g.Expect(previewed(Config{Undo: "r"}, backup.Preview{}, tasks.Fail).Recovery.Restore.Base).To(BeEmpty())
 	g.Expect(previewed(Config{To: to}, good, tasks.Done).Result).To(HaveKeyWithValue("confirm", digest[:32]+"@100"))
@@ -123,8 +128,13 @@ func TestConfig(t *testing.T) {
 		`{to: {latest: true}, confirm: ` + digest[:32] + `@-7}`:     "what the preview printed",
 		`{undo: r1, confirm: ` + digest[:32] + `@7}`:                "an undo needs none",
 		`{to: {latest: true}, maxWritesSince: -1}`:                  "maxWritesSince",
-		`{to: {latest: true}, from: {}}`:                            "from is not supported",
-		`{to: {latest: true}, from: {prefix: b}}`:                   "copy that with a CopyBackups",
+		`{to: {latest: true}, from: {prefix: ns/copy}}`:             "",
+		`{to: {latest: true}, from: {prefix: /ns/copy}}`:            "",
+		`{to: {latest: true}, from: {provider: S3, container: c, prefix: ns/copy, secretRef: {name: s}}}`: "",
+		`{to: {latest: true}, from: {}}`:              "the prefix of from is",
+		`{to: {latest: true}, from: {prefix: "a b"}}`: "the prefix of from is",
+		`{to: {latest: true}, from: {prefix: ../b}}`:  "the prefix of from is",
+		`{undo: r1, from: {prefix: b}}`:               "from belongs to to",
 	} {
 		_, err := handler.Decode(config)
 		if says == "" {

@@ -112,12 +112,13 @@ func TestArguments(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		"revision":   {Config{To: &Target{Revision: 40, Base: "full"}}, nil, nil, []string{"--revision=40", "--base=full", "--accept-auth=false"}, "--store-plain-until=2026-01-01T00:00:00Z"},
-		"time":       {Config{To: &Target{Time: &until}, AcceptAuth: true}, nil, nil, []string{"--time=2026-01-01T00:00:00Z", "--accept-auth=true"}, "--base="},
-		"snapshot":   {Config{To: &Target{Snapshot: "one"}}, nil, nil, []string{"--snapshot=one"}, "--latest"},
-		"an undo":    {Config{Undo: "r1"}, &Undone{FinalSnapshot: "final"}, nil, []string{"--snapshot=final", "--accept-auth=true"}, "--latest"},
-		"signed":     {Config{To: &Target{Latest: true}}, nil, signed, []string{"--recorded-revision=7777", "--recorded-created=2026-01-01T00:00:00Z"}, "--base="},
-		"not signed": {Config{To: &Target{Latest: true}}, nil, nil, []string{"--latest"}, "--recorded-revision=7777"},
+		"revision":       {Config{To: &Target{Revision: 40, Base: "full"}}, nil, nil, []string{"--revision=40", "--base=full", "--accept-auth=false"}, "--store-plain-until=2026-01-01T00:00:00Z"},
+		"time":           {Config{To: &Target{Time: &until}, AcceptAuth: true}, nil, nil, []string{"--time=2026-01-01T00:00:00Z", "--accept-auth=true"}, "--base="},
+		"snapshot":       {Config{To: &Target{Snapshot: "one"}}, nil, nil, []string{"--snapshot=one"}, "--latest"},
+		"another prefix": {Config{To: &Target{Revision: 40}, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, nil, nil, []string{"--revision=40", "--from-prefix=ns/copy", "--store-prefix=ns/main"}, "--store-prefix=ns/copy"},
+		"an undo":        {Config{Undo: "r1"}, &Undone{FinalSnapshot: "final"}, nil, []string{"--snapshot=final", "--accept-auth=true"}, "--latest"},
+		"signed":         {Config{To: &Target{Latest: true}}, nil, signed, []string{"--recorded-revision=7777", "--recorded-created=2026-01-01T00:00:00Z"}, "--base="},
+		"not signed":     {Config{To: &Target{Latest: true}}, nil, nil, []string{"--latest"}, "--recorded-revision=7777"},
 		"encrypted": {Config{To: &Target{Latest: true}}, nil, func(e *v1alpha1.Etcd) {
 			e.Spec.Backup.Encryption = &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"}, AcceptPlainUntil: &until}
 		}, []string{"--store-plain-until=2026-01-01T00:00:00Z"}, "--base="},
@@ -201,17 +202,11 @@ func TestInput(t *testing.T) {
 	g.Expect(in.MaxWrites).To(BeEquivalentTo(100))
 	g.Expect(in.Members).To(BeEquivalentTo(3))
 	g.Expect(in.ClusterID).To(Equal("cafe"))
-	g.Expect(in.Hibernates || in.Configured || in.Asked).To(BeFalse())
+	g.Expect(in.Hibernates || in.Configured).To(BeFalse())
 	g.Expect(in.Call).To(BeNil())
 	g.Expect(input(Config{Undo: "r1"}, at(saving), none).MaxWrites).To(BeEquivalentTo(-1))
-	g.Expect(input(confirmed, at(stopping), none).MaxWrites).To(BeEquivalentTo(-1))
+	g.Expect(input(confirmed, at(surveying, stopped), none).MaxWrites).To(BeEquivalentTo(100), "what is on the volumes is judged too")
 	g.Expect(input(confirmed, at(saving), func(task *tasks.Typed[Config]) { task.Etcd.Spec.Replicas = 0 }).Hibernates).To(BeTrue())
-	g.Expect(input(confirmed, at(saving), func(task *tasks.Typed[Config]) {
-		task.Object.Status.LastOperation = &v1alpha1.LastOperation{Name: requestSnapshot}
-	}).Asked).To(BeTrue())
-	g.Expect(input(confirmed, at(saving), func(task *tasks.Typed[Config]) {
-		task.Object.Status.LastOperation = &v1alpha1.LastOperation{Name: "CreateJob"}
-	}).Asked).To(BeFalse())
 	for by, want := range map[string]bool{"task": true, "other": false} {
 		g.Expect(input(confirmed, at(starting), func(task *tasks.Typed[Config]) {
 			task.Etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "other"}
@@ -232,6 +227,7 @@ func TestInput(t *testing.T) {
 		g.Expect(undone).To(Equal(&Undone{TaskName: "r1"}))
 	}
 	// A snapshot of one phase is not that of the next.
+	g.Expect(input(confirmed, at(saving), none).Call).To(BeNil())
 	started := make(chan struct{})
 	h.calls.Start(t.Context(), "task", "asked", time.Minute, func(ctx context.Context) (backup.Snapshot, error) {
 		close(started)
@@ -239,11 +235,12 @@ func TestInput(t *testing.T) {
 		return backup.Snapshot{}, ctx.Err()
 	})
 	<-started
-	for _, phase := range []v1alpha1.RecoveryPhase{saving, reopening} {
+	for _, phase := range []v1alpha1.RecoveryPhase{saving, stopping} {
 		g.Expect(input(confirmed, at(phase), none).Call).To(HaveValue(HaveField("Name", "asked")))
 	}
-	g.Expect(input(confirmed, at(growing), none).Call).To(BeNil())
 	g.Expect(input(confirmed, at(reopening), none).Call).To(BeNil())
+	_, known := h.calls.Of("task")
+	g.Expect(known).To(BeFalse(), "it is forgotten")
 }
 
 // An Etcd that cannot be observed is tried again, and so is one that is gone.
@@ -289,12 +286,12 @@ func (a *asked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// A snapshot that was taken since it was asked for is not taken again: the answer was lost. The final one is kept from retention.
+// A snapshot that has all that is asked for is not taken again: the answer was lost. Its revision says so, whatever the clock of its agent is. The
+// final one is kept from retention.
 func TestAsk(t *testing.T) {
-	snapshot := func(created time.Time, final bool) backup.Chain {
-		return backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: 8, Created: created, Final: final}}
+	snapshot := func(revision int64, final bool) backup.Chain {
+		return backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: epoch.Add(time.Hour), Final: final}}
 	}
-	since := epoch.Add(500 * time.Millisecond)
 	for name, c := range map[string]struct {
 		request  request
 		latest   backup.Chain
@@ -303,16 +300,16 @@ func TestAsk(t *testing.T) {
 		revision int64
 		err      bool
 	}{
-		"for the first time":            {request{final: true, since: since}, snapshot(epoch, true), nil, []string{api.PathFull, api.PathKeep}, 9, false},
-		"one that is not kept":          {request{since: since}, snapshot(epoch, false), nil, []string{api.PathFull}, 9, false},
-		"it was taken":                  {request{final: true, since: since, asked: true}, snapshot(epoch, true), nil, []string{api.PathLatest, api.PathKeep}, 9, false},
-		"it was taken, and is not kept": {request{since: since, asked: true}, snapshot(epoch, false), nil, []string{api.PathLatest}, 8, false},
-		"an older one":                  {request{since: since, asked: true}, snapshot(epoch.Add(-time.Second), false), nil, []string{api.PathLatest, api.PathFull}, 9, false},
-		"one of another kind":           {request{since: since, asked: true}, snapshot(epoch, true), nil, []string{api.PathLatest, api.PathFull}, 9, false},
-		"none":                          {request{since: since, asked: true}, backup.Chain{}, nil, []string{api.PathLatest, api.PathFull}, 9, false},
-		"it is not known":               {request{since: since, asked: true}, snapshot(epoch, false), map[string]bool{api.PathLatest: true}, []string{api.PathLatest, api.PathFull}, 9, false},
-		"it fails":                      {request{final: true, since: since}, backup.Chain{}, map[string]bool{api.PathFull: true}, []string{api.PathFull}, 0, true},
-		"it cannot be kept":             {request{final: true, since: since}, backup.Chain{}, map[string]bool{api.PathKeep: true}, []string{api.PathFull, api.PathKeep}, 0, true},
+		"for the first time":            {request{final: true, atLeast: 8}, backup.Chain{}, nil, []string{api.PathLatest, api.PathFull, api.PathKeep}, 9, false},
+		"one that is not kept":          {request{atLeast: 8}, backup.Chain{}, nil, []string{api.PathLatest, api.PathFull}, 9, false},
+		"it was taken":                  {request{final: true, atLeast: 8}, snapshot(8, true), nil, []string{api.PathLatest, api.PathKeep}, 9, false},
+		"it was taken, and is not kept": {request{atLeast: 8}, snapshot(8, false), nil, []string{api.PathLatest}, 8, false},
+		"it lacks what was written":     {request{final: true, atLeast: 8}, snapshot(7, true), nil, []string{api.PathLatest, api.PathFull, api.PathKeep}, 9, false},
+		"one of another kind":           {request{atLeast: 8}, snapshot(8, true), nil, []string{api.PathLatest, api.PathFull}, 9, false},
+		"the members do not say":        {request{}, snapshot(8, false), nil, []string{api.PathFull}, 9, false},
+		"it is not known":               {request{atLeast: 8}, snapshot(8, false), map[string]bool{api.PathLatest: true}, []string{api.PathLatest, api.PathFull}, 9, false},
+		"it fails":                      {request{final: true, atLeast: 8}, backup.Chain{}, map[string]bool{api.PathFull: true}, []string{api.PathLatest, api.PathFull}, 0, true},
+		"it cannot be kept":             {request{final: true, atLeast: 8}, backup.Chain{}, map[string]bool{api.PathKeep: true}, []string{api.PathLatest, api.PathFull, api.PathKeep}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -23,9 +24,8 @@ type request struct {
 	final bool
 	// name says what is asked of whom.
 	name string
-	// since when it is asked for, and asked: it was asked for before, perhaps by another operator.
-	since time.Time
-	asked bool
+	// atLeast is the revision that it has to have, the newest one of the members; 0 if that is not known.
+	atLeast int64
 }
 
 // ask asks for a full snapshot. The request is made here, and looked after by Execute.
@@ -44,11 +44,12 @@ func (h *Handler) ask(ctx context.Context, task tasks.Task, r request) error {
 	return nil
 }
 
-// take takes a full snapshot, unless one was taken since it was asked for first: the answer was lost.
+// take takes a full snapshot, unless the newest one has all that is asked for: the answer was lost, or another operator had asked. Revisions
+// say so, and not the time at which it was taken: clocks differ.
 func take(ctx context.Context, agent api.Client, r request) (backup.Snapshot, error) {
-	if r.asked {
+	if r.atLeast > 0 {
 		chain, err := agent.Latest(ctx)
-		if err == nil && chain.Full != nil && chain.Full.Final == r.final && !chain.Full.Created.Before(r.since.Truncate(time.Second)) {
+		if err == nil && chain.Full != nil && chain.Full.Final == r.final && chain.Full.LastRevision >= r.atLeast {
 			return *chain.Full, nil
 		}
 	}
@@ -110,8 +111,8 @@ func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *back
 	return next
 }
 
-// passes reports whether a request may succeed later: the agent was not reached, or no member led.
+// passes reports whether a request may succeed later: the agent was not reached, no member led, or the store did not answer.
 func passes(err error) bool {
 	answer, answered := errors.AsType[*api.StatusError](err)
-	return !answered || answer.Reason == api.CodeNoLeader || answer.Reason == api.CodeTooManyRequests
+	return !answered || answer.Code >= http.StatusInternalServerError || answer.Reason == api.CodeNoLeader || answer.Reason == api.CodeTooManyRequests
 }

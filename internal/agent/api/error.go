@@ -34,9 +34,11 @@ const (
 	CodeTooManyRequests Code = "TooManyRequests"
 	// CodeSnapshotFailed: the snapshot, or the listing of snapshots, failed.
 	CodeSnapshotFailed Code = "SnapshotFailed"
+	// CodeGone: the store does not have what is to be held.
+	CodeGone Code = "Gone"
 )
 
-var codes = []Code{CodeBadRequest, CodeUnauthorized, CodeMethodNotAllowed, CodeNoStore, CodeNoLeader, CodeTooManyRequests, CodeSnapshotFailed}
+var codes = []Code{CodeBadRequest, CodeUnauthorized, CodeMethodNotAllowed, CodeNoStore, CodeNoLeader, CodeTooManyRequests, CodeSnapshotFailed, CodeGone}
 
 const (
 	// messageLimit bounds the message of an error, in bytes.
@@ -66,7 +68,8 @@ func WriteError(w http.ResponseWriter, status int, code Code, message string) {
 
 // StatusError is an error response.
 type StatusError struct {
-	// Code is the status code: 405 when there is no store or no healthy leader, and 500 when the snapshot failed.
+	// Code is the status code: 405 when there is no store or no healthy leader, 410 when the store does not have what is to be held, and 500
+	// when the snapshot failed.
 	Code int
 	// Reason is empty if the body is not an error of an agent.
 	Reason Code

@@ -122,9 +122,22 @@ func (t Target) Choose(list []Snapshot) ([]Choice, error) {
 	}
 	i := slices.IndexFunc(choices, func(c Choice) bool { return c.Full.Name() == t.Base })
 	if i < 0 {
-		return nil, fmt.Errorf("%w %s: %s", ErrNotLeading, t, t.Base)
+		return nil, t.notLeading(list)
 	}
 	return choices[i : i+1], nil
+}
+
+// notLeading returns the error of a base that does not lead to the target: what is missing after it, if that is known.
+func (t Target) notLeading(list []Snapshot) error {
+	sorted := Sorted(list)
+	i := slices.IndexFunc(sorted, func(s Snapshot) bool { return s.Name() == t.Base })
+	if i < 0 || sorted[i].Kind != Full {
+		return fmt.Errorf("%w %s: %s is not among the full snapshots", ErrNotLeading, t, t.Base)
+	}
+	if _, why := follow(sorted[i], sorted[i+1:]); why != nil {
+		return fmt.Errorf("%w %s: %s: %w", ErrNotLeading, t, t.Base, why)
+	}
+	return fmt.Errorf("%w %s: %s", ErrNotLeading, t, t.Base)
 }
 
 func (t Target) choose(list []Snapshot) (choices []Choice, err error) {

@@ -76,6 +76,8 @@ func TestTargets(t *testing.T) {
 		"from a base":                       {usual, Target{Revision: 65, Base: named("F50")}, []string{"F50 51-60 61-70"}, ""},
 		"by a base of the older history":    {two, Target{Revision: 80, Base: named("F50")}, []string{"F50 51-100"}, ""},
 		"from a base after it":              {usual, Target{Revision: 55, Base: named("F60")}, nil, "the full snapshot does not lead to revision 55: " + named("F60")},
+		"by a base behind which is a gap":   {gap, Target{Revision: 85, Base: named("F50")}, nil, "the full snapshot does not lead to revision 85: " + named("F50") + ": revisions 61 to 70 are missing"},
+		"by a base that is not there":       {usual, Target{Revision: 65, Base: "Full-00000000-00000007-7"}, nil, "does not lead to revision 65: Full-00000000-00000007-7 is not among the full snapshots"},
 		"before everything":                 {usual, Target{Revision: 49}, nil, "revision 49 cannot be restored: the nearest state that can be restored is revision 50 (2023-11-14T22:13:20Z) after it"},
 		"after everything":                  {usual, Target{Revision: 81}, nil, "revision 81 cannot be restored: the nearest state that can be restored is revision 80 (2023-11-14T22:17:20Z) before it"},
 		"in a gap":                          {gap, Target{Revision: 65}, nil, "revision 65 cannot be restored (revisions 61 to 70 are missing: a delta snapshot was lost): the nearest states that can be restored are revision 60 (2023-11-14T22:14:20Z) before it, and revision 80 (2023-11-14T22:16:20Z) after it"},

@@ -18,7 +18,7 @@ import (
 // Found makes the data directory of a new cluster as "etcdutl snapshot restore" does, but moves the database of the snapshot there, where
 // etcdutl copies it. The database is a file on the same volume without a checksum at its end. What etcdutl writes into the copy, the members
 // and the position in the log, it writes into an empty one here, and that is taken over.
-func Found(database string, config snapshot.RestoreConfig) (err error) {
+func Found(database string, config snapshot.RestoreConfig) error {
 	config.SnapshotPath, config.SkipHashCheck = database+".empty", true
 	if err := makeDatabase(config.SnapshotPath); err != nil {
 		return err
@@ -31,12 +31,17 @@ func Found(database string, config snapshot.RestoreConfig) (err error) {
 	if err := errors.Join(os.Rename(path, made), os.Rename(database, path), os.Chmod(path, 0o600)); err != nil {
 		return fmt.Errorf("moving the database: %w", err)
 	}
+	return errors.Join(takeOverFrom(made, path), os.Remove(made))
+}
+
+// takeOverFrom replaces the members of a database, and its position in the log, with those of another one.
+func takeOverFrom(made, path string) (err error) {
 	from, err := bolt.Open(made, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return fmt.Errorf("opening what was made: %w", err)
 	}
-	err = from.View(func(from *bolt.Tx) error { return takeOver(path, from) })
-	return errors.Join(err, from.Close(), os.Remove(made))
+	defer func() { err = errors.Join(err, from.Close()) }()
+	return from.View(func(from *bolt.Tx) error { return takeOver(path, from) })
 }
 
 // takeOver replaces the members of a database, and its position in the log.

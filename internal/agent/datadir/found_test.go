@@ -93,3 +93,20 @@ func TestFoundIsWhatEtcdutlDoes(t *testing.T) {
 		})
 	}
 }
+
+// A database over which the code panics is closed nevertheless: the next attempt opens it again.
+func TestAPanicLeavesNoDatabaseOpen(t *testing.T) {
+	g := NewWithT(t)
+	made, path := filepath.Join(t.TempDir(), "made"), filepath.Join(t.TempDir(), "db")
+	g.Expect(makeDatabase(path)).To(Succeed())
+	open := func(path string) *bolt.DB {
+		db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+		g.Expect(err).NotTo(HaveOccurred(), path)
+		return db
+	}
+	g.Expect(open(made).Close()).To(Succeed(), "without a bucket")
+	g.Expect(func() { _ = takeOverFrom(made, path) }).To(Panic())
+	for _, path := range []string{made, path} {
+		g.Expect(open(path).Close()).To(Succeed())
+	}
+}

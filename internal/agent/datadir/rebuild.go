@@ -17,7 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.etcd.io/etcd/server/v3/storage/wal"
 	"k8s.io/utils/clock"
 )
 
@@ -169,14 +168,5 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	return result, nil
 }
 
-// logSize returns the size, in bytes, of the files that etcd allocates for a new log.
-func logSize() int64 { return 2 * wal.SegmentSizeBytes }
-
-// NeedsOf returns the space, in bytes, that a data directory takes while it is made from a snapshot with a database of some size.
-func NeedsOf(database int64) int64 { return 2*database + logSize() }
-
-// needs returns the maximum space of a rebuild: a copy of the database, which grows by what is replayed, and the files that
-// etcd allocates for its log.
-func (s stopped) needs() int64 {
-	return s.database.bytes + 2*s.log.bytes + logSize()
-}
+// needs returns the maximum space of a rebuild, in bytes.
+func (s stopped) needs() int64 { return member.NeedsOfRebuild(s.database.bytes, s.log.bytes) }

@@ -26,6 +26,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -328,6 +329,25 @@ func TestSurveyNamesWhatIsKept(t *testing.T) {
 	g.Expect(names).To(HaveLen(maxKept))
 	g.Expect(names[0]).To(Equal("new.etcd.before-task-2"))
 	g.Expect(names[maxKept-2:]).To(Equal([]string{"new.etcd.before-b-90", "new.etcd.before-a-100"}))
+}
+
+// A survey says what an undo takes: as much as the rebuild itself checks for, of the newest data that was set aside.
+func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(member.LogSize).To(BeEquivalentTo(2*wal.SegmentSizeBytes), "what etcd allocates")
+	g.Expect(member.NeedsOfRestore(100)).To(BeEquivalentTo(200 + member.LogSize))
+	dir := newMember(t, 3, datadirtest.Put("key", "value", 0))
+	for _, kept := range []string{".before-older-4", ".before-task-5", ".before-task-6"} {
+		g.Expect(os.CopyFS(dir+kept, os.DirFS(dir))).To(Succeed())
+	}
+	g.Expect(os.RemoveAll(filepath.Join(dir+".before-task-6", "member"))).To(Succeed(), "a crash has set aside what was not started yet")
+	source, err := open(dir + ".before-task-5")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(source.log.bytes).To(BeNumerically(">", 0))
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Kept).To(HaveLen(3))
+	g.Expect(got.Needs).To(Equal(map[string]int64{"new.etcd.before-task-5": source.database.bytes + 2*source.log.bytes + member.LogSize}))
 }
 
 // The voters follow from the database and the later entries of the log.

@@ -88,6 +88,7 @@ func Survey(dir string) (member.Survey, error) {
 	}
 	if err == nil {
 		survey.Kept, err = kept(dir)
+		survey.Needs = needsOf(dir, survey.Kept)
 	}
 	if err == nil {
 		survey.Free, err = freeSpace(filepath.Dir(dir))
@@ -107,6 +108,29 @@ func kept(dir string) ([]string, error) {
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(at(a), at(b)) })
 	return names[max(len(names)-maxKept, 0):], err
+}
+
+// needsOf returns how many bytes a rebuild takes from data that was kept: of the directories that the newest task has set aside, since only
+// the newest restore can be undone, and a log takes time to read. They are omitted if they cannot be read: the rebuild says why.
+func needsOf(dir string, kept []string) map[string]int64 {
+	if len(kept) == 0 {
+		return nil
+	}
+	newest, needs := kept[len(kept)-1], map[string]int64(nil)
+	for _, name := range kept {
+		if name[:strings.LastIndexByte(name, '-')] != newest[:strings.LastIndexByte(newest, '-')] {
+			continue
+		}
+		data, err := open(filepath.Join(filepath.Dir(dir), name))
+		if err != nil {
+			continue
+		}
+		if needs == nil {
+			needs = map[string]int64{}
+		}
+		needs[name] = data.needs()
+	}
+	return needs
 }
 
 func surveyData(dir string) (member.Survey, error) {

@@ -89,7 +89,7 @@ func TestRecoveryIsReadCompletelyOrNotAtAll(t *testing.T) {
 	of := func(source, restore string) string {
 		return strings.Replace(recovery, "source: Data", "source: "+source, 1) + restore + "\n"
 	}
-	for _, good := range []RestorePoint{{Base: "b", Revision: 7, Hash: 1 << 31, Bytes: 5, Bump: 1}, {Kept: "new.etcd.before-x-1", Bump: 1}} {
+	for _, good := range []RestorePoint{{Base: "b", Prefix: "copy", Revision: 7, Hash: 1 << 31, Bytes: 5, Bump: 1}, {Kept: "new.etcd.before-x-1", Bump: 1}} {
 		r := *shared.Recovery
 		r.Restore, r.Source = &good, RecoverFromPoint
 		if good.Kept != "" {

@@ -59,6 +59,8 @@ type RestorePoint struct {
 	Base     string `json:"base,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Hash     uint32 `json:"hash,omitempty"`
+	// Prefix of the snapshots in the container of the store, if it is not that of the member's own backup.
+	Prefix string `json:"prefix,omitempty"`
 	// Bytes of the database, as previewed: free space for it is needed twice. 0 if it is not known.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Kept is the name of the directory to go back to, beside the data directory, by RecoverFromKept.

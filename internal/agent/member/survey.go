@@ -34,6 +34,9 @@ type Survey struct {
 	SetAside []string `json:"setAside,omitempty"`
 	// Kept are directories with data from before recoveries and restores, whatever the data is: the newest ones.
 	Kept []string `json:"kept,omitempty"`
+	// Needs are how many bytes a cluster takes that is rebuilt from one of these, on the volume of each member: of those that the newest
+	// recovery or restore has set aside. It has none that cannot be read, and is empty if the agent is too old to say so.
+	Needs map[string]int64 `json:"needs,omitempty"`
 	// Free is how many bytes are free on the volume; 0 if the agent is too old to say so.
 	Free int64 `json:"free,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all entries
@@ -57,3 +60,14 @@ type Survey struct {
 func (s Survey) MaxRevision() int64 {
 	return s.Revision + int64(s.LastIndex-min(s.AppliedIndex, s.LastIndex))
 }
+
+// LogSize is what etcd allocates for a new log, in bytes: two files.
+const LogSize = 2 * 64_000_000
+
+// NeedsOfRebuild returns the space, in bytes, that a data directory takes which is rebuilt from a database and the entries of a log: a copy of
+// the database, which grows by what is replayed, and the files of its log.
+func NeedsOfRebuild(database, log int64) int64 { return database + 2*log + LogSize }
+
+// NeedsOfRestore returns the space, in bytes, that a data directory takes while it is made from a snapshot with a database of some size: the
+// snapshot is downloaded before a database is made of it.
+func NeedsOfRestore(database int64) int64 { return database + NeedsOfRebuild(database, 0) }

@@ -5,6 +5,7 @@
 package prepare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,9 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		return err
 	}
 	b.Config.PlainUntil = accept.plainUntil
+	if r := shared.Recovery; r != nil && r.Restore != nil {
+		b.Config.Prefix = cmp.Or(r.Restore.Prefix, b.Config.Prefix)
+	}
 	from, err := store.Open(ctx, b.Config)
 	if err != nil {
 		return err

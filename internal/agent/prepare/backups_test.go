@@ -129,3 +129,25 @@ func TestRestoresThatAreRefused(t *testing.T) {
 	NewWithT(t).Expect(remedy(errors.New("no space"))).To(BeEmpty())
 	NewWithT(t).Expect(remedy(&backup.UntrustedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
 }
+
+// A person goes back to what is at another prefix, in the same container: what is among the own snapshots does not count.
+func TestRestoreFromAnotherPrefix(t *testing.T) {
+	g := NewWithT(t)
+	own := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "own"}
+	other := own
+	other.Prefix = "other"
+	base := backup.Snapshot{Kind: backup.Full, LastRevision: 5}
+	keeps(t, other, base)
+	from, err := store.Open(t.Context(), other)
+	g.Expect(err).NotTo(HaveOccurred())
+	there, err := from.List(t.Context())
+	g.Expect(errors.Join(err, from.Close())).To(Succeed())
+	restores := func(prefix string) error {
+		shared := sharedIn(t.TempDir())
+		shared.Bootstrap = map[string]any{"initial-cluster": "m-0=http://m-0:2380", "initial-cluster-token": "uid"}
+		shared.Recovery = &member.Recovery{Task: "task", Source: member.RecoverFromPoint, Restore: &member.RestorePoint{Base: there[0].Name(), Prefix: prefix, Revision: 5, Bump: 1}}
+		return StoredBackups{Config: own, Log: testr.New(t)}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
+	}
+	g.Expect(restores("other")).To(MatchError(ContainSubstring("is corrupt")), "it is found")
+	g.Expect(restores("")).To(MatchError(ContainSubstring("looking for revision 5")))
+}

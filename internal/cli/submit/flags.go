@@ -74,3 +74,28 @@ func (s *seconds) String() string { return (time.Duration(*s) * time.Second).Str
 
 // Type implements pflag.Value.
 func (*seconds) Type() string { return "duration" }
+
+// once is a flag that is given once: of two values, neither is silently ignored.
+type once string
+
+// Set implements pflag.Value.
+func (o *once) Set(value string) error {
+	if *o != "" {
+		return fmt.Errorf("it was given before, as %q", string(*o))
+	}
+	*o = once(value)
+	return nil
+}
+
+// String implements pflag.Value.
+func (o *once) String() string { return string(*o) }
+
+// Type implements pflag.Value.
+func (*once) Type() string { return "string" }
+
+// once adds a flag that is given once.
+func (f flagSet) once(name, usage string) *string {
+	into := new(once)
+	f.Var(into, name, usage)
+	return (*string)(into)
+}

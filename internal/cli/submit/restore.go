@@ -21,27 +21,27 @@ type restoreTarget struct {
 	Base     string `json:"base,omitempty"`
 }
 
+// restoreFrom is the field from.
+type restoreFrom struct {
+	Prefix string `json:"prefix"`
+}
+
 func restoreConfig(flags flagSet) func() (any, error) {
-	to := flags.String("to", "", "The state to go back to: a time such as 2026-11-24T14:03:00Z, revision=N, snapshot=NAME or latest.")
+	to := flags.once("to", "The state to go back to: a time such as 2026-11-24T14:03:00Z, revision=N, snapshot=NAME or latest.")
 	preview := flags.Bool("preview", false, "Only show what the restore would bring, which is also what happens without --confirm.")
-	confirm := flags.String("confirm", "", "What the preview printed: go back, if that is still what it would bring.")
-	undo := flags.String("undo", "", "The Restore to undo: go back to what the members had before it.")
-	base := flags.String("base", "", "The full snapshot to begin with, if the newest one before the state is corrupt.")
+	confirm := flags.once("confirm", "What the preview printed: go back, if that is still what it would bring.")
+	undo := flags.once("undo", "The Restore to undo: go back to what the members had before it.")
+	base := flags.once("base", "The full snapshot to begin with, if the newest one before the state is corrupt.")
+	from := flags.once("from", "The prefix of the snapshots to restore, in the container of the Etcd's store (default: its own backup).")
 	keep := flags.Bool("keep-service", false, "Leave clients connected until the members stop: the final snapshot may lack what they write last.")
 	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of then.")
 	writes := flags.Int64("max-writes-since", -1, "How many revisions may have been written since the preview (default: the operator's).")
 	return func() (any, error) {
-		switch {
-		case *to == "" && *undo == "":
-			return nil, kube.Usage("either --to or --undo is needed")
-		case *to != "" && *undo != "":
-			return nil, kube.Usage("--to and --undo exclude each other")
-		}
-		if *confirm != "" && (*undo != "" || *preview) {
-			return nil, kube.Usage("--confirm goes with --to alone")
+		if err := checkRestore(*to, *undo, *confirm, *preview); err != nil {
+			return nil, err
 		}
 		if *undo != "" {
-			for name, set := range map[string]bool{"preview": *preview, "base": *base != "", "accept-auth": *auth, "max-writes-since": *writes != -1} {
+			for name, set := range map[string]bool{"preview": *preview, "base": *base != "", "from": *from != "", "accept-auth": *auth, "max-writes-since": *writes != -1} {
 				if set {
 					return nil, kube.Usage("--%s goes with --to, and has no effect on --undo", name)
 				}
@@ -53,6 +53,7 @@ func restoreConfig(flags flagSet) func() (any, error) {
 		c := struct {
 			To             *restoreTarget `json:"to,omitempty"`
 			Undo           string         `json:"undo,omitempty"`
+			From           *restoreFrom   `json:"from,omitempty"`
 			Confirm        string         `json:"confirm,omitempty"`
 			KeepService    bool           `json:"keepService,omitempty"`
 			AcceptAuth     bool           `json:"acceptAuth,omitempty"`
@@ -69,8 +70,24 @@ func restoreConfig(flags flagSet) func() (any, error) {
 			return nil, err
 		}
 		target.Base, c.To = *base, target
+		if *from != "" {
+			c.From = &restoreFrom{*from}
+		}
 		return c, nil
 	}
+}
+
+// checkRestore returns an error unless the flags ask for one thing.
+func checkRestore(to, undo, confirm string, preview bool) error {
+	switch {
+	case to == "" && undo == "":
+		return kube.Usage("either --to or --undo is needed")
+	case to != "" && undo != "":
+		return kube.Usage("--to and --undo exclude each other")
+	case confirm != "" && (undo != "" || preview):
+		return kube.Usage("--confirm goes with --to alone")
+	}
+	return nil
 }
 
 // parseTarget parses a value of --to.

@@ -35,6 +35,8 @@ type Status struct {
 	// CommittedIndex is the index of the raft log that the member knows to be committed, and AppliedIndex the one that it
 	// has applied.
 	CommittedIndex, AppliedIndex uint64
+	// Revision is that of its data.
+	Revision int64
 	// Learner reports that the member does not vote.
 	Learner bool
 	// Version of the member's etcd, such as "3.6.8".
@@ -216,6 +218,7 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 		Term:           r.RaftTerm,
 		CommittedIndex: r.RaftIndex,
 		AppliedIndex:   r.RaftAppliedIndex,
+		Revision:       r.Header.GetRevision(),
 		Learner:        r.IsLearner,
 		Version:        r.Version,
 		StorageVersion: r.GetStorageVersion(),

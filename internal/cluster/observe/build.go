@@ -62,7 +62,7 @@ func build(f input) *cluster.Snapshot {
 	s.Cluster.Reachable = len(f.answers)+len(f.sources) > 0
 	s.Cluster.ID = f.clusterID()
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
-	s.Cluster.NewestTerm = newestTerm(f, s.Cluster.ID)
+	s.Cluster.NewestTerm, s.Cluster.Revision = newest(f, s.Cluster.ID)
 	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
 	committed := committedIndex(f, s.Cluster)
 	serves := func(status etcdclient.Status) bool {
@@ -148,14 +148,14 @@ func leader(f input, cluster uint64) (id, term uint64) {
 	return id, term
 }
 
-// newestTerm is the newest raft term that a member of the cluster answered with.
-func newestTerm(f input, cluster uint64) (term uint64) {
+// newest returns the newest raft term, and the newest revision, that a member of the cluster answered with.
+func newest(f input, cluster uint64) (term uint64, revision int64) {
 	for _, s := range f.answers {
 		if s.ClusterID == cluster {
-			term = max(term, s.Term)
+			term, revision = max(term, s.Term), max(revision, s.Revision)
 		}
 	}
-	return term
+	return term, revision
 }
 
 // committedIndex is the raft index up to which the cluster has committed: as its leader says or, where that does not

@@ -54,12 +54,18 @@ func TestHealthyCluster(t *testing.T) {
 	g.Expect(s.Cluster.ID).To(Equal(uint64(7)))
 }
 
-// The newest term is that of the cluster's members, whether they know a leader or not: a member of another cluster says nothing of it.
+// The newest term and revision are those of the cluster's members, whether they know a leader or not: a member of another cluster says
+// nothing of them.
 func TestNewestTerm(t *testing.T) {
 	g := NewWithT(t)
-	stranger := says(2, 0, 99)
+	at := func(revision int64, s etcdclient.Status) etcdclient.Status {
+		s.Revision = revision
+		return s
+	}
+	stranger := at(1000, says(2, 0, 99))
 	stranger.ClusterID = 8
-	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 2, 5), 1: says(1, 0, 6), 2: stranger}))
+	s := build(answersOf(3, map[int]etcdclient.Status{0: at(41, says(0, 2, 5)), 1: at(40, says(1, 0, 6)), 2: stranger}))
+	g.Expect(s.Cluster.Revision).To(Equal(int64(41)))
 	g.Expect(s.Cluster.Term).To(Equal(uint64(5)))
 	g.Expect(s.Cluster.NewestTerm).To(Equal(uint64(6)))
 }

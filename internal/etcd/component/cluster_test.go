@@ -72,8 +72,8 @@ func TestRecovery(t *testing.T) {
 	}
 	want := &member.Recovery{Task: "uid", TaskName: "t", Member: "m-1", Source: member.RecoverySource(v1alpha1.RecoverFromTarget), PreviousClusterID: "cafe", EarlierClusterIDs: []string{"ace"}, Revision: 7}
 	g.Expect(Recovery(r)).To(Equal(want))
-	r.Restore = &v1alpha1.ClusterRestore{Base: "full", Revision: 5, Hash: 6, Bytes: 8, KeptData: "kept", Bump: 9}
-	want.Restore = &member.RestorePoint{Base: "full", Revision: 5, Hash: 6, Bytes: 8, Kept: "kept", Bump: 9}
+	r.Restore = &v1alpha1.ClusterRestore{Base: "full", Prefix: "copy", Revision: 5, Hash: 6, Bytes: 8, KeptData: "kept", Bump: 9}
+	want.Restore = &member.RestorePoint{Base: "full", Prefix: "copy", Revision: 5, Hash: 6, Bytes: 8, Kept: "kept", Bump: 9}
 	g.Expect(Recovery(r)).To(Equal(want))
 }
 

@@ -166,7 +166,7 @@ func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
 		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
 	}
 	if to := r.Restore; to != nil {
-		recovery.Restore = &member.RestorePoint{Base: to.Base, Revision: to.Revision, Hash: uint32(to.Hash), Bytes: to.Bytes, Kept: to.KeptData, Bump: to.Bump}
+		recovery.Restore = &member.RestorePoint{Base: to.Base, Prefix: to.Prefix, Revision: to.Revision, Hash: uint32(to.Hash), Bytes: to.Bytes, Kept: to.KeptData, Bump: to.Bump}
 	}
 	return recovery
 }

@@ -153,7 +153,7 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 	if own == nil {
 		return fmt.Errorf("Etcd %s has no spec.backup.store, and one side of a copy must be the Etcd's own store", etcd.Name)
 	}
-	if err := spares(append(neighbors[:len(neighbors):len(neighbors)], *etcd), target); err != nil {
+	if err := spares(append(neighbors[:len(neighbors):len(neighbors)], *etcd), "targetStore", target); err != nil {
 		return err
 	}
 	fromOwn := sameStore(source, *own) && source.Prefix == own.Prefix
@@ -178,7 +178,7 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 // the Secrets of the namespace, as the author of an Etcd may. The live backups of the Etcds of the namespace must not be
 // the target.
 func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, target v1alpha1.StoreSpec) error {
-	if err := spares(etcds, target); err != nil {
+	if err := spares(etcds, "targetStore", target); err != nil {
 		return err
 	}
 	if err := r.store("sourceStore", source, namespace); err != nil {
@@ -187,11 +187,27 @@ func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, 
 	return r.store("targetStore", target, namespace)
 }
 
-// spares returns an error if a target overlaps the live backups of an Etcd.
-func spares(etcds []v1alpha1.Etcd, target v1alpha1.StoreSpec) error {
+// Restore returns why a Restore of an Etcd from another place than its own backups is refused; nil if it is allowed. The members read it with
+// what they have for their own store, so it is in the same container. Neighbors are Etcds whose retention removes from their live backups.
+func (r Rules) Restore(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, from v1alpha1.StoreSpec) error {
+	own := etcd.BackupStore()
+	if own == nil {
+		return fmt.Errorf("Etcd %s has no spec.backup.store", etcd.Name)
+	}
+	if !sameStore(from, *own) {
+		return fmt.Errorf("from is in %s container %s with Secret %q, and members can only read the container of their own store (%s container %s, and its Secret): copy the backup there with a CopyBackups, under a prefix of its own, and name that prefix", from.Provider, from.Container, secret(from), own.Provider, own.Container)
+	}
+	if err := spares(append(neighbors[:len(neighbors):len(neighbors)], *etcd), "from", from); err != nil {
+		return err
+	}
+	return r.store("from", from, etcd.Namespace)
+}
+
+// spares returns an error if a store overlaps the live backups of an Etcd.
+func spares(etcds []v1alpha1.Etcd, field string, store v1alpha1.StoreSpec) error {
 	for _, e := range etcds {
-		if live := e.BackupStore(); live != nil && sameBucket(target, *live) && overlap(target.Prefix, live.Prefix) {
-			return fmt.Errorf("targetStore overlaps the live backups of Etcd %s (prefix %q): choose another prefix", e.Name, live.Prefix)
+		if live := e.BackupStore(); live != nil && sameBucket(store, *live) && overlap(store.Prefix, live.Prefix) {
+			return fmt.Errorf("%s overlaps the live backups of Etcd %s (prefix %q): choose another prefix", field, e.Name, live.Prefix)
 		}
 	}
 	return nil

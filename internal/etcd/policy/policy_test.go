@@ -216,6 +216,45 @@ func TestCopies(t *testing.T) {
 	NewWithT(t).Expect(Rules{AnyCopyStore: true}.Copy(&bare, nil, own, archive)).To(MatchError(ContainSubstring("has no spec.backup.store")))
 }
 
+// A Restore reads the container of the Etcd's own store, at a prefix where no retention removes.
+func TestRestores(t *testing.T) {
+	own := inBucket("ns/main")
+	aws, other, endpoint := inBucket("ns/copy"), inBucket("ns/copy"), inBucket("ns/copy")
+	aws.Provider = "aws"
+	other.SecretRef = &v1alpha1.SecretReference{Name: "mine"}
+	endpoint.EndpointOverride = ptr.To("https://elsewhere")
+	archive := v1alpha1.StoreSpec{Provider: "gcp", Container: "archive", Prefix: "ns/copy", SecretRef: own.SecretRef}
+	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(inBucket(""))), etcdWith("bare", nil)}
+	for name, c := range map[string]struct {
+		rules Rules
+		from  v1alpha1.StoreSpec
+		says  string
+	}{
+		"another prefix":                       {Rules{}, inBucket("ns/copy"), ""},
+		"by the provider's other name":         {Rules{}, aws, ""},
+		"with the prefix of the namespace":     {Rules{NamespacePrefixes: true}, inBucket("ns/copy"), ""},
+		"with the prefix of another namespace": {Rules{NamespacePrefixes: true}, inBucket("other/copy"), `starts with "ns/"`},
+		"its own backups":                      {Rules{}, own, "from overlaps the live backups of Etcd main"},
+		"beneath its own backups":              {Rules{}, inBucket("ns/main/v2"), "from overlaps the live backups of Etcd main"},
+		"the backups of a neighbor":            {Rules{}, inBucket("ns/events"), "from overlaps the live backups of Etcd events"},
+		"by another Secret":                    {Rules{AnyCopyStore: true}, other, `with Secret "mine", and members can only read the container of their own store`},
+		"at another endpoint":                  {Rules{AnyCopyStore: true}, endpoint, "members can only read the container of their own store"},
+		"another container":                    {Rules{AnyCopyStore: true}, archive, "copy the backup there with a CopyBackups, under a prefix of its own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := etcdWith("main", &own)
+			err := c.rules.Restore(&etcd, neighbors, c.from)
+			if c.says == "" {
+				NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			} else {
+				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(c.says)))
+			}
+		})
+	}
+	bare := etcdWith("bare", nil)
+	NewWithT(t).Expect(Rules{}.Restore(&bare, nil, own)).To(MatchError(ContainSubstring("has no spec.backup.store")))
+}
+
 // Without an Etcd, a copy may use every store by a Secret of its namespace, within what the configuration allows of all stores.
 func TestCopiesWithoutEtcd(t *testing.T) {
 	g := NewWithT(t)

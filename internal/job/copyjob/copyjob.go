@@ -41,14 +41,22 @@ func Place(store v1alpha1.StoreSpec) v1alpha1.StoreSpec {
 // prefix is what the API allows in the stores of an Etcd.
 var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
 
+// CheckPrefix returns an error unless a store that a task names in a field has a prefix that the API allows in the stores of an Etcd.
+func CheckPrefix(field string, store v1alpha1.StoreSpec) error {
+	if !prefix.MatchString(store.Prefix) {
+		return fmt.Errorf("the prefix of %s is %q: it has to be words of letters, digits, dots, dashes and underscores with slashes between them", field, store.Prefix)
+	}
+	return nil
+}
+
 // Validate returns an error if the places of a copy are incomplete, or the same. The error begins with the field.
 func (c Copy) Validate() error {
 	for _, side := range c.sides() {
-		switch {
-		case side.store.Provider == "":
+		if side.store.Provider == "" {
 			return fmt.Errorf("%s is missing, or its provider is", side.field)
-		case !prefix.MatchString(side.store.Prefix):
-			return fmt.Errorf("the prefix of %s is %q: it has to be words of letters, digits, dots, dashes and underscores with slashes between them", side.field, side.store.Prefix)
+		}
+		if err := CheckPrefix(side.field, side.store); err != nil {
+			return err
 		}
 	}
 	if s, t := c.Source, c.Target; s.Provider.Canonical() == t.Provider.Canonical() && s.Container == t.Container && s.Prefix == t.Prefix {

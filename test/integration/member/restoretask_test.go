@@ -26,6 +26,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	restoretask "github.com/etcd-foreman/etcd-foreman/tasks/restore"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
@@ -160,8 +161,16 @@ func (o *operated) result(j *batchv1.Job) any {
 	o.g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = from.Close() }()
 	revision, _ := strconv.ParseInt(flags["revision"], 10, 64)
+	var other *store.Store
+	if prefix := flags["from-prefix"]; prefix != "" {
+		at := o.store
+		at.Prefix = prefix
+		other, err = store.Open(o.t.Context(), at)
+		o.g.Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = other.Close() }()
+	}
 	p, err := restore.Preview(o.t.Context(), restore.PreviewConfig{
-		Store: from, WorkDir: o.t.TempDir(), Target: backup.Target{Revision: revision, Snapshot: flags["snapshot"]},
+		Store: from, From: other, WorkDir: o.t.TempDir(), Target: backup.Target{Revision: revision, Snapshot: flags["snapshot"]},
 		EtcdUID: flags["etcd-uid"], ClusterID: flags["cluster-id"], Members: backup.Members{AcceptAuth: flags["accept-auth"] == "true"}, Log: logr.Discard(),
 	})
 	o.g.Expect(err).NotTo(HaveOccurred())
@@ -443,4 +452,53 @@ func TestUndoWithoutTheKeptData(t *testing.T) {
 		g.Expect(c.get(g, i)).To(Equal("in between"))
 	}
 	g.Expect(again.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
+}
+
+// A cluster goes back to what another one had, by a copy of that one's backup in the container of its own store, and undoes it.
+func TestRestoreFromAnotherPrefix(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	dir := t.TempDir()
+	other := newCluster(t, 3)
+	other.store = store.Config{Provider: store.Local, Container: dir, Prefix: "other"}
+	other.startThree(g)
+	other.put(g, "theirs")
+	taker := other.takeSnapshots(g)
+	_, err := taker.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	other.put(g, "theirs too")
+	target := other.revision(g)
+	other.put(g, "unwanted")
+	_, err = taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := range 3 {
+		other.stop(i)
+	}
+
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: dir, Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	o.handler.Rules = policy.Rules{LocalClaims: []string{"*"}}
+	for range 20 {
+		c.put(g, "ours")
+	}
+	_, err = o.taker.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	config := fmt.Sprintf("to: {revision: %d}, from: {prefix: other}", target)
+	preview := o.carryOut("preview", "{"+config+"}")
+	g.Expect(preview.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	last := c.revision(g)
+	back := o.carryOut("back", "{"+config+", confirm: "+preview.Status.Result["confirm"]+"}")
+	g.Expect(back.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("theirs too"))
+		g.Expect(c.revisionOf(g, i)).To(BeNumerically(">", last))
+	}
+	chain, err := o.taker.Latest(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chain.Full.LastRevision).To(BeNumerically(">", last), "the first full snapshot of the new cluster is among the own ones")
+	g.Expect(o.carryOut("undo", "undo: back").Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("ours"))
+	}
 }

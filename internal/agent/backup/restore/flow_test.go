@@ -242,7 +242,7 @@ func TestRestoreOfAPoint(t *testing.T) {
 	r.put("a=1")
 	base := r.full()
 	r.put("a=2", "a=3")
-	r.delta()
+	first := r.delta()
 	r.put("a=4")
 	r.delta()
 	preview, err := Preview(t.Context(), PreviewConfig{Store: r.store, WorkDir: t.TempDir(), Target: backup.Target{Revision: 3}})
@@ -276,7 +276,13 @@ func TestRestoreOfAPoint(t *testing.T) {
 			r.Expect(keys).To(Equal(map[string]string{"a": "2 2 3 2"}))
 		})
 	}
-	r.Expect(point.verify("", 4)).To(MatchError("revision 3 cannot be restored: the snapshots lead to revision 4"))
+	r.Expect(point.verify("", 4, nil)).To(MatchError("revision 3 cannot be restored: the snapshots lead to revision 4"))
+
+	r.Expect(os.Remove(r.path(first))).To(Succeed())
+	config := r.into()
+	config.Point = &point
+	_, err = Restore(t.Context(), config)
+	r.Expect(err).To(MatchError(And(ContainSubstring("the snapshots lead to revision 2 ("), ContainSubstring("revisions 3 to 4 are missing"))))
 }
 
 // A compaction makes one full snapshot of the newest state, dated so that the deltas after it still follow.

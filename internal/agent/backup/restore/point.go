@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -31,41 +32,47 @@ type Point struct {
 var errBeyond = errors.New("the full snapshot has later revisions")
 
 // exactly returns the chain that leads to a point. Only the full snapshot that it names is used.
-func (s source) exactly(ctx context.Context, p Point, dataDir string, take func(full backup.Snapshot) error) (backup.Choice, error) {
+func (s *source) exactly(ctx context.Context, p Point, dataDir string, take func(full backup.Snapshot) error) (backup.Choice, error) {
 	list, err := s.store.Trusted(ctx, s.accept.UnsignedUntil)
 	if err != nil {
 		return backup.Choice{}, err
 	}
-	choice, err := p.choose(list)
+	choice, missing, err := p.choose(list)
 	if err != nil {
 		return backup.Choice{}, fmt.Errorf("looking for revision %d in %s: %w", p.Revision, s.store, err)
 	}
+	s.missing = missing
 	// An object may be compressed, so it takes its size at least.
-	if err := datadir.CheckSpace(filepath.Dir(dataDir), datadir.NeedsOf(max(p.Bytes, choice.Full.Size))); err != nil {
+	if err := datadir.CheckSpace(filepath.Dir(dataDir), member.NeedsOfRestore(max(p.Bytes, choice.Full.Size))); err != nil {
 		return backup.Choice{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
 	return choice, take(*choice.Full)
 }
 
 // choose returns the chain from the base to the revision. The state of a full snapshot may have a few revisions more than its name says, to
-// which no delta need lead: then it is the full snapshot alone, and verify says whether it has the revision.
-func (p Point) choose(list []backup.Snapshot) (backup.Choice, error) {
+// which no delta need lead: then it is the full snapshot alone, missing is what keeps deltas from leading there, and verify says whether the
+// snapshot has the revision.
+func (p Point) choose(list []backup.Snapshot) (_ backup.Choice, missing, err error) {
 	choices, err := backup.Target{Revision: p.Revision, Base: p.Base}.Choose(list)
 	if base, named := backup.ParseName(p.Base); err != nil && named == nil && base.LastRevision < p.Revision {
-		if alone, missing := (backup.Target{Snapshot: p.Base, Base: p.Base}).Choose(list); missing == nil {
-			choices, err = alone, nil
+		if alone, gone := (backup.Target{Snapshot: p.Base, Base: p.Base}).Choose(list); gone == nil {
+			choices, missing, err = alone, err, nil
 		}
 	}
 	if err != nil {
-		return backup.Choice{}, err
+		return backup.Choice{}, nil, err
 	}
-	return choices[0], nil
+	return choices[0], missing, nil
 }
 
-// verify returns an error unless a database is what was previewed.
-func (p Point) verify(path string, revision int64) error {
+// verify returns an error unless a database is what was previewed. missing is why no deltas lead there; nil if they do.
+func (p Point) verify(path string, revision int64, missing error) error {
 	if revision != p.Revision {
-		return fmt.Errorf("revision %d cannot be restored: the snapshots lead to revision %d", p.Revision, revision)
+		err := fmt.Errorf("revision %d cannot be restored: the snapshots lead to revision %d", p.Revision, revision)
+		if missing != nil {
+			err = fmt.Errorf("%w (%w)", err, missing)
+		}
+		return err
 	}
 	hash, err := hashKV(path, revision)
 	switch {

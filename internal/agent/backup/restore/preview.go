@@ -24,6 +24,8 @@ import (
 type PreviewConfig struct {
 	// Store is only read.
 	Store *store.Store
+	// From is where the snapshots of the target are, if not in the Store, with whose newest state it is compared; nil otherwise.
+	From *store.Store
 	// WorkDir has space for the database and the largest delta.
 	WorkDir string
 	// Target to restore.
@@ -60,7 +62,7 @@ func Preview(ctx context.Context, config PreviewConfig) (backup.Preview, error) 
 func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Preview, err error) {
 	defer recovered(&err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	source := &source{store: c.Store, work: work, log: c.Log, record: c.Record}
+	own := &source{store: c.Store, work: work, log: c.Log, record: c.Record}
 	list, err := c.Store.Trusted(ctx, time.Time{})
 	if err != nil {
 		return p, err
@@ -71,12 +73,19 @@ func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Previ
 			return p, err
 		}
 	}
+	from := own
+	if c.From != nil {
+		from = &source{store: c.From, work: work, log: c.Log}
+		if list, err = c.From.Trusted(ctx, time.Time{}); err != nil {
+			return p, err
+		}
+	}
 	choices, err := c.Target.Choose(list)
 	if err != nil {
 		return p, err
 	}
 	path := filepath.Join(work, "db")
-	choice, at, err := source.firstOf(ctx, choices, path)
+	choice, at, err := from.firstOf(ctx, choices, path)
 	if err != nil {
 		return p, err
 	}
@@ -91,7 +100,7 @@ func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Previ
 	p.Keys, p.Digest = int64(len(then.keys)), backup.DigestOf(c.EtcdUID, c.ClusterID, choice.Chain, p.Revision, p.Hash)
 	p.Refused = p.Fits(c.Members)
 	if broken == nil {
-		broken = source.compare(ctx, &p, then, path, newest)
+		broken = own.compare(ctx, &p, then, path, newest, from == own)
 	}
 	if broken != nil {
 		p.NotCompared = sanitize.Text(broken.Error(), maxReason)
@@ -134,16 +143,17 @@ func (s *source) restoreTo(ctx context.Context, path string, choice backup.Choic
 	if err := s.fetchDatabase(ctx, *choice.Full, path); err != nil {
 		return applied{}, err
 	}
-	if err := usable(*choice.Full, func() error { return opens(path) }); err != nil {
+	if err := usable(*choice.Full, func() error { return errors.Join(opens(path), revisions(path)) }); err != nil {
 		return applied{}, err
 	}
 	return s.applyAll(ctx, path, choice)
 }
 
-// compare adds what a restore changes from the end of the store. The database goes on to there, if its full snapshot leads there.
-func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace, path string, newest backup.Chain) (err error) {
+// compare adds what a restore changes from the end of the store. The database goes on to there, if it is of this store and its full snapshot
+// leads there.
+func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace, path string, newest backup.Chain, same bool) (err error) {
 	at, choice := applied{}, backup.Choice{Chain: newest}
-	if newest.Full.Name() == p.Base {
+	if same && newest.Full.Name() == p.Base {
 		at, err = s.applyAll(ctx, path, choice)
 	} else {
 		at, err = s.restoreTo(ctx, path, choice)
@@ -157,7 +167,9 @@ func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace,
 		return err
 	}
 	p.EndBytes, p.End = end.Bytes, &backup.Point{Revision: at.revision, Time: newest.Last().Created}
-	p.Lost = max(at.revision-p.Revision, 0)
+	if same {
+		p.Lost = max(at.revision-p.Revision, 0)
+	}
 	p.Changes, p.Prefixes = then.changesFrom(now)
 	return nil
 }

@@ -88,6 +88,54 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+// What is at another place is restored from there alone, and compared with the newest state of the own store, whose revisions say nothing of
+// the other's.
+func TestPreviewFromAnotherPlace(t *testing.T) {
+	other := newTrial(t, false)
+	other.put("a=1", "b=1")
+	base := other.full()
+	other.put("c=1")
+	delta := other.delta()
+	r := newTrial(t, false)
+	r.put("x=1")
+	config := PreviewConfig{Store: r.store, From: other.store, WorkDir: t.TempDir(), Target: backup.Target{Latest: true}, EtcdUID: "uid", ClusterID: "cafe"}
+	got, err := Preview(t.Context(), config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(got.NotCompared).To(Equal(backup.ErrNoFull.Error()))
+	r.Expect(got.End).To(BeNil())
+	r.put("a=1", "a=2", "a=3", "a=4")
+	own := r.full()
+	r.Expect(got.Digest).NotTo(BeEmpty())
+	digest := got.Digest
+	got, err = Preview(t.Context(), config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(got.Refused).To(BeNil())
+	r.Expect(got.Base).To(Equal(base.Name()))
+	r.Expect(got.Deltas).To(Equal(1))
+	r.Expect(got.Revision).To(BeEquivalentTo(4))
+	r.Expect(got.Digest).To(Equal(digest))
+	r.Expect(got.End).To(Equal(&backup.Point{Revision: 6, Time: own.Created}))
+	r.Expect(got.Lost).To(BeZero())
+	r.Expect(got.Changes).To(Equal(backup.Changes{Back: 2, Changed: 1, Gone: 1}))
+	r.Expect(os.ReadDir(config.WorkDir)).To(BeEmpty())
+
+	// A full snapshot of the same name in the own store is another one.
+	r.Expect(os.Remove(r.path(own))).To(Succeed())
+	r.events = r.events[:2]
+	same := r.fullOf(base.LastRevision, nil)
+	r.Expect(os.Rename(r.path(same), filepath.Join(filepath.Dir(r.path(same)), base.Name()))).To(Succeed())
+	got, err = Preview(t.Context(), config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(got.Digest).To(Equal(digest))
+	r.Expect(got.Changes).To(Equal(backup.Changes{Back: 2, Gone: 1}), "compared with a=1 and x=1")
+
+	r.Expect(os.Remove(other.path(delta))).To(Succeed())
+	config.Target = backup.Target{Revision: 4}
+	got, err = Preview(t.Context(), config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(got.Refused.Code).To(Equal(backup.TargetOutside), "the own store does not help")
+}
+
 // What a preview refuses, and what it cannot say.
 func TestPreviewRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -119,6 +167,16 @@ func TestPreviewRefuses(t *testing.T) {
 			r.put("a=1")
 			r.corrupt(r.full())
 		}, code: backup.SnapshotCorrupt, check: func(g *WithT, p backup.Preview) { g.Expect(p.Refused.Older).To(BeEmpty()) }},
+		"a revision that is malformed": {begin: func(r *trial, _ *PreviewConfig) {
+			r.put("a=1", "a=2")
+			r.fullOf(3, func(path string) {
+				in(r.WithT, path, func(tx *bolt.Tx) {
+					r.Expect(tx.Bucket(schema.Key.Name()).Put([]byte{0}, []byte{})).To(Succeed(), "before the last one, which is read first")
+				})
+			})
+		}, code: backup.SnapshotCorrupt, check: func(g *WithT, p backup.Preview) {
+			g.Expect(p.Refused.Message).To(And(HavePrefix("snapshot Full-00000000-00000003-"), ContainSubstring("invalid revision length: 1")))
+		}},
 		"corrupt, and there is an older one": {begin: func(r *trial, _ *PreviewConfig) {
 			r.put("a=1")
 			r.full()

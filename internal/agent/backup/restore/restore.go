@@ -130,7 +130,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 	}
 	result = Result{Chain: choice.Chain, Revision: applied.revision, Bump: c.Bump}
 	if c.Point != nil {
-		if err := c.Point.verify(databaseIn(data), result.Revision); err != nil {
+		if err := c.Point.verify(databaseIn(data), result.Revision, source.missing); err != nil {
 			return Result{}, err
 		}
 	}

@@ -30,6 +30,8 @@ type source struct {
 	record backup.Record
 	// highest is the highest revision among the snapshots that choose has seen.
 	highest int64
+	// missing is why no deltas lead to the Point that is restored; nil if they do, or need not.
+	missing error
 }
 
 // choose returns the newest chain whose full snapshot is intact. It calls take with each candidate until take returns no

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/logr"
@@ -201,6 +202,8 @@ func (c Config) answer(w http.ResponseWriter, body any, err error) {
 	switch {
 	case errors.Is(err, snapshotter.ErrNotRunning):
 		api.WriteError(w, http.StatusMethodNotAllowed, api.CodeNoLeader, err.Error())
+	case errors.Is(err, store.ErrGone):
+		api.WriteError(w, http.StatusGone, api.CodeGone, err.Error())
 	case err != nil:
 		c.Log.Error(err, "Request failed")
 		api.WriteError(w, http.StatusInternalServerError, api.CodeSnapshotFailed, err.Error())

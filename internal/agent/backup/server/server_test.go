@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -81,6 +83,7 @@ func TestAnswers(t *testing.T) {
 		{"bad final", Config{Snapshots: fake{full: full}, Leader: self}, "/snapshot/full?final=maybe", 400, "true or false"},
 		{"delta of nothing", Config{Snapshots: fake{}, Leader: self}, "/snapshot/delta", 200, "null\n"},
 		{"failure", Config{Snapshots: fake{err: failed}, Leader: self}, "/snapshot/full", 500, "cannot be reached"},
+		{"gone", Config{Snapshots: fake{err: fmt.Errorf("the bucket %w: no base", store.ErrGone)}, Leader: self}, "/snapshot/full", 410, "\"Gone\",\"message\":\"the bucket does not have"},
 		{"no backup store", Config{Leader: self}, "/snapshot/delta", 405, "no backup store"},
 		{"no store to list", Config{Leader: self}, "/snapshot/latest", 405, "no backup store"},
 		{"no leader", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{}, failed }}, "/snapshot/full", 405, "no healthy leader"},

@@ -10,12 +10,14 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -195,4 +197,39 @@ func TestFullFirst(t *testing.T) {
 	g.Expect(takesDeltas(begin())).To(BeFalse(), "the note was not removed")
 	needed = false
 	g.Expect(takesDeltas(begin())).To(BeTrue())
+}
+
+// A hold that the next leader makes in the middle of a collection counts: the agent that collects may not know yet that it does not lead any
+// more.
+func TestACollectionSeesAHoldOfTheNextLeader(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := range 4 {
+		taken := backup.Snapshot{Kind: backup.Full, LastRevision: int64(i + 1), Created: start.Add(time.Duration(i) * time.Minute), Compression: backup.None}
+		_, err := to.Write(t.Context(), taken, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err })
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	all, err := to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	now, held := testingclock.NewFakeClock(start.Add(time.Hour)), false
+	log := funcr.New(func(_, args string) {
+		if !held && strings.Contains(args, "Removed a snapshot") {
+			held = true
+			_, err := to.Hold(t.Context(), all[0].Name(), 0, now.Now())
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}, funcr.Options{})
+	o := Options{Schedule: "* * * * *", Compression: backup.None, Timeout: time.Minute, Retention: backup.Retention{Limit: 1}}
+	s, err := New(Config{Options: o, Etcd: at{4}, Store: to, Clock: now, Log: log})
+	g.Expect(err).NotTo(HaveOccurred())
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
+	n.removeExpired(t.Context())
+	g.Expect(held).To(BeTrue())
+	left, err := to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(HaveLen(2), "the newest, and the one that is held")
+	g.Expect(left[0].Name()).To(Equal(all[0].Name()))
+	g.Expect(s.Restorable()).To(HaveLen(2), "what is not removed can be restored")
 }

@@ -230,7 +230,14 @@ func (n *session) removeExpired(ctx context.Context) {
 		}
 	}
 	for _, snapshot := range retention.ExpiredTrusted(list, trust, now) {
-		err := n.config.Store.Delete(ctx, snapshot)
+		// The next leader may have been asked to keep it meanwhile, and this agent may not know yet that it does not lead any more.
+		kept, err := n.config.Store.Kept(ctx, snapshot)
+		if err == nil && kept {
+			continue
+		}
+		if err == nil {
+			err = n.config.Store.Delete(ctx, snapshot)
+		}
 		n.metrics.removed(snapshot.Kind, err)
 		if err != nil {
 			n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())

@@ -6,6 +6,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -45,6 +46,9 @@ func (s *Store) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	return list[i], nil
 }
 
+// ErrGone is returned by Hold if the store does not lead to what is to be held: asking again does not help.
+var ErrGone = errors.New("does not have what is to be restored any more")
+
 // Hold keeps what leads from a full snapshot to a revision from retention, from now on and until Sweep removes the hold; revision 0 is the
 // full snapshot alone. It returns the full snapshot, and an error if the store does not lead to the revision.
 func (s *Store) Hold(ctx context.Context, base string, revision int64, now time.Time) (backup.Snapshot, error) {
@@ -59,11 +63,14 @@ func (s *Store) Hold(ctx context.Context, base string, revision int64, now time.
 	choices, err := target.Choose(list)
 	if err != nil && s.Trust() != backup.TrustAll {
 		// An untrusted snapshot may split the history. A restore leaves it out.
-		trusted, _ := s.Trusted(ctx, time.Time{})
+		trusted, failed := s.Trusted(ctx, time.Time{})
+		if _, untrusted := errors.AsType[*backup.UntrustedError](failed); failed != nil && !untrusted {
+			return backup.Snapshot{}, failed
+		}
 		choices, err = target.Choose(trusted)
 	}
 	if err != nil {
-		return backup.Snapshot{}, fmt.Errorf("%s does not have what is to be restored any more: %w", s, err)
+		return backup.Snapshot{}, fmt.Errorf("%s %w: %w", s, ErrGone, err)
 	}
 	held := *choices[0].Full
 	hold := backup.Hold{Since: now, Revision: revision, Base: held}
@@ -75,6 +82,13 @@ func (s *Store) Hold(ctx context.Context, base string, revision int64, now time.
 }
 
 func (s *Store) keptFolder() string { return path.Join(s.objects.config.Prefix, keptFolder) }
+
+// Kept reports whether a snapshot is kept from retention by now: a mark or a hold may be newer than a list.
+func (s *Store) Kept(ctx context.Context, snapshot backup.Snapshot) (bool, error) {
+	list := []backup.Snapshot{snapshot}
+	err := s.markKept(ctx, list)
+	return list[0].Kept, err
+}
 
 // markKept notes which snapshots are marked.
 func (s *Store) markKept(ctx context.Context, snapshots []backup.Snapshot) error {

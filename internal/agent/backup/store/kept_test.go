@@ -99,6 +99,23 @@ func TestHoldAmongUntrustedSnapshots(t *testing.T) {
 	g.Expect(kept).To(And(HaveKeyWithValue(c.full1.Name(), true), HaveKeyWithValue(c.delta1.Name(), true), HaveKeyWithValue(c.delta2.Name(), true)))
 }
 
+// That the store does not lead to what is to be held is final; that it cannot be listed is not.
+func TestHoldOfWhatIsGone(t *testing.T) {
+	g := NewWithT(t)
+	s, _ := local(t)
+	there := database(g, t, s, full(1))
+	_, err := s.Hold(t.Context(), full(3).Name(), 0, there.Created)
+	g.Expect(err).To(MatchError(ErrGone))
+	_, err = s.Hold(t.Context(), there.Name(), 7, there.Created)
+	g.Expect(err).To(MatchError(ErrGone))
+	_, err = newScene(t, g).s.Hold(t.Context(), full(3).Name(), 0, there.Created)
+	g.Expect(err).To(MatchError(ErrGone), "where snapshots are signed")
+	s.maxSnapshots = 0
+	_, err = s.Hold(t.Context(), there.Name(), 0, there.Created)
+	g.Expect(err).To(MatchError(ContainSubstring("has more than 0 snapshots")))
+	g.Expect(err).NotTo(MatchError(ErrGone))
+}
+
 // What was written is as it was meant to be, or verifying it fails: volumes may be deleted after it.
 func TestVerify(t *testing.T) {
 	g := NewWithT(t)

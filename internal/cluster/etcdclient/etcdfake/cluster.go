@@ -127,7 +127,7 @@ func (m *member) Status(context.Context) (etcdclient.Status, error) {
 		leader = c.entryAt(at - 1).id
 	}
 	return etcdclient.Status{
-		ClusterID: max(c.id, 1), MemberID: e.id, Leader: leader, Term: c.term, CommittedIndex: 100, AppliedIndex: 100, Learner: e.learner, Version: c.Version,
+		ClusterID: max(c.id, 1), MemberID: e.id, Leader: leader, Term: c.term, CommittedIndex: 100, AppliedIndex: 100, Revision: 1, Learner: e.learner, Version: c.Version,
 	}, nil
 }
 
