@@ -237,6 +237,19 @@ func TestTheDefaultCounts(t *testing.T) {
 	}
 }
 
+// A default that was in force, and limits nothing any more, stops nothing.
+func TestADefaultThatWas(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { return l.Record(&fleet.Policy{Name: fleet.Default}) }); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(interval)
+	if wait := o.ask(0); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+}
+
 // Two tasks that were granted slots and have not started do not wait for each other once there is one slot, although nobody writes to
 // either: each gives its slot back.
 func TestTwoSlotsAfterTheLimitWasLowered(t *testing.T) {
