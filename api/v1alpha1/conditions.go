@@ -437,6 +437,10 @@ const (
 	ReasonPausedBySpec = "PausedBySpec"
 	// ReasonInvalidPolicy: the policy cannot be read.
 	ReasonInvalidPolicy = "InvalidPolicy"
-	// ReasonChangeFailed: a change failed in more clusters than spec.maxFailures. The message says where, why, and how it is resumed.
+	// ReasonTasksNotCounted: nothing starts by the policy yet, since the tasks that run in its namespaces could not be counted. The message
+	// says in which namespace, and why.
+	ReasonTasksNotCounted = "TasksNotCounted"
+	// ReasonChangeFailed: a change failed in more clusters than spec.maxFailures, and tasks ask for it or run with it. The message says where, why, and how
+	// it is resumed.
 	ReasonChangeFailed = "ChangeFailed"
 )

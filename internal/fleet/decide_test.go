@@ -75,6 +75,7 @@ func canary(h *Holder)  { h.Canary = true; soaking(h) }
 func repair(c *Candidate) {
 	c.Class = Repair
 }
+func aborted(h *Holder) { h.Aborted = true }
 
 // What stands in the way of w1, and how that is said.
 func TestDecide(t *testing.T) {
@@ -121,6 +122,9 @@ func TestDecide(t *testing.T) {
 		"half of the slots are for repairs":  {situation(holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "clusters that lack a member get half of the 2 slots of EtcdFleetPolicy p at most: a/etcd-a"},
 		"of one slot, it":                    {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair)), "", ""},
 		"not of other tasks":                 {situation(holders(holding("a", func(h *Holder) { h.Impaired = true }))), "", ""},
+		"its own slot, of a deleted task":    {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1", aborted))), "", ""},
+		"that of another one's":              {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("b", aborted))), WaitingForSlot, "b/etcd-b has yet to be well after task task-b was deleted"},
+		"its own, of a deleted repair":       {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair), holders(holding("w1", aborted, func(h *Holder) { h.Impaired = true }))), "", ""},
 		"a percentage":                       {situation(policy(func(p *Policy) { p.Percent, p.MaxConcurrent, p.Clusters = true, 10, 19 }), holders(holding("a"))), WaitingForSlot, "which has 1: "},
 		"a small percentage":                 {situation(policy(func(p *Policy) { p.Percent, p.MaxConcurrent, p.Clusters = true, 10, 3 })), "", ""},
 		"no percent":                         {situation(policy(func(p *Policy) { p.Percent, p.MaxConcurrent = true, 0 })), FleetPaused, "spec.maxConcurrent of EtcdFleetPolicy p is 0"},
@@ -143,6 +147,8 @@ func TestDecide(t *testing.T) {
 		"in its first half it may be late":   {situation(lateIn(3*time.Hour, 90000, 90000, 90000, 90000, 90000)), "", ""},
 		"the first is a canary":              {situation(newChange), "", ""},
 		"one is tried":                       {situation(newChange, holders(holding("a", func(h *Holder) { h.Canary = true }))), WaitingForCanary, "EtcdFleetPolicy p tries change A in 1 of 10 clusters first: a/etcd-a runs task task-a"},
+		"one whose task was deleted":         {situation(newChange, holders(holding("a", aborted))), WaitingForCanary, "a/etcd-a has yet to be well"},
+		"it tries again after a deletion":    {situation(newChange, policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1", aborted))), "", ""},
 		"two canaries":                       {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 2 }), holders(holding("a", func(h *Holder) { h.Canary = true }))), "", ""},
 		"one has passed, one is tried":       {situation(history(Change{Policy: "p", Name: "A", Passed: 1}), policy(func(p *Policy) { p.Canary.Count, p.MaxConcurrent = 2, 3 }), holders(holding("a", canary))), WaitingForCanary, "in 2 of 10"},
 		"no canaries":                        {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 0 }), holders(holding("a"))), "", ""},

@@ -34,6 +34,8 @@ type seen struct {
 	// Running and Watched are the changes that clusters have at the moment; Canary are those that keep their slot.
 	Running, Watched map[int]string
 	Canary           map[int]bool
+	// Left are clusters whose task was deleted while they lacked a member, and that task.
+	Left map[int]types.UID
 	// Good is how often a change succeeded, and Bad the clusters in which it failed since it was resumed, by policy and change.
 	Good map[string]int
 	Bad  map[string]map[int]bool
@@ -120,7 +122,12 @@ func (w world) actions(s settings) (all []action) {
 				action{fmt.Sprintf("fail %d", i), func(w *world) error { w.end(s, i, change, "fail"); return nil }},
 				action{fmt.Sprintf("abort %d", i), func(w *world) error { w.end(s, i, change, "abort"); return nil }},
 				action{fmt.Sprintf("fix %d", i), func(w *world) error { w.end(s, i, change, "abort"); w.want(i, "B"); return nil }},
+				action{fmt.Sprintf("fix %d, which lacks a member", i), func(w *world) error { w.end(s, i, change, "supersede"); return nil }},
+				action{fmt.Sprintf("delete the task of %d, which lacks a member", i), func(w *world) error { w.end(s, i, change, "delete"); return nil }},
 			)
+		}
+		if _, left := w.Seen.Left[i]; left {
+			all = append(all, action{fmt.Sprintf("%d is whole", i), func(w *world) error { w.whole(i); return nil }})
 		}
 		if change, watched := w.Seen.Watched[i]; watched {
 			all = append(all,
@@ -163,6 +170,7 @@ func (w *world) ask(s settings, i int) error {
 	delete(w.Sick, i)
 	delete(w.Seen.Watched, i)
 	delete(w.Seen.Canary, i)
+	delete(w.Seen.Left, i)
 	w.Seen.Running[i] = change
 	if d.Canary {
 		w.Seen.Canary[i] = true
@@ -183,11 +191,33 @@ func (w *world) end(s settings, i int, change, how string) {
 		w.Ledger.Failed(task, "it failed", now)
 		w.bad(s, i, change)
 		w.Sick[i] = true
+	case "supersede", "delete":
+		w.Sick[i] = true
+		if w.Seen.Canary[i] {
+			w.bad(s, i, change)
+		}
 	}
-	w.Ledger.Release(task, now)
 	delete(w.Seen.Canary, i)
+	switch how {
+	case "delete":
+		w.Ledger.Aborted(task, "it lacks a member", now)
+		w.Seen.Left[i] = task
+	case "supersede":
+		w.Ledger.Abandoned(task, "it lacks a member", now)
+		w.Ledger.Release(task, now)
+		change = "B"
+	default:
+		w.Ledger.Release(task, now)
+	}
 	// The operator tries again.
 	w.want(i, change)
+}
+
+// whole has a cluster lack no member any more whose task was deleted.
+func (w *world) whole(i int) {
+	w.Ledger.Release(w.Seen.Left[i], began.Add(30*time.Minute))
+	delete(w.Seen.Left, i)
+	delete(w.Sick, i)
 }
 
 func (w *world) bad(s settings, i int, change string) {
@@ -226,7 +256,8 @@ func (w *world) judge(s settings, i int, change string) error {
 	for j := range s.clusters {
 		_, runs := w.Seen.Running[j]
 		_, watched := w.Seen.Watched[j]
-		if j != i && (runs || watched && w.Seen.Canary[j]) {
+		_, left := w.Seen.Left[j]
+		if j != i && (runs || left || watched && w.Seen.Canary[j]) {
 			busy++
 			if namespaceOf(s, j) == "b" {
 				inB++
@@ -274,7 +305,7 @@ func (w *world) stuck(s settings) error {
 
 func start(s settings) world {
 	w := world{Wants: map[int]string{}, Paused: false, Sick: map[int]bool{}, Tries: map[int]int{}, Seen: seen{
-		Running: map[int]string{}, Watched: map[int]string{}, Canary: map[int]bool{}, Good: map[string]int{}, Bad: map[string]map[int]bool{},
+		Running: map[int]string{}, Watched: map[int]string{}, Canary: map[int]bool{}, Left: map[int]types.UID{}, Good: map[string]int{}, Bad: map[string]map[int]bool{},
 	}}
 	for i := range s.clusters {
 		w.Wants[i] = "A"
@@ -326,6 +357,9 @@ func (w world) key() string {
 	for i := range c.Ledger.Changes {
 		c.Ledger.Changes[i].Resumed, c.Ledger.Changes[i].Last = 0, time.Time{}
 	}
+	for i := range c.Seen.Left {
+		c.Seen.Left[i] = ""
+	}
 	for k, n := range c.Seen.Good {
 		c.Seen.Good[k] = min(n, 3)
 	}
@@ -359,23 +393,30 @@ func TestExploration(t *testing.T) {
 	t.Logf("%d worlds", total)
 }
 
-// A cluster that hit a bad template is the only one, in every order of events.
+// A cluster that hit a bad template is the only one, in every order of events, and whatever ends its rollout: it fails, or someone sets
+// the cluster right or deletes the task before that.
 func TestOneBadTemplateReachesOneCluster(t *testing.T) {
 	s := settings{clusters: 4, limit: [2]int{3, 0}, failures: 0, canaries: 1}
-	w := start(s)
-	touched := map[int]bool{}
-	for range 20 {
-		for _, i := range slices.Sorted(maps.Keys(w.Wants)) {
-			if err := w.ask(s, i); err != nil {
-				t.Fatal(err)
+	for _, how := range []string{"fail", "supersede", "delete"} {
+		w := start(s)
+		touched := map[int]bool{}
+		for range 20 {
+			for _, i := range slices.Sorted(maps.Keys(w.Wants)) {
+				if err := w.ask(s, i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, change := range maps.Clone(w.Seen.Running) {
+				if change == "B" {
+					w.end(s, i, change, "succeed")
+					continue
+				}
+				touched[i] = true
+				w.end(s, i, change, how)
 			}
 		}
-		for i, change := range maps.Clone(w.Seen.Running) {
-			touched[i] = true
-			w.end(s, i, change, "fail")
+		if len(touched) != 1 {
+			t.Errorf("%s: it reached clusters %v", how, touched)
 		}
-	}
-	if len(touched) != 1 {
-		t.Errorf("it reached clusters %v", touched)
 	}
 }

@@ -60,7 +60,12 @@ type Holder struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Baseline is what must not change while it is watched; empty while it is not known.
 	Baseline string `json:"baseline,omitempty"`
+	// Aborted: its task was deleted while it ran. It keeps its slot until the cluster lacks no member, or its next task takes it over.
+	Aborted bool `json:"aborted,omitempty"`
 }
+
+// over reports whether its task is over, and the cluster is only watched: its next task ends that.
+func (h *Holder) over() bool { return !h.Ended.IsZero() || h.Aborted }
 
 // UsesSlot reports whether it counts against limits.
 func (h *Holder) UsesSlot() bool { return h.Ended.IsZero() || h.Canary }

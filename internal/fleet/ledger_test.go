@@ -110,6 +110,38 @@ func TestLedgerOfFailures(t *testing.T) {
 	}
 }
 
+// A canary that ends otherwise while its members are not well counts as failed; one whose members are well, or another cluster, does not.
+// The next task of a cluster takes over the slot that a deleted one has left.
+func TestACanaryThatIsAbandoned(t *testing.T) {
+	for name, c := range map[string]struct {
+		canary bool
+		left   string
+		failed int
+	}{"a canary": {true, "m-0 was being replaced", 1}, "one that is well": {true, "", 0}, "no canary": {false, "m-0 was being replaced", 0}} {
+		for _, deleted := range []bool{false, true} {
+			l := &Ledger{}
+			l.Grant(holding("a", func(h *Holder) { h.Canary = c.canary }))
+			if deleted {
+				l.Aborted("a", c.left, noon)
+				l.Aborted("a", c.left, noon)
+				if h := l.Holder("a"); h == nil || !h.UsesSlot() {
+					t.Errorf("%s: the slot is free: %+v", name, l.Holders)
+				}
+				l.Grant(holding("b", func(h *Holder) { h.Etcd, h.Change = "etcd-a", "B" }))
+			} else {
+				l.Abandoned("a", c.left, noon)
+				l.Release("a", noon)
+			}
+			if failures := l.Change("p", "A").Failures; l.Holder("a") != nil || len(failures) != c.failed || len(l.Failing) != c.failed {
+				t.Errorf("%s, deleted: %t: %+v", name, deleted, l)
+			}
+		}
+	}
+	l := &Ledger{}
+	l.Aborted("gone", "x", noon)
+	l.Abandoned("gone", "x", noon)
+}
+
 // A task whose slot is withdrawn may have it again, whoever is ahead of it by now, unless something else objects.
 func TestAgain(t *testing.T) {
 	in := situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1")), others(waiting("b", func(c *Candidate) { c.Class = Person })))

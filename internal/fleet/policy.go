@@ -61,8 +61,8 @@ func (p *Policy) Limit() int {
 	return p.MaxConcurrent
 }
 
-// title names the policy in a message.
-func (p *Policy) title() string {
+// Title names the policy in a message.
+func (p *Policy) Title() string {
 	if p.Name == Default {
 		return "the default for automatic rollouts without an EtcdFleetPolicy"
 	}

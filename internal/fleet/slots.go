@@ -14,20 +14,29 @@ import (
 )
 
 func slotFree(s *state, p *Policy, c *Candidate) *Hold {
-	u, limit := s.usage[p.Name], p.Limit()
+	holders, limit := without(s.usage[p.Name].holders, c.Etcd), p.Limit()
 	others := s.impairedBeside(p, c)
-	if c.Class == Repair && u.repairs >= max(1, limit/2) {
-		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of %s at most: %s", plural(limit, "slot"), p.title(), named(u.holders))}
+	if c.Class == Repair && repairs(holders) >= max(1, limit/2) {
+		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of %s at most: %s", plural(limit, "slot"), p.Title(), named(holders))}
 	}
-	holders := without(u.holders, c.Etcd)
 	if len(holders)+others < limit {
 		return nil
 	}
-	message := fmt.Sprintf("no slot of %s is free, which has %d: %s", p.title(), limit, named(holders))
+	message := fmt.Sprintf("no slot of %s is free, which has %d: %s", p.Title(), limit, named(holders))
 	if others > 0 {
 		message += fmt.Sprintf("; clusters that lack a member or are being recovered: %d", others)
 	}
 	return &Hold{Reason: WaitingForSlot, Message: message}
+}
+
+// repairs counts the holders that got a slot because they lacked a member.
+func repairs(holders []*Holder) (n int) {
+	for _, h := range holders {
+		if h.Impaired {
+			n++
+		}
+	}
+	return n
 }
 
 // impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself, with or without a quorum,
@@ -49,9 +58,9 @@ func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 	return n
 }
 
-// without leaves out the cluster itself, as far as it is watched: its next task ends that.
+// without leaves out the cluster itself, as far as no task of it runs: its next one takes over.
 func without(holders []*Holder, etcd types.UID) []*Holder {
-	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && !h.Ended.IsZero() })
+	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && h.over() })
 }
 
 // wreck is for how long a cluster has lacked a member before a change for it not to count.
@@ -81,7 +90,10 @@ func named(holders []*Holder) string {
 			break
 		}
 		doing := "runs task " + h.TaskName
-		if !h.Ended.IsZero() {
+		switch {
+		case h.Aborted:
+			doing = "has yet to be well after task " + h.TaskName + " was deleted"
+		case !h.Ended.IsZero():
 			doing = "is watched after task " + h.TaskName
 		}
 		all = append(all, fmt.Sprintf("%s/%s %s", h.Namespace, h.EtcdName, doing))

@@ -29,8 +29,6 @@ type usage struct {
 	// holders use slots of the ledger; impaired clusters hold none, and count as if they did.
 	holders  []*Holder
 	impaired []Impaired
-	// repairs are the holders that got a slot because they lacked a member.
-	repairs int
 }
 
 func newState(in Input) *state {
@@ -71,9 +69,6 @@ func (s *state) use(h *Holder) {
 	for name, u := range s.usage {
 		if slices.Contains(h.Policies, name) || slices.Contains(s.Covering[h.Namespace], name) {
 			u.holders = append(u.holders, h)
-			if h.Impaired {
-				u.repairs++
-			}
 		}
 	}
 }

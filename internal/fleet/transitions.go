@@ -49,7 +49,7 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 
 // Grant gives a task a slot. If its cluster is being watched, that ends: what the task does could not be told from what is watched for.
 func (l *Ledger) Grant(h Holder) {
-	l.Holders = slices.DeleteFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && !o.Ended.IsZero() })
+	l.Holders = slices.DeleteFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && o.over() })
 	l.Holders = append(l.Holders, h)
 	for _, p := range h.Policies {
 		l.begin(p, h.Change, h.Granted)
@@ -161,6 +161,22 @@ func (l *Ledger) Failed(task types.UID, reason string, now time.Time) {
 	if !slices.Contains(l.Failing, h.Etcd) {
 		l.Failing = append(l.Failing, h.Etcd)
 		l.Failing = l.Failing[max(0, len(l.Failing)-maxFailing):]
+	}
+}
+
+// Aborted records that the task of a holder was deleted while it ran.
+func (l *Ledger) Aborted(task types.UID, left string, now time.Time) {
+	if h := l.Holder(task); h != nil {
+		h.Aborted = true
+		l.Abandoned(task, left, now)
+	}
+}
+
+// Abandoned records that the task of a holder has neither succeeded nor failed, and how it left its members; empty if they are well. Of
+// a canary that is not, nobody will learn whether the change works there: it counts as failed, and no other cluster tries.
+func (l *Ledger) Abandoned(task types.UID, left string, now time.Time) {
+	if h := l.Holder(task); h != nil && h.Canary && left != "" {
+		l.Failed(task, left, now)
 	}
 }
 

@@ -36,9 +36,10 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 	ours := func(transform toolscache.TransformFunc) cache.ByObject {
 		return cache.ByObject{Label: labels.NewSelector().Add(*managed), Transform: transform}
 	}
+	common := &pool{}
 	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                   ours(keep(trimmedPod)),
-		&appsv1.StatefulSet{}:           ours(keep(keptSet)),
+		&corev1.Pod{}:                   ours(keep(common.pods(trimmedPod))),
+		&appsv1.StatefulSet{}:           ours(keep(common.sets(keptSet))),
 		&corev1.ConfigMap{}:             ours(bounded[corev1.ConfigMap]("ConfigMap", maxObject)),
 		&corev1.Service{}:               ours(bounded[corev1.Service]("Service", maxObject)),
 		&corev1.ServiceAccount{}:        ours(bounded[corev1.ServiceAccount]("ServiceAccount", maxObject)),
@@ -50,7 +51,7 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
 		&corev1.Namespace{}:             {Transform: keep(trimmedNamespace)},
 		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
-		&corev1.PersistentVolumeClaim{}: {Transform: keep(trimmedClaim)},
+		&corev1.PersistentVolumeClaim{}: {Transform: keep(common.claims(trimmedClaim))},
 	}}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {

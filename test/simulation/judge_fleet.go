@@ -22,8 +22,6 @@ type fleetJudge struct {
 	limit int
 	// touched are the Etcds whose pods the operator has replaced by ones of a template that crashes, by template.
 	touched map[string][]string
-	// failed are the Etcds in which changes have failed, by the ledger.
-	failed []string
 }
 
 func newFleetJudge(w *World, limit int) *fleetJudge {
@@ -52,16 +50,9 @@ func (f *fleetJudge) ledger(text string) {
 			Ended           time.Time
 			Canary, Unasked bool
 		}
-		Changes []struct{ Failures []struct{ EtcdName string } }
 	}
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
 		f.world.broke("the ledger cannot be read: %v", err)
-	}
-	f.failed = nil
-	for _, c := range l.Changes {
-		for _, failure := range c.Failures {
-			f.failed = append(f.failed, failure.EtcdName)
-		}
 	}
 	var holders []string
 	for _, h := range l.Holders {

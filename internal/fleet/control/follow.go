@@ -7,6 +7,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,22 +31,16 @@ const (
 	settle = time.Minute
 )
 
-// follow finds out what has become of the holders.
+// follow finds out what has become of the holders. One of which that cannot be read keeps its slot.
 func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all []finding, err error) {
 	well, unwell, whole := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range l.Holders {
 		h := &l.Holders[i]
 		if h.Ended.IsZero() {
-			f, err := c.taskOf(ctx, v, h)
-			if err != nil {
-				return nil, err
-			}
-			switch {
-			case f == nil:
-			case f.kind == aborted:
-				whole[h.Task] = true
-			default:
+			f, unread := c.taskOf(ctx, v, h)
+			if err = errors.Join(err, unread); f != nil {
 				all = append(all, *f)
+				whole[h.Task] = f.kind == aborted && f.reason == ""
 			}
 			continue
 		}
@@ -66,7 +61,7 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 			}
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // watched says what has become of a cluster that is watched; nil if there is nothing new.
@@ -197,7 +192,7 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 	case v1alpha1.TaskStateFailed:
 		return &finding{task: h.Task, kind: failed, reason: "task " + h.TaskName + " failed: " + progressing(t).Message}, nil
 	case v1alpha1.TaskStateRejected:
-		return &finding{task: h.Task, kind: released}, nil
+		return c.superseded(ctx, h, t)
 	case v1alpha1.TaskStateInProgress:
 		return nil, nil
 	}
@@ -223,21 +218,71 @@ func (c *Controller) running(v *view, h *fleet.Holder, t *v1alpha1.EtcdOperatorT
 	return nil
 }
 
-// deleted says whether the slot of a task that is gone is released: once its cluster has lacked no member for a while, since a step may
-// have been underway. A deletion aborts the task: the change has neither succeeded nor failed.
+// superseded says what has become of a task that was rejected: the change has neither succeeded nor failed, unless it is a canary whose
+// members are not well.
+func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) (*finding, error) {
+	f := &finding{task: h.Task, kind: released}
+	if !h.Canary || t.Status.InitiatedAt == nil {
+		return f, nil
+	}
+	etcd, err := c.readEtcd(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if etcd != nil {
+		f.reason = left(t, etcd)
+	}
+	return f, nil
+}
+
+// deleted says what has become of a task that is gone. Its slot is released once its cluster has lacked no member for a while, since a
+// step may have been underway. A deletion aborts the task: the change has neither succeeded nor failed, as when one is superseded.
 func (c *Controller) deleted(ctx context.Context, h *fleet.Holder) (*finding, error) {
+	etcd, err := c.readEtcd(ctx, h)
+	switch {
+	case err != nil:
+		return nil, err
+	case etcd == nil:
+		return &finding{task: h.Task, kind: released}, nil
+	}
+	return &finding{task: h.Task, kind: aborted, reason: left(&v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: h.TaskName}}, etcd)}, nil
+}
+
+// left says how a task that ended, and neither succeeded nor failed, has left its members, by what it recorded and by how they are now;
+// empty if they are well.
+func left(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) string {
+	ended := fmt.Sprintf("task %s ended before it had succeeded, ", t.Name)
+	if r := t.Status.Rollout; r != nil {
+		if r.Phase != "" && r.Phase != v1alpha1.RecreateComplete {
+			return ended + "while all pods were being replaced"
+		}
+		for _, p := range r.Pods {
+			if p.LastOperation.State == v1alpha1.OperationStateInProgress {
+				return ended + fmt.Sprintf("while pod %s was being replaced or updated", p.Name)
+			}
+		}
+	}
+	all := etcd.Status.Conditions.Find(v1alpha1.ConditionAllMembersReady)
+	switch {
+	case all == nil:
+		return ended + "while nothing was known of its members"
+	case all.Status != metav1.ConditionTrue:
+		return ended + fmt.Sprintf("while AllMembersReady was %s: %s", all.Status, all.Message)
+	}
+	return ""
+}
+
+// readEtcd reads the Etcd of a holder; nil if it is gone or hibernated.
+func (c *Controller) readEtcd(ctx context.Context, h *fleet.Holder) (*v1alpha1.Etcd, error) {
 	etcd := &v1alpha1.Etcd{}
 	err := c.Live.Get(ctx, types.NamespacedName{Namespace: h.Namespace, Name: h.EtcdName}, etcd)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && (etcd.UID != h.Etcd || etcd.Spec.Replicas == 0):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("reading Etcd %s/%s, which holds a slot: %w", h.Namespace, h.EtcdName, err)
 	}
-	switch {
-	case err != nil || etcd.UID != h.Etcd || etcd.Spec.Replicas == 0:
-		return &finding{task: h.Task, kind: released}, nil
-	case etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady):
-		return &finding{task: h.Task, kind: aborted}, nil
-	}
-	return nil, nil
+	return etcd, nil
 }
 
 // progressing returns the condition of a task; an empty one if there is none.

@@ -220,31 +220,71 @@ func TestHoldersAreReleased(t *testing.T) {
 			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "R", Message: "no"}}
 		}
 	}
+	lacking := func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+		w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+	}
+	superseded := func(more ...func(*world, *v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, &metav1.Time{Time: w.clock.Now()}
+			for _, change := range more {
+				change(w, task)
+			}
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(*world, *v1alpha1.EtcdOperatorTask)
 		remove bool
 		want   string
+		canary bool
 	}{
-		"it runs":           {state(v1alpha1.TaskStateInProgress), false, "watched"},
-		"it succeeded":      {state(v1alpha1.TaskStateSucceeded), false, "watched"},
-		"it failed":         {state(v1alpha1.TaskStateFailed), false, "task task failed: no"},
-		"it was superseded": {state(v1alpha1.TaskStateRejected), false, "neither"},
+		"it runs":              {state(v1alpha1.TaskStateInProgress), false, "watched", false},
+		"it succeeded":         {state(v1alpha1.TaskStateSucceeded), false, "watched", false},
+		"it failed":            {state(v1alpha1.TaskStateFailed), false, "task task failed: no", false},
+		"it was superseded":    {superseded(lacking), false, "neither", false},
+		"so was a canary":      {superseded(), false, "neither", true},
+		"that lacked a member": {superseded(lacking), false, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
+		"that may have lacked one": {superseded(func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionUnknown))
+		}), false, "task task ended before it had succeeded, while AllMembersReady was Unknown: because", true},
+		"of which nothing is known": {superseded(func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			w.etcd(func(e *v1alpha1.Etcd) { e.Status.Conditions = nil })
+		}), false, "task task ended before it had succeeded, while nothing was known of its members", true},
+		"whose status lags": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.Rollout = &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{
+				{Name: "m-1", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}}, {Name: "m-0", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress}},
+			}}
+		}), false, "task task ended before it had succeeded, while pod m-0 was being replaced or updated", true},
+		"whose pods were well": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.Rollout = &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{{Name: "m-1", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}}}}
+		}), false, "neither", true},
+		"that was recreated": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateReadyForCreation}
+		}), false, "task task ended before it had succeeded, while all pods were being replaced", true},
+		"that had been recreated": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateComplete}
+		}), false, "neither", true},
+		"before it began": {superseded(lacking, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = nil }), false, "neither", true},
+		"of an Etcd that is gone": {superseded(lacking, func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			if err := w.api.Delete(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "main"}}); err != nil {
+				t.Fatal(err)
+			}
+		}), false, "neither", true},
+		"a canary was deleted":     {nil, true, "neither", true},
+		"while it lacked a member": {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
 		"it is stalled": {func(_ *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.State = v1alpha1.TaskStateInProgress
 			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStalled, Message: "m-0 crashes"}}
-		}, false, "task task is stalled: m-0 crashes"},
+		}, false, "task task is stalled: m-0 crashes", false},
 		"the quorum is lost": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.State = v1alpha1.TaskStateInProgress
 			w.etcd(func(e *v1alpha1.Etcd) {
 				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "1 of 3"})
 			})
-		}, false, "the quorum was lost: 1 of 3"},
-		"it has not started, as it was": {nil, false, "watched"},
-		"it has changed, and not begun": {state(v1alpha1.TaskStatePending), false, "neither"},
-		"it was deleted":                {nil, true, "neither"},
-		"while its cluster lacks a member": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
-			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
-		}, true, "watched"},
+		}, false, "the quorum was lost: 1 of 3", false},
+		"it has not started, as it was":    {nil, false, "watched", false},
+		"it has changed, and not begun":    {state(v1alpha1.TaskStatePending), false, "neither", false},
+		"it was deleted":                   {nil, true, "neither", false},
+		"while its cluster lacks a member": {lacking, true, "watched", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 1)
@@ -254,7 +294,7 @@ func TestHoldersAreReleased(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
-				l.Grant(fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", ResourceVersion: task.ResourceVersion})
+				l.Grant(fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", Canary: c.canary, ResourceVersion: task.ResourceVersion})
 				return true
 			}); err != nil {
 				t.Fatal(err)

@@ -58,6 +58,8 @@ type Controller struct {
 	served map[string]float64
 	// prints are fingerprints that are known.
 	prints map[string]string
+	// census is the last count of tasks for new policies.
+	census census
 
 	// The rest is used by the controller alone: for how long clusters have been well, or lacked no member after their task was deleted,
 	// and which changes were paused.

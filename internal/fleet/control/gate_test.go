@@ -209,6 +209,15 @@ func TestStatusOfAPolicy(t *testing.T) {
 	o.start(1)
 	o.start(2)
 	o.pass(interval)
+	if s := w.read().Status; meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused) != nil || s.Changes[0].Paused == "" {
+		t.Errorf("no task asks for the change: %+v", s)
+	}
+	asks := w.task(0).Object
+	asks.Status.Change = "A"
+	if err := w.api.Status().Update(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(interval)
 	s := w.read().Status
 	paused := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused)
 	if s.Clusters != 3 || s.Limit != 2 || s.Used != 2 || s.Waiting != 0 || len(s.Holders) != 2 || s.ObservedGeneration != 1 || len(s.Changes) != 1 || s.Changes[0].Failed != 1 || !strings.HasPrefix(s.Changes[0].ResumeToken, "A.") ||

@@ -25,7 +25,8 @@ var exploreAll = flag.Bool("explore-all", false, "explore three disturbances ins
 type disturbance string
 
 const (
-	switched    disturbance = "the other operator goes on"
+	switched    disturbance = "the next operator goes on"
+	skipped     disturbance = "the one after the next goes on"
 	answerLost  disturbance = "the answer is lost"
 	requestLost disturbance = "the request is lost"
 	ledgerLost  disturbance = "the ledger is lost"
@@ -92,30 +93,36 @@ func (o *operator) interrupted(told *disturbance) iter.Seq[point] {
 	}
 }
 
-// interleave runs two operators, and disturbs them at these moments. It returns the points that there are, and which of them write.
-func interleave(w *world, plan []moment) (points []point) {
+// interleave runs operators, and disturbs them at these moments. It returns the points that there are, and which of them write.
+func interleave(w *world, operators int, plan []moment) (points []point) {
 	type running struct {
 		next func() (point, bool)
 		told disturbance
 	}
-	var both [2]*running
-	for i := range both {
+	all := make([]*running, operators)
+	for i := range all {
 		o := w.operator()
 		o.backwards = i == 1
 		r := &running{}
 		next, stop := iter.Pull(o.interrupted(&r.told))
 		r.next = next
 		defer stop()
-		both[i] = r
+		all[i] = r
 	}
-	for current := 0; ; {
-		at, ok := both[current].next()
-		if both[current].told = ""; !ok {
-			// It has ended, and so has the other one if that has no point left.
-			if current = 1 - current; both[current] == nil {
-				return points
+	current := 0
+	goesOn := func(by int) {
+		for range by {
+			for current = (current + 1) % operators; all[current] == nil; current = (current + 1) % operators {
 			}
-			both[1-current] = nil
+		}
+	}
+	for left := operators; left > 0; {
+		at, ok := all[current].next()
+		if all[current].told = ""; !ok {
+			all[current] = nil
+			if left--; left > 0 {
+				goesOn(1)
+			}
 			continue
 		}
 		points = append(points, at)
@@ -125,26 +132,38 @@ func interleave(w *world, plan []moment) (points []point) {
 		}
 		switch plan[i].disturbance {
 		case switched:
-			if both[1-current] != nil {
-				current = 1 - current
-			}
+			goesOn(1)
+		case skipped:
+			goesOn(2)
 		case ledgerLost:
 			w.lose()
 		case tasksEnd:
 			w.finish()
 		default:
-			both[current].told = plan[i].disturbance
+			all[current].told = plan[i].disturbance
 		}
 	}
+	return points
 }
 
-// Two operators go on in every order, with up to three disturbances: one is paused at any of its requests while the other one goes on, its
-// request or its answer is lost, the ledger is lost, or tasks end. At no write do more tasks run, or hold slots, than there are slots; and
-// afterwards each task runs.
+// Two operators, or three, go on in every order, with up to three disturbances: one is paused at any of its requests while another one goes
+// on, its request or its answer is lost, the ledger is lost, or tasks end. At no write do more tasks run, or hold slots, than there are
+// slots; and afterwards each task runs.
 func TestEveryInterleaving(t *testing.T) {
+	everywhere := []disturbance{switched, ledgerLost, tasksEnd, answerLost, requestLost}
+	t.Run("two", func(t *testing.T) { interleaveAll(t, 2, 4, everywhere) })
+	t.Run("three", func(t *testing.T) { interleaveAll(t, 3, 12, append(everywhere, skipped)) })
+}
+
+// interleaveAll interleaves operators with all single disturbances, and of pairs every one of so many.
+func interleaveAll(t *testing.T, operators, every int, disturbances []disturbance) {
+	t.Helper()
 	most, runs := 2, 0
 	if *exploreAll {
-		most = 3
+		most = 5 - operators
+		if operators > 2 {
+			every = 1
+		}
 	}
 	var explore func(plan []moment)
 	explore = func(plan []moment) {
@@ -153,7 +172,7 @@ func TestEveryInterleaving(t *testing.T) {
 		if _, err := w.operator().Store.Read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		points := interleave(w, plan)
+		points := interleave(w, operators, plan)
 		o := w.operator()
 		for round := 0; round < 6 && w.succeeded() < w.n; round++ {
 			w.finish()
@@ -174,10 +193,10 @@ func TestEveryInterleaving(t *testing.T) {
 			first = plan[len(plan)-1].point + 1
 		}
 		for i := first; i < len(points); i++ {
-			if len(plan) == 1 && !*exploreAll && (first+i)%4 != 0 {
+			if len(plan) == 1 && (operators > 2 || !*exploreAll) && (first+i)%every != 0 {
 				continue
 			}
-			for _, d := range []disturbance{switched, ledgerLost, tasksEnd, answerLost, requestLost} {
+			for _, d := range disturbances {
 				if points[i].write || d != answerLost && d != requestLost {
 					explore(append(slices.Clone(plan), moment{i, d}))
 				}

@@ -71,11 +71,23 @@ func (c *Controller) leave(task types.UID, granted bool) {
 func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in := fleet.Input{Now: c.Clock.Now(), Policies: v.policies, Covering: v.covering, Ledger: l, Impaired: v.impaired, Served: maps.Clone(c.served)}
+	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Impaired: v.impaired, Served: maps.Clone(c.served)}
 	for _, w := range c.waiting {
 		in.Waiting = append(in.Waiting, w.Candidate)
 	}
 	return in
+}
+
+// inForce returns policies such that nothing starts by those that the ledger does not know yet, and nothing waits for what would.
+func inForce(policies map[string]*fleet.Policy, l *fleet.Ledger) map[string]*fleet.Policy {
+	all := maps.Clone(policies)
+	for name, p := range policies {
+		if l.Recorded(name) == nil {
+			unknown := *p
+			unknown.Invalid, all[name] = "its tasks are not counted yet", &unknown
+		}
+	}
+	return all
 }
 
 // forget forgets the tasks that do not wait any more, those that were woken and have not asked, and places that nobody claims.

@@ -6,7 +6,9 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -21,7 +23,8 @@ import (
 const interval = 5 * time.Second
 
 // Reconcile looks at the whole fleet: it releases slots, follows changes, publishes the status of policies, and wakes the tasks whose
-// turn it is. Without a policy, and while the default limits nothing, it sends no request.
+// turn it is. Without a policy, and while the default limits nothing, it sends no request. What cannot be read, or counted, makes those
+// wait whom it concerns: the rest goes on, and the error is returned at the end.
 func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	c.refresh()
 	v, err := c.look(ctx)
@@ -37,10 +40,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	n, err := c.news(ctx, v, known)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	n, unread := c.news(ctx, v, known)
 	var after *fleet.Ledger
 	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
 		after = l
@@ -49,48 +49,45 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	c.counted(n.census)
 	c.Metrics.ledger(after)
 	in := c.input(v, after)
 	next, awaited := fleet.Next(in)
 	c.wake(append(next, c.report(v, in)...))
 	c.Metrics.await(v.policies, awaited)
 	if len(v.objects)+len(after.Holders)+len(in.Waiting) == 0 {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, unread
 	}
-	return ctrl.Result{RequeueAfter: interval}, c.publish(ctx, v, in)
+	return ctrl.Result{RequeueAfter: interval}, errors.Join(unread, c.publish(ctx, v, in))
 }
 
 // news is what a look at the fleet has found that the ledger does not know.
 type news struct {
 	found    []finding
 	replaced []types.UID
-	arrived  []fleet.Holder
+	census   census
 }
 
-func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, err error) {
-	if n.found, err = c.follow(ctx, v, known); err != nil {
-		return n, err
-	}
-	if n.replaced, err = c.replaced(ctx, v, known); err != nil {
-		return n, err
-	}
-	n.arrived, err = c.arrived(ctx, v, known, n.replaced)
-	return n, err
+// news looks at all there is, and says what could not be read.
+func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
+	var errs [3]error
+	n.found, errs[0] = c.follow(ctx, v, known)
+	n.replaced, errs[1] = c.replaced(ctx, v, known)
+	n.census = c.countTasks(ctx, v, func(policy string) bool {
+		r := known.Recorded(policy)
+		return r == nil || slices.Contains(n.replaced, r.UID)
+	})
+	errs[2] = n.census.err
+	return n, errors.Join(errs[:]...)
 }
 
 // record writes to the ledger what is new, and reports whether anything is.
 func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Forget(n.replaced)
-	for _, h := range n.arrived {
-		if l.Holder(h.Task) == nil {
-			l.Grant(h)
-			changed = true
-		}
-	}
+	changed = n.census.record(l, v) || changed
 	changed = c.adopt(l, v) || changed
 	for i := range v.objects {
 		o := &v.objects[i]
-		changed = l.Record(v.policies[o.Name]) || changed
 		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {
 			changed = l.ResumeBy(o.Name, token) || changed
 		}
@@ -104,18 +101,17 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 // replaced returns the policies that the ledger knows and the API server does not have any more.
 func (c *Controller) replaced(ctx context.Context, v *view, l *fleet.Ledger) (all []types.UID, err error) {
 	for _, r := range l.Policies {
-		if p := v.policies[r.Name]; p != nil && p.UID == r.UID {
+		if p := v.policies[r.Name]; r.Name == fleet.Default || p != nil && p.UID == r.UID {
 			continue
 		}
 		live := &v1alpha1.EtcdFleetPolicy{}
-		if err := c.Live.Get(ctx, types.NamespacedName{Name: r.Name}, live); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading EtcdFleetPolicy %s, which the ledger knows: %w", r.Name, err)
-		}
-		if live.UID != r.UID {
+		if unread := client.IgnoreNotFound(c.Live.Get(ctx, types.NamespacedName{Name: r.Name}, live)); unread != nil {
+			err = errors.Join(err, fmt.Errorf("reading EtcdFleetPolicy %s, which the ledger knows: %w", r.Name, unread))
+		} else if live.UID != r.UID {
 			all = append(all, r.UID)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // refresh has the next look be a new one.
@@ -164,8 +160,9 @@ func (c *Controller) dismiss() ctrl.Result {
 
 // finding is what has become of a holder.
 type finding struct {
-	task   types.UID
-	kind   kind
+	task types.UID
+	kind kind
+	// reason of a failure; of a task that is over, how it has left its members.
 	reason string
 	// version: the holder is as it was found, if it has not started; empty where that does not matter.
 	version string
@@ -177,7 +174,7 @@ type kind int
 const (
 	succeeded kind = iota // its task has succeeded, and was cleaned up after
 	released              // its task is over, and the change neither succeeded nor failed
-	aborted               // its task was deleted, and its cluster lacks no member
+	aborted               // its task was deleted
 	failed                // its task has failed, and was cleaned up after
 	failing               // the change failed, and its task runs
 	baseline              // it is watched from this state on
@@ -198,7 +195,13 @@ func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
 		}
 		l.Succeeded(f.task, now)
 	case released:
+		l.Abandoned(f.task, f.reason, now)
 		l.Release(f.task, now)
+	case aborted:
+		if h.Aborted && (h.Counted || !h.Canary || f.reason == "") {
+			return false
+		}
+		l.Aborted(f.task, f.reason, now)
 	case failed, broke:
 		l.Failed(f.task, f.reason, now)
 		l.Release(f.task, now)

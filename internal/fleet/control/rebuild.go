@@ -5,17 +5,21 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,11 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// annotationFence is written to tasks that have not started when the ledger is rebuilt, or a policy is new: it changes their
-// resourceVersion, and the start that an earlier answer allowed can no longer be written.
+// annotationFence is written to tasks that have not started when the ledger is rebuilt, a policy is new, or a slot is given back: it
+// changes their resourceVersion, and the start that an earlier answer allowed can no longer be written.
 const annotationFence = "druid.gardener.cloud/fleet-ledger-rebuilt"
 
-// rebuild makes a ledger of what the API server shows: of the tasks that run, and of what the policies' statuses say of changes.
+// rebuild makes a ledger of what the API server shows: of the tasks that run, and of what the policies' statuses say of changes. Policies
+// whose tasks cannot be counted are new to it.
 func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	now := c.Clock.Now()
 	l := &fleet.Ledger{}
@@ -36,7 +41,6 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
 	}
 	for i := range policies.Items {
-		l.Record(read(&policies.Items[i]))
 		remember(l, &policies.Items[i], now)
 		if policies.Items[i].Status.ObservedGeneration > 0 {
 			// There was a ledger when this was written.
@@ -55,52 +59,127 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	if v == nil {
 		return l, nil
 	}
-	for namespace := range v.covering {
-		ran, err := c.count(ctx, v, namespace)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range ran {
-			h := unasked(t, v.covering[namespace], now)
-			if h.Policies[0] != fleet.Default {
-				h.Change = c.changeOf(ctx, t)
-			}
-			l.Grant(h)
-		}
+	// What was counted for the lost one is to be counted again.
+	c.counted(census{})
+	found := c.countTasks(ctx, v, func(string) bool { return true })
+	c.counted(found)
+	found.record(l, v)
+	if found.err != nil {
+		log.FromContext(ctx).Error(found.err, "Tasks could not be counted for the ledger of the fleet: nothing starts by the policies of their namespaces until they are")
 	}
-	slices.SortFunc(l.Holders, func(a, b fleet.Holder) int { return strings.Compare(string(a.Task), string(b.Task)) })
 	log.FromContext(ctx).Info("Rebuilt the ledger of the fleet", "holders", len(l.Holders), "changes", len(l.Changes))
 	return l, nil
 }
 
-// arrived returns the tasks that run in the namespaces of policies that the ledger does not know yet. No task there that has not started
-// can start by an answer from before there was the policy.
-func (c *Controller) arrived(ctx context.Context, v *view, l *fleet.Ledger, replaced []types.UID) (all []fleet.Holder, err error) {
-	now := c.Clock.Now()
-	isNew := func(name string) bool {
-		r := l.Recorded(name)
-		return name != fleet.Default && (r == nil || slices.Contains(replaced, r.UID))
-	}
-	for namespace, names := range v.covering {
-		if !slices.ContainsFunc(names, isNew) {
-			continue
-		}
-		ran, err := c.count(ctx, v, namespace)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range ran {
-			all = append(all, unasked(t, names, now))
-		}
-	}
-	return all, nil
+// census is a count of the tasks that run in the namespaces of policies that the ledger does not know yet. No task there that has not
+// started can start by an answer from before it.
+type census struct {
+	run []fleet.Holder
+	// complete are the policies all of whose namespaces were counted: nothing is granted by the others. uncounted says why not.
+	complete  map[string]bool
+	uncounted map[string]error
+	// done are the namespaces that were counted for a policy which is not complete, and fenced are the tasks of others, and for which
+	// policies: neither is written to again, unless there is a gap before the next count.
+	done   map[placed]bool
+	fenced map[types.UID]string
+	at     time.Time
+	err    error
 }
 
-// count returns the tasks of a namespace that run, and fences the others.
-func (c *Controller) count(ctx context.Context, v *view, namespace string) (run []*v1alpha1.EtcdOperatorTask, err error) {
+// placed is a namespace of a policy.
+type placed struct {
+	policy    types.UID
+	namespace string
+}
+
+// countTasks counts tasks for the policies that are new.
+func (c *Controller) countTasks(ctx context.Context, v *view, isNew func(policy string) bool) census {
+	before, now := c.lastCensus(), c.Clock.Now()
+	if !lasting.Unbroken(before.at, now, maxGap) {
+		before = census{}
+	}
+	n := census{at: now, complete: map[string]bool{}, uncounted: map[string]error{}, done: map[placed]bool{}, fenced: map[types.UID]string{}}
+	for _, namespace := range slices.Sorted(maps.Keys(v.covering)) {
+		wanted, of := []string(nil), ""
+		for _, name := range v.covering[namespace] {
+			at := placed{v.policies[name].UID, namespace}
+			if !isNew(name) {
+				continue
+			}
+			if n.done[at] = true; !before.done[at] {
+				wanted, of = append(wanted, name), of+string(at.policy)+"/"
+			}
+		}
+		if len(wanted) == 0 {
+			continue
+		}
+		run, fenced, err := c.count(ctx, v, namespace, func(task types.UID) bool { return before.fenced[task] == of })
+		if n.run = append(n.run, run...); err == nil {
+			continue
+		}
+		n.err = errors.Join(n.err, err)
+		for _, name := range wanted {
+			n.uncounted[name] = cmp.Or(n.uncounted[name], err)
+			delete(n.done, placed{v.policies[name].UID, namespace})
+		}
+		for _, task := range fenced {
+			n.fenced[task] = of
+		}
+	}
+	for name, p := range v.policies {
+		n.complete[name] = isNew(name) && n.uncounted[name] == nil
+		if n.complete[name] {
+			maps.DeleteFunc(n.done, func(at placed, _ bool) bool { return at.policy == p.UID })
+		}
+	}
+	return n
+}
+
+// record records who runs, and the policies that are in force from now on. It reports whether there are any.
+func (n *census) record(l *fleet.Ledger, v *view) (changed bool) {
+	for _, h := range n.run {
+		if known := l.Holder(h.Task); known != nil && (h.Change == "" || !known.Unasked || known.Change != "") {
+			continue
+		}
+		// One that the cache has shown has no change yet.
+		l.Withdraw(h.Task)
+		l.Grant(h)
+		changed = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.policies)) {
+		if n.complete[name] || l.Recorded(name) != nil {
+			changed = l.Record(v.policies[name]) || changed
+		}
+	}
+	return changed
+}
+
+// counted remembers a census whose outcome is in the ledger, and lastCensus returns it.
+func (c *Controller) counted(n census) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.census = n
+}
+
+func (c *Controller) lastCensus() census {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.census
+}
+
+// uncounted says why nothing is granted by a policy that the ledger does not know, as far as that is known.
+func (c *Controller) uncounted(policy string) string {
+	if err := c.lastCensus().uncounted[policy]; err != nil {
+		return sanitize.Text(err.Error(), maxMessage/4)
+	}
+	return ""
+}
+
+// count returns the tasks of a namespace that run, and fences the others, unless that was done before.
+func (c *Controller) count(ctx context.Context, v *view, namespace string, isFenced func(types.UID) bool) (run []fleet.Holder, fenced []types.UID, err error) {
 	found := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Live.List(ctx, found, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the tasks of namespace %s: %w", namespace, err)
+		return nil, nil, fmt.Errorf("listing the tasks of namespace %s: %w", namespace, err)
 	}
 	for i := range found.Items {
 		t := &found.Items[i]
@@ -108,15 +187,23 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string) (run 
 			continue
 		}
 		if t.Status.State != v1alpha1.TaskStateInProgress {
-			if err := c.fence(ctx, t); err != nil {
-				return nil, err
+			if !isFenced(t.UID) {
+				if refused := c.fence(ctx, t); refused != nil {
+					err = errors.Join(err, refused)
+					continue
+				}
 			}
+			fenced = append(fenced, t.UID)
 		}
 		if t.Status.State == v1alpha1.TaskStateInProgress {
-			run = append(run, t)
+			h := unasked(t, v.covering[namespace], c.Clock.Now())
+			if h.Policies[0] != fleet.Default {
+				h.Change = c.changeOf(ctx, t)
+			}
+			run = append(run, h)
 		}
 	}
-	return run, nil
+	return run, fenced, err
 }
 
 // changeOf returns the fingerprint of what a task that runs changes; empty if that cannot be read.

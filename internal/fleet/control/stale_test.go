@@ -275,17 +275,34 @@ func TestALostLedgerWithManyFailures(t *testing.T) {
 	w.lose()
 	o = w.operator()
 	o.pass(interval)
-	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
-		l.Grant(fleet.Holder{Task: "again", TaskName: "again", Namespace: "ns", Etcd: "again", EtcdName: "again", Policies: []string{"all"}, Change: "A", Granted: w.clock.Now()})
-		l.Failed("again", "it crashes", w.clock.Now())
-		return true
-	}); err != nil {
-		t.Fatal(err)
+	fail := func() {
+		t.Helper()
+		if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+			l.Grant(fleet.Holder{Task: "again", TaskName: "again", Namespace: "ns", Etcd: "again", EtcdName: "again", Policies: []string{"all"}, Change: "A", Granted: w.clock.Now()})
+			l.Failed("again", "it crashes", w.clock.Now())
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		o.pass(interval)
+		if s := w.read().Status; s.Changes[0].Paused == "" {
+			t.Errorf("an old decision resumes it: %+v", s.Changes)
+		}
 	}
+	fail()
+	// Nor does one of a ledger that was made before, and lost.
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: p.Status.Changes[0].ResumeToken}
+	})
 	o.pass(interval)
-	if s := w.read().Status; s.Changes[0].Paused == "" {
-		t.Errorf("an old decision resumes it: %+v", s.Changes)
+	if s := w.read().Status; s.Changes[0].Paused != "" {
+		t.Errorf("it is not resumed: %+v", s.Changes)
 	}
+	w.lose()
+	w.clock.Step(time.Hour)
+	o = w.operator()
+	o.pass(interval)
+	fail()
 }
 
 // An operator that works in some namespaces alone does not read, count or fence tasks of others, whatever namespaces a policy selects: there
@@ -422,28 +439,30 @@ func TestASlotOfAPolicyThatWasPaused(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	o := w.operator()
 	o.pass(interval)
-	if wait := o.ask(0); wait != nil {
+	granted := w.task(0)
+	if wait := o.asks(granted); wait != nil {
 		t.Fatalf("%+v", wait)
 	}
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
 	w.clock.Step(maxAge)
-	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+	// As one asks whose cache does not show a change of the task: its start may still be written.
+	late := w.task(0)
+	changed := w.task(0).Object
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
+	if err := w.api.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if wait := o.asks(late); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
 		t.Errorf("%+v", wait)
 	}
 	l, err := o.Store.Read(t.Context())
 	if err != nil || len(l.Holders) != 1 {
-		t.Errorf("its start may still be written: %+v %v", l, err)
-	}
-	// That it waits is written.
-	task := w.task(0).Object
-	metav1.SetMetaDataAnnotation(&task.ObjectMeta, "a", "b")
-	if err := w.api.Update(t.Context(), task); err != nil {
-		t.Fatal(err)
+		t.Errorf("it does not know that it cannot: %+v %v", l, err)
 	}
 	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
 		t.Errorf("%+v", wait)
 	}
-	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) > 0 {
+	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) > 0 || w.begin(granted) == nil {
 		t.Errorf("%+v %v", l, err)
 	}
 }

@@ -7,6 +7,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +30,7 @@ const (
 )
 
 // publish writes the status of each policy that has changed.
-func (c *Controller) publish(ctx context.Context, v *view, in fleet.Input) error {
+func (c *Controller) publish(ctx context.Context, v *view, in fleet.Input) (err error) {
 	for i := range v.objects {
 		o := &v.objects[i]
 		next := o.DeepCopy()
@@ -40,11 +40,11 @@ func (c *Controller) publish(ctx context.Context, v *view, in fleet.Input) error
 			continue
 		}
 		next.Status = status
-		if err := c.Client.Status().Patch(ctx, next, client.MergeFrom(o)); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("writing the status of EtcdFleetPolicy %s: %w", o.Name, err)
+		if refused := c.Client.Status().Patch(ctx, next, client.MergeFrom(o)); client.IgnoreNotFound(refused) != nil {
+			err = errors.Join(err, fmt.Errorf("writing the status of EtcdFleetPolicy %s: %w", o.Name, refused))
 		}
 	}
-	return nil
+	return err
 }
 
 // status is what there is to say of a policy.
@@ -53,6 +53,10 @@ func (c *Controller) status(v *view, in fleet.Input, o *v1alpha1.EtcdFleetPolicy
 	s := v1alpha1.EtcdFleetPolicyStatus{
 		ObservedGeneration: o.Generation, Clusters: int32(p.Clusters), Limit: int32(p.Limit()), Used: int32(fleet.Used(in, o.Name)),
 		Conditions: slices.Clone(o.Status.Conditions),
+	}
+	if in.Ledger.Recorded(o.Name) == nil {
+		// Nothing is granted by it yet.
+		s.ObservedGeneration = o.Status.ObservedGeneration
 	}
 	waiting := map[string]int32{}
 	for _, w := range in.Waiting {
@@ -72,7 +76,7 @@ func (c *Controller) status(v *view, in fleet.Input, o *v1alpha1.EtcdFleetPolicy
 		}
 	}
 	s.Changes = changesOf(in, p, waiting)
-	setPaused(&s, p, in)
+	c.setPaused(&s, p, v, in)
 	return s
 }
 
@@ -129,16 +133,20 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 	return all[:min(len(all), maxChanges)]
 }
 
-// setPaused sets the condition Paused, which is absent while nothing is paused.
-func setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, in fleet.Input) {
+// setPaused sets the condition Paused, which is absent while nothing is paused. A change is as long as a task asks for it or runs with it.
+func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, v *view, in fleet.Input) {
+	wanted := v.changes(p.Name)
+	change := slices.IndexFunc(s.Changes, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] })
 	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: seconds(in.Now)}
 	switch {
 	case p.Invalid != "":
 		paused.Reason, paused.Message = v1alpha1.ReasonInvalidPolicy, p.Invalid
+	case in.Ledger.Recorded(p.Name) == nil:
+		paused.Reason, paused.Message = v1alpha1.ReasonTasksNotCounted, notInForce(p, c.uncounted(p.Name))
 	case p.Paused || p.MaxConcurrent == 0:
 		paused.Reason, paused.Message = v1alpha1.ReasonPausedBySpec, "spec.paused is set, or spec.maxConcurrent is 0: no task starts. Those that run finish."
-	case len(s.Changes) > 0 && s.Changes[0].Paused != "":
-		paused.Reason, paused.Message = v1alpha1.ReasonChangeFailed, s.Changes[0].Paused
+	case change >= 0:
+		paused.Reason, paused.Message = v1alpha1.ReasonChangeFailed, s.Changes[change].Paused
 	default:
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionPaused)
 		if len(s.Conditions) == 0 {

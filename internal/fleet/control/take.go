@@ -7,11 +7,13 @@ package control
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +37,8 @@ type attempt struct {
 	decision fleet.Decision
 	may      bool
 	stands   string
+	// stays: it has a slot for this resourceVersion, on which its start may still be written, and may not start any more.
+	stays bool
 }
 
 // take has the ledger record that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a
@@ -46,6 +50,10 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 			return false, a.decision, err
 		}
 		switch {
+		case a.stays:
+			if done, err := c.letGo(ctx, a); err != nil || !done {
+				return false, a.decision, err
+			}
 		case a.may:
 			behind, err := c.confirm(ctx, v, task.Object)
 			if err != nil || behind != "" {
@@ -67,17 +75,34 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 	}
 }
 
+// letGo has a task that was granted a slot, and may not start any more, give it back: its start can no longer be written on another
+// resourceVersion. Otherwise two such tasks could wait for each other. It reports false if the task has changed since it was read.
+func (c *Controller) letGo(ctx context.Context, a *attempt) (bool, error) {
+	t := a.task.Object.DeepCopy()
+	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	metav1.SetMetaDataAnnotation(&t.ObjectMeta, annotationFence, c.Clock.Now().UTC().Format(time.RFC3339Nano))
+	if err := c.Client.Patch(ctx, t, patch); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("fencing task %s/%s, which has a slot: %w", t.Namespace, t.Name, err)
+	}
+	a.void = a.task.Object.ResourceVersion
+	a.task.Object.ResourceVersion = t.ResourceVersion
+	return true, nil
+}
+
 // try gives a task a slot, if it may take one, and reports whether that changes the ledger. A task that was granted a slot and has not
 // started is decided about again: a policy may have been paused since.
 func (a *attempt) try(l *fleet.Ledger) (changed bool) {
-	a.granted, a.may, a.stands = false, false, ""
+	a.granted, a.may, a.stands, a.stays = false, false, "", false
 	version := a.task.Object.ResourceVersion
+	// The task itself may run by what the cache shows, so this comes first.
+	changed = a.adopt(l, a.view)
 	held := l.Withdraw(a.candidate.Task)
 	if held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void {
 		a.stands = held.ResourceVersion
 		return false
 	}
-	changed = a.adopt(l, a.view)
 	in := a.input(a.view, l)
 	var lapsed bool
 	a.decision, lapsed = a.decide(in, held != nil)
@@ -90,6 +115,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		return true
 	case held != nil && held.ResourceVersion == version:
 		// The start on this one may still be written.
+		a.stays = true
 		l.Holders = append(l.Holders, *held)
 		return changed || lapsed
 	}
@@ -104,16 +130,16 @@ func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, l
 	if name := unseen(in.Ledger, a.view); name != "" {
 		return a.behind(name, hasChanged(name)), false
 	}
+	lapsed = fleet.Lapse(in)
+	if decision = fleet.Decide(in, a.candidate.Task); again {
+		decision = fleet.Again(in, a.candidate.Task)
+	}
 	for _, name := range a.view.covering[a.candidate.Namespace] {
-		if name != fleet.Default && in.Ledger.Recorded(name) == nil {
-			return a.behind(name, fmt.Sprintf("EtcdFleetPolicy %s is new: tasks start once the operator has counted those that run", name)), false
+		if in.Ledger.Recorded(name) == nil {
+			decision.Hold = &fleet.Hold{Reason: fleet.WaitingForSlot, Policy: name, Message: notInForce(a.view.policies[name], a.uncounted(name))}
 		}
 	}
-	lapsed = fleet.Lapse(in)
-	if again {
-		return fleet.Again(in, a.candidate.Task), lapsed
-	}
-	return fleet.Decide(in, a.candidate.Task), lapsed
+	return decision, lapsed
 }
 
 // grant records that a task has a slot, and by which generation of each policy.
@@ -127,6 +153,15 @@ func (a *attempt) grant(l *fleet.Ledger, in fleet.Input) {
 	holder.ResourceVersion, holder.Unasked = a.task.Object.ResourceVersion, bypasses(a.task.Object)
 	l.Grant(holder)
 	a.granted = true
+}
+
+// notInForce says that nothing is granted by a policy yet, and why, if that is known.
+func notInForce(p *fleet.Policy, why string) string {
+	message := p.Title() + " is not in force yet: tasks start once the operator has counted those that run"
+	if why != "" {
+		message += ", and cannot: " + why
+	}
+	return message
 }
 
 // hasChanged says that a policy is not what the cache shows.
@@ -174,7 +209,7 @@ func (c *Controller) behind(policy, message string) fleet.Decision {
 // or until the policy is known to be deleted.
 func unseen(l *fleet.Ledger, v *view) string {
 	for _, r := range l.Policies {
-		if p := v.policies[r.Name]; p == nil || p.UID != r.UID || p.Generation < r.Generation {
+		if p := v.policies[r.Name]; r.Name != fleet.Default && (p == nil || p.UID != r.UID || p.Generation < r.Generation) {
 			return r.Name
 		}
 	}

@@ -255,6 +255,17 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 	return nil
 }
 
+// changes are those of the tasks that ask for a slot of a policy, or run.
+func (v *view) changes(policy string) map[string]bool {
+	all := map[string]bool{}
+	for _, t := range v.tasks {
+		if slices.Contains(v.covering[t.Namespace], policy) {
+			all[t.Status.Change] = true
+		}
+	}
+	return all
+}
+
 // etcdOf returns the UID of the Etcd that owns a task; empty if none does yet.
 func etcdOf(t *v1alpha1.EtcdOperatorTask) types.UID {
 	for _, o := range t.OwnerReferences {

@@ -102,6 +102,10 @@ var defects = []bug{
 		},
 	},
 	{
+		Name: "fleet: a canary that someone sets right before its rollout has failed is no failure", Fleet: true,
+		Edits: []edit{{"internal/fleet/transitions.go", "h != nil && h.Canary && left != \"\" {", "h != nil && h.Canary && left == \"\" {"}},
+	},
+	{
 		Name:  "members: a claim goes while its member is listed",
 		Edits: []edit{{"internal/membership/order.go", "		case s.listed(i) != nil:\n		case !s.wanted(i) && i == s.Replicas-1:", "		case s.listed(i) != nil && o.Outdated != Volume:\n		case !s.wanted(i) && i == s.Replicas-1:"}},
 	},

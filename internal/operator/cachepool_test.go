@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What templates and claims of most Etcds have in common is in the cache once, and each object says what it said before.
+func TestPooledParts(t *testing.T) {
+	options, err := CacheOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := objectsOfAnEtcd(t)
+	kept := map[string][2]any{}
+	for of, by := range options.ByObject {
+		kind := strings.TrimPrefix(fmt.Sprintf("%T", of), "*v1.")
+		if len(objects[kind]) == 0 {
+			continue
+		}
+		both := [2]any{}
+		for i := range both {
+			o := kinds[kind]()
+			if err := json.Unmarshal(objects[kind][0], o); err != nil {
+				t.Fatal(err)
+			}
+			if both[i], err = by.Transform(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept[kind] = both
+	}
+	g := NewWithT(t)
+	want := &appsv1.StatefulSet{}
+	g.Expect(json.Unmarshal(objects["StatefulSet"][0], want)).To(Succeed())
+	want.ManagedFields = nil
+	sets := [2]*appsv1.StatefulSet{kept["StatefulSet"][0].(*appsv1.StatefulSet), kept["StatefulSet"][1].(*appsv1.StatefulSet)}
+	for _, set := range sets {
+		g.Expect(set).To(Equal(want))
+	}
+	same := func(a, b *corev1.PodSpec) {
+		t.Helper()
+		g.Expect(a.SecurityContext == b.SecurityContext).To(BeTrue())
+		for i := range a.Containers {
+			x, y := &a.Containers[i], &b.Containers[i]
+			g.Expect(x.SecurityContext == y.SecurityContext && x.ReadinessProbe == y.ReadinessProbe).To(BeTrue())
+			g.Expect(len(x.Ports) == 0 || &x.Ports[0] == &y.Ports[0]).To(BeTrue())
+		}
+	}
+	same(&sets[0].Spec.Template.Spec, &sets[1].Spec.Template.Spec)
+	same(&kept["Pod"][0].(*corev1.Pod).Spec, &kept["Pod"][1].(*corev1.Pod).Spec)
+	claims := [2]*corev1.PersistentVolumeClaim{kept["PersistentVolumeClaim"][0].(*corev1.PersistentVolumeClaim), kept["PersistentVolumeClaim"][1].(*corev1.PersistentVolumeClaim)}
+	g.Expect(claims[0]).To(Equal(claims[1]))
+	g.Expect(&claims[0].Spec.AccessModes[0] == &claims[1].Spec.AccessModes[0]).To(BeTrue())
+}
+
+// What others write into their objects neither adds to the pool without end, nor replaces what is in it.
+func TestThePoolIsBounded(t *testing.T) {
+	g, p := NewWithT(t), &pool{}
+	port := func(name string) *corev1.ContainerPort { return &corev1.ContainerPort{Name: name} }
+	first := pooled(p, port("first"))
+	long := port(strings.Repeat("x", maxPooledValue))
+	g.Expect(pooled(p, long) == long).To(BeTrue())
+	g.Expect(p.values).To(HaveLen(1))
+	for i := range 2 * maxPooled {
+		name := fmt.Sprint(i)
+		g.Expect(pooled(p, port(name))).To(Equal(port(name)))
+	}
+	g.Expect(p.values).To(HaveLen(maxPooled))
+	g.Expect(pooled(p, port("first")) == first).To(BeTrue())
+	g.Expect(pooled(p, (*corev1.ContainerPort)(nil))).To(BeNil())
+	// Values of two types may be encoded in the same way.
+	g.Expect(pooled(p, &metav1.ObjectMeta{})).To(Equal(&metav1.ObjectMeta{}))
+}
