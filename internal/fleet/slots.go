@@ -15,6 +15,10 @@ import (
 
 func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	u, limit := s.usage[p.Name], p.Limit()
+	// It is the clusters that are counted: a rollout may begin beside maintenance that waits for a member, which holds a slot already.
+	if slices.ContainsFunc(u.holders, func(h *Holder) bool { return h.Etcd == c.Etcd && h.Ended.IsZero() }) {
+		return nil
+	}
 	others := s.impairedBeside(p, c)
 	if c.Class == Repair && u.repairs >= max(1, limit/2) {
 		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of %s at most: %s", plural(limit, "slot"), p.title(), named(u.holders))}
