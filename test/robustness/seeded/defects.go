@@ -99,6 +99,18 @@ var defects = []bug{
 			"		(last >= 0 || slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last }))"}},
 	},
 	{
+		Name: "once: a cluster of one member and a recreation wait for each other",
+		Edits: []edit{{"internal/engine/memberships/plan.go",
+			"		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()\n",
+			"		return t.Status.State == v1alpha1.TaskStatePending && t.Status.State == v1alpha1.TaskStateInProgress\n"}},
+	},
+	{
+		Name: "once: a rollout waits for maintenance that waits for it",
+		Edits: []edit{{"internal/engine/queue/queue.go",
+			"	case head.Spec.Type == v1alpha1.OnDemandMaintenance && runs(head) && t.Spec",
+			"	case head.Spec.Type == v1alpha1.OnDemandMaintenance && head.UID == \"\" && t.Spec"}},
+	},
+	{
 		Name:  "once: a pod that is ending is deleted again and again",
 		Edits: []edit{{"internal/membership/order.go", "o.Terminating) && o.Pod && !o.Ending:", "o.Terminating) && o.Pod:"}},
 	},
