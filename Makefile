@@ -169,8 +169,8 @@ robustness-seeded: up ## Check that "make robustness" fails with each of a list 
 	@go run ./test/robustness/seeded $(SEEDED)
 
 .PHONY: simulation
-simulation: ## Run the whole system in one process and in virtual time, seed after seed. SEEDS=1000, FIRST=2000.
-	SIM_SEEDS=$(or $(SEEDS),50) SIM_FIRST=$(or $(FIRST),1) go test ./test/simulation -run TestSimulation -count=1 -v -timeout 0
+simulation: ## Run the whole system in one process and in virtual time, seed after seed. SEEDS=1000, FIRST=2000, HOURS=8.
+	SIM_FOR=$(if $(HOURS),$(HOURS)h) SIM_SEEDS=$(or $(SEEDS),$(if $(HOURS),1000000000,50)) SIM_FIRST=$(or $(FIRST),1) go test ./test/simulation -run TestSimulation -count=1 -v -timeout 0
 
 .PHONY: smoke
 smoke: ## Test the local Kubernetes itself. As root; removes a running one.

@@ -15,6 +15,10 @@ import (
 
 func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	holders, limit := without(s.usage[p.Name].holders, c.Etcd), p.Limit()
+	// It is the clusters that are counted: a rollout may begin beside maintenance that waits for a member, which holds a slot already.
+	if slices.ContainsFunc(s.usage[p.Name].holders, func(h *Holder) bool { return h.Etcd == c.Etcd && h.Ended.IsZero() }) {
+		return nil
+	}
 	others := s.impairedBeside(p, c)
 	if c.Class == Repair && repairs(holders) >= max(1, limit/2) {
 		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of %s at most: %s", plural(limit, "slot"), p.Title(), named(holders))}

@@ -47,6 +47,7 @@ var troubles = []trouble{
 	{"volume lost", 30, (*chaos).wiping},
 	{"volumes of a quorum lost", 30, (*chaos).wipingMost},
 	{"operator replaced", 30, (*chaos).replacing},
+	{"operator replaced by one whose clock is off", 30, (*chaos).skewing},
 	{"operator paused beside another one", 60, (*chaos).pausing},
 	{"removals arrive late", 120, func(c *chaos) func() { return c.set(&c.faults.delayed) }},
 	{"pods are replaced before their removal arrives", 120, func(c *chaos) func() { return c.set(&c.faults.replaced) }},

@@ -34,6 +34,8 @@ type faults struct {
 	// delayed: every second removal of a pod arrives up to mostDelayed late. replaced: a pod that is to be removed is deleted by a user before the
 	// request arrives, and has a successor of its name.
 	delayed, replaced bool
+	// skew is how far off the clock of the next operator is; 0 for what is drawn.
+	skew time.Duration
 	// injected counts, by name.
 	injected map[string]int
 }
@@ -44,6 +46,10 @@ func newFaults(l *loop.Loop) *faults {
 
 // clock returns the clock of an operator, which may be off by two seconds, and now and then by minutes.
 func (f *faults) clock() clock.PassiveClock {
+	if by := f.skew; by != 0 {
+		f.skew = 0
+		return shifted{by}
+	}
 	if f.random.IntN(8) == 0 {
 		return shifted{time.Duration(f.random.IntN(11)-5) * time.Minute}
 	}

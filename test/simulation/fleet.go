@@ -32,28 +32,30 @@ const crashes = "crashes-"
 
 // fleetWishes are the operations of those who run a fleet; what users do to one of its Etcds is in wishes, too.
 var fleetWishes = []wish{
-	{"changes all pod templates", func(s *session, _ *judge, task string, _ *rand.Rand) { s.release(task) }},
+	{"changes all pod templates", func(s *session, _ *judge, task string, _ *rand.Rand) {
+		if !slices.ContainsFunc(s.judges, (*judge).isSpoiled) {
+			s.release(task)
+		}
+	}},
 	{"changes all pod templates to one that crashes", func(s *session, _ *judge, task string, random *rand.Rand) {
 		s.open++
-		s.spoil(crashes+task, time.Duration(60+random.IntN(200))*time.Second, random.IntN(2) == 0)
+		s.spoil(crashes+task, time.Duration([]int{60, 660}[random.IntN(2)]+random.IntN(200))*time.Second, random.IntN(3) > 0)
 	}},
 	{"deletes the ledger", func(s *session, _ *judge, _ string, _ *rand.Rand) {
 		s.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: v1alpha1.FleetConfigMap}})
 	}},
 }
 
-// NewFleetScript draws what a seed stands for with four Etcds and a policy that lets one of them change at a time.
-func NewFleetScript(seed uint64) Script {
-	users, chaos := loop.Random(seed, "users of a fleet"), loop.Random(seed, "chaos in a fleet")
+// inFleets are the operations on one Etcd that a fleet has, too.
+var inFleets = []string{"restarts", "recreates", "maintains", "changes the pod template", "deletes the Etcd, and creates it again"}
+
+// Fleet draws what a seed stands for with four Etcds and a policy that lets one of them change at a time.
+func (d Draw) Fleet(seed uint64) Script {
+	users := loop.Random(seed, "users of a fleet")
 	s := Script{Seed: seed, Members: []int32{1, 3, 3}[users.IntN(3)], Etcds: len(names)}
-	all := []string{"restarts", "recreates", "maintains", "changes the pod template", "deletes the Etcd, and creates it again"}
-	for _, w := range fleetWishes {
-		all = append(all, w.name, w.name)
-	}
-	for range operations {
-		s.Operations = append(s.Operations, Operation{all[users.IntN(len(all))], users.Uint64N(1000), time.Duration(60+users.IntN(300)) * time.Second})
-	}
-	s.Faults = drawFaults(chaos, horizon, 60)
+	all := slices.DeleteFunc(slices.Clone(wishes), func(w wish) bool { return !slices.Contains(inFleets, w.name) })
+	s.Operations = d.operations(users, slices.Concat(all, fleetWishes), 60, 300)
+	s.Faults = d.faults(loop.Random(seed, "chaos in a fleet"), s.operating(), 60)
 	return s
 }
 
@@ -110,7 +112,7 @@ func (s *session) setRight(bad string) {
 // attend has someone look after the fleet, while the templates are good.
 func (s *session) attend() {
 	s.After(time.Duration(30+s.helping.IntN(60))*time.Second, "user", "", func() {
-		if !slices.ContainsFunc(s.judges, func(j *judge) bool { return j.etcd() != nil && isBad(j.etcd().Spec.Annotations) }) {
+		if !slices.ContainsFunc(s.judges, (*judge).isSpoiled) {
 			s.resume()
 		}
 		s.attend()
@@ -130,6 +132,9 @@ func (s *session) resume() {
 		}
 	}
 }
+
+// isSpoiled reports whether the template that an Etcd asks for is one with which no member starts.
+func (j *judge) isSpoiled() bool { return j.etcd() != nil && isBad(j.etcd().Spec.Annotations) }
 
 // isBad reports whether no member starts with a template.
 func isBad(annotations map[string]string) bool {

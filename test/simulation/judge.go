@@ -32,6 +32,8 @@ type judge struct {
 	lost time.Duration
 	// leads is since when the newest leader has led.
 	leads led
+	// surges is since when users have wanted a second member to stand in for the only one, and alone since when there is one voter.
+	surges, alone since
 	// edited is when users changed the spec last.
 	edited time.Duration
 	// hibernated is when users asked for no members last; they may be obeyed late.
@@ -92,6 +94,7 @@ func (j *judge) members() {
 		return
 	}
 	j.quorate, j.list = j.quorate.now(true, w.Now()), list
+	j.alone = j.alone.now(len(j.voters()) == 1, w.Now())
 	if j.leads.by != leader.Disk.Member {
 		j.leads = led{leader.Disk.Member, w.Now()}
 	}
@@ -162,6 +165,7 @@ func (j *judge) cluster(leader *members.Member) {
 // aimed is a request of an operator, with the time when it asked, and the pod that it removes: the one that it saw last.
 type aimed struct {
 	apiserver.Request
+	who    string
 	asked  time.Duration
 	target types.UID
 }
@@ -192,9 +196,32 @@ func (w *World) target(r apiserver.Request) types.UID {
 	return ""
 }
 
+// mostOften is how often a minute a controller may write the same: it looks once a second, at most.
+const mostOften = 150
+
+// repeated counts how often a controller has written the same in a minute.
+type repeated struct {
+	minute time.Duration
+	times  int
+}
+
+// again counts a write, and reports whether a controller repeats it without a pause.
+func (w *World) again(r aimed) bool {
+	key, minute := r.who+" "+r.String(), w.Now()/time.Minute
+	last := w.repeats[key]
+	if last.minute != minute {
+		last = repeated{minute: minute}
+	}
+	last.times++
+	w.repeats[key] = last
+	return last.times == mostOften
+}
+
 // before judges a request of an operator to the API server, before it is carried out: what it breaks if it is; empty if nothing.
 func (w *World) before(o *operator, r aimed) string {
 	switch {
+	case w.again(r):
+		return fmt.Sprintf("%s does this for the %dth time within a minute: %s", r.who, mostOften, r)
 	case removes(r.Request):
 		if is := w.target(r.Request); is != "" && r.target != "" && is != r.target {
 			return fmt.Sprintf("%s removes pod %s, which is not the one that it asked to remove", o.name, r.Key.Name)
@@ -263,7 +290,7 @@ func (j *judge) removal(o *operator, r aimed) string {
 			left++
 		}
 	}
-	if removes && voters == 1 && leader != nil && j.relieved() && j.world.Now()-j.serving[list[0].ID].at > sight {
+	if removes && leader != nil && voters == 1 && j.relieved(r.asked) {
 		return fmt.Sprintf("%s removes pod %s, which serves, and no second member stands in for it", o.name, name)
 	}
 	if removes && left <= voters/2 && voters > 1 {
@@ -274,6 +301,9 @@ func (j *judge) removal(o *operator, r aimed) string {
 
 // change judges a change at the API server.
 func (j *judge) change(c apiserver.Change) {
+	if e, ok := c.After.(*v1alpha1.Etcd); c.Kind == "Etcd" && c.Key.Name == j.name {
+		j.surges = j.surges.now(ok && e.Surges(), j.world.Now())
+	}
 	if c.Kind == "Etcd" && c.Key.Name == j.name && (c.Before == nil || c.After == nil || c.Before.GetGeneration() != c.After.GetGeneration()) {
 		j.edited = j.world.Now()
 	}

@@ -56,7 +56,7 @@ func (f *fleetJudge) ledger(text string) {
 	}
 	var holders []string
 	for _, h := range l.Holders {
-		if !h.Unasked && (h.Canary || h.Ended.IsZero()) {
+		if !h.Unasked && (h.Canary || h.Ended.IsZero()) && !slices.Contains(holders, h.EtcdName) {
 			holders = append(holders, h.EtcdName)
 		}
 	}

@@ -7,6 +7,7 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -127,10 +128,11 @@ func (j *judge) claim(o *operator, name string) string {
 	return ""
 }
 
-// relieved reports whether users have wanted for a while that a second member stands in for the only one.
-func (j *judge) relieved() bool {
-	e := j.etcd()
-	return e != nil && e.Surges() && !j.mayStop() && j.world.Now()-j.edited > sight && j.world.faults.sight == nil
+// relieved reports whether users wanted that a second member stands in for the only one, some time before an operator asked for what it does, and
+// that member was the only one, and has served since.
+func (j *judge) relieved(asked time.Duration) bool {
+	before := func(s since) bool { return s.is && s.at < asked-observation && j.world.Now()-s.at > sight }
+	return before(j.surges) && before(j.alone) && before(j.serving[j.voters()[0].ID]) && !j.mayStop() && j.world.faults.sight == nil
 }
 
 // starts judges that a member starts with the data that it has: if members that its agent could ask list it no longer, it must not.

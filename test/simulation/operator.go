@@ -227,7 +227,7 @@ type whoKey struct{}
 // through carries a request of the operator out, at the API server or from the cache, when it is its turn.
 func (o *operator) through(ctx context.Context, r apiserver.Request, do func() error) (err error) {
 	who, _ := ctx.Value(whoKey{}).(string)
-	of := aimed{r, o.world.Now(), o.aims(who, r)}
+	of := aimed{r, who, o.world.Now(), o.aims(who, r)}
 	if r.Kind == "Pod" && !r.Writes && !r.Cached {
 		answers := do
 		do = func() error {

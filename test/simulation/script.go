@@ -6,8 +6,10 @@ package simulation
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,27 +41,69 @@ type Operation struct {
 	Then time.Duration
 }
 
-// horizon is when the last fault begins at the latest: all operations have begun long before.
-const horizon = time.Hour
+// Draw is how scripts are drawn.
+type Draw bool
 
-// NewScript draws what a seed stands for: half of the kinds of faults, one after another and several at a time.
-func NewScript(seed uint64) Script {
-	users, chaos := loop.Random(seed, "users"), loop.Random(seed, "chaos")
+// Swarm: each seed has its own part of the users and of the faults, with weights and at a pace of its own, so that what seldom meets does in some of
+// them. Plain: each of them may be drawn at any time, with equal chances.
+const (
+	Swarm Draw = true
+	Plain Draw = false
+)
+
+// Script draws what a seed stands for.
+func (d Draw) Script(seed uint64) Script {
+	users := loop.Random(seed, "users")
 	s := Script{Seed: seed, Members: []int32{3, 3, 5, 1}[users.IntN(4)]}
-	for range operations {
-		s.Operations = append(s.Operations, Operation{wishes[users.IntN(len(wishes))].name, users.Uint64N(1000), time.Duration(20+users.IntN(180)) * time.Second})
-	}
-	s.Faults = drawFaults(chaos, horizon, 25)
+	s.Operations = d.operations(users, wishes, 10, 180)
+	s.Faults = d.faults(loop.Random(seed, "chaos"), s.operating(), 25)
 	return s
 }
 
-// drawFaults draws half of the kinds of faults, up to a time, with so many seconds at most between two of them.
-func drawFaults(chaos *rand.Rand, until time.Duration, apart int) (all []Fault) {
-	kinds := chaos.Perm(len(troubles))[:(len(troubles)+1)/2]
+// operations draws four operations, with a pause of so many seconds after each, and up to so many more. With a swarm there are more or fewer of them, and some
+// are four times as fast.
+func (d Draw) operations(random *rand.Rand, all []wish, least, more int) (drawn []Operation) {
+	number, fast := 4, 1
+	if d == Swarm {
+		number, fast = 3+random.IntN(8), 1<<random.IntN(3)
+	}
+	kinds := d.mix(random, len(all))
+	for range number {
+		pause := time.Duration(least+random.IntN(more)) * time.Second / time.Duration(fast)
+		drawn = append(drawn, Operation{all[kinds[random.IntN(len(kinds))]].name, random.Uint64N(1000), pause})
+	}
+	return drawn
+}
+
+// faults draws faults, up to a time, one after another and several at a time, with so many seconds at most between two of them.
+func (d Draw) faults(random *rand.Rand, until time.Duration, apart int) (all []Fault) {
+	if d == Swarm {
+		apart = max(4, apart*(1<<random.IntN(4))/4)
+	}
+	kinds := d.mix(random, len(troubles))
 	for at := time.Duration(0); at < until; {
-		at += time.Duration(1+chaos.IntN(apart)) * time.Second
-		k := troubles[kinds[chaos.IntN(len(kinds))]]
-		all = append(all, Fault{at, time.Duration(1+chaos.IntN(k.most)) * time.Second, k.name, chaos.Uint64N(1000)})
+		at += time.Duration(1+random.IntN(apart)) * time.Second
+		k := troubles[kinds[random.IntN(len(kinds))]]
+		all = append(all, Fault{at, time.Duration(1+random.IntN(k.most)) * time.Second, k.name, random.Uint64N(1000)})
+	}
+	return all
+}
+
+// mix returns what a seed draws from, of n kinds: all of them, or half, each as often as its weight says.
+func (d Draw) mix(random *rand.Rand, n int) (kinds []int) {
+	if d == Plain {
+		return random.Perm(n)
+	}
+	for _, kind := range random.Perm(n)[:(n+1)/2] {
+		kinds = append(kinds, slices.Repeat([]int{kind}, 1<<random.IntN(4))...)
+	}
+	return kinds
+}
+
+// operating is for how long users act. Faults begin until then.
+func (s Script) operating() (all time.Duration) {
+	for _, o := range s.Operations {
+		all += o.Then
 	}
 	return all
 }
@@ -107,7 +151,22 @@ func ParseScript(text string) (s Script, err error) {
 			err = fmt.Errorf("a script has no line %q", line)
 		}
 	}
-	return s, err
+	return s, errors.Join(err, s.validate())
+}
+
+// validate checks that there is what a script names.
+func (s Script) validate() error {
+	for _, f := range s.Faults {
+		if !slices.ContainsFunc(troubles, func(k trouble) bool { return k.name == f.Name }) {
+			return fmt.Errorf("there is no fault %q", f.Name)
+		}
+	}
+	for _, o := range s.Operations {
+		if !slices.ContainsFunc(slices.Concat(wishes, fleetWishes), func(w wish) bool { return w.name == o.Name }) {
+			return fmt.Errorf("there is no user who %s", o.Name)
+		}
+	}
+	return nil
 }
 
 func scans(line, format string, into ...any) bool {

@@ -42,12 +42,30 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on. The first that
+// duration reads a time from the environment; 0 for none.
+func duration(t *testing.T, name string) time.Duration {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}
+
+// Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on, and SIM_FOR
+// ends it after a time. The first that
 // breaks something ends the test, unless SIM_ON is set, and its trace and its story are written.
-func TestSimulation(t *testing.T) { simulate(t, NewScript, 3) }
+func TestSimulation(t *testing.T) { simulate(t, draw().Script, 3) }
 
 // So it is with several Etcds and a policy for their fleet.
-func TestFleet(t *testing.T) { simulate(t, NewFleetScript, 1) }
+func TestFleet(t *testing.T) { simulate(t, draw().Fleet, 1) }
+
+// draw is how scripts are drawn: with SIM_PLAIN set, for comparison, each user and each fault may come at any time.
+func draw() Draw { return os.Getenv("SIM_PLAIN") == "" }
 
 func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64) {
 	t.Helper()
@@ -55,8 +73,12 @@ func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
 		first, seeds = seed, 1
 	}
-	begun, sum := time.Now(), Result{Injected: map[string]int{}}
+	begun, sum, limit := time.Now(), Result{Injected: map[string]int{}}, duration(t, "SIM_FOR")
 	for seed := first; seed < first+seeds; seed++ {
+		if limit > 0 && time.Since(begun) > limit {
+			seeds = seed - first
+			break
+		}
 		script := scriptOf(seed)
 		r := Run(t, script)
 		for _, broken := range r.Broken {
@@ -152,7 +174,7 @@ func repeats(t *testing.T, script Script, r Result) {
 
 func TestSeedsRepeat(t *testing.T) {
 	for seed := range uint64(2) {
-		repeats(t, NewScript(seed), Run(t, NewScript(seed)))
+		repeats(t, Swarm.Script(seed), Run(t, Swarm.Script(seed)))
 	}
 }
 
@@ -184,22 +206,62 @@ func TestScripts(t *testing.T) {
 }
 
 func TestScriptsAreReadAsTheyAreWritten(t *testing.T) {
-	script := NewScript(7)
+	script := Swarm.Script(7)
 	read, err := ParseScript("# why\n" + script.String())
-	if err != nil || read.String() != script.String() || len(read.Faults) == 0 || len(read.Operations) != operations {
+	if err != nil || read.String() != script.String() || len(read.Faults) == 0 || len(read.Operations) == 0 {
 		t.Errorf("%v: %s", err, read)
 	}
-	if _, err := ParseScript("anything else"); err == nil {
-		t.Error("it was read")
+	for _, text := range []string{"anything else", "fault at 1s for 1s, 1: of no such name", "user waits 1s after, 1: does what no user does"} {
+		if _, err := ParseScript(text); err == nil {
+			t.Errorf("%q was read", text)
+		}
 	}
 }
 
 // Of all that happens, what matters is left.
 func TestShrink(t *testing.T) {
-	script := NewScript(7)
-	matter := script.Faults[17]
+	script := Swarm.Script(7)
+	matter := script.Faults[len(script.Faults)/2]
 	short := script.Shrink(func(s Script) bool { return slices.Contains(s.Faults, matter) && len(s.Operations) >= 2 })
 	if len(short.Faults) != 1 || short.Faults[0] != matter || len(short.Operations) != 2 {
 		t.Errorf("%s", short)
 	}
+}
+
+// A swarm has all users and all faults, and each of its seeds half of them at most. A seed of a plain draw has no such limit.
+func TestSwarm(t *testing.T) {
+	seeds := map[string]int{}
+	for seed := range uint64(200) {
+		users, faults := kinds(Swarm.Script(seed))
+		if len(users) > (len(wishes)+1)/2 || len(faults) > (len(troubles)+1)/2 {
+			t.Errorf("seed %d has %d users and %d faults", seed, len(users), len(faults))
+		}
+		for name := range users {
+			seeds[name]++
+		}
+		for name := range faults {
+			seeds[name]++
+		}
+	}
+	for _, w := range wishes {
+		if seeds[w.name] < 10 {
+			t.Errorf("of 200 seeds, %d have a user who %s", seeds[w.name], w.name)
+		}
+	}
+	for _, k := range troubles {
+		if seeds[k.name] < 40 {
+			t.Errorf("of 200 seeds, %d have the fault %s", seeds[k.name], k.name)
+		}
+	}
+}
+
+func kinds(s Script) (users, faults map[string]bool) {
+	users, faults = map[string]bool{}, map[string]bool{}
+	for _, o := range s.Operations {
+		users[o.Name] = true
+	}
+	for _, f := range s.Faults {
+		faults[f.Name] = true
+	}
+	return users, faults
 }

@@ -183,6 +183,21 @@ func (c *chaos) replacing() func() {
 	return c.start
 }
 
+// skewing replaces the operator by one whose clock is up to a quarter of an hour ahead or behind.
+func (c *chaos) skewing() func() {
+	end, by := c.replacing(), time.Duration(1+c.random.IntN(15))*time.Minute
+	if end == nil {
+		return nil
+	}
+	if c.random.IntN(2) == 0 {
+		by = -by
+	}
+	return func() {
+		c.faults.skew = by
+		end()
+	}
+}
+
 // pausing pauses the operator, starts another one, and has the first go on for a while before it notices that its time is over.
 func (c *chaos) pausing() func() {
 	if len(c.operators) != 1 || c.operators[0].actor.Paused {

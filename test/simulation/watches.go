@@ -5,13 +5,13 @@
 package simulation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
-	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // cachedKinds are the kinds that the operator has in its cache.
@@ -60,5 +60,5 @@ func (c *controller) concerns(change apiserver.Change) bool {
 
 // onlyStatus reports whether neither the spec nor the annotations of an object have changed.
 func onlyStatus(c apiserver.Change) bool {
-	return c.Before != nil && c.After != nil && c.Before.GetGeneration() == c.After.GetGeneration() && equality.Semantic.DeepEqual(c.Before.GetAnnotations(), c.After.GetAnnotations())
+	return c.Before != nil && c.After != nil && c.Before.GetGeneration() == c.After.GetGeneration() && maps.Equal(c.Before.GetAnnotations(), c.After.GetAnnotations())
 }

@@ -25,9 +25,8 @@ type wish struct {
 	begin func(s *session, j *judge, task string, random *rand.Rand)
 }
 
-// wishes are drawn with equal chances: those that are more likely are there twice.
+// wishes are the operations of users of one Etcd.
 var wishes = []wish{
-	{"changes the pod template", changeTemplate},
 	{"changes the pod template", changeTemplate},
 	{"restarts", func(_ *session, j *judge, task string, _ *rand.Rand) {
 		j.Task(task, v1alpha1.QuorumAwareRollout, "restart: true")
@@ -40,13 +39,12 @@ var wishes = []wish{
 		j.Task(task, v1alpha1.RecreateRollout, "")
 	}},
 	{"scales", scale},
-	{"scales", scale},
 	{"hibernates, and wakes up", hibernate},
 	{"replaces the only pod behind a second member", surge},
 	{"moves the volumes to another class", move},
-	{"moves the volumes to another class", move},
 	{"removes a member with etcdctl", etcdctl},
 	{"deletes the Etcd, and creates it again", createAgain},
+	{"recovers, needed or not", func(_ *session, j *judge, task string, _ *rand.Rand) { j.Task(task, v1alpha1.QuorumLossRecovery, "") }},
 }
 
 func (j *judge) etcd() *v1alpha1.Etcd {

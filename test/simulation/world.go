@@ -53,10 +53,12 @@ type World struct {
 	revisions int64
 	// ended is when tasks ended.
 	ended map[types.UID]time.Duration
+	// repeats are the newest writes of controllers.
+	repeats map[string]repeated
 	// raft is how many broken promises of raft were told of.
 	raft int
-	// pace draws how long things take.
-	pace *rand.Rand
+	// pace draws how long things take, and lives for how long tasks are kept.
+	pace, lives *rand.Rand
 	// writer carries out at once what the controllers of Kubernetes, kubelets and users write.
 	writer *apiserver.Client
 	// pending are the controllers that are about to look again.
@@ -72,7 +74,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	l := loop.New(seed)
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
-		pace: l.Random("pace"), pending: map[string]bool{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
+		pace: l.Random("pace"), lives: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
 		return nil, err
@@ -178,11 +180,7 @@ func edit[T client.Object](w *World, namespace, name, sub string, change func(T)
 	}
 	next := found.DeepCopyObject().(T)
 	change(next)
-	if sub == "" {
-		w.must(client.IgnoreNotFound(w.writer.Update(context.Background(), next)))
-		return
-	}
-	w.must(client.IgnoreNotFound(w.writer.SubResource(sub).Update(context.Background(), next)))
+	w.must(client.IgnoreNotFound(w.API.Edit(next, sub)))
 }
 
 // remove deletes an object.

@@ -45,8 +45,8 @@ func covered(tasks []v1alpha1.EtcdOperatorTask) bool {
 }
 
 // isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that,
-// unless a member has lost its data, for which the rollout waits.
-func isDue(in membership.Input, d membership.Decision, outdated int) bool {
+// unless a member has lost its data, for which the rollout waits, or a recreation waits until the newest spec is applied.
+func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1alpha1.EtcdOperatorTask) bool {
 	if d.Step == nil {
 		return false
 	}
@@ -57,7 +57,9 @@ func isDue(in membership.Input, d membership.Decision, outdated int) bool {
 		}
 		voters++
 	}
-	return outdated == 0 || voters%2 == 0 || voters == in.Goal.Size
+	return outdated == 0 || voters%2 == 0 || voters == in.Goal.Size || slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()
+	})
 }
 
 // next is the task to create, and how long to wait before that. Its name is a function of what is to be done, so that two operators, or

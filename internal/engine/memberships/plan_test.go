@@ -136,6 +136,11 @@ func TestIsDue(t *testing.T) {
 		}
 		return all
 	}
+	recreation := func(state v1alpha1.TaskState, phase v1alpha1.RecreatePhase) []v1alpha1.EtcdOperatorTask {
+		t := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}}
+		t.Status.State, t.Status.Rollout = state, &v1alpha1.RolloutStatus{Phase: phase}
+		return []v1alpha1.EtcdOperatorTask{t}
+	}
 	step := membership.Decision{Step: &membership.Step{}}
 	for name, c := range map[string]struct {
 		members  []membership.Member
@@ -143,17 +148,21 @@ func TestIsDue(t *testing.T) {
 		decision membership.Decision
 		outdated int
 		want     bool
+		tasks    []v1alpha1.EtcdOperatorTask
 	}{
-		"nothing to do":         {voters(3), 3, membership.Decision{}, 0, false},
-		"blocked before a step": {voters(3), 5, membership.Decision{Conclusion: membership.Wait}, 0, false},
-		"grows":                 {voters(3), 5, step, 0, true},
-		"a rollout is due":      {voters(3), 5, step, 2, false},
-		"an even size":          {voters(4), 5, step, 2, true},
-		"a member is lost":      {voters(3, func(m *membership.Member) { m.Lost = true }), 5, step, 2, true},
-		"a learner waits":       {voters(4, func(m *membership.Member) { m.Learner = true }), 5, step, 2, true},
-		"the size is right":     {voters(3), 3, step, 2, true},
+		"nothing to do":                   {voters(3), 3, membership.Decision{}, 0, false, nil},
+		"blocked before a step":           {voters(3), 5, membership.Decision{Conclusion: membership.Wait}, 0, false, nil},
+		"grows":                           {voters(3), 5, step, 0, true, nil},
+		"a rollout is due":                {voters(3), 5, step, 2, false, nil},
+		"an even size":                    {voters(4), 5, step, 2, true, nil},
+		"a member is lost":                {voters(3, func(m *membership.Member) { m.Lost = true }), 5, step, 2, true, nil},
+		"a learner waits":                 {voters(4, func(m *membership.Member) { m.Learner = true }), 5, step, 2, true, nil},
+		"a recreation waits for the size": {voters(3), 5, step, 3, true, recreation(v1alpha1.TaskStateInProgress, "")},
+		"a recreation is queued":          {voters(3), 5, step, 3, false, recreation(v1alpha1.TaskStatePending, "")},
+		"a recreation stops the members":  {voters(3), 5, step, 3, false, recreation(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion)},
+		"the size is right":               {voters(3), 3, step, 2, true, nil},
 	} {
-		if got := isDue(membership.Input{Members: c.members, Goal: membership.Goal{Size: c.size}}, c.decision, c.outdated); got != c.want {
+		if got := isDue(membership.Input{Members: c.members, Goal: membership.Goal{Size: c.size}}, c.decision, c.outdated, c.tasks); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

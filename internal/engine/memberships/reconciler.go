@@ -111,7 +111,7 @@ func (r *Reconciler) due(ctx context.Context, reader client.Reader, etcd *v1alph
 	}
 	in := known.Input(members.Request{Goal: members.Goal(etcd, 0, false), Relieve: members.Relieve(etcd, tasks), Acting: members.Acting(etcd, snapshot, tasks)})
 	d := membership.Decide(in)
-	if outdated, _ := snapshot.PodsBehind(); !isDue(in, d, outdated) {
+	if outdated, _ := snapshot.PodsBehind(); !isDue(in, d, outdated, tasks) {
 		return "", nil
 	}
 	return d.Step.Reason, nil

@@ -102,6 +102,8 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 	case of == v1alpha1.QuorumAwareRollout && t.Spec.Type == v1alpha1.MembershipChange,
 		of == v1alpha1.MembershipChange && t.Spec.Type == v1alpha1.QuorumAwareRollout:
 		return true
+	case head.Spec.Type == v1alpha1.OnDemandMaintenance && runs(head) && t.Spec.Type == v1alpha1.QuorumAwareRollout:
+		return true
 	case yields(head):
 		return t.Spec.Type == v1alpha1.MembershipChange
 	case of.IsRollout(), of == v1alpha1.MembershipChange:
@@ -120,8 +122,8 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
 
-// yields reports whether a change of members that began beside a task goes first. Maintenance does nothing while a member does not
-// participate, which may be one that has to be replaced; and a member that is defragmented does not serve. A recreation waits until the
+// yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does nothing while a member
+// does not participate, which may be one that has to be replaced, or that starts with the next template; and a member that is defragmented does not serve. A recreation waits until the
 // newest spec is applied, which takes as many members as it asks for, and in the end until every member participates again.
 func yields(t *v1alpha1.EtcdOperatorTask) bool {
 	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation

@@ -179,6 +179,9 @@ func TestPreemption(t *testing.T) {
 		"a change of members that began beside maintenance goes first": {[]*v1alpha1.EtcdOperatorTask{
 			running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(ofType(newTask("c", 1, "1"), v1alpha1.MembershipChange)),
 		}, "c", "", "m"},
+		"and so does a rollout": {[]*v1alpha1.EtcdOperatorTask{
+			running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(ofType(newTask("c", 1, "1"), v1alpha1.QuorumAwareRollout)),
+		}, "c", "", "m"},
 		"and one that began beside a recreation which waits for it": {[]*v1alpha1.EtcdOperatorTask{
 			running(ofType(newTask("r", 0, "1"), v1alpha1.RecreateRollout)), running(ofType(newTask("c", 1, "1"), v1alpha1.MembershipChange)),
 		}, "c", "", "r"},
@@ -275,7 +278,10 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"maintenance beside a change that waits":                 {ofType(waiting.DeepCopy(), v1alpha1.MembershipChange), pending(v1alpha1.OnDemandMaintenance), false},
 		"a change beside maintenance that waits for a member":    {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), true},
 		"a change beside maintenance that progresses":            {ofType(rollout(0, v1alpha1.ReasonRunning), v1alpha1.OnDemandMaintenance), pending(v1alpha1.MembershipChange), false},
-		"a rollout beside maintenance that waits":                {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), false},
+		"a rollout beside maintenance that waits for a member":   {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), true},
+		"a rollout beside maintenance that progresses":           {ofType(rollout(0, v1alpha1.ReasonRunning), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), false},
+		"a recreation beside maintenance that waits":             {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.RecreateRollout), false},
+		"a rollout beside maintenance that waits for others":     {ofType(waiting.DeepCopy(), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), false},
 		"another change":                                         {blocked(members("")), pending(v1alpha1.MembershipChange), false},
 	} {
 		q := New([]*v1alpha1.EtcdOperatorTask{c.head, c.other})

@@ -83,6 +83,38 @@ var defects = []bug{
 			"	if k.Etcd.Status.Recovery == nil || k.Announced ||", "	if k.Etcd.Status.Recovery == nil ||"}},
 	},
 	{
+		Name: "once: a recovered cluster that shrinks takes itself for another one",
+		Edits: []edit{
+			{"internal/etcd/component/configmap.go", "bootstrap(etcd, Reaching(etcd, cmp.Or(members, known(etcd))), ", "bootstrap(etcd, cmp.Or(members, known(etcd)), "},
+			{"internal/etcd/memberconfig/list.go", "component.Bootstrap(etcd, *set.Spec.Replicas, ", "component.Bootstrap(etcd, component.Reaching(etcd, *set.Spec.Replicas), "}},
+	},
+	{
+		Name:  "once: a rollout and members that become one wait for each other",
+		Edits: []edit{{"internal/rollout/relieve.go", "return s.Surges && len(s.Snapshot.Cluster.Voters) <= 2", "return s.Surges"}},
+	},
+	{
+		Name: "once: a rollout waits for the pod of a member that has left",
+		Edits: []edit{{"internal/etcd/members/goal.go",
+			"		slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last })",
+			"		(last >= 0 || slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last }))"}},
+	},
+	{
+		Name: "once: a cluster of one member and a recreation wait for each other",
+		Edits: []edit{{"internal/engine/memberships/plan.go",
+			"		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()\n",
+			"		return t.Status.State == v1alpha1.TaskStatePending && t.Status.State == v1alpha1.TaskStateInProgress\n"}},
+	},
+	{
+		Name: "once: a rollout waits for maintenance that waits for it",
+		Edits: []edit{{"internal/engine/queue/queue.go",
+			"	case head.Spec.Type == v1alpha1.OnDemandMaintenance && runs(head) && t.Spec",
+			"	case head.Spec.Type == v1alpha1.OnDemandMaintenance && head.UID == \"\" && t.Spec"}},
+	},
+	{
+		Name:  "once: a pod that is ending is deleted again and again",
+		Edits: []edit{{"internal/membership/order.go", "o.Terminating) && o.Pod && !o.Ending:", "o.Terminating) && o.Pod:"}},
+	},
+	{
 		Name:  "once: every Job takes too long to start by a clock that is ahead",
 		Edits: []edit{{"internal/job/live.go", "state.StartingSince.IsZero() || age >= 0 && age < startDeadline {", "!now.IsZero() || age > 0 {"}},
 	},

@@ -29,12 +29,14 @@ import (
 func main() {
 	only := flag.String("only", "", "names of bugs, separated by commas; all if empty")
 	length := flag.Duration("length", 0, "of the run with each bug; its own if 0")
-	keep := flag.String("keep", "", "a folder in which the variants of the operator are kept; those that are there are not built again")
+	keep := flag.String("keep", "", "a folder in which the variants of the operator, or of the simulation, are kept; those that are there are not built again")
 	buildOnly := flag.Bool("build", false, "build the variants, and do not run them")
 	simulate := flag.Int("simulate", 0, "look for the bugs with so many seeds of the simulation, and not on the local Kubernetes")
+	starts := flag.Int("starts", 1, "simulate from so many first seeds, and print the medians")
+	plain := flag.Bool("plain", false, "simulate without a swarm as well, and print both")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*only, length.String(), *keep, *buildOnly, *simulate})
+	err := run(ctx, options{*only, length.String(), *keep, *buildOnly, *simulate, *starts, *plain})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -47,6 +49,9 @@ type options struct {
 	buildOnly          bool
 	// simulate is the number of seeds; 0 for the local Kubernetes.
 	simulate int
+	// starts and plain are those of the simulation.
+	starts int
+	plain  bool
 }
 
 func run(ctx context.Context, o options) error {
@@ -79,8 +84,15 @@ func run(ctx context.Context, o options) error {
 // tryThem tries the bugs with the simulation or on the local Kubernetes, and returns the names of those that were not caught.
 func tryThem(ctx context.Context, o options, root, copied string) ([]string, error) {
 	if o.simulate > 0 {
-		fmt.Printf("| bug | found by | time of the processor | as |\n|---|---|---|---|\n")
-		s := simulation{copied, filepath.Join(filepath.Dir(copied), "simulation"), o.simulate}
+		beside := ""
+		if o.plain {
+			beside = " plain: seeds | processor |"
+		}
+		fmt.Printf("| bug | seeds | processor |%s as |\n|%s\n", beside, strings.Repeat("---|", 4+strings.Count(beside, "|")))
+		if err := os.MkdirAll(o.keep, 0o755); err != nil {
+			return nil, err
+		}
+		s := simulation{copied, o.keep, o.simulate, o.starts, o.plain}
 		return tryAll(ctx, slices.Concat(bugs, defects), o, func(b bug) (string, error) { return b.simulate(ctx, s) })
 	}
 	programs, err := buildPrograms(ctx, root, o.keep)
@@ -104,7 +116,7 @@ func tryThem(ctx context.Context, o options, root, copied string) ([]string, err
 func tryAll(ctx context.Context, bugs []bug, o options, try func(bug) (found string, err error)) ([]string, error) {
 	var missed []string
 	for _, b := range bugs {
-		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
+		if o.only != "" && !strings.Contains(","+o.only+",", ","+b.Name+",") { // some names have commas
 			continue
 		}
 		found, err := try(b)
@@ -115,8 +127,8 @@ func tryAll(ctx context.Context, bugs []bug, o options, try func(bug) (found str
 			found = ""
 			fmt.Fprintf(os.Stderr, "trying %q: %v\n", b.Name, err)
 		}
-		fmt.Printf(o.row(), b.Name, cmp.Or(found, "NOT CAUGHT"))
-		if found == "" {
+		fmt.Printf(o.row(), b.Name, cmp.Or(found, notCaught))
+		if found == "" || strings.HasSuffix(found, notCaught) {
 			missed = append(missed, b.Name)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -51,31 +52,35 @@ type Client struct {
 
 var _ client.Client = (*Client)(nil)
 
+// send carries out a write with an object as it is now: it may be carried out when the caller does not wait any more, and has changed the object.
+func (c *Client) send(ctx context.Context, verb string, o, into client.Object, do func(schema.GroupVersionKind, []byte) (client.Object, error)) error {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encoding a %T: %w", o, err)
+	}
+	return c.write(ctx, verb, o, into, func(kind schema.GroupVersionKind) (client.Object, error) { return do(kind, body) })
+}
+
 // write carries out a write, and gives the object the content that is stored then.
-func (c *Client) write(ctx context.Context, verb string, o, into client.Object, do func(schema.GroupVersionKind, []byte) (client.Object, error)) error {
+func (c *Client) write(ctx context.Context, verb string, o, into client.Object, do func(schema.GroupVersionKind) (client.Object, error)) error {
 	kind, err := c.Server.kindOf(o)
 	if err != nil {
 		return err
 	}
-	// It may be carried out when the caller does not wait any more, and has changed the object.
-	body, err := json.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("encoding a %s: %w", kind.Kind, err)
-	}
 	var stored client.Object
 	err = c.Through(ctx, Request{Verb: verb, Kind: kind.Kind, Key: client.ObjectKeyFromObject(o), Writes: true}, func() error {
-		result, err := do(kind, body)
+		result, err := do(kind)
 		stored = result
 		return err
 	})
 	if err != nil || into == nil || stored == nil {
 		return err
 	}
-	return fill(into, stored)
+	return fill(into, stored, false)
 }
 
 // Get implements client.Reader.
-func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	kind, err := c.Server.kindOf(into)
 	if err != nil {
 		return err
@@ -90,7 +95,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	if found == nil {
 		return apierrors.NewNotFound(resource(kind.Kind), key.Name)
 	}
-	return fill(into, found)
+	return fill(into, found, ptr.Deref((&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy, false))
 }
 
 // List implements client.Reader.
@@ -114,7 +119,7 @@ func (c *Client) cached() bool { return c.Reads != &c.Server.table }
 
 // Create implements client.Writer.
 func (c *Client) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
-	return c.write(ctx, "create", o, o, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
+	return c.send(ctx, "create", o, o, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
 		if kind.Kind == "SelfSubjectReview" {
 			return &authenticationv1.SelfSubjectReview{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(c.Server.now().Truncate(time.Second))}}, nil
 		}
@@ -129,7 +134,7 @@ func (c *Client) Update(ctx context.Context, o client.Object, _ ...client.Update
 
 func (c *Client) update(ctx context.Context, sub string, o client.Object) error {
 	key := client.ObjectKeyFromObject(o)
-	return c.write(ctx, verbOf("update", sub), o, o, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
+	return c.send(ctx, verbOf("update", sub), o, o, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
 		return c.Server.change(kind, key, sub, func(client.Object) (client.Object, error) { return c.Server.decode(kind, body) })
 	})
 }
@@ -145,7 +150,7 @@ func (c *Client) patch(ctx context.Context, sub string, o client.Object, p clien
 		return fmt.Errorf("making a patch: %w", err)
 	}
 	key := client.ObjectKeyFromObject(o)
-	return c.write(ctx, verbOf("patch", sub), o, o, func(kind schema.GroupVersionKind, _ []byte) (client.Object, error) {
+	return c.write(ctx, verbOf("patch", sub), o, o, func(kind schema.GroupVersionKind) (client.Object, error) {
 		return c.Server.change(kind, key, sub, func(live client.Object) (client.Object, error) { return c.Server.patch(kind, live, p.Type(), change) })
 	})
 }
@@ -161,7 +166,7 @@ func (c *Client) Apply(ctx context.Context, config runtime.ApplyConfiguration, _
 		return fmt.Errorf("decoding what is applied: %w", err)
 	}
 	key := client.ObjectKeyFromObject(o)
-	return c.write(ctx, "apply", o, nil, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
+	return c.send(ctx, "apply", o, nil, func(kind schema.GroupVersionKind, body []byte) (client.Object, error) {
 		if c.Server.table.Find(kind.Kind, key) == nil {
 			return c.Server.create(kind, body)
 		}
@@ -172,7 +177,7 @@ func (c *Client) Apply(ctx context.Context, config runtime.ApplyConfiguration, _
 // Delete implements client.Writer.
 func (c *Client) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
 	key := client.ObjectKeyFromObject(o)
-	return c.write(ctx, "delete", o, nil, func(kind schema.GroupVersionKind, _ []byte) (client.Object, error) {
+	return c.write(ctx, "delete", o, nil, func(kind schema.GroupVersionKind) (client.Object, error) {
 		return nil, c.Server.remove(kind.Kind, key, *(&client.DeleteOptions{}).ApplyOptions(options))
 	})
 }

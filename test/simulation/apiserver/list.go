@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,6 +35,7 @@ func (s *Server) fillList(into client.ObjectList, kind string, from []client.Obj
 		return fmt.Errorf("listing a %T: not modeled", into)
 	}
 	items.SetZero()
+	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
 	for _, object := range from {
 		if o.Namespace != "" && object.GetNamespace() != o.Namespace || o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
 			continue
@@ -41,7 +43,7 @@ func (s *Server) fillList(into client.ObjectList, kind string, from []client.Obj
 		if matches, err := s.selected(object, kind, o); err != nil {
 			return err
 		} else if matches {
-			items.Set(reflect.Append(items, reflect.ValueOf(object.DeepCopyObject()).Elem()))
+			items.Set(reflect.Append(items, reflect.ValueOf(own(object, shared)).Elem()))
 		}
 	}
 	return nil

@@ -137,7 +137,7 @@ func (s *Server) change(kind schema.GroupVersionKind, key types.NamespacedName, 
 	}
 	next := edited
 	if sub == "status" {
-		next = live.DeepCopyObject().(client.Object)
+		next = another(live)
 		setStatus(next, edited)
 	} else {
 		setStatus(next, live)
@@ -156,6 +156,17 @@ func (s *Server) change(kind schema.GroupVersionKind, key types.NamespacedName, 
 		return next, nil
 	}
 	return s.commit(kind.Kind, live, next), nil
+}
+
+// Edit changes an object, or its subresource, as an update does, without a copy: the object belongs to the server then. For controllers and kubelets,
+// which are models as the server is.
+func (s *Server) Edit(o client.Object, sub string) error {
+	kind, err := s.kindOf(o)
+	if err != nil {
+		return err
+	}
+	_, err = s.change(kind, client.ObjectKeyFromObject(o), sub, func(client.Object) (client.Object, error) { return o, nil })
+	return err
 }
 
 // keep keeps what clients do not set.

@@ -15,11 +15,19 @@ func part(o client.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
 }
 
-// setStatus gives an object the status of another one. Each kind that has one has it as a subresource.
+// setStatus gives an object the status of another one, whose memory it shares: what is stored never changes. Each kind that has a status has it as a
+// subresource.
 func setStatus(of, from client.Object) {
 	if s := part(of, "Status"); s.IsValid() {
-		s.Set(part(from.DeepCopyObject().(client.Object), "Status"))
+		s.Set(part(from, "Status"))
 	}
+}
+
+// another returns an object that shares what is below its fields with one that is stored.
+func another(stored client.Object) client.Object {
+	next := reflect.New(reflect.TypeOf(stored).Elem())
+	next.Elem().Set(reflect.ValueOf(stored).Elem())
+	return next.Interface().(client.Object)
 }
 
 func clearStatus(of client.Object) {

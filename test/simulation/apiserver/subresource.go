@@ -41,7 +41,7 @@ func (s subresource) Create(ctx context.Context, o, sub client.Object, _ ...clie
 		verb = "create eviction (dry run)"
 	}
 	key := client.ObjectKeyFromObject(o)
-	return s.client.write(ctx, verb, o, nil, func(schema.GroupVersionKind, []byte) (client.Object, error) {
+	return s.client.write(ctx, verb, o, nil, func(schema.GroupVersionKind) (client.Object, error) {
 		return nil, s.client.Server.evict(key, eviction)
 	})
 }

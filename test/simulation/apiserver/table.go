@@ -73,8 +73,8 @@ func Find[T client.Object](t *Table, namespace, name string) (found T) {
 	return o
 }
 
-// fill gives an object the content of another one, of the same kind.
-func fill(into, from client.Object) error {
+// fill gives an object the content of another one, of the same kind; shared, they share its memory.
+func fill(into, from client.Object, shared bool) error {
 	if u, ok := into.(runtime.Unstructured); ok {
 		kind := into.GetObjectKind().GroupVersionKind()
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from)
@@ -88,6 +88,14 @@ func fill(into, from client.Object) error {
 	if reflect.TypeOf(into) != reflect.TypeOf(from) {
 		return fmt.Errorf("reading a %T as a %T: not modeled", from, into)
 	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(own(from, shared)).Elem())
 	return nil
+}
+
+// own returns an object, or a copy of it, unless who reads it shares what is stored and changes nothing in it.
+func own(o client.Object, shared bool) runtime.Object {
+	if shared {
+		return o
+	}
+	return o.DeepCopyObject()
 }
