@@ -26,7 +26,7 @@ type options struct {
 	minimum          float64
 	equivalent, skip string
 	only             string
-	quick            bool
+	quick, reached   bool
 	parallel         int
 }
 
@@ -192,6 +192,9 @@ func kill(ctx context.Context, o options, m mutant, binaries []*binary) (by stri
 				continue
 			}
 			unreached = false
+			if o.reached {
+				return "nothing: not run", false
+			}
 			if b.command(ctx, fmt.Sprintf("%s=%d", envActive, m.id), args...).Run() != nil {
 				return b.name, false
 			}
