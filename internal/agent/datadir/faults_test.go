@@ -337,9 +337,6 @@ func TestErrorsOfTheDiskAreNoDamage(t *testing.T) {
 			name := filepath.Join(dir, "member", "wal", "0000000000000000-0000000000000000.wal")
 			return errors.Join(os.Rename(name, filepath.Join(filepath.Dir(name), "0000000000000001-0000000000000001.wal")), os.Mkdir(name, 0o700))
 		},
-		"the database": func(g Gomega, dir string) error {
-			return os.MkdirAll(filepath.Join(dir, "member", "snap", "db", "folder"), 0o700)
-		},
 		"the name of the database": func(g Gomega, dir string) error {
 			return os.Symlink("db", filepath.Join(dir, "member", "snap", "db"))
 		},
