@@ -25,7 +25,6 @@ import (
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/membershippb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -371,20 +370,6 @@ func TestErrorsOfTheDiskAreNoDamage(t *testing.T) {
 	g.Expect(err).To(MatchError(HavePrefix("looking up the space on the volume of ")))
 	_, err = Survey(filepath.Join(t.TempDir(), "[", "new.etcd"))
 	g.Expect(err).To(MatchError(HavePrefix("looking for data beside ")))
-}
-
-// A lock is waited for as long as a reader of bbolt would.
-func TestInspectIsPatient(t *testing.T) {
-	d := newDataDir(t)
-	db, err := bolt.Open(d.db(), 0o600, nil)
-	d.Expect(err).NotTo(HaveOccurred())
-	begun := time.Now()
-	_, err = Survey(d.path)
-	d.Expect(err).To(MatchError(bolterrors.ErrTimeout))
-	d.Expect(time.Since(begun)).To(BeNumerically(">=", lockTimeout))
-	d.Expect(db.Close()).To(Succeed())
-	_, err = Survey(d.path)
-	d.Expect(err).NotTo(HaveOccurred())
 }
 
 // appendRecord appends a record with a correct checksum to a log.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
@@ -40,6 +41,9 @@ func (d dataDir) logFile() string {
 
 func newDataDir(t *testing.T) dataDir {
 	d := dataDir{NewWithT(t), filepath.Join(t.TempDir(), "new.etcd")}
+	segment := wal.SegmentSizeBytes
+	wal.SegmentSizeBytes = 1 << 20
+	t.Cleanup(func() { wal.SegmentSizeBytes = segment })
 	d.Expect(os.MkdirAll(filepath.Dir(d.db()), 0o700)).To(Succeed())
 	db, err := bolt.Open(d.db(), 0o600, nil)
 	d.Expect(err).NotTo(HaveOccurred())
@@ -103,9 +107,13 @@ func TestInspectWaitsForTheLock(t *testing.T) {
 	d := newDataDir(t)
 	db, err := bolt.Open(d.db(), 0o600, nil)
 	d.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = db.Close() }()
-	_, err = Inspect(d.path)
+	begun := time.Now()
+	_, err = Survey(d.path)
 	d.Expect(err).To(MatchError(bolterrors.ErrTimeout))
+	d.Expect(time.Since(begun)).To(BeNumerically(">=", lockTimeout))
+	d.Expect(db.Close()).To(Succeed())
+	_, err = Survey(d.path)
+	d.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestInspect(t *testing.T) {
