@@ -264,6 +264,71 @@ func TestWhatADatabaseSays(t *testing.T) {
 	g.Expect(err).To(MatchError(HavePrefix("reading a member: ")))
 }
 
+// The hash of a database is what "etcdutl snapshot status" says, and changes with every part of it.
+func TestHashIsThatOfEtcdutl(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "db")
+	g.Expect(makeDatabase(path)).To(Succeed())
+	seen := map[uint32]bool{}
+	for _, change := range []func(*bolt.Tx) error{
+		func(*bolt.Tx) error { return nil },
+		func(tx *bolt.Tx) error {
+			return tx.Bucket(schema.Members.Name()).Put([]byte("0a"), []byte(`{"id":10}`))
+		},
+		func(tx *bolt.Tx) error {
+			return tx.Bucket(schema.Members.Name()).Put([]byte("0a"), []byte(`{"id":11}`))
+		},
+		func(tx *bolt.Tx) error { _, err := tx.CreateBucket([]byte("empty")); return err },
+	} {
+		update(g, path, change)
+		db := database{path: path}
+		g.Expect(db.check()).To(Succeed())
+		status, err := snapshot.NewV3(quiet).Status(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(db.hash).To(Equal(status.Hash))
+		g.Expect(seen[db.hash]).To(BeFalse())
+		seen[db.hash] = true
+	}
+}
+
+// A disk that fails while a database is read, and a page that bbolt stumbles over, are errors, and do not end the agent.
+func TestReadingFails(t *testing.T) {
+	g := NewWithT(t)
+	none := filepath.Join(t.TempDir(), "none")
+	g.Expect(read(none)).To(MatchError(os.ErrNotExist))
+	g.Expect(read(t.TempDir())).To(MatchError(unix.EISDIR))
+	g.Expect((&database{path: none}).check()).To(MatchError(os.ErrNotExist))
+	g.Expect((&database{}).check()).To(Succeed(), "there is none")
+	g.Expect(view(none, func(*bolt.Tx) error { return nil })).NotTo(Succeed())
+	path := filepath.Join(t.TempDir(), "db")
+	g.Expect(makeDatabase(path)).To(Succeed())
+	g.Expect(view(path, func(*bolt.Tx) error { panic("a loop") })).To(MatchError("reading a page: a loop"))
+	update(g, path, func(tx *bolt.Tx) error {
+		for i := range 100 {
+			if err := tx.Bucket(schema.Meta.Name()).Put(fmt.Append(nil, i), make([]byte, 1000)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	g.Expect(view(path, func(tx *bolt.Tx) error {
+		g.Expect(os.Truncate(path, 0)).To(Succeed())
+		return tx.Bucket(schema.Meta.Name()).ForEach(func(_, _ []byte) error { return nil })
+	})).To(MatchError(HavePrefix("reading a page: ")), "a page that is not in the file any more")
+}
+
+// A database without its log is described as far as it can be.
+func TestSurveyOfADatabaseThatIsDamagedAndHasNoLog(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "member", "snap", "db"), make([]byte, 65536), 0o600)).To(Succeed())
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.State).To(Equal(member.SurveyDamaged))
+	g.Expect(got.Bytes).To(Equal(int64(65536)))
+}
+
 // The part of a log that a snapshot of the leader replaces is in the database that came with it. Where that is unreadable, there is none.
 func TestReceivedDatabaseThatIsDamaged(t *testing.T) {
 	g := NewWithT(t)
