@@ -182,3 +182,48 @@ func TestADeltaThatCannotBeWritten(t *testing.T) {
 	r.Expect(written.LastRevision).To(Equal(r.etcd.revision))
 	r.Expect(r.changes(written)).To(HaveLen(1))
 }
+
+// A new leader goes on where the store ends: its snapshots are later than those there, whatever its clock says, the schedule counts from the
+// last full one, and what can be restored and what cannot be read are known at once.
+func TestWhatANewLeaderGoesOnFrom(t *testing.T) {
+	r := newTrial(t, "")
+	identity, recipient := encryptiontest.Identity(t)
+	config := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", Recipients: []string{recipient}, Identities: encryptiontest.Folder(t, identity)}
+	r.open(config)
+	r.config.DeltaPeriod, r.config.CollectionPeriod = 5*time.Minute, 12*time.Hour
+	n := r.session()
+	r.takes(n, backup.Full)
+	first := n.newest
+	r.clock.Step(time.Minute)
+	r.etcd.put("key", 0)
+	r.takes(n, backup.Delta)
+	last := n.newest
+
+	r.clock.SetTime(noon.Add(time.Hour))
+	n = r.session()
+	r.Expect(r.s.Restorable()).NotTo(BeEmpty())
+	r.Expect(n.newest).To(Equal(last))
+	r.Expect(n.fullDue).To(Equal(n.schedule.after(first, r.clock.Now())))
+	r.Expect(n.fullDue).NotTo(Equal(n.schedule.after(time.Time{}, r.clock.Now())))
+	r.Expect(n.fullDue).NotTo(Equal(n.schedule.after(last.Add(2*time.Hour), r.clock.Now())))
+	r.Expect(n.deltaDue).To(Equal(r.clock.Now().Add(5 * time.Minute)))
+	r.Expect(n.collectionDue).To(Equal(r.clock.Now().Add(12 * time.Hour)))
+	r.Expect(n.checked).To(Equal(r.clock.Now()))
+
+	r.clock.SetTime(noon.Add(-time.Hour))
+	n = r.session()
+	r.etcd.put("key", 0)
+	r.takes(n, backup.Full)
+	r.Expect(n.newest).To(BeTemporally(">", first), "the clock went back")
+
+	config.Identities = encryptiontest.Folder(t)
+	r.open(config)
+	r.clock.SetTime(noon.Add(2 * time.Hour))
+	r.session()
+	locked, ok := errors.AsType[*backup.LockedError](r.s.Healthy())
+	r.Expect(ok).To(BeTrue(), "%v", locked)
+
+	broken := errors.New("broken")
+	r.etcd.asking = broken
+	r.Expect(n.resume(t.Context())).To(MatchError(broken))
+}
