@@ -95,6 +95,9 @@ func TestCollectionLeavesWhatIsKept(t *testing.T) {
 	n.removeExpired(t.Context())
 	r.Expect(names()).To(ContainElements(kept.Name(), held.Name()))
 	r.Expect(names()).NotTo(ContainElement(fulls[3].Name()))
+	left, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.s.Restorable()).To(Equal(backup.Restorable(left)), "what was removed cannot be restored")
 	r.clock.Step(backup.HoldFor + time.Minute)
 	n.removeExpired(t.Context()) // the hold ends
 	n.removeExpired(t.Context())
