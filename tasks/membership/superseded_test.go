@@ -7,7 +7,6 @@ package membership
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
@@ -32,18 +31,4 @@ func TestATaskIsSupersededWhileNothingIsObserved(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// A member does not join on a claim that could not be marked as temporary: it would stay when the member leaves.
-func TestNoMemberJoinsOnAClaimThatIsNotMarked(t *testing.T) {
-	r := surging(t, "main-main-0")
-	r.Expect(r.next(0).Step.Operation).To(Equal("ScaleUp"))
-	r.claim("main-main-1")
-	r.next(time.Second)
-	r.joining()
-	add := r.decided()
-	r.Expect(add.Operation).To(Equal("AddLearner"))
-	r.asked = nil
-	r.eachRequestFails(add)
-	r.Expect(r.asked).To(HaveLen(1), "when no request fails")
 }
