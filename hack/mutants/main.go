@@ -27,6 +27,7 @@ func main() {
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutants/equivalent.txt", "the list of mutants that behave as the original does")
 	flag.StringVar(&o.skip, "skip", "", "a regular expression of tests that are run only for mutants that survive all others")
 	flag.BoolVar(&o.quick, "quick", false, "do not run the tests of -skip at all: the score is a lower bound then")
+	flag.BoolVar(&o.reached, "reached", false, "run no mutants: those that the tests reach count as killed, and the score is an upper bound")
 	flag.StringVar(&o.only, "only", "", "run only mutants whose description contains this")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "how many mutants run at a time")
 	flag.Parse()

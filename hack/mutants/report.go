@@ -98,7 +98,7 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 			}
 		}
 		switch {
-		case v.equivalent != "" && v.killedBy != "" && o.only == "":
+		case v.equivalent != "" && v.killedBy != "" && o.only == "" && !o.reached:
 			wrong = append(wrong, v.String()+" (killed by "+v.killedBy+")")
 		case v.equivalent == "" && v.unreached:
 			say(out, "not reached: %s\n", v)

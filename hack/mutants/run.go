@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,16 +27,16 @@ type options struct {
 	minimum          float64
 	equivalent, skip string
 	only             string
-	quick            bool
+	quick, reached   bool
 	parallel         int
 }
 
 // binary has the tests of one package.
 type binary struct {
 	name, path, dir string
-	// took is the time of a run without a mutant, and reached the mutants that it came by.
+	// took is the time of a run without a mutant, and reached the tests that come by a mutant.
 	took    time.Duration
-	reached map[int]bool
+	reached map[int][]string
 }
 
 // verdict on a mutant.
@@ -115,37 +116,60 @@ func (b *binary) command(ctx context.Context, env string, args ...string) *exec.
 	return c
 }
 
-// record runs the tests without a mutant, but for those that are skipped.
+// record runs the tests without a mutant, but for those that are skipped: each alone, for the mutants that it reaches, and all together.
 func (b *binary) record(ctx context.Context, dir, skip string) error {
-	var args []string
-	if skip != "" {
-		args = []string{"-test.skip", skip}
+	list, err := b.command(ctx, envActive+"=0", "-test.list", ".").Output()
+	if err != nil {
+		return fmt.Errorf("listing the tests of %s: %w", b.name, err)
 	}
-	reached := filepath.Join(dir, "reached")
+	var tests []string
+	skipped, err := regexp.Compile(cmp.Or(skip, "^$"))
+	if err != nil {
+		return err
+	}
+	b.reached = map[int][]string{}
+	for _, test := range strings.Fields(string(list)) {
+		if skipped.MatchString(test) {
+			continue
+		}
+		tests = append(tests, test)
+		if err := b.recordOne(ctx, filepath.Join(dir, "reached"), test); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
+	if out, err := b.command(ctx, envActive+"=0", runOnly(tests)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
+	}
+	b.took = time.Since(begun)
+	return nil
+}
+
+// recordOne notes which mutants a test reaches.
+func (b *binary) recordOne(ctx context.Context, reached, test string) error {
 	if err := os.WriteFile(reached, nil, 0o600); err != nil {
 		return err
 	}
-	if out, err := b.command(ctx, envReached+"="+reached, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
+	if out, err := b.command(ctx, envReached+"="+reached, runOnly([]string{test})...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", test, b.name, err, out)
 	}
 	content, err := os.ReadFile(reached)
 	if err != nil {
 		return err
 	}
-	b.reached = map[int]bool{}
 	for _, line := range strings.Fields(string(content)) {
 		id, err := strconv.Atoi(line)
 		if err != nil {
 			return err
 		}
-		b.reached[id] = true
+		b.reached[id] = append(b.reached[id], test)
 	}
-	begun := time.Now()
-	if out, err := b.command(ctx, envActive+"=0", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
-	}
-	b.took = time.Since(begun)
 	return nil
+}
+
+// runOnly returns the arguments that run some tests.
+func runOnly(tests []string) []string {
+	return []string{"-test.run", "^(" + strings.Join(tests, "|") + ")$"}
 }
 
 // judge runs every mutant.
@@ -178,20 +202,23 @@ func kill(ctx context.Context, o options, m mutant, binaries []*binary) (by stri
 		return cmp.Compare(distance(a, m), distance(b, m))
 	})
 	unreached = true
-	rounds := [][]string{nil}
-	if o.skip != "" {
-		rounds = [][]string{{"-test.skip", o.skip}, {"-test.run", o.skip, "-test.timeout", "30m"}}
+	rounds := []string{""}
+	if o.skip != "" && !o.quick {
+		rounds = append(rounds, o.skip)
 	}
-	if o.quick {
-		rounds = rounds[:1]
-	}
-	for round, args := range rounds {
+	for _, skipped := range rounds {
 		for _, b := range near {
-			// What the skipped tests reach is not recorded.
-			if round == 0 && !b.reached[m.id] {
-				continue
+			args := []string{"-test.run", skipped, "-test.timeout", "30m"}
+			if skipped == "" {
+				// What the skipped tests reach is not recorded.
+				if args = runOnly(b.reached[m.id]); len(b.reached[m.id]) == 0 {
+					continue
+				}
 			}
 			unreached = false
+			if o.reached {
+				return "nothing: not run", false
+			}
 			if b.command(ctx, fmt.Sprintf("%s=%d", envActive, m.id), args...).Run() != nil {
 				return b.name, false
 			}

@@ -82,7 +82,7 @@ func replace(tx *bolt.Tx, name []byte, with *bolt.Bucket) error {
 		}
 	}
 	bucket, err := tx.CreateBucket(name)
-	if err != nil || with == nil {
+	if err != nil {
 		return err
 	}
 	return with.ForEach(bucket.Put)

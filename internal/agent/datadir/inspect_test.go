@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
@@ -40,11 +41,14 @@ func (d dataDir) logFile() string {
 
 func newDataDir(t *testing.T) dataDir {
 	d := dataDir{NewWithT(t), filepath.Join(t.TempDir(), "new.etcd")}
+	segment := wal.SegmentSizeBytes
+	wal.SegmentSizeBytes = 1 << 20
+	t.Cleanup(func() { wal.SegmentSizeBytes = segment })
 	d.Expect(os.MkdirAll(filepath.Dir(d.db()), 0o700)).To(Succeed())
 	db, err := bolt.Open(d.db(), 0o600, nil)
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(db.Close()).To(Succeed())
-	metadata, err := proto.Marshal(&etcdserverpb.Metadata{NodeID: proto.Uint64(7), ClusterID: proto.Uint64(0xcafe)})
+	metadata, err := proto.Marshal(&etcdserverpb.Metadata{NodeID: proto.Uint64(0x7a), ClusterID: proto.Uint64(0xcafe)})
 	d.Expect(err).NotTo(HaveOccurred())
 	log, err := wal.Create(zap.NewNop(), d.log(), metadata)
 	d.Expect(err).NotTo(HaveOccurred())
@@ -103,9 +107,13 @@ func TestInspectWaitsForTheLock(t *testing.T) {
 	d := newDataDir(t)
 	db, err := bolt.Open(d.db(), 0o600, nil)
 	d.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = db.Close() }()
-	_, err = Inspect(d.path)
+	begun := time.Now()
+	_, err = Survey(d.path)
 	d.Expect(err).To(MatchError(bolterrors.ErrTimeout))
+	d.Expect(time.Since(begun)).To(BeNumerically(">=", lockTimeout))
+	d.Expect(db.Close()).To(Succeed())
+	_, err = Survey(d.path)
+	d.Expect(err).NotTo(HaveOccurred())
 }
 
 func TestInspect(t *testing.T) {
@@ -165,6 +173,7 @@ func TestInspect(t *testing.T) {
 			d.Expect(got.State).To(Equal(tc.want.State), got.Damage)
 			d.Expect(got.ClusterID).To(Equal(tc.want.ClusterID))
 			d.Expect(got.Damage).To(HavePrefix(tc.want.Damage))
+			d.Expect(got.Removed).To(BeFalse())
 			if tc.want.Damage == "" {
 				d.Expect(got.Damage).To(BeEmpty())
 			}
@@ -174,7 +183,7 @@ func TestInspect(t *testing.T) {
 
 // A member is known by the ID in its log, and as removed only if its own database says so of itself.
 func TestInspectKnowsARemovedMember(t *testing.T) {
-	for id, want := range map[string]bool{"7": true, "8": false, "77": false} {
+	for id, want := range map[string]bool{"7a": true, "8": false, "7": false} {
 		d := newDataDir(t)
 		db, err := bolt.Open(d.db(), 0o600, nil)
 		d.Expect(err).NotTo(HaveOccurred())
@@ -185,7 +194,7 @@ func TestInspectKnowsARemovedMember(t *testing.T) {
 		d.Expect(db.Close()).To(Succeed())
 		got, err := Inspect(d.path)
 		d.Expect(err).NotTo(HaveOccurred())
-		d.Expect(got).To(Equal(member.Data{State: member.DataPresent, ClusterID: "cafe", MemberID: "7", Removed: want}), id)
+		d.Expect(got).To(Equal(member.Data{State: member.DataPresent, ClusterID: "cafe", MemberID: "7a", Removed: want}), id)
 	}
 }
 
@@ -197,7 +206,7 @@ func TestWriter(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	clusterID, memberID, err := Writer(d.path)
 	d.Expect(err).NotTo(HaveOccurred())
-	d.Expect([]uint64{clusterID, memberID}).To(Equal([]uint64{0xcafe, 7}))
+	d.Expect([]uint64{clusterID, memberID}).To(Equal([]uint64{0xcafe, 0x7a}))
 	d.overwrite(d.logFile(), 0)
 	_, _, err = Writer(d.path)
 	d.Expect(err).To(HaveOccurred())
@@ -213,6 +222,9 @@ func TestInspectChangesNothing(t *testing.T) {
 	d.Expect(err).NotTo(HaveOccurred())
 	_, err = Inspect(d.path)
 	d.Expect(err).NotTo(HaveOccurred())
+	db, err := bolt.Open(d.db(), 0o600, &bolt.Options{Timeout: time.Nanosecond})
+	d.Expect(err).NotTo(HaveOccurred(), "it is not locked any more")
+	d.Expect(db.Close()).To(Succeed())
 	after, err := os.ReadFile(d.logFile())
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(string(after) == string(before)).To(BeTrue())

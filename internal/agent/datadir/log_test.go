@@ -140,6 +140,8 @@ func TestLogFiles(t *testing.T) {
 	files, err := logFiles(l.dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(files)).To(BeNumerically(">", 3))
+	clusterID, memberID, err := identity(filepath.Join(l.dir, files[len(files)-1]))
+	g.Expect([]uint64{clusterID, memberID}, err).To(Equal([]uint64{0xcafe, 7}), "each file names the member, after the checksum of those before")
 	log, entries := l.read(240)
 	g.Expect(log.last()).To(Equal(position{1, 250}))
 	g.Expect(log.commit).To(Equal(uint64(249)))

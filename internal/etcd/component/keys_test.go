@@ -87,3 +87,29 @@ func TestAdopted(t *testing.T) {
 		}
 	}
 }
+
+// Where the pods are labeled as another manager's, a claim says of itself that this operator has made it; where the label managed-by says
+// so already, and where the cluster was adopted, its template stays as it is.
+func TestClaimsSayWhoMadeThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		manager, podsManagedBy string
+		labels                 map[string]string
+	}{
+		"usually":              {"", "", nil},
+		"explicitly the usual": {"", v1alpha1.ManagedBy, nil},
+		"as another's":         {"", "other", map[string]string{v1alpha1.LabelCreatedBy: v1alpha1.ManagedBy}},
+		"adopted":              {v1alpha1.ManagedByDruid, "", nil},
+		"adopted, and named":   {v1alpha1.ManagedByDruid, "other", nil},
+	} {
+		g := NewWithT(t)
+		in := everything()
+		in.Manager, in.PodsManagedBy = c.manager, c.podsManagedBy
+		claim := volumeClaim(in)
+		if c.labels == nil {
+			g.Expect(claim.ObjectMetaApplyConfiguration.Labels).To(BeEmpty(), name)
+		} else {
+			g.Expect(claim.Labels).To(Equal(c.labels), name)
+		}
+		g.Expect(*claim.Name).To(Equal(in.Etcd.ClaimTemplateName()), name)
+	}
+}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 )
 
 // maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
@@ -94,7 +93,7 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case o.isLocal() && gcerrors.Code(err) == gcerrors.NotFound && again < maxLists:
+		case o.isLocal() && isMissing(err) && again < maxLists:
 			// A file of the folder was renamed or removed between its name and its size: it is being written.
 			list, again = bucket.List(options), again+1
 			continue
@@ -120,7 +119,7 @@ func (o *objects) remove(ctx context.Context, keys []string) error {
 		return err
 	}
 	for _, key := range keys {
-		if err := bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		if err := bucket.Delete(ctx, key); err != nil && !isMissing(err) {
 			return fmt.Errorf("removing %s from the store: %w", filepath.Base(key), err)
 		}
 	}

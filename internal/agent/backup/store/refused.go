@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"gocloud.dev/gcerrors"
+	"google.golang.org/api/googleapi"
 )
 
 // RefusedError reports that a store refused a request, because the container or the credentials are wrong. Its text is always the
@@ -79,11 +80,13 @@ func statusOf(err error) int {
 	if azure, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return azure.StatusCode
 	}
-	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
-		return http.StatusNotFound
-	case gcerrors.PermissionDenied:
-		return http.StatusForbidden
+	if google, ok := errors.AsType[*googleapi.Error](err); ok {
+		return google.Code
 	}
 	return 0
+}
+
+// isMissing reports whether an object is not in the store. For gocloud, what Google forbids is missing, too.
+func isMissing(err error) bool {
+	return gcerrors.Code(err) == gcerrors.NotFound && statusOf(err) != http.StatusForbidden
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -131,7 +130,7 @@ func (s *signatures) verify(ctx context.Context, keys *signature.Keys, name stri
 	}
 	// One byte more shows that it is too large.
 	data, err := s.objects.readSmall(ctx, s.key(name), signature.MaxSize+1)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	if isMissing(err) {
 		return proven{}, unsigned, nil
 	}
 	if err != nil {

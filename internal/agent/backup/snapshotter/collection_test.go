@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
+	. "github.com/onsi/gomega"
+)
+
+// session resumes a session that the test drives.
+func (r *trial) session() *session {
+	r.t.Helper()
+	var err error
+	r.s, err = New(r.config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.s.start()
+	n := &session{Snapshotter: r.s, leases: map[int64]int64{}}
+	r.Expect(n.resume(r.t.Context())).To(Succeed())
+	return n
+}
+
+// takes has a session take a snapshot.
+func (r *trial) takes(n *session, kind backup.Kind) {
+	r.t.Helper()
+	_, err := r.s.submit(want{kind: kind}, false)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(n.perform(r.t.Context(), n.next(r.clock.Now()))).To(Succeed())
+}
+
+// A leader removes what has expired by itself, and says what can be restored since.
+func TestALeaderCollects(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Schedule, r.config.CollectionPeriod, r.config.Retention.Limit = "0 0 1 1 *", time.Hour, 1
+	r.lead()
+	first := r.full()
+	r.clock.Step(time.Minute)
+	r.etcd.put("key", 0)
+	second := r.full()
+	r.clock.Step(time.Minute)
+	r.etcd.put("key", 0)
+	third := r.full()
+	r.Expect(r.s.Restorable()).NotTo(BeEmpty())
+	r.Expect(r.s.Restorable()[0].From.Revision).To(Equal(first.LastRevision))
+	r.Eventually(func() ([]backup.Snapshot, error) {
+		r.clock.Step(time.Hour)
+		return r.store.List(t.Context())
+	}).WithTimeout(machine.Patience()).ShouldNot(ContainElement(second))
+	r.Expect(r.store.List(t.Context())).To(ContainElement(third))
+	r.Expect(r.s.Healthy()).To(Succeed())
+}
+
+// What is kept or held is not collected.
+func TestCollectionLeavesWhatIsKept(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Schedule, r.config.Retention.Limit = "0 0 1 1 *", 1
+	n := r.session()
+	for range 5 {
+		r.clock.Step(time.Minute)
+		r.etcd.put("key", 0)
+		r.takes(n, backup.Full)
+	}
+	list, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	var fulls []backup.Snapshot
+	for _, s := range list {
+		if s.Kind == backup.Full {
+			fulls = append(fulls, s)
+		}
+	}
+	kept, err := r.s.Keep(t.Context(), fulls[1].Name())
+	r.Expect(err).NotTo(HaveOccurred())
+	held, err := r.s.Hold(t.Context(), fulls[2].Name(), 0)
+	r.Expect(err).NotTo(HaveOccurred())
+	names := func() (all []string) {
+		list, err := r.store.List(t.Context())
+		r.Expect(err).NotTo(HaveOccurred())
+		for _, s := range list {
+			all = append(all, s.Name())
+		}
+		return all
+	}
+	n.removeExpired(t.Context())
+	r.Expect(names()).To(ContainElements(kept.Name(), held.Name()))
+	r.Expect(names()).NotTo(ContainElement(fulls[3].Name()))
+	left, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.s.Restorable()).To(Equal(backup.Restorable(left)), "what was removed cannot be restored")
+	r.clock.Step(backup.HoldFor + time.Minute)
+	n.removeExpired(t.Context()) // the hold ends
+	n.removeExpired(t.Context())
+	r.Expect(names()).To(ContainElement(kept.Name()))
+	r.Expect(names()).NotTo(ContainElement(held.Name()))
+}
+
+// A snapshot that may not be used, and appears while an agent leads, is superseded by a full one.
+func TestASnapshotThatMayNotBeUsedAppears(t *testing.T) {
+	r := newTrial(t, signaturetest.Keys(t))
+	r.config.Schedule = "0 0 1 1 *"
+	n := r.session()
+	r.takes(n, backup.Full)
+	first := n.newest
+	n.removeExpired(t.Context())
+	r.Expect(n.newest).To(Equal(first), "all is well")
+	chain, err := r.s.Latest(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.clock.Step(time.Hour)
+	folder, _ := r.store.File(*chain.Full)
+	foreign := backup.Snapshot{Kind: backup.Full, LastRevision: 99, Created: r.clock.Now(), Compression: backup.None}
+	r.Expect(os.WriteFile(filepath.Join(filepath.Dir(folder), foreign.Name()), []byte("x"), 0o600)).To(Succeed())
+	_, err = r.s.Latest(t.Context())
+	r.Expect(err).To(MatchError(ContainSubstring(foreign.Name())))
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(MatchError(ContainSubstring(foreign.Name())))
+	r.takes(n, backup.Delta)
+	chain, err = r.s.Latest(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(chain.Full.Created).To(BeTemporally(">", foreign.Created))
+	n.removeExpired(t.Context())
+	r.Expect(n.newest).To(Equal(chain.Full.Created), "one is enough")
+}
+
+// A store that cannot be listed has said nothing about what can be restored; one that fails has said nothing about its snapshots.
+func TestAStoreThatFailsSaysNothing(t *testing.T) {
+	r := newTrial(t, "")
+	identity, recipient := encryptiontest.Identity(t)
+	credentials := filepath.Join(t.TempDir(), "credentials")
+	r.Expect(os.Mkdir(credentials, 0o700)).To(Succeed())
+	r.open(store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", Recipients: []string{recipient}, Identities: encryptiontest.Folder(t, identity), Credentials: credentials})
+	n := r.session()
+	r.takes(n, backup.Full)
+	n.removeExpired(t.Context())
+	before := r.s.Restorable()
+	r.Expect(before).To(HaveLen(1))
+	gone := backup.Snapshot{Kind: backup.Full, LastRevision: 99, Created: noon, Encrypted: true}
+	r.Expect(n.checkReadable(t.Context(), gone)).NotTo(Succeed())
+	r.Expect(r.s.Healthy()).To(Succeed())
+	r.Expect(os.Remove(credentials)).To(Succeed(), "no operation succeeds without them")
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Restorable()).To(Equal(before))
+	_, err := r.s.Latest(t.Context())
+	r.Expect(err).To(HaveOccurred())
+	r.Expect(n.resume(t.Context())).NotTo(Succeed())
+}
+
+// An agent does not begin with a store or an etcd that it knows nothing of, nor with a compression that there is not.
+func TestWhatASessionBeginsWith(t *testing.T) {
+	r := newTrial(t, "")
+	broken := errors.New("broken")
+	r.etcd.asking = broken
+	r.lead()
+	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(machine.Patience()).Should(MatchError(broken))
+	r.Expect(r.store.List(t.Context())).To(BeEmpty())
+	r.config.Compression = "zip"
+	_, err := New(r.config)
+	r.Expect(err).To(MatchError(`there is no compression "zip"`))
+}
+
+// A delta that cannot be written ends the attempt, and the next one has its events.
+func TestADeltaThatCannotBeWritten(t *testing.T) {
+	r := newTrial(t, "")
+	n := r.session()
+	r.takes(n, backup.Full)
+	r.etcd.put("key", 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.Expect(n.gather(ctx, r.etcd.revision)).To(Succeed())
+	cancel()
+	written, err := n.delta(ctx)
+	r.Expect(err).To(HaveOccurred())
+	r.Expect(written).To(BeNil())
+	written, err = n.delta(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(written.LastRevision).To(Equal(r.etcd.revision))
+	r.Expect(r.changes(written)).To(HaveLen(1))
+}
+
+// A new leader goes on where the store ends: its snapshots are later than those there, whatever its clock says, the schedule counts from the
+// last full one, and what can be restored and what cannot be read are known at once.
+func TestWhatANewLeaderGoesOnFrom(t *testing.T) {
+	r := newTrial(t, "")
+	identity, recipient := encryptiontest.Identity(t)
+	config := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", Recipients: []string{recipient}, Identities: encryptiontest.Folder(t, identity)}
+	r.open(config)
+	r.config.DeltaPeriod, r.config.CollectionPeriod = 5*time.Minute, 12*time.Hour
+	n := r.session()
+	r.takes(n, backup.Full)
+	first := n.newest
+	r.clock.Step(time.Minute)
+	r.etcd.put("key", 0)
+	r.takes(n, backup.Delta)
+	last := n.newest
+
+	r.clock.SetTime(noon.Add(time.Hour))
+	n = r.session()
+	r.Expect(r.s.Restorable()).NotTo(BeEmpty())
+	r.Expect(n.newest).To(Equal(last))
+	r.Expect(n.fullDue).To(Equal(n.schedule.after(first, r.clock.Now())))
+	r.Expect(n.fullDue).NotTo(Equal(n.schedule.after(time.Time{}, r.clock.Now())))
+	r.Expect(n.fullDue).NotTo(Equal(n.schedule.after(last.Add(2*time.Hour), r.clock.Now())))
+	r.Expect(n.deltaDue).To(Equal(r.clock.Now().Add(5 * time.Minute)))
+	r.Expect(n.collectionDue).To(Equal(r.clock.Now().Add(12 * time.Hour)))
+	r.Expect(n.checked).To(Equal(r.clock.Now()))
+
+	r.clock.SetTime(noon.Add(-time.Hour))
+	n = r.session()
+	r.etcd.put("key", 0)
+	r.takes(n, backup.Full)
+	r.Expect(n.newest).To(BeTemporally(">", first), "the clock went back")
+
+	config.Identities = encryptiontest.Folder(t)
+	r.open(config)
+	r.clock.SetTime(noon.Add(2 * time.Hour))
+	r.session()
+	locked, ok := errors.AsType[*backup.LockedError](r.s.Healthy())
+	r.Expect(ok).To(BeTrue(), "%v", locked)
+
+	broken := errors.New("broken")
+	r.etcd.asking = broken
+	r.Expect(n.resume(t.Context())).To(MatchError(broken))
+}

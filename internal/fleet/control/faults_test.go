@@ -1,0 +1,390 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+var errUnanswered = errors.New("the API server does not answer")
+
+// fault lets the request of a number fail.
+type fault struct {
+	at, requests int
+	failed       string
+}
+
+func (f *fault) next(verb string, object any) error {
+	if f.requests++; f.requests == f.at {
+		f.failed = fmt.Sprintf("%s %T", verb, object)
+		return errUnanswered
+	}
+	return nil
+}
+
+func (f *fault) before(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if err := f.next("get", o); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if err := f.next("list", list); err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if err := f.next("create", o); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if err := f.next("update", o); err != nil {
+				return err
+			}
+			return c.Update(ctx, o, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := f.next("patch", o); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, patch, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := f.next("patch status", o); err != nil {
+				return err
+			}
+			return c.SubResource(name).Patch(ctx, o, patch, options...)
+		},
+	})
+}
+
+// fails runs something once for each request that it sends, which fails: the error comes back, but for those that need no answer.
+func fails(t *testing.T, unneeded string, prepare func() (*world, *operator), run func(o *operator) error) {
+	t.Helper()
+	for n := 1; ; n++ {
+		w, o := prepare()
+		f := &fault{at: n}
+		fresh := New(f.before(o.client), f.before(w.api), operatorNamespace, w.clock, o.Recorder, o.Metrics)
+		o.Controller = fresh
+		err := run(o)
+		if f.requests < n {
+			if err != nil || n == 1 {
+				t.Errorf("after %d requests: %v", n-1, err)
+			}
+			return
+		}
+		if !errors.Is(err, errUnanswered) && f.failed != unneeded {
+			t.Errorf("request %d (%s) failed, and the error was %v", n, f.failed, err)
+		}
+	}
+}
+
+// rolls gives a cluster a StatefulSet with an old and a new template, pods of the old one, and a rollout.
+func (w *world) rolls(i int) tasks.Task {
+	w.t.Helper()
+	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: types.UID("set" + namespaceOf(i)), Controller: ptr.To(true)}}
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "main", UID: owner[0].UID}}
+	s.Status.UpdateRevision = "r2"
+	objects := []client.Object{s}
+	for n, image := range []string{"etcd:1", "etcd:2"} {
+		objects = append(objects, &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: fmt.Sprint("r", n+1), OwnerReferences: owner}, Revision: int64(n + 1),
+			Data: runtime.RawExtension{Raw: []byte(`{"image":"` + image + `"}`)},
+		}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespaceOf(i), Name: fmt.Sprint("main-", n), OwnerReferences: owner,
+			Labels: map[string]string{v1alpha1.LabelPartOf: "main", appsv1.StatefulSetRevisionLabel: "r1"},
+		}})
+	}
+	for _, o := range objects {
+		if err := w.api.Create(w.t.Context(), o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	task := w.task(i)
+	task.Object.Spec.Type = v1alpha1.QuorumAwareRollout
+	if err := w.api.Update(w.t.Context(), task.Object); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.task(i)
+}
+
+// Whichever request of a pass fails, its error comes back: the pass is repeated, and nothing is decided on half of what there is.
+func TestEachRequestOfAPassFails(t *testing.T) {
+	for name, prepare := range map[string]func() (*world, *operator){
+		"a canary is watched": func() (*world, *operator) { return watching(t) },
+		"the first pass": func() (*world, *operator) {
+			w := newWorld(t, 2, 1)
+			task := w.task(0)
+			task.Object.Status.State, task.Object.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
+			if err := w.api.Status().Update(t.Context(), task.Object); err != nil {
+				t.Fatal(err)
+			}
+			return w, w.operator()
+		},
+		"a task and its cluster are gone": func() (*world, *operator) {
+			w, o := watching(t)
+			_, etcd, task := w.objects(0)
+			for _, o := range []client.Object{etcd, task} {
+				if err := w.api.Delete(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return w, o
+		},
+		"the policy is another": func() (*world, *operator) {
+			w, o := watching(t)
+			if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+				t.Fatal(err)
+			}
+			p := w.read()
+			other := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "other"}, Spec: p.Spec}
+			if err := errors.Join(w.api.Delete(t.Context(), p), w.api.Create(t.Context(), other)); err != nil {
+				t.Fatal(err)
+			}
+			return w, o
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Pods that are not known count as unknown, and a change that is not known as none.
+			unneeded := "list *v1.PodList"
+			if name == "the first pass" {
+				unneeded = "get *v1alpha1.Etcd"
+			}
+			fails(t, unneeded, prepare, func(o *operator) error {
+				_, err := o.Reconcile(t.Context(), ctrl.Request{})
+				return err
+			})
+		})
+	}
+}
+
+// Whichever request fails while a task asks, it does not start.
+func TestEachRequestOfATaskThatAsksFails(t *testing.T) {
+	var task tasks.Task
+	fails(t, "", func() (*world, *operator) {
+		w := newWorld(t, 1, 1)
+		task = w.rolls(0)
+		return w, w.operator()
+	}, func(o *operator) error {
+		wait, err := o.Ask(t.Context(), task)
+		if err != nil && wait != nil {
+			t.Errorf("%+v beside %v", wait, err)
+		}
+		return err
+	})
+}
+
+// What a policy limits is a number, or a percentage up to all; anything else is invalid.
+func TestConcurrent(t *testing.T) {
+	for value, want := range map[string]string{
+		"0": "0 false", "7": "7 false", "-1": "-1 is less than 0", "0%": "0 true", "100%": "100 true", "101%": `"101%" is not a percentage from 0% to 100%`,
+		"-1%": "-1% is less than 0", "x%": `"x%" is not a percentage from 0% to 100%`, "x": `"x" is neither a number nor a percentage`,
+	} {
+		n, percent, err := concurrent(intstr.Parse(value))
+		got := fmt.Sprint(n, " ", percent)
+		if err != nil {
+			if got = err.Error(); n != 0 || percent {
+				t.Errorf("%s: %d and %v beside an error", value, n, percent)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", value, got, want)
+		}
+	}
+}
+
+// A pass follows what starts, ends or is suspended, and no other write of a task.
+func TestWhatIsWatched(t *testing.T) {
+	of := func(taskType v1alpha1.TaskType, state v1alpha1.TaskState, suspend bool) *v1alpha1.EtcdOperatorTask {
+		task := &v1alpha1.EtcdOperatorTask{}
+		task.Spec.Type, task.Spec.Suspend, task.Status.State = taskType, suspend, state
+		return task
+	}
+	before := of(v1alpha1.OnDemandMaintenance, v1alpha1.TaskStatePending, false)
+	for name, c := range map[string]struct {
+		after   *v1alpha1.EtcdOperatorTask
+		watched bool
+	}{
+		"nothing":     {of(v1alpha1.OnDemandMaintenance, v1alpha1.TaskStatePending, false), false},
+		"its start":   {of(v1alpha1.OnDemandMaintenance, v1alpha1.TaskStateInProgress, false), true},
+		"suspended":   {of(v1alpha1.OnDemandMaintenance, v1alpha1.TaskStatePending, true), true},
+		"needs none":  {of(v1alpha1.OnDemandSnapshot, v1alpha1.TaskStateInProgress, true), false},
+		"and nothing": {of(v1alpha1.OnDemandSnapshot, v1alpha1.TaskStatePending, false), false},
+	} {
+		if got := states.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: c.after}); got != c.watched {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if states.Create(event.CreateEvent{Object: before}) {
+		t.Error("a task that begins asks by itself")
+	}
+}
+
+// The status of a policy shows paused changes first, then the newest; those that wait for their first slot count, and those of others do not.
+func TestTheOrderOfChanges(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	p := &fleet.Policy{Name: "all"}
+	in := fleet.Input{Now: at, Ledger: &fleet.Ledger{}, Covering: map[string][]string{"ns0": {"all"}, "ns1": {"other"}}}
+	grant := func(change, policy string, since time.Duration) {
+		task := types.UID(change + policy)
+		in.Ledger.Grant(fleet.Holder{Task: task, Namespace: "ns0", Etcd: types.UID("e" + task), Policies: []string{policy}, Change: change, Granted: at.Add(since)})
+	}
+	grant("old", "all", 0)
+	grant("b", "all", time.Minute)
+	grant("a", "all", time.Minute)
+	grant("theirs", "other", time.Hour)
+	grant("bad", "all", -time.Hour)
+	in.Ledger.Failed("badall", "it crashes", at)
+	in.Waiting = []fleet.Candidate{
+		{Task: "1", Namespace: "ns0", Change: "next", Since: at.Add(3 * time.Minute)},
+		{Task: "2", Namespace: "ns0", Change: "next", Since: at.Add(2 * time.Minute)},
+		{Task: "3", Namespace: "ns1", Change: "theirs too", Since: at},
+		{Task: "4", Namespace: "ns0", Change: "old", Since: at},
+		{Task: "5", Namespace: "ns0", Since: at},
+	}
+	var names []string
+	for _, c := range changesOf(in, p, map[string]int32{"next": 2, "old": 1}) {
+		names = append(names, fmt.Sprint(c.Change, " ", c.Waiting, " ", c.Since.Sub(at)))
+		if (c.Paused != "") != (c.Change == "bad") {
+			t.Errorf("%s: %q", c.Change, c.Paused)
+		}
+	}
+	if want := []string{"bad 0 -1h0m0s", "next 2 2m0s", "a 0 1m0s", "b 0 1m0s", "old 1 0s"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// Fingerprints are kept up to a number, and then found again.
+func TestPrintsAreBounded(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	for i := range maxPrints {
+		o.keep(fmt.Sprint(i), "v1")
+	}
+	if o.print("0") != "v1" || len(o.prints) != maxPrints {
+		t.Errorf("%d", len(o.prints))
+	}
+	if o.keep("more", "v2"); o.print("more") != "v2" || len(o.prints) != 1 {
+		t.Errorf("%d", len(o.prints))
+	}
+}
+
+// A selector chooses the canaries; one that cannot be understood makes the policy invalid, and says where.
+func TestChosenCanaries(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	w.etcdOf(1, func(e *v1alpha1.Etcd) { e.Labels = map[string]string{"canary": "yes"} })
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Spec.Canary.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "yes"}}
+	})
+	o := w.operator()
+	v, err := o.look(t.Context())
+	if err != nil || len(v.policies["all"].Canary.Chosen) != 1 || !v.policies["all"].Canary.Chosen["etcd1"] || v.policies["all"].Invalid != "" {
+		t.Errorf("%+v, %v", v.policies["all"], err)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Spec.Canary.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "canary", Operator: "Near"}}}
+	})
+	v, err = w.operator().look(t.Context())
+	if err != nil || !strings.HasPrefix(v.policies["all"].Invalid, "spec.canary.selector: ") || len(v.policies["all"].Canary.Chosen) != 0 || v.policies["all"].Clusters != 3 {
+		t.Errorf("%+v, %v", v.policies["all"], err)
+	}
+}
+
+// etcdOf changes the Etcd of a cluster.
+func (w *world) etcdOf(i int, change func(*v1alpha1.Etcd)) {
+	w.t.Helper()
+	etcd := w.task(i).Etcd
+	change(etcd)
+	if err := w.api.Update(w.t.Context(), etcd); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Which class a task is of follows from who made it, and from what its cluster lacks. A cluster that is being recovered is known once.
+func TestClassesAndRecoveries(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	class := func(change func(tasks.Task)) fleet.Class {
+		t.Helper()
+		v, err := o.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := w.task(0)
+		change(task)
+		c, err := o.candidate(t.Context(), v, task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Class
+	}
+	lacks := func(ready metav1.ConditionStatus) func(tasks.Task) {
+		return func(task tasks.Task) {
+			set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(task.Etcd)
+			set(v1alpha1.ConditionReady, ready)(task.Etcd)
+		}
+	}
+	if c := class(func(tasks.Task) {}); c != fleet.Person {
+		t.Error(c)
+	}
+	if c := class(func(task tasks.Task) {
+		task.Object.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
+	}); c != fleet.Upkeep {
+		t.Error(c)
+	}
+	if c := class(lacks(metav1.ConditionTrue)); c != fleet.Repair {
+		t.Error(c)
+	}
+	if c := class(lacks(metav1.ConditionFalse)); c != fleet.Person {
+		t.Error(c)
+	}
+
+	task := w.task(0)
+	task.Object.Spec.Type = v1alpha1.Restore
+	if err := w.api.Update(t.Context(), task.Object); err != nil {
+		t.Fatal(err)
+	}
+	set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(task.Etcd)
+	if err := w.api.Status().Update(t.Context(), task.Etcd); err != nil {
+		t.Fatal(err)
+	}
+	for _, recovery := range []*v1alpha1.RecoveryStatus{nil, {}} {
+		task = w.task(0)
+		task.Object.Status.State, task.Object.Status.InitiatedAt, task.Object.Status.Recovery = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}, recovery
+		if err := w.api.Status().Update(t.Context(), task.Object); err != nil {
+			t.Fatal(err)
+		}
+		v, err := w.operator().look(t.Context())
+		if err != nil || len(v.impaired) != 1 || v.impaired[0].Recovering != (recovery != nil) || v.impaired[0].Name != "main" || v.impaired[0].Etcd != "etcd0" {
+			t.Errorf("%+v, %v", v.impaired, err)
+		}
+	}
+}
