@@ -85,11 +85,15 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 	}}
 	kept.Annotations = boundedAnnotations(p.Annotations)
 	for _, c := range p.Spec.Containers {
-		if c.Name == v1alpha1.ContainerEtcd {
-			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: c.Image, Ports: c.Ports}}
+		switch c.Name {
+		case v1alpha1.ContainerEtcd:
+			etcd := corev1.Container{Name: c.Name, Image: c.Image, Ports: c.Ports}
 			if c.ReadinessProbe != nil {
-				kept.Spec.Containers[0].ReadinessProbe = probed
+				etcd.ReadinessProbe = probed
 			}
+			kept.Spec.Containers = append(kept.Spec.Containers, etcd)
+		case v1alpha1.ContainerBackupRestore:
+			kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
 		}
 	}
 	for _, v := range p.Spec.Volumes {

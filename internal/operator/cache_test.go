@@ -51,12 +51,12 @@ func TestTrimmedObjects(t *testing.T) {
 	slim.ContainerStatuses[0].ImageID, slim.ContainerStatuses[0].ContainerID, slim.ContainerStatuses[0].RestartCount = "long", "longer", 7
 	pod := trimmedPod(&corev1.Pod{ObjectMeta: fat, Status: slim, Spec: corev1.PodSpec{
 		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
-		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}, {Name: "backup-restore"}},
+		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}, {Name: "backup-restore", Image: "y", Env: []corev1.EnvVar{{Name: "x"}}}},
 	}})
 	annotated := *lean.DeepCopy()
 	annotated.Annotations = fat.Annotations
 	g.Expect(pod).To(Equal(&corev1.Pod{ObjectMeta: annotated, Status: status, Spec: corev1.PodSpec{
-		NodeName: "n", Volumes: []corev1.Volume{claims}, Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, ReadinessProbe: &corev1.Probe{}}},
+		NodeName: "n", Volumes: []corev1.Volume{claims}, Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, ReadinessProbe: &corev1.Probe{}}, {Name: "backup-restore", Image: "y"}},
 	}}))
 
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}

@@ -87,7 +87,7 @@ func (f *fault) before(c client.WithWatch) client.WithWatch {
 }
 
 // fails runs something once for each request that it sends, which fails: the error comes back, but for those that need no answer.
-func fails(t *testing.T, unneeded string, prepare func() (*world, *operator), run func(o *operator) error) {
+func fails(t *testing.T, unneeded func(request string) bool, prepare func() (*world, *operator), run func(o *operator) error) {
 	t.Helper()
 	for n := 1; ; n++ {
 		w, o := prepare()
@@ -101,7 +101,7 @@ func fails(t *testing.T, unneeded string, prepare func() (*world, *operator), ru
 			}
 			return
 		}
-		if !errors.Is(err, errUnanswered) && f.failed != unneeded {
+		if !errors.Is(err, errUnanswered) && !unneeded(f.failed) {
 			t.Errorf("request %d (%s) failed, and the error was %v", n, f.failed, err)
 		}
 	}
@@ -174,11 +174,12 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// Pods that are not known count as unknown, and a change that is not known as none.
-			unneeded := "list *v1.PodList"
+			unneeded := []string{"list *v1.PodList"}
 			if name == "the first pass" {
-				unneeded = "get *v1alpha1.Etcd"
+				// What the rebuild of the ledger counts, the pass has counted itself.
+				unneeded = []string{"get *v1alpha1.Etcd", "list *v1alpha1.EtcdOperatorTaskList", "patch *v1alpha1.EtcdOperatorTask"}
 			}
-			fails(t, unneeded, prepare, func(o *operator) error {
+			fails(t, func(request string) bool { return slices.Contains(unneeded, request) }, prepare, func(o *operator) error {
 				_, err := o.Reconcile(t.Context(), ctrl.Request{})
 				return err
 			})
@@ -189,7 +190,7 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 // Whichever request fails while a task asks, it does not start.
 func TestEachRequestOfATaskThatAsksFails(t *testing.T) {
 	var task tasks.Task
-	fails(t, "", func() (*world, *operator) {
+	fails(t, func(string) bool { return false }, func() (*world, *operator) {
 		w := newWorld(t, 1, 1)
 		task = w.rolls(0)
 		return w, w.operator()
@@ -197,6 +198,10 @@ func TestEachRequestOfATaskThatAsksFails(t *testing.T) {
 		wait, err := o.Ask(t.Context(), task)
 		if err != nil && wait != nil {
 			t.Errorf("%+v beside %v", wait, err)
+		}
+		if wait != nil && strings.Contains(wait.Message, errUnanswered.Error()) {
+			// The ledger is rebuilt, and counts later what could not be counted.
+			return errUnanswered
 		}
 		return err
 	})
