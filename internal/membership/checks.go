@@ -94,6 +94,8 @@ func storeFree(s *state, step *Step) string {
 		return o.Foreign
 	case o.Terminating:
 		return fmt.Sprintf("the claim of ordinal %d is being deleted", step.Ordinal)
+	case o.Ending:
+		return fmt.Sprintf("the pod of ordinal %d is being deleted, and its member joins from the next one", step.Ordinal)
 	case o.Store == Free:
 		return ""
 	case o.Store == Left:

@@ -63,8 +63,8 @@ var guards = []guard{
 	{name: GuardDataElsewhere, judges: []Action{ScaleDown, DeleteClaim, DeletePod}, check: dataElsewhere},
 	// There is no learner when one is added.
 	{name: GuardOneLearner, judges: []Action{AddLearner}, check: oneLearner},
-	// The claim of the newcomer is the Etcd's own, and its volume has no data that it could start with.
-	{name: GuardStoreFree, judges: []Action{ScaleUp, AddLearner}, check: storeFree},
+	// The claim of the newcomer is the Etcd's own, its volume has no data that it could start with, and its pod stays.
+	{name: GuardStoreFree, judges: []Action{ScaleUp, AnnounceJoin, AddLearner}, check: storeFree},
 	// The agent of the only member has read that it is not the only one any more.
 	{name: GuardJoinAnnounced, judges: []Action{AddLearner}, check: joinAnnounced},
 	// Every other voter that stays serves.

@@ -41,6 +41,14 @@ var invariants = []invariant{
 			when(w.seen()*2 <= w.count(), "no quorum is known to serve"),
 			when(!w.accepts(step), "etcd refuses"))
 	}},
+	{"a step that is carried out is seen to be done", func(w, after *world, step *Step) string {
+		next := Decide(after.input())
+		again := next.Conclusion == Act && next.Step.Action == step.Action && next.Step.Ordinal == step.Ordinal && next.Step.Member == step.Member
+		return when(w.accepts(step) && again, "the next look, before any time has passed, does it again")
+	}},
+	{"3 a member is announced, and added, from a pod that stays", func(w, _ *world, step *Step) string {
+		return when(slices.Contains([]Action{AnnounceJoin, AddLearner}, step.Action) && w.ordinals[step.Ordinal].ending, "its pod is ending")
+	}},
 	{"3 the only member knows that it is not alone before another one joins", func(w, _ *world, step *Step) string {
 		n := w.at(0)
 		return when(step.Action == AddLearner && w.count() == 1 && n != nil && !n.learner && !n.knows, "it would restore a backup beside the newcomer")

@@ -122,7 +122,7 @@ func add(s *state) *Step {
 		case !s.wanted(i) || s.listed(i) != nil:
 		case i >= s.Replicas:
 			return &Step{Action: ScaleUp, Ordinal: s.Replicas, Reason: fmt.Sprintf("ordinal %d needs a pod before its member can join", s.Replicas)}
-		case s.alone() != nil && s.ordinal(i).Store == Free && !s.ordinal(i).Told:
+		case s.alone() != nil && !s.ordinal(i).Told:
 			return &Step{Action: AnnounceJoin, Ordinal: i, Reason: fmt.Sprintf("%s must know before ordinal %d joins that it is not the only member any more", s.alone().Name, i)}
 		case i == s.Goal.Size:
 			return &Step{Action: AddLearner, Ordinal: i, Reason: fmt.Sprintf("ordinal %d joins for as long as other members are replaced", i)}

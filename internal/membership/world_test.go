@@ -56,6 +56,7 @@ type node struct {
 // slot is one ordinal.
 type slot struct {
 	pod, claim, terminating bool
+	ending                  bool // the pod was deleted, and its kubelet ends it
 	temporary               bool // the claim was made for a further member
 	foreign                 bool // the claim is not the Etcd's own
 	outdated                Outdated
@@ -151,7 +152,7 @@ func (w *world) input() Input {
 		in.Members = append(in.Members, m)
 	}
 	for i, s := range w.ordinals {
-		o := Ordinal{Pod: s.pod, Claim: s.claim, Terminating: s.terminating, Temporary: s.temporary && i >= w.goal.Size, Outdated: s.outdated, Store: s.store, Told: s.announced}
+		o := Ordinal{Pod: s.pod, Claim: s.claim, Terminating: s.terminating, Temporary: s.temporary && i >= w.goal.Size, Outdated: s.outdated, Store: s.store, Ending: s.ending, Told: s.announced}
 		if s.foreign {
 			o.Foreign = "the claim is not the Etcd's own"
 		}
@@ -237,7 +238,7 @@ func (w *world) carryOut(step *Step) {
 	case DeleteClaim:
 		w.ordinals[step.Ordinal].terminating = true
 	case DeletePod:
-		w.ordinals[step.Ordinal].pod = false
+		w.ordinals[step.Ordinal].ending = true
 	}
 }
 
@@ -285,6 +286,9 @@ func (w *world) pass() {
 // controller is that of StatefulSets, and of volumes.
 func (w *world) controller(i int) {
 	o := &w.ordinals[i]
+	if o.ending {
+		o.pod, o.ending = false, false
+	}
 	if !o.pod && o.terminating {
 		o.claim, o.terminating, o.temporary, o.store = false, false, false, InUse
 		if o.outdated == Volume {
@@ -310,7 +314,7 @@ func (w *world) controller(i int) {
 func (w *world) agent(i int) {
 	o, n := &w.ordinals[i], w.at(i)
 	switch {
-	case !o.pod:
+	case !o.pod || o.ending:
 	case n == nil:
 		if o.store != Other {
 			o.store = Free

@@ -44,6 +44,7 @@ func states(rare bool) []ordinalState {
 		ordinalState{slot: with(func(s *slot) { s.store, s.outdated = Left, Volume })},
 		ordinalState{slot: with(func(s *slot) { s.store, s.outdated, s.terminating = Left, Volume, true })},
 		ordinalState{slot: with(func(s *slot) { s.store, s.terminating = Free, true })},
+		ordinalState{slot: with(func(s *slot) { s.store, s.ending = Free, true })},
 		ordinalState{slot: with(func(s *slot) { s.store = Other })},
 		ordinalState{slot: slot{claim: true, temporary: true}},
 		ordinalState{slot: slot{claim: true, foreign: true}},

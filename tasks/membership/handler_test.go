@@ -251,6 +251,33 @@ func TestNewcomerInAnotherPod(t *testing.T) {
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 }
 
+// A newcomer whose pod is deleted, by a rollout or a person, is announced again once there is its next pod, and not until then.
+func TestNewcomerWhosePodEnds(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	r.joining()
+	before := r.told()
+	r.live.Ordinals[1].Class = v1alpha1.ClassTerminating
+	for range 20 {
+		v := r.next(time.Second)
+		r.Expect(v.Step).To(BeNil())
+		r.Expect(v.Message).To(HavePrefix("StoreFree: the pod of ordinal 1 is being deleted"))
+	}
+	r.Expect(r.told()).To(Equal(before))
+
+	// So it is if it was deleted before anything was announced.
+	r = newTrial(t, 1, 3)
+	r.waiting()
+	r.live.Ordinals[1].Class = v1alpha1.ClassTerminating
+	for range 20 {
+		r.Expect(r.next(time.Second).Step).To(BeNil())
+	}
+	r.live.Ordinals[1].Class, r.live.Ordinals[1].Pod.UID = v1alpha1.ClassDead, "another"
+	r.Expect(r.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-1"}})).To(Succeed())
+	r.Expect(r.api.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-1", UID: "another"}})).To(Succeed())
+	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AnnounceJoin"))
+	r.Expect(r.told().Joining).To(Equal(map[string]string{"main-1": "another"}))
+}
+
 // An answer that is lost leaves open what became of the request: nothing follows until the list shows it, or until it can no longer
 // take effect, also for the next operator, which counts from when it begins.
 func TestLostAnswer(t *testing.T) {

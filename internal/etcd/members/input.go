@@ -185,7 +185,7 @@ func (k Known) ordinal(i int) membership.Ordinal {
 	}
 	seen := &k.Snapshot.Ordinals[i]
 	o.Pod, o.Ending = seen.Pod != nil, seen.Class == v1alpha1.ClassTerminating
-	o.Told = o.Pod && !o.Ending && k.Told.Joining[seen.Member] == string(seen.Pod.UID) && slices.Contains(k.Initial, seen.Member)
+	o.Told = o.Pod && k.Told.Joining[seen.Member] == string(seen.Pod.UID) && slices.Contains(k.Initial, seen.Member)
 	switch seen.Volume().Store {
 	case cluster.StoreFree:
 		if slices.Contains(k.Initial, seen.Member) {

@@ -137,7 +137,7 @@ func TestMember(t *testing.T) {
 		"its joining was told, and its agent reports":      {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Read.Etcd = "etcd" }, healthy, announced(at)},
 		"its joining was told, and its agent has read it":  {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Read.Generation = 4 }, with(func(m *membership.Member) { m.Read = true }), announced(at)},
 		"that an earlier pod joins was told":               {joins("earlier"), with(func(m *membership.Member) { m.Silent = true }), at},
-		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(m *membership.Member) { m.Silent = true }), membership.Ordinal{Pod: true, Claim: true, Ending: true}},
+		"its joining was told, and the pod goes":           {func(k *Known) { joins("main-2")(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, away(func(m *membership.Member) { m.Silent = true }), membership.Ordinal{Pod: true, Claim: true, Ending: true, Told: true}},
 		"its joining was told, and it is no longer listed": {func(k *Known) { joins("main-2")(k); k.Initial = k.Initial[:2] }, with(func(m *membership.Member) { m.Silent = true }), at},
 		"the claim is being deleted":                       {func(k *Known) { k.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon} }, healthy, membership.Ordinal{Pod: true, Claim: true, Terminating: true}},
 		"the claim is temporary": {func(k *Known) {
