@@ -33,9 +33,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // The page reads aloud, in any width, from what was recorded of etcd.
@@ -306,4 +308,82 @@ func TestWatched(t *testing.T) {
 	cancel()
 	_, err := watched(ctx, &changing{bytes: 100}, time.Minute, clock.RealClock{}, false)
 	NewWithT(t).Expect(err).To(MatchError(context.Canceled), "the user has interrupted it")
+}
+
+// A member that is cut off would report that nothing is written: only members that serve are watched, the leader last.
+func TestWatchedMembersServe(t *testing.T) {
+	g := NewWithT(t)
+	type member struct {
+		fake
+		changing
+	}
+	at := func(err error) *member { return &member{changing: changing{bytes: 60 << 20, err: err}} }
+	off, leads, follows, unknown := at(nil), at(nil), at(errors.New("no leader")), at(nil)
+	gather := func(members ...diagnose.Member) *gatherer {
+		w := &gatherer{Options: Options{HotPrefixes: true, Window: time.Minute}, clock: clock.RealClock{}, etcd: &v1alpha1.Etcd{}, in: diagnose.Input{Members: members}}
+		w.targets = []Target{{Name: "m-0", Etcd: off}, {Name: "m-1", Etcd: leads}, {Name: "m-2", Etcd: follows}, {Name: "m-3", Etcd: unknown}}
+		w.watchPrefixes(t.Context())
+		return w
+	}
+	got := gather(diagnose.Member{Name: "m-0"}, diagnose.Member{Name: "m-1", Serving: true, Leader: true}, diagnose.Member{Name: "m-2", Serving: true})
+	g.Expect(got.in.Events).To(Equal(int64(1)))
+	g.Expect([]int{off.seen, leads.seen, follows.seen, unknown.seen}).To(Equal([]int{0, 1, 1, 0}))
+	got = gather(diagnose.Member{Name: "m-0"})
+	g.Expect(got.in.Missing).To(ConsistOf(And(HaveField("Signal", diagnose.SignalPrefixes), HaveField("Why", ContainSubstring("no member serves")))))
+	g.Expect(off.seen).To(BeZero())
+}
+
+// How old a line is shows by the clock of the member's node: the user's may differ.
+func TestLinesAreDatedByTheMembersClock(t *testing.T) {
+	for name, c := range map[string]struct {
+		differs, other time.Duration
+		dead, silent   bool
+		counted        int
+	}{
+		"the user's clock is right":                    {counted: 1},
+		"the user's clock is an hour ahead":            {differs: -time.Hour, counted: 1},
+		"the user's clock is an hour behind":           {differs: time.Hour, counted: 1},
+		"the clock of another node differs":            {other: time.Hour, counted: 1},
+		"a member that is down, and another's time":    {differs: -time.Hour, other: -time.Hour, dead: true, counted: 1},
+		"no member says what time it is, and it shows": {differs: -time.Hour, dead: true, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			serve := func(ahead time.Duration, silent bool) Target {
+				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat)); silent {
+						w.WriteHeader(http.StatusServiceUnavailable)
+					}
+				}))
+				t.Cleanup(s.Close)
+				return Target{HTTP: s.Client(), Metrics: s.URL + "/metrics"}
+			}
+			logs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				now := time.Now().Add(c.differs)
+				for _, at := range []time.Time{now.Add(-10 * time.Minute), now} {
+					_, _ = fmt.Fprintf(w, `{"ts":%q,"msg":"apply request took too long"}`+"\n", at.Format(time.RFC3339Nano))
+				}
+			}))
+			defer logs.Close()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo", Labels: map[string]string{v1alpha1.LabelPartOf: "main"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd}}}}
+			cluster := &kube.Cluster{WithWatch: fakeclient.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(pod).Build(), Config: &rest.Config{Host: logs.URL}}
+			of, other := serve(c.differs, c.dead), serve(c.other, c.silent)
+			of.Name, other.Name = "m-0", "m-1"
+			gather := &gatherer{
+				Options: Options{Logs: true, Window: 50 * time.Millisecond}, cluster: cluster, clock: clock.RealClock{}, targets: []Target{other, of},
+				etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "demo"}}, pods: map[string]*corev1.Pod{"m-0": pod},
+				in: diagnose.Input{Quorum: &diagnose.Quorum{}, Members: []diagnose.Member{{Name: "m-0"}}},
+			}
+			in := gather.measure(t.Context())
+			g.Expect(in.Members[0].Logs).NotTo(BeNil(), "%v", in.Missing)
+			g.Expect(in.Members[0].Logs.Lines).To(Equal(2))
+			g.Expect(in.Members[0].Logs.SlowApply).To(Equal(c.counted))
+			told := ContainElement(HaveField("Why", ContainSubstring("judged by the clock of this machine")))
+			if c.counted == 0 {
+				g.Expect(in.Missing).To(told)
+			} else {
+				g.Expect(in.Missing).NotTo(told)
+			}
+		})
+	}
 }

@@ -201,15 +201,19 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		_ = g.readPods(ctx)
 	}
 	g.addReported()
+	if _, known := aheadOf("", measured); !known && g.Logs {
+		g.miss(diagnose.SignalLogs, kube.Failure("no member has said what time it is: how old lines are is judged by the clock of this machine"), "metrics of a member, which have its time")
+	}
 	now := g.clock.Now()
 	for i := range g.in.Members {
 		m := &g.in.Members[i]
+		ahead, _ := aheadOf(m.Name, measured)
 		if got := byName[m.Name]; got != nil {
 			got.Leader, got.Learner, got.Serving, got.Reported = m.Leader, m.Learner, m.Serving, m.Reported
 			*m = got.Member
 		}
 		if pod := g.pods[m.Name]; pod != nil {
-			m.Pod, m.Logs = podFacts(pod, now), g.readLogs(ctx, pod)
+			m.Pod, m.Logs = podFacts(pod, now.Add(ahead)), g.readLogs(ctx, pod, ahead)
 		}
 	}
 	// It may take minutes.

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -49,6 +50,8 @@ type Target struct {
 type Measured struct {
 	diagnose.Member
 	Missing []diagnose.Missing
+	// Ahead is by how much the member's clock is ahead of ours, within a second or two; nil if it did not answer.
+	Ahead *time.Duration
 }
 
 // measurement is that of one member.
@@ -175,8 +178,11 @@ func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
 	// The status comes first, so that the members say at the same time how far they are.
 	s := diagnose.Sample{Status: m.status(ctx)}
 	if m.Metrics != "" {
-		body, err := scrape(ctx, m.HTTP, m.Metrics, "")
+		body, date, err := scrape(ctx, m.HTTP, m.Metrics, "")
 		if err == nil {
+			if !date.IsZero() {
+				m.out.Ahead = ptr.To(date.Sub(m.clock.Now()))
+			}
 			// The monotonic clock, whatever the clock of a test.
 			m.scraped[at] = time.Now()
 			s.Metrics, err = diagnose.ParseMetrics(string(body), nil)
@@ -184,7 +190,7 @@ func (m *measurement) sample(ctx context.Context, at int) diagnose.Sample {
 		m.missing(diagnose.SignalMetrics, err, "the member did not answer: measure again")
 	}
 	if m.Agent != "" {
-		body, err := scrape(ctx, m.AgentHTTP, m.Agent, m.AgentToken)
+		body, _, err := scrape(ctx, m.AgentHTTP, m.Agent, m.AgentToken)
 		if err == nil {
 			s.Agent, err = diagnose.ParseMetrics(string(body), nil)
 		}

@@ -52,8 +52,19 @@ func podFacts(pod *corev1.Pod, now time.Time) *diagnose.Pod {
 	return p
 }
 
-// readLogs counts what the log of etcd says; nil if that was not asked for or is not permitted.
-func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs {
+// aheadOf returns by how much the clock of a member's node is ahead of ours. That of a member that has not answered is taken for that of
+// another one: a user's clock is wrong more often than that of a node.
+func aheadOf(name string, measured []Measured) (ahead time.Duration, known bool) {
+	for _, m := range measured {
+		if m.Ahead != nil && (!known || m.Name == name) {
+			ahead, known = *m.Ahead, true
+		}
+	}
+	return ahead, known
+}
+
+// readLogs counts what the log of etcd says, by a clock that is ahead of ours; nil if that was not asked for or is not permitted.
+func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod, ahead time.Duration) *diagnose.Logs {
 	if !g.Logs {
 		return nil
 	}
@@ -62,7 +73,7 @@ func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod) *diagnose.Logs
 		g.missOf(diagnose.SignalLogs, pod.Name, err, "the right to get pods/log in the namespace, as the ClusterRole view has it")
 		return nil
 	}
-	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog, g.began, g.clock.Now())
+	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog, g.began.Add(ahead), g.clock.Now().Add(ahead))
 }
 
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod) ([]byte, error) {

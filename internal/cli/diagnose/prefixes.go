@@ -111,15 +111,22 @@ const (
 	maxWatchBehind = 1000
 )
 
-// watchPrefixes counts which prefixes are written most where no agent does, since there is no backup store: by a watch at one of the members,
-// if possible not the leader.
+// watchPrefixes counts which prefixes are written most where no agent does, since there is no backup store: by a watch at one of the members
+// that serve, if possible not the leader.
 func (g *gatherer) watchPrefixes(ctx context.Context) {
 	if !g.HotPrefixes || g.etcd.BackupStore() != nil || len(g.targets) == 0 {
 		return
 	}
-	err := kube.Failure("no member answers")
-	targets := slices.Clone(g.targets)
-	slices.SortStableFunc(targets, func(a, b Target) int { return cmp.Compare(g.leads(a.Name), g.leads(b.Name)) })
+	err := kube.Failure("no member serves")
+	// One that is cut off would report that nothing is written.
+	targets := slices.DeleteFunc(slices.Clone(g.targets), func(t Target) bool { return !g.is(t.Name, func(m diagnose.Member) bool { return m.Serving }) })
+	leads := func(t Target) int {
+		if g.is(t.Name, func(m diagnose.Member) bool { return m.Leader }) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(targets, func(a, b Target) int { return cmp.Compare(leads(a), leads(b)) })
 	for _, t := range targets {
 		watcher, ok := t.Etcd.(etcdclient.Watcher)
 		if !ok {
@@ -134,14 +141,9 @@ func (g *gatherer) watchPrefixes(ctx context.Context) {
 	g.miss(diagnose.SignalPrefixes, err, "a client certificate that may read, where etcd has users; or a backup store: then agents count what they collect for deltas")
 }
 
-// leads returns 1 if a member leads, or else 0.
-func (g *gatherer) leads(name string) int {
-	for _, m := range g.in.Members {
-		if m.Name == name && m.Leader {
-			return 1
-		}
-	}
-	return 0
+// is reports whether a member is known, and is so.
+func (g *gatherer) is(name string, so func(diagnose.Member) bool) bool {
+	return slices.ContainsFunc(g.in.Members, func(m diagnose.Member) bool { return m.Name == name && so(m) })
 }
 
 // watched counts what is written for a while, within the bounds.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -35,11 +36,11 @@ func ping(by *http.Client, url string) func(context.Context) error {
 	}
 }
 
-// get returns an answer and its status code.
-func get(ctx context.Context, by *http.Client, from, token string) ([]byte, int, error) {
+// get returns what an answer has, and the answer, whose body is closed.
+func get(ctx context.Context, by *http.Client, from, token string) ([]byte, *http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
-		return nil, 0, fmt.Errorf("asking %s: %w", from, err)
+		return nil, nil, fmt.Errorf("asking %s: %w", from, err)
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -48,22 +49,28 @@ func get(ctx context.Context, by *http.Client, from, token string) ([]byte, int,
 	var failed *url.Error
 	if errors.As(err, &failed) {
 		// It is not the API server that did not answer.
-		return nil, 0, fmt.Errorf("asking %s: %w", request.URL.Host, failed.Err)
+		return nil, nil, fmt.Errorf("asking %s: %w", request.URL.Host, failed.Err)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxScrape))
-	return body, response.StatusCode, err
+	return body, response, err
 }
 
-func scrape(ctx context.Context, by *http.Client, url, token string) ([]byte, error) {
+// scrape returns metrics, and the time by the clock of the process that has them, in whole seconds; zero if it does not say so.
+func scrape(ctx context.Context, by *http.Client, url, token string) (body []byte, date time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
-	body, code, err := get(ctx, by, url, token)
-	if err == nil && code != http.StatusOK {
-		err = kube.Failure("it answered %d %s", code, http.StatusText(code))
+	body, response, err := get(ctx, by, url, token)
+	if err != nil {
+		return nil, date, err
 	}
-	return body, err
+	if code := response.StatusCode; code != http.StatusOK {
+		return nil, date, kube.Failure("it answered %d %s", code, http.StatusText(code))
+	}
+	// Without a valid date, it is zero.
+	date, _ = http.ParseTime(response.Header.Get("Date"))
+	return body, date, nil
 }

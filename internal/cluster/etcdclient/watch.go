@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 )
 
@@ -24,7 +25,8 @@ type Change struct {
 
 // Watcher is a Client that can see changes.
 type Watcher interface {
-	// Watch calls a function with every change of now, until it returns false or the context ends, which is an error.
+	// Watch calls a function with every change of now, until it returns false or the context ends, which is an error. So is a member that
+	// knows no leader: it has no changes to send, and would keep the stream open.
 	Watch(ctx context.Context, see func(Change) (more bool)) error
 }
 
@@ -33,7 +35,7 @@ const maxChanges = 16 << 20
 
 // Watch implements Watcher.
 func (c *client) Watch(ctx context.Context, see func(Change) (more bool)) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	failed := func(err error) error { return fmt.Errorf("watching %s: %w", c.endpoint, err) }
 	stream, err := etcdserverpb.NewWatchClient(c.etcd.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(maxChanges))

@@ -7,8 +7,10 @@ package diagnose
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
@@ -32,4 +34,21 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err = c.dial(0).(etcdclient.Watcher).Watch(ctx, func(etcdclient.Change) bool { cancel(); return true })
 	c.Expect(err).To(MatchError(ContainSubstring("canceled")))
+}
+
+// A member that knows no leader sends no changes: a watch of it fails, also while it lasts, rather than report that nothing is written.
+func TestWatchOfAMemberWithoutALeader(t *testing.T) {
+	c := start(t, options{members: 3})
+	left := c.dial(0).(etcdclient.Watcher)
+	watch := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(10*time.Second))
+		defer cancel()
+		return left.Watch(ctx, func(etcdclient.Change) bool { return true })
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- left.Watch(t.Context(), func(etcdclient.Change) bool { return true }) }()
+	c.kill(1)
+	c.kill(2)
+	c.Eventually(watch).WithTimeout(machine.Patience()).Should(MatchError(ContainSubstring("no leader")))
+	c.Eventually(ended).WithTimeout(machine.Patience()).Should(Receive(MatchError(ContainSubstring("no leader"))))
 }

@@ -65,7 +65,7 @@ func ReadAtRest(ctx context.Context, c AtRestConfig) (found backup.AtRest, err e
 }
 
 // sizes returns how much there is in total, and by prefix, where most is stored first. A prefix is shown only if enough keys share it, as
-// elsewhere.
+// elsewhere, whether they are present or deleted: a database may be full of what is deleted.
 func (s *keySpace) sizes() (total backup.Sizes, prefixes []backup.PrefixSizes) {
 	by := make([]backup.Sizes, len(s.prefixes))
 	for i, w := range s.stored {
@@ -77,7 +77,7 @@ func (s *keySpace) sizes() (total backup.Sizes, prefixes []backup.PrefixSizes) {
 	var other backup.Sizes
 	for i, prefix := range s.prefixes {
 		total.Add(by[i])
-		if name := hotprefix.Name(prefix, int(by[i].Keys)); name != hotprefix.Other {
+		if name := hotprefix.Name(prefix, len(s.stored[i].keys)); name != hotprefix.Other {
 			prefixes = append(prefixes, backup.PrefixSizes{Prefix: name, Sizes: by[i]})
 		} else {
 			other.Add(by[i])
@@ -94,13 +94,19 @@ func (s *keySpace) sizes() (total backup.Sizes, prefixes []backup.PrefixSizes) {
 
 // fitting returns what fits into a termination message: the smallest prefixes are added to those that are not shown.
 func fitting(found backup.AtRest) backup.AtRest {
+	// In one pass, since there may be many thousands.
+	kept := slices.Clone(found.Prefixes[:min(len(found.Prefixes), maxPrefixes)])
+	for _, p := range found.Prefixes[len(kept):] {
+		kept[len(kept)-1].Add(p.Sizes)
+		kept[len(kept)-1].Prefix = hotprefix.Other
+	}
+	found.Prefixes = kept
 	for {
 		text, err := json.Marshal(found)
 		last := len(found.Prefixes) - 1
-		if err != nil || last < 1 || last < maxPrefixes && len(text) <= maxPreview {
+		if err != nil || last < 1 || len(text) <= maxPreview {
 			return found
 		}
-		kept := slices.Clone(found.Prefixes)
 		if kept[last].Prefix != hotprefix.Other {
 			kept[last].Prefix = hotprefix.Other
 		} else {

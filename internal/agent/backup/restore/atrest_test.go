@@ -97,3 +97,38 @@ func TestAtRestFits(t *testing.T) {
 		})
 	}
 }
+
+// A prefix is shown once enough different keys share it, also if all of them are deleted: a database may be full of what is deleted. One key
+// that changes often is not enough.
+func TestAtRestShowsWhatIsDeleted(t *testing.T) {
+	g := NewWithT(t)
+	keys := newKeySpace()
+	for i := range hotprefix.EnoughKeys {
+		gone, one := fmt.Appendf(nil, "/registry/events/e%d", i), []byte("/registry/secrets/mine")
+		keys.put(gone, []byte("1"))
+		keys.remove(gone)
+		keys.put(one, []byte("1"))
+		keys.remove(one)
+		if i > 0 {
+			keys.put(fmt.Appendf(nil, "/registry/pods/p%d", i), nil)
+		}
+	}
+	_, prefixes := keys.sizes()
+	g.Expect(prefixes).To(HaveLen(2))
+	g.Expect(prefixes[0]).To(And(HaveField("Prefix", "/registry/events/"+hotprefix.Other), HaveField("Deletions", int64(hotprefix.EnoughKeys)), HaveField("Keys", BeZero())))
+	g.Expect(prefixes[1]).To(And(HaveField("Prefix", hotprefix.Other), HaveField("Deletions", int64(hotprefix.EnoughKeys)), HaveField("Keys", int64(hotprefix.EnoughKeys-1))))
+}
+
+// What does not fit is found in one pass: a database may have 100,000 prefixes.
+func TestAtRestFitsInOnePass(t *testing.T) {
+	g := NewWithT(t)
+	found := backup.AtRest{Prefixes: make([]backup.PrefixSizes, 2000)}
+	for i := range found.Prefixes {
+		found.Prefixes[i] = backup.PrefixSizes{Prefix: fmt.Sprintf("/a/%d/…", i), Sizes: backup.Sizes{Stored: 1}}
+	}
+	g.Expect(testing.AllocsPerRun(1, func() { fitting(found) })).To(BeNumerically("<", len(found.Prefixes)))
+	g.Expect(found.Prefixes[maxPrefixes-1].Prefix).NotTo(Equal(hotprefix.Other), "the list is left as it is")
+	kept := fitting(found).Prefixes
+	g.Expect(kept).To(HaveLen(maxPrefixes))
+	g.Expect(kept[maxPrefixes-1]).To(Equal(backup.PrefixSizes{Prefix: hotprefix.Other, Sizes: backup.Sizes{Stored: 2000 - maxPrefixes + 1}}))
+}

@@ -34,24 +34,36 @@ type keyState struct {
 }
 
 // stored is what a database has below a prefix, with earlier revisions.
-type stored struct{ revisions, deletions, bytes int64 }
+type stored struct {
+	revisions, deletions, bytes int64
+	// keys are hashes of different keys, up to enough of them, whether they are present or deleted.
+	keys []uint64
+}
 
 func newKeySpace() *keySpace {
 	return &keySpace{keys: map[uint64]keyState{}, at: map[string]int32{}}
 }
 
 func (s *keySpace) put(key, value []byte) {
-	prefix, size := s.prefix(key), len(key)+len(value)
+	prefix, hash, size := s.prefix(key), maphash.Bytes(seed, key), len(key)+len(value)
+	s.stored[prefix].add(hash, size)
 	s.stored[prefix].revisions++
-	s.stored[prefix].bytes += int64(size)
-	s.keys[maphash.Bytes(seed, key)] = keyState{maphash.Bytes(seed, value), prefix, int32(min(size, math.MaxInt32))}
+	s.keys[hash] = keyState{maphash.Bytes(seed, value), prefix, int32(min(size, math.MaxInt32))}
 }
 
 func (s *keySpace) remove(key []byte) {
-	prefix := s.prefix(key)
+	prefix, hash := s.prefix(key), maphash.Bytes(seed, key)
+	s.stored[prefix].add(hash, len(key))
 	s.stored[prefix].deletions++
-	s.stored[prefix].bytes += int64(len(key))
-	delete(s.keys, maphash.Bytes(seed, key))
+	delete(s.keys, hash)
+}
+
+// add adds a change of a key that has so many bytes.
+func (w *stored) add(key uint64, size int) {
+	w.bytes += int64(size)
+	if len(w.keys) < hotprefix.EnoughKeys && !slices.Contains(w.keys, key) {
+		w.keys = append(w.keys, key)
+	}
 }
 
 // prefix returns where the prefix of a key is.
