@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
@@ -140,6 +141,11 @@ func CheckSpace(dir string, needs int64) error {
 		return fmt.Errorf("%d bytes are needed on the volume of %s, but only %d are free", needs, dir, free)
 	}
 	return nil
+}
+
+// CheckSpaceOfRestore returns an error if the volume of a folder has less free space than a restore takes (member.NeedsOfRestore).
+func CheckSpaceOfRestore(dir string, database int64) error {
+	return CheckSpace(dir, member.NeedsOfRestore(database))
 }
 
 // freeSpace returns how many bytes are free on the volume of a folder.

@@ -39,12 +39,12 @@ import (
 )
 
 // withDatabase returns the data directory of a member whose log has some requests, and whose database has all up to an entry.
-func withDatabase(t *testing.T, applied, term uint64, requests ...[]byte) (dir string) {
+func withDatabase(t *testing.T, applied uint64, requests ...[]byte) (dir string) {
 	t.Helper()
 	g := NewWithT(t)
 	base, err := Copy(t.Context(), CopyConfig{DataDir: newMember(t, 3, requests[:applied-2]...), ClusterID: "cafe", WorkDir: t.TempDir(), Log: testr.New(t)})
 	g.Expect(err).NotTo(HaveOccurred())
-	setAppliedIn(g, base.File, position{term, applied})
+	setAppliedIn(g, base.File, position{2, applied})
 	dir = newMember(t, 3, requests...)
 	g.Expect(os.Rename(base.File, filepath.Join(dir, "member", "snap", "db"))).To(Succeed())
 	return dir
@@ -70,7 +70,7 @@ func update(g Gomega, path string, change func(*bolt.Tx) error) {
 func TestCopyAppliesWhatTheDatabaseLacks(t *testing.T) {
 	for applied, lacks := range map[uint64]uint64{3: 2, 5: 0} {
 		g := NewWithT(t)
-		dir := withDatabase(t, applied, 2, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0), datadirtest.Put("a", "3", 0))
+		dir := withDatabase(t, applied, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0), datadirtest.Put("a", "3", 0))
 		before := content(g, dir)
 		got, err := Copy(t.Context(), CopyConfig{DataDir: dir, ClusterID: "cafe", WorkDir: t.TempDir(), Log: testr.New(t)})
 		g.Expect(err).NotTo(HaveOccurred())
@@ -106,7 +106,7 @@ func TestCopyThatFails(t *testing.T) {
 	g := NewWithT(t)
 	work := t.TempDir()
 	g.Expect(blocked(work)).To(Succeed())
-	dir := withDatabase(t, 3, 2, datadirtest.Put("a", "1", 0))
+	dir := withDatabase(t, 3, datadirtest.Put("a", "1", 0))
 	_, err := Copy(t.Context(), CopyConfig{DataDir: dir, ClusterID: "cafe", WorkDir: work, Log: testr.New(t)})
 	g.Expect(err).To(MatchError(HavePrefix("making a file for the database: ")))
 	db := filepath.Join(dir, "member", "snap", "db")
@@ -124,9 +124,9 @@ func TestProgressIsLogged(t *testing.T) {
 			n++
 			return []any{"bytes", n}
 		})
-		time.Sleep(2*tellInterval + time.Second)
+		<-time.After(2*tellInterval + time.Second)
 		stop()
-		time.Sleep(2 * tellInterval)
+		<-time.After(2 * tellInterval)
 		g.Expect(logged).To(HaveExactElements(
 			And(ContainSubstring(`"Copying"`), ContainSubstring(`"bytes"=1`)), ContainSubstring(`"bytes"=2`)))
 	})
@@ -346,7 +346,7 @@ func TestReceivedDatabaseThatIsDamaged(t *testing.T) {
 func TestSurveyFindsLostPages(t *testing.T) {
 	for lost, says := range map[int]string{1: "unreachable unfreed$", 2: "unreachable unfreed, and 1 more flaws$"} {
 		g := NewWithT(t)
-		dir := withDatabase(t, 3, 2, datadirtest.Put("a", "1", 0))
+		dir := withDatabase(t, 3, datadirtest.Put("a", "1", 0))
 		db := filepath.Join(dir, "member", "snap", "db")
 		for i := range 20 {
 			update(g, db, func(tx *bolt.Tx) error {
@@ -380,7 +380,7 @@ func shortenFreelist(g Gomega, path string, n int) {
 func TestSurveyOfADatabaseAheadOfItsLog(t *testing.T) {
 	for applied, last := range map[position]position{{3, 3}: {3, 3}, {2, 9}: {2, 9}, {1, 9}: {2, 4}} {
 		g := NewWithT(t)
-		dir := withDatabase(t, 3, 2, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0))
+		dir := withDatabase(t, 3, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0))
 		setAppliedIn(g, filepath.Join(dir, "member", "snap", "db"), applied)
 		got, err := Survey(dir)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -31,16 +31,23 @@ func isUnavailable(err error) bool {
 
 func ping(by *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, _, err := get(ctx, by, url, "")
+		_, err := get(ctx, by, url, "")
 		return err
 	}
 }
 
-// get returns what an answer has, and the answer, whose body is closed.
-func get(ctx context.Context, by *http.Client, from, token string) ([]byte, *http.Response, error) {
+// answer is what a request got.
+type answer struct {
+	body []byte
+	code int
+	// date is the time by the clock of whoever answered, in whole seconds; zero if the answer does not say so.
+	date time.Time
+}
+
+func get(ctx context.Context, by *http.Client, from, token string) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("asking %s: %w", from, err)
+		return a, fmt.Errorf("asking %s: %w", from, err)
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -49,28 +56,29 @@ func get(ctx context.Context, by *http.Client, from, token string) ([]byte, *htt
 	var failed *url.Error
 	if errors.As(err, &failed) {
 		// It is not the API server that did not answer.
-		return nil, nil, fmt.Errorf("asking %s: %w", request.URL.Host, failed.Err)
+		return a, fmt.Errorf("asking %s: %w", request.URL.Host, failed.Err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return a, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxScrape))
-	return body, response, err
+	a.code = response.StatusCode
+	// Without a valid date, it is zero.
+	a.date, _ = http.ParseTime(response.Header.Get("Date"))
+	a.body, err = io.ReadAll(io.LimitReader(response.Body, maxScrape))
+	return a, err
 }
 
 // scrape returns metrics, and the time by the clock of the process that has them, in whole seconds; zero if it does not say so.
 func scrape(ctx context.Context, by *http.Client, url, token string) (body []byte, date time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
-	body, response, err := get(ctx, by, url, token)
+	got, err := get(ctx, by, url, token)
 	if err != nil {
 		return nil, date, err
 	}
-	if code := response.StatusCode; code != http.StatusOK {
-		return nil, date, kube.Failure("it answered %d %s", code, http.StatusText(code))
+	if got.code != http.StatusOK {
+		return nil, date, kube.Failure("it answered %d %s", got.code, http.StatusText(got.code))
 	}
-	// Without a valid date, it is zero.
-	date, _ = http.ParseTime(response.Header.Get("Date"))
-	return body, date, nil
+	return got.body, got.date, nil
 }

@@ -43,15 +43,16 @@ func TestSnapshotArgs(t *testing.T) {
 	g.Expect(SnapshotCompression(etcd)).To(Equal("none"))
 }
 
-// restorable is an Etcd with a retention of deltas, and a limit of full snapshots, whose schedule is around a time as a text says.
-func restorable(t *testing.T, retention time.Duration, limit *int32, text string, around time.Time) (*v1alpha1.Etcd, cron.Schedule, time.Duration) {
+// restorable returns a schedule that is around a time as a text says, and for how long an Etcd with it can be restored, with a retention of deltas
+// and a limit of full snapshots.
+func restorable(t *testing.T, retention time.Duration, limit *int32, text string, around time.Time) (cron.Schedule, time.Duration) {
 	t.Helper()
 	s, err := cronschedule.Parse(text)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	etcd := &v1alpha1.Etcd{}
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{DeltaSnapshotRetentionPeriod: &metav1.Duration{Duration: retention}, MaxBackupsLimitBasedGC: limit}
 	shortest, longest := cronschedule.Gaps(s, around)
-	return etcd, s, RestorableFor(etcd, shortest, longest)
+	return s, RestorableFor(etcd, shortest, longest)
 }
 
 // Every second can be restored since the full snapshot before the newest, or for as long as deltas are kept, but for the time until the first full
@@ -79,7 +80,7 @@ func TestRestorableFor(t *testing.T) {
 		"hourly, and those of a year":     {365 * day, nil, "0 * * * *", 4*7*day - 7*day - time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, got := restorable(t, c.retention, c.max, c.schedule, time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC))
+			_, got := restorable(t, c.retention, c.max, c.schedule, time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC))
 			NewWithT(t).Expect(got).To(Equal(c.want))
 		})
 	}
@@ -94,7 +95,7 @@ func TestRetentionKeepsWhatIsPromised(t *testing.T) {
 				t.Run(fmt.Sprint(text, retention, ptr.Deref(limit, 0)), func(t *testing.T) {
 					t.Parallel()
 					begin := time.Date(2026, 8, 3, 2, 0, 0, 0, time.UTC)
-					_, s, _ := restorable(t, retention, limit, text, begin)
+					s, _ := restorable(t, retention, limit, text, begin)
 					var list []backup.Snapshot
 					var full time.Time
 					for now, revision := begin, int64(1); now.Before(begin.Add(60 * day)); now, revision = now.Add(step), revision+1 {
@@ -109,7 +110,7 @@ func TestRetentionKeepsWhatIsPromised(t *testing.T) {
 						}
 						all := backup.Restorable(list)
 						since := all[len(all)-1].From.Time
-						_, _, promised := restorable(t, retention, limit, text, full)
+						_, promised := restorable(t, retention, limit, text, full)
 						if now.Sub(since) < promised {
 							t.Fatalf("at %s, %s are promised, and every second since %s can be restored", now, promised, since)
 						}

@@ -260,7 +260,7 @@ func TestTheOrderOfChanges(t *testing.T) {
 	in := fleet.Input{Now: at, Ledger: &fleet.Ledger{}, Covering: map[string][]string{"ns0": {"all"}, "ns1": {"other"}}}
 	grant := func(change, policy string, since time.Duration) {
 		task := types.UID(change + policy)
-		in.Ledger.Grant(fleet.Holder{Task: task, Namespace: "ns0", Etcd: types.UID("e" + task), Policies: []string{policy}, Change: change, Granted: at.Add(since)})
+		in.Ledger.Grant(fleet.Holder{Task: task, Namespace: "ns0", Etcd: "e" + task, Policies: []string{policy}, Change: change, Granted: at.Add(since)})
 	}
 	grant("old", "all", 0)
 	grant("b", "all", time.Minute)

@@ -43,7 +43,7 @@ func (o *operator) refusing(namespace, verb string, refuses *bool) {
 		},
 	})
 	o.Live, o.Store.Live = live, live
-	o.Controller.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if *refuses && verb == "patch" && object.GetNamespace() == namespace {
 				return refused
@@ -149,7 +149,7 @@ func TestNothingIsFencedAgainAndAgain(t *testing.T) {
 	}
 	o := w.operator()
 	fenced := map[string]int{}
-	o.Controller.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if fenced[object.GetNamespace()+"/"+object.GetName()]++; object.GetName() == "another" {
 				return apierrors.NewInternalError(errLost)
@@ -373,7 +373,7 @@ func TestAStatusThatCannotBeWritten(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.limiting("other")
 	o := w.operator()
-	o.Controller.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if object.GetName() == "all" {
 				return errLost

@@ -44,10 +44,10 @@ func wentBack() *history.History {
 	}
 }
 
-// change changes an operation of a history.
-func (h changed) operation(key, value string, change func(*history.Operation)) {
+// operation changes the operations of a history that wrote or found a value of r/1.
+func (h changed) operation(value string, change func(*history.Operation)) {
 	for i := range h.Operations {
-		if op := &h.Operations[i]; op.Key == key && op.Value+op.Found == value {
+		if op := &h.Operations[i]; op.Key == "r/1" && op.Value+op.Found == value {
 			change(op)
 		}
 	}
@@ -63,7 +63,7 @@ func TestRestores(t *testing.T) {
 	}{
 		"as it should be": {func(changed) {}, nil},
 		"a write without an answer is there before it, and after the undo": {func(h changed) {
-			h.operation("r/1", "y", func(op *history.Operation) {
+			h.operation("y", func(op *history.Operation) {
 				if op.Revision == third {
 					op.Found = "z"
 				}
@@ -74,21 +74,21 @@ func TestRestores(t *testing.T) {
 		"a write after the target survives the restore":    {func(h changed) { h.States[0].Pairs["u/2"] = "b" }, []Rule{OneHistory}},
 		"a restore that changes nothing but the revision": {func(h changed) {
 			h.States[0].Pairs = map[string]string{"u/1": "a", "u/2": "b", "r/1": "y"}
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = "y"
 				}
 			})
 		}, []Rule{Linearizable, OneHistory}},
 		"a key has its value of after the target": {func(h changed) {
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = "y"
 				}
 			})
 		}, []Rule{Linearizable}},
 		"a key is gone that was there at the target": {func(h changed) {
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = ""
 				}
@@ -96,7 +96,7 @@ func TestRestores(t *testing.T) {
 		}, []Rule{Linearizable}},
 		"a write without an answer, sent while the undo is on its way, is there after it": {func(h changed) {
 			h.Operations = append(h.Operations, lost(put("a", 119, 195, "r/1", "w", 0)))
-			h.operation("r/1", "y", func(op *history.Operation) {
+			h.operation("y", func(op *history.Operation) {
 				if op.Revision == third {
 					op.Found = "w"
 				}
@@ -105,7 +105,7 @@ func TestRestores(t *testing.T) {
 		}, nil},
 		"a write without an answer, sent before the target is reached, is there after the restore": {func(h changed) {
 			h.Operations = append(h.Operations, lost(put("b", 2, 30, "r/1", "w", 0)))
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = "w"
 				}
@@ -113,20 +113,20 @@ func TestRestores(t *testing.T) {
 			h.States[0].Pairs["r/1"] = "w"
 		}, nil},
 		"a write without an answer, sent after the target, survives the restore": {func(h changed) {
-			h.operation("r/1", "z", func(op *history.Operation) { op.Call, op.Return = ms(4), ms(15) })
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("z", func(op *history.Operation) { op.Call, op.Return = ms(4), ms(15) })
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = "z"
 				}
 			})
 		}, []Rule{Linearizable}},
 		"a write without an answer survives the restore and is overwritten": {func(h changed) {
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = "z"
 				}
 			})
-			h.operation("r/1", "v", func(op *history.Operation) {
+			h.operation("v", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Found = "x"
 				}
@@ -139,16 +139,16 @@ func TestRestores(t *testing.T) {
 		"the undo brings a key back, and loses it later": {func(h changed) { delete(h.Finals["m-0"], "u/2") }, []Rule{Durable}},
 		"the undo leaves a key of what it took back":     {func(h changed) { h.Finals["m-0"]["u/3"] = "c" }, []Rule{OneHistory}},
 		"the undo leaves a value of what it took back": {func(h changed) {
-			h.operation("r/1", "y", func(op *history.Operation) {
+			h.operation("y", func(op *history.Operation) {
 				if op.Revision == third {
 					op.Found = "v"
 				}
 			})
 		}, []Rule{Linearizable}},
 		"a write of what was taken back, without an answer, survives the undo": {func(h changed) {
-			h.operation("r/1", "v", func(op *history.Operation) { *op = lost(*op) })
+			h.operation("v", func(op *history.Operation) { *op = lost(*op) })
 			h.Watches[2].Events = h.Watches[2].Events[:1]
-			h.operation("r/1", "y", func(op *history.Operation) {
+			h.operation("y", func(op *history.Operation) {
 				if op.Revision == third {
 					op.Found = "v"
 				}
@@ -157,7 +157,7 @@ func TestRestores(t *testing.T) {
 		}, []Rule{Linearizable}},
 		"one that was sent before anything was answered survives the undo, too": {func(h changed) {
 			h.Operations = append(h.Operations, lost(put("b", 92, 96, "r/1", "w", 0)))
-			h.operation("r/1", "y", func(op *history.Operation) {
+			h.operation("y", func(op *history.Operation) {
 				if op.Revision == third {
 					op.Found = "w"
 				}
@@ -175,7 +175,7 @@ func TestRestores(t *testing.T) {
 		}, []Rule{Durable, Linearizable, RealTime, Restored}},
 		"a revision is raised that nobody restored": {func(h changed) { h.Restores = h.Restores[:1] }, []Rule{Durable, Linearizable, Restored}},
 		"an older revision after it": {func(h changed) {
-			h.operation("r/1", "x", func(op *history.Operation) {
+			h.operation("x", func(op *history.Operation) {
 				if op.Kind == history.Get {
 					op.Revision = 3
 				}

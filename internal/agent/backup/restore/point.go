@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -43,7 +42,7 @@ func (s *source) exactly(ctx context.Context, p Point, dataDir string, take func
 	}
 	s.missing = missing
 	// An object may be compressed, so it takes its size at least.
-	if err := datadir.CheckSpace(filepath.Dir(dataDir), member.NeedsOfRestore(max(p.Bytes, choice.Full.Size))); err != nil {
+	if err := datadir.CheckSpaceOfRestore(filepath.Dir(dataDir), max(p.Bytes, choice.Full.Size)); err != nil {
 		return backup.Choice{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
 	return choice, take(*choice.Full)
