@@ -40,6 +40,7 @@ func handlerOf(api client.WithWatch, s *cluster.Snapshot) *Handler {
 		Jobs:     tasks.Jobs{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(epoch), Image: "agent:v1"},
 		Observer: apitest.Members(func() *cluster.Snapshot { return s }),
 		Rules:    policy.Rules{LocalClaims: []string{"*"}},
+		Stays:    &Stays{},
 	}
 }
 
