@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // maxUnwatched is the longest time between two executions of a task in which what it has asked for still counts, and the longest one from
@@ -43,7 +44,7 @@ type stay struct {
 func (s *Stays) next(task *v1alpha1.EtcdOperatorTask, now time.Time) (present stay, unbroken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	phase := task.Status.Recovery.Phase
+	phase := ptr.Deref(task.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase // none while what was previewed is held
 	if phase == v1alpha1.RecoveryStopping {
 		phase = v1alpha1.RecoverySaving
 	}
