@@ -47,6 +47,8 @@ type StatefulSet struct {
 	Objection string
 	// EtcdVersion is that of the tag of the etcd container's image in the template, without its v; empty when there is no tag.
 	EtcdVersion string
+	// AgentImage is that of the agent's container in the template; empty if there is none.
+	AgentImage string
 	// OfDruid: its template was made by etcd-druid.
 	OfDruid bool
 	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.

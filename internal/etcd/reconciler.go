@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -63,6 +64,8 @@ type Reconciler struct {
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.
 	Allowed func(*v1alpha1.Etcd) error
+	// Saved reports whether the members may be stopped for a Restore (scale.Scaler).
+	Saved func(*v1alpha1.EtcdOperatorTask, time.Time) bool
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
 	// AdoptFromDruid is the feature gate AdoptFromDruid.
@@ -109,7 +112,7 @@ func (r *Reconciler) build() *parts {
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
 		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images, Source: r.Source},
-		scaler:     scale.Scaler{Access: access, Instructor: instructor, Members: reader.List},
+		scaler:     scale.Scaler{Access: access, Instructor: instructor, Members: reader.List, Saved: r.Saved},
 		leaver:     &leave.Leaver{Access: access, Reader: reader, Observe: r.ThroughSource},
 		volumes:    &volumes.Grower{Access: access},
 		status:     statusWriter{client: r.Client, recorder: r.Recorder, clock: r.Clock},

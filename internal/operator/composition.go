@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/control"
+	"github.com/etcd-foreman/etcd-foreman/tasks/restore"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,7 @@ type composition struct {
 	credentials *certificates.Credentials
 	observer    *observe.Observer
 	locker      *lock.Locks
+	stays       *restore.Stays
 	agents      agents
 	// fleet is nil without the feature gate FleetPolicies.
 	fleet *control.Controller
@@ -64,7 +66,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 	if err != nil {
 		return nil, err
 	}
-	c := &composition{Dependencies: d, config: config, gates: gates, rules: policy.New(config), locker: &lock.Locks{}}
+	c := &composition{Dependencies: d, config: config, gates: gates, rules: policy.New(config), locker: &lock.Locks{}, stays: &restore.Stays{}}
 	if c.beside, err = besideDruid(config.Mode, d.Registerer); err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func (c *composition) etcds() *etcd.Reconciler {
 		Access: state.Access{Client: c.Client, API: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock, PodsManagedBy: c.config.ManagedByLabel},
 		Dialer: c.Dialer, Credentials: c.credentials, Source: c.observer.Source, ThroughSource: c.observer.ThroughSource, Recorder: c.Recorder, Images: c.config.Images, TLS: c.config.TLS, Allowed: c.rules.Etcd,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
-		Adopter: c.beside.adopter,
+		Adopter: c.beside.adopter, Saved: c.stays.Saved,
 	}
 	if c.SigningKey != nil {
 		r.AgentTrust = c.agents.trust

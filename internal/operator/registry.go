@@ -48,7 +48,7 @@ func (c *composition) registry() tasks.Registry {
 		})},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: tasks.For(&compaction.Handler{Jobs: jobs, SkipLease: foreign})},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: tasks.For(&copybackups.Handler{Jobs: jobs, Rules: c.rules})},
-		v1alpha1.Restore:            {Deadline: newcluster.Deadline, Handler: tasks.For(&restore.Handler{Jobs: jobs, Observer: c.observer, Agent: c.Agent, Rules: c.rules})},
+		v1alpha1.Restore:            {Deadline: newcluster.Deadline, Handler: tasks.For(&restore.Handler{Jobs: jobs, Observer: c.observer, Agent: c.Agent, Rules: c.rules, Stays: c.stays})},
 		v1alpha1.QuorumLossRecovery: {Deadline: newcluster.Deadline, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}, Handler: tasks.For(&recovery.Handler{
 			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock, Image: agentImage,
 		})},

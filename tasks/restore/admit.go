@@ -7,10 +7,12 @@ package restore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
@@ -53,10 +55,18 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Unobserved(tasks.Reject, err)
 	case snapshot.StatefulSet.OfDruid:
 		return tasks.Rejected(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read from what the operator starts a cluster", snapshot.StatefulSet.Name), nil
+	case task.Config.From != nil && h.agentOutdated(snapshot, etcd):
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "the members' agents are not those of this operator (%s), and an older one could not read from: roll the agents first", h.ImageFor(etcd)), nil
 	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
 		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and cluster %s is recorded: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
 	}
 	return v, nil
+}
+
+// agentOutdated reports whether a pod, or the next one, has another agent than the previewing Job.
+func (h *Handler) agentOutdated(s *cluster.Snapshot, etcd *v1alpha1.Etcd) bool {
+	return s.StatefulSet.AgentImage != h.ImageFor(etcd) ||
+		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.AgentOutdated })
 }
 
 // refused returns why the store that is restored from is not allowed; nil if it is.
@@ -65,9 +75,10 @@ func (h *Handler) refused(ctx context.Context, c Config, etcd *v1alpha1.Etcd) (w
 	if own == nil || c.From == nil {
 		return nil, nil
 	}
+	// The cache has all namespaces that the operator serves, and no others, which it may not list.
 	neighbors := &v1alpha1.EtcdList{}
-	if err := h.Live.List(ctx, neighbors, client.InNamespace(etcd.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the Etcds of namespace %s: %w", etcd.Namespace, err)
+	if err := h.Client.List(ctx, neighbors); err != nil {
+		return nil, fmt.Errorf("listing the Etcds: %w", err)
 	}
 	return h.Rules.Restore(etcd, neighbors.Items, *c.source(*own)), nil
 }

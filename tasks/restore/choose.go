@@ -34,6 +34,16 @@ func highest(known int64, volumes []survey.Volume, clusterID string) int64 {
 	return known
 }
 
+// written returns the highest revision that a cluster has certainly reached, by the databases on its volumes. Entries of a log that they lack
+// may be no writes.
+func written(volumes []survey.Volume, clusterID string) (revision int64) {
+	usable, _ := survey.Sift(volumes, clusterID)
+	for _, v := range usable {
+		revision = max(revision, v.Survey.Revision)
+	}
+	return revision
+}
+
 // bumpOf returns what is added to a revision, so that the new cluster begins above the highest one that was reported. The revision is 0
 // if it is not known.
 func bumpOf(highest, revision int64) (int64, error) {
@@ -56,8 +66,8 @@ func starter(volumes []survey.Volume, clusterID string, members int32) (name str
 	return first.Member, false
 }
 
-// keptData returns the directory in which a member has set aside what it had before a task; empty if its volume has none, or if the
-// member is not started any more. A crash may have set aside more than once: the first has the data.
+// keptData returns the directory in which a member has set aside what it had before a task; empty if its volume has none, if that cannot be
+// read, or if the member is not started any more. A crash may have set aside more than once: the first has the data, and no other.
 func (in Input) keptData() string {
 	name, task := in.Undone.Member, in.Undone.Task
 	for _, v := range in.Volumes {
@@ -65,7 +75,11 @@ func (in Input) keptData() string {
 			continue
 		}
 		for _, dir := range slices.Sorted(slices.Values(v.Survey.Kept)) {
-			if strings.Contains(dir, member.BeforeSuffix+task+"-") {
+			switch {
+			case !strings.Contains(dir, member.BeforeSuffix+task+"-"):
+			case v.Survey.Needs[dir] == member.Unreadable:
+				return ""
+			default:
 				return dir
 			}
 		}
@@ -95,7 +109,7 @@ func (in Input) choose() (choice, error) {
 			return c.bumped()
 		}
 		if r.Base == "" {
-			return c, fmt.Errorf("the volume of %s has no data from before task %s, and the final snapshot of that task cannot be restored", in.Undone.Member, in.Undone.TaskName)
+			return c, fmt.Errorf("the volume of %s has no data from before task %s that can be read, and the final snapshot of that task cannot be restored", in.Undone.Member, in.Undone.TaskName)
 		}
 	}
 	if len(in.Volumes) == 0 {

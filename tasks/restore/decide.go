@@ -92,7 +92,7 @@ func decide(in Input, now time.Time) Decision {
 	return in.reopening(now)
 }
 
-// obstacle is why the restore does not go on, before it is recorded from what the cluster starts; nil if it does. Nothing has been
+// obstacle is why the restore does not go on, before it is recorded from what the cluster starts; nil if it does. No data has been
 // changed then, and members that were stopped are started as they were.
 func (in Input) obstacle() *Decision {
 	switch {
@@ -107,7 +107,11 @@ func (in Input) obstacle() *Decision {
 }
 
 func (in Input) fail(code v1alpha1.ErrorCode, format string, args ...any) *Decision {
-	d := Decision{Decision: in.Stay(format+". Nothing was changed", args...)}
+	unchanged := ". Nothing was changed"
+	if in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task {
+		unchanged = ". No data was changed; the members start as they were"
+	}
+	d := Decision{Decision: in.Stay(format+unchanged, args...)}
 	d.Outcome, d.Code = tasks.Fail, code
 	return &d
 }
@@ -188,13 +192,13 @@ func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision
 	}
 }
 
-// surveying waits until every volume is surveyed, and then chooses from what the cluster starts. The volumes have all that was written,
-// until the members stopped: it is judged once more whether that may be lost.
+// surveying waits until every volume is surveyed, and then chooses from what the cluster starts. The databases have what was written until
+// the members stopped: it is judged once more whether that may be lost.
 func (in Input) surveying(now time.Time) Decision {
 	if waits, surveyed := in.Surveying(); !surveyed {
 		return Decision{Decision: waits}
 	}
-	if d := in.tooMuchWritten(highest(0, in.Volumes, in.Recorded.PreviousClusterID)); d != nil {
+	if d := in.tooMuchWritten(written(in.Volumes, in.Recorded.PreviousClusterID)); d != nil {
 		return *d
 	}
 	c, err := in.choose()

@@ -152,17 +152,22 @@ func TestPhases(t *testing.T) {
 		"a little is":                {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
 		"the store was away before":  {at(saving, failed, func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, saving, "tried again"},
 
-		"members run":               {at(stopping, took(100)), tasks.Continue, stopping, "scaled to zero"},
-		"members run after a gap":   {at(stopping), tasks.Continue, saving, "that the final snapshot has everything"},
-		"stopped by another task":   {at(stopping, stopped, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, saving, "that the final snapshot has everything"},
-		"no member runs":            {at(stopping, stopped), tasks.Continue, surveying, "no member is running"},
-		"hibernated while stopped":  {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "Nothing was changed"},
-		"a volume is not read":      {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[1].State, in.Volumes[1].Message = survey.Unread, "unknown content" }), tasks.Continue, surveying, "unknown content"},
-		"all volumes are there":     {at(surveying, stopped, on(7, 9, 8)), tasks.Continue, starting, "back to revision 40, on m-1, from full"},
-		"a volume is lost":          {at(surveying, stopped, on(7, 0, 8)), tasks.Continue, starting, "on m-2"},
-		"all volumes are lost":      {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the data of before, which is in the final snapshot final"},
-		"much was written since":    {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 191 }), tasks.Fail, surveying, "101 revisions were written since the preview"},
-		"a little was":              {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 190 }), tasks.Continue, starting, ""},
+		"members run":              {at(stopping, took(100)), tasks.Continue, stopping, "scaled to zero"},
+		"members run after a gap":  {at(stopping), tasks.Continue, saving, "that the final snapshot has everything"},
+		"stopped by another task":  {at(stopping, stopped, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, saving, "that the final snapshot has everything"},
+		"no member runs":           {at(stopping, stopped), tasks.Continue, surveying, "no member is running"},
+		"hibernated while stopped": {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "No data was changed; the members start as they were"},
+		"a volume is not read":     {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[1].State, in.Volumes[1].Message = survey.Unread, "unknown content" }), tasks.Continue, surveying, "unknown content"},
+		"all volumes are there":    {at(surveying, stopped, on(7, 9, 8)), tasks.Continue, starting, "back to revision 40, on m-1, from full"},
+		"a volume is lost":         {at(surveying, stopped, on(7, 0, 8)), tasks.Continue, starting, "on m-2"},
+		"all volumes are lost":     {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the data of before, which is in the final snapshot final"},
+		"much was written since":   {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 191 }), tasks.Fail, surveying, "preview it again. No data was changed; the members start as they were"},
+		"a little was":             {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 190 }), tasks.Continue, starting, ""},
+		"the log says more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.LastIndex = 1009 }), tasks.Continue, starting, "continue above 1100"},
+		"only a no-op follows":     {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Known, in.MaxWrites, in.Volumes[2].Survey.LastIndex = 100, 0, 10 }), tasks.Continue, starting, "on m-2"},
+		"a database is missing": {at(surveying, stopped, on(9, 9, 9), func(in *Input) {
+			in.Volumes[2].Survey = member.Survey{State: member.SurveyDamaged, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: 2_000_100}
+		}), tasks.Continue, starting, "continue above 2000100"},
 		"a member lies":             {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
 		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
 		"a volume of unknown space": {at(surveying, stopped, on(7, 9, 8), thousandBytes), tasks.Continue, starting, "on m-1"},
@@ -243,6 +248,9 @@ func TestUndo(t *testing.T) {
 		return func(in *Input) { in.Volumes[ordinal].Survey.Kept = dirs }
 	}
 	noBase := func(in *Input) { in.Recorded.Restore.Base = "" }
+	unreadable := func(in *Input) {
+		in.Volumes[2].Survey.Needs = map[string]int64{"new.etcd.before-first-1": member.Unreadable, "new.etcd.before-first-2": 5}
+	}
 	for name, c := range map[string]struct {
 		in     Input
 		member string
@@ -255,6 +263,8 @@ func TestUndo(t *testing.T) {
 		"by another member":           {at(surveying, stopped, on(9, 9, 8), undo, kept(1, "new.etcd.before-first-1")), "m-0", "", false},
 		"the member is gone":          {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 1 }), "m-0", "", false},
 		"the last member is gone":     {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 2 }), "m-1", "", false},
+		"it cannot be read":           {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1", "new.etcd.before-first-2"), unreadable), "m-0", "", false},
+		"and there is no snapshot":    {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), unreadable), "", "", true},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
 	} {

@@ -48,8 +48,10 @@ type Handler struct {
 	// Rules are what the operator's configuration allows.
 	Rules policy.Rules
 
+	// Stays are those of its tasks. What stops members asks them.
+	Stays *Stays
+
 	calls background.Requests[backup.Snapshot]
-	stays stays
 }
 
 // WorkKey implements tasks.Methods: two Restores are the same work if they have the same config.
@@ -94,7 +96,7 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 	if r := etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID
 	}
-	in.Call, in.Since = h.call(task.Object)
+	in.Call, in.Since = h.call(task.Object, s)
 	if task.Config.Confirm != "" {
 		if _, in.Known, err = parseConfirmation(task.Config.Confirm); err != nil {
 			return in, nil, err
@@ -118,12 +120,16 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 
 // call returns the request for the snapshot of the phase, nil if none was made in the present stay in it, and since when that lasts. The
 // snapshot of one phase is not that of another.
-func (h *Handler) call(task *v1alpha1.EtcdOperatorTask) (*background.Request[backup.Snapshot], time.Time) {
-	present, unbroken := h.stays.next(task, h.Clock.Now())
+func (h *Handler) call(task *v1alpha1.EtcdOperatorTask, seen *cluster.Snapshot) (*background.Request[backup.Snapshot], time.Time) {
+	now := h.Clock.Now()
+	present, unbroken := h.Stays.next(task, now)
 	switch present.phase {
 	case v1alpha1.RecoverySaving, v1alpha1.RecoveryReopening:
-		if call, known := h.calls.Of(task.UID); known && unbroken {
+		call, known := h.calls.Of(task.UID)
+		if known && unbroken && h.Stays.counts(task, call, seen, now) {
 			return &call, present.since
+		} else if known {
+			present.since = now
 		}
 	}
 	h.calls.Forget(task.UID)
@@ -177,7 +183,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 // is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
-	h.stays.forget(task.Object.UID)
+	h.Stays.forget(task.Object.UID)
 	if err := h.Jobs.Cleanup(ctx, task); err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ func handlerOf(api client.WithWatch, s *cluster.Snapshot) *Handler {
 		Jobs:     tasks.Jobs{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(epoch), Image: "agent:v1"},
 		Observer: apitest.Members(func() *cluster.Snapshot { return s }),
 		Rules:    policy.Rules{LocalClaims: []string{"*"}},
+		Stays:    &Stays{},
 	}
 }
 
@@ -73,6 +74,10 @@ func TestAdmit(t *testing.T) {
 	made := func(by types.UID) func(*v1alpha1.Etcd) {
 		return func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: by} }
 	}
+	confirmedFrom := Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90", From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}
+	agent := func(image string) func(*Input) {
+		return func(in *Input) { in.Snapshot.StatefulSet.AgentImage = image }
+	}
 	for name, c := range map[string]struct {
 		config Config
 		etcd   *v1alpha1.Etcd
@@ -96,6 +101,12 @@ func TestAdmit(t *testing.T) {
 		"pods of etcd-druid":             {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
 		"from another prefix":            {from("ns/copy"), newEtcd(), at(saving), nil, "", "nothing is changed"},
 		"from its own backup":            {from("ns/main"), newEtcd(), at(saving), nil, v1alpha1.ErrInvalidConfig, "spec.config: from overlaps the live backups of Etcd main"},
+		"confirmed from another prefix":  {confirmedFrom, newEtcd(), at(saving, agent("agent:v1")), nil, "", "3 of 3 voters serve"},
+		"by older agents":                {confirmedFrom, newEtcd(), at(saving, agent("agent:v0")), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
+		"by an older agent":              {confirmedFrom, newEtcd(), at(saving, agent("agent:v1"), func(in *Input) { in.Snapshot.Ordinals[2].Pod.AgentOutdated = true }), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
+		"from that of another namespace": {from("away/secret"), newEtcd(func(e *v1alpha1.Etcd) {
+			e.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "S3", Container: "backups", SecretRef: &v1alpha1.SecretReference{Name: "s"}}
+		}), at(saving), nil, v1alpha1.ErrInvalidConfig, "of an Etcd of another namespace"},
 		"from another store": {Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Provider: "S3", Container: "archive", Prefix: "ns/copy"}}, newEtcd(), at(saving), nil,
 			v1alpha1.ErrInvalidConfig, "spec.config: from is in S3 container archive"},
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
@@ -109,7 +120,10 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			api := apitest.API(c.etcd)
+			stranger := newEtcd(func(e *v1alpha1.Etcd) {
+				e.Namespace, e.Spec.Backup.Store = "away", &v1alpha1.StoreSpec{Provider: "S3", Container: "backups", Prefix: "away/secret"}
+			})
+			api := apitest.API(c.etcd, stranger)
 			if c.there != nil {
 				g.Expect(api.Create(t.Context(), c.there)).To(Succeed())
 			}

@@ -48,7 +48,7 @@ func TestHolding(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			v := holding(c.next, found, c.next.Recovery != nil, c.call, epoch)
+			v := holding(c.next, found, c.next.Recovery != nil, c.call, epoch, epoch)
 			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
 			g.Expect(v.Message).To(ContainSubstring(c.says))
 			g.Expect(v.Step != nil).To(Equal(c.asks))
@@ -56,7 +56,11 @@ func TestHolding(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(holding(begins, found, true, nil, epoch).Step.Detail.(hold).revision).To(BeEquivalentTo(40))
+	late := holding(begins, found, true, &call{Err: errors.New("timeout")}, epoch, epoch.Add(retryHolds))
+	g.Expect(late.Outcome).To(Equal(tasks.Fail), "it is not tried for ever")
+	g.Expect(late.Message).To(ContainSubstring("cannot be kept from retention: timeout. Nothing was changed"))
+	g.Expect(holding(begins, found, true, &call{Err: errors.New("timeout")}, epoch, epoch.Add(retryHolds-1)).Outcome).To(Equal(tasks.Continue))
+	g.Expect(holding(begins, found, true, nil, epoch, epoch).Step.Detail.(hold).revision).To(BeEquivalentTo(40))
 	found.Deltas = 0
-	g.Expect(holding(begins, found, true, nil, epoch).Step.Detail.(hold).revision).To(BeZero(), "the full snapshot alone")
+	g.Expect(holding(begins, found, true, nil, epoch, epoch).Step.Detail.(hold).revision).To(BeZero(), "the full snapshot alone")
 }

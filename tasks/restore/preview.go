@@ -51,11 +51,12 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil || task.Config.From != nil {
 		return next, nil
 	}
+	present, _ := h.Stays.next(task.Object, h.Clock.Now())
 	call, asked := h.calls.Of(task.Object.UID)
 	if !asked {
-		return holding(next, found, task.Config.replaces(), nil, h.Clock.Now()), nil
+		return holding(next, found, task.Config.replaces(), nil, present.since, h.Clock.Now()), nil
 	}
-	return holding(next, found, task.Config.replaces(), &call, h.Clock.Now()), nil
+	return holding(next, found, task.Config.replaces(), &call, present.since, h.Clock.Now()), nil
 }
 
 // job builds the Job of the preview.

@@ -70,6 +70,8 @@ const (
 	holdSnapshots = "HoldSnapshots"
 	// holdTimeout bounds the request.
 	holdTimeout = 2 * time.Minute
+	// retryHolds is how long a request that fails is repeated.
+	retryHolds = 10 * time.Minute
 )
 
 // hold asks the leading agent to keep what was previewed from retention.
@@ -84,8 +86,8 @@ func (h *Handler) hold(ctx context.Context, task tasks.Task, what hold) {
 }
 
 // holding is the verdict on a task whose preview has run: what comes next, once the leading agent keeps from retention what is to be restored.
-// Without that, no data is replaced, and a preview ends and says so. It is pure.
-func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *background.Request[backup.Snapshot], now time.Time) tasks.Verdict {
+// Without that, no data is replaced, and a preview ends and says so. It has been asked for since a time. It is pure.
+func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *background.Request[backup.Snapshot], since, now time.Time) tasks.Verdict {
 	what := hold{base: found.Base, name: fmt.Sprintf("the leading agent keeps %s and what follows it from retention", found.Base)}
 	if found.Deltas > 0 {
 		what.revision = found.Revision
@@ -101,7 +103,7 @@ func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *back
 		next.Message += fmt.Sprintf(". Until %s, retention removes nothing of what this takes", now.Add(backup.HoldFor).UTC().Format(time.RFC3339))
 	case call.Err != nil && !replaces:
 		next.Message += fmt.Sprintf(". Retention may remove what this takes before it is confirmed, since no agent keeps it (%v)", call.Err)
-	case call.Err != nil && passes(call.Err):
+	case call.Err != nil && passes(call.Err) && now.Sub(since) < retryHolds:
 		waits.Message = fmt.Sprintf("%s: this failed and is tried again: %v", what.name, call.Err)
 		waits.Step = &tasks.Step{Operation: holdSnapshots, Reason: waits.Message, Detail: what, RecheckAfter: retryInterval}
 		return waits

@@ -9,16 +9,21 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
-// maxUnwatched is the longest time between two executions of a task in which what it has asked for still counts.
+// maxUnwatched is the longest time between two executions of a task in which what it has asked for still counts, and the longest one from
+// when a final snapshot was seen to have the present until the members are told to stop.
 const maxUnwatched = time.Minute
 
-// stays has the present stay of each task in its phase, as this operator has watched it. They live in memory alone: an operator that starts
+// Stays has the present stay of each task in its phase, as this operator has watched it. They live in memory alone: an operator that starts
 // without them asks again.
-type stays struct {
+type Stays struct {
 	mu sync.Mutex
 	of map[types.UID]stay
 }
@@ -31,13 +36,15 @@ type stay struct {
 	generation int64
 	// since when it lasts, and when the task was last executed.
 	since, at time.Time
+	// saved is when the final snapshot was last known to have the present; zero if there is none.
+	saved time.Time
 }
 
 // next adds an execution of a task, and returns its stay, and whether that has begun before.
-func (s *stays) next(task *v1alpha1.EtcdOperatorTask, now time.Time) (present stay, unbroken bool) {
+func (s *Stays) next(task *v1alpha1.EtcdOperatorTask, now time.Time) (present stay, unbroken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	phase := task.Status.Recovery.Phase
+	phase := ptr.Deref(task.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase // none while what was previewed is held
 	if phase == v1alpha1.RecoveryStopping {
 		phase = v1alpha1.RecoverySaving
 	}
@@ -54,7 +61,38 @@ func (s *stays) next(task *v1alpha1.EtcdOperatorTask, now time.Time) (present st
 	return present, unbroken
 }
 
-func (s *stays) forget(task types.UID) {
+// counts reports whether what a task has asked for in its stay still counts. A final snapshot does not, and the stay begins anew, if it was
+// taken a while ago, and the members were not stopped since, and more may have been written.
+func (s *Stays) counts(task *v1alpha1.EtcdOperatorTask, call background.Request[backup.Snapshot], seen *cluster.Snapshot, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	present := s.of[task.UID]
+	if present.phase != v1alpha1.RecoverySaving || call.Running || call.Err != nil {
+		return true
+	}
+	has := seen.HasQuorum() && seen.Cluster.Revision > 0 && seen.Cluster.Revision <= call.Result.LastRevision
+	switch {
+	case present.saved.IsZero() || has:
+		present.saved = now
+	case seen.StatefulSet.HeldAtZeroBy != task.UID && now.Sub(present.saved) > maxUnwatched:
+		s.of[task.UID] = stay{phase: present.phase, generation: present.generation, since: now, at: now}
+		return false
+	}
+	s.of[task.UID] = present
+	return true
+}
+
+// Saved reports whether this operator knows that the final snapshot of a task has the present, so that its members may be stopped. The phase
+// alone does not say so: the operator that recorded it may have ended long ago.
+func (s *Stays) Saved(task *v1alpha1.EtcdOperatorTask, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	present := s.of[task.UID]
+	return present.phase == v1alpha1.RecoverySaving && present.generation == task.Generation &&
+		lasting.Unbroken(present.at, now, maxUnwatched) && lasting.Unbroken(present.saved, now, maxUnwatched)
+}
+
+func (s *Stays) forget(task types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, task)

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -75,6 +76,87 @@ func TestAFinalSnapshotIsOfTheSameStay(t *testing.T) {
 			g.Expect(found.Call != nil).To(Equal(c.counts))
 			g.Expect(found.Since).To(Equal(epoch.Add(c.since)))
 		})
+	}
+}
+
+// A final snapshot ages: once its call has ended, more may be written while the task waits, for a quorum or for the members to be stopped.
+// Only a revision that it has, seen with a quorum, renews it; and so does what stops the members.
+func TestAFinalSnapshotAges(t *testing.T) {
+	noQuorum := func(in *Input) { serving(before, 0)(in) }
+	for name, c := range map[string]struct {
+		phase  v1alpha1.RecoveryPhase
+		seen   []func(*Input)
+		counts bool
+		saved  bool
+	}{
+		"nothing was written":               {saving, []func(*Input){live(95)}, true, true},
+		"something was":                     {saving, []func(*Input){live(96)}, false, false},
+		"something was, before the stop":    {stopping, []func(*Input){live(96)}, false, false},
+		"without a quorum, before the stop": {stopping, []func(*Input){live(95), noQuorum}, false, false},
+		"no member says":                    {stopping, nil, false, false},
+		"the members are stopped":           {stopping, []func(*Input){stopped}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd, in, clock := newEtcd(), at(saving, live(95)), clocktesting.NewFakePassiveClock(epoch)
+			task := taskOf(etcd, Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, &in.Recorded)
+			h := handlerOf(apitest.API(etcd), in.Snapshot)
+			h.Clock = clock
+			look := func() Input {
+				found, _, err := h.input(t.Context(), task, in.Snapshot)
+				g.Expect(err).NotTo(HaveOccurred())
+				return found
+			}
+			saved := func() bool { return h.Stays.Saved(task.Object, clock.Now()) }
+			look()
+			g.Expect(saved()).To(BeFalse(), "it was not taken")
+			h.calls.Start(t.Context(), "task", "asked", time.Minute, func(context.Context) (backup.Snapshot, error) { return backup.Snapshot{LastRevision: 95}, nil })
+			g.Eventually(func() bool { call, _ := h.calls.Of("task"); return call.Running }).WithTimeout(time.Minute).Should(BeFalse())
+			g.Expect(look().Call).NotTo(BeNil())
+			g.Expect(saved()).To(BeTrue())
+			in = at(c.phase, c.seen...)
+			task.Object.Status.Recovery = &in.Recorded
+			for range 60 { // an hour, in which the task is executed all the time
+				clock.SetTime(clock.Now().Add(maxUnwatched))
+				found := look()
+				if !c.counts && found.Call == nil {
+					break
+				}
+			}
+			found := look()
+			g.Expect(found.Call != nil).To(Equal(c.counts))
+			g.Expect(saved()).To(Equal(c.saved))
+			if !c.counts {
+				g.Expect(found.Since).To(BeTemporally(">", epoch), "the next request has its own time")
+			}
+		})
+	}
+}
+
+// What stops the members believes a stay, not a phase.
+func TestSaved(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*stay)
+		want   bool
+	}{
+		"just now":             {func(*stay) {}, true},
+		"another phase":        {func(s *stay) { s.phase = reopening }, false},
+		"suspended since":      {func(s *stay) { s.generation = 2 }, false},
+		"not executed since":   {func(s *stay) { s.at = epoch.Add(-maxUnwatched - 1) }, false},
+		"saved a while ago":    {func(s *stay) { s.saved = epoch.Add(-maxUnwatched) }, true},
+		"saved long ago":       {func(s *stay) { s.saved = epoch.Add(-maxUnwatched - 1) }, false},
+		"not saved":            {func(s *stay) { s.saved = time.Time{} }, false},
+		"of another operation": {func(s *stay) { *s = stay{} }, false},
+	} {
+		in := at(stopping)
+		task := taskOf(newEtcd(), Config{}, &in.Recorded).Object
+		task.Generation = 1
+		present := stay{phase: saving, generation: 1, since: epoch, at: epoch, saved: epoch}
+		c.change(&present)
+		s := Stays{of: map[types.UID]stay{task.UID: present}}
+		if got := s.Saved(task, epoch); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

@@ -314,7 +314,7 @@ func TestSurveyNamesWhatWasSetAside(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Free).To(BeNumerically(">", 0))
 	got.Free = 0
-	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}, Kept: []string{"new.etcd.before-task-1"}}))
+	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}, Kept: []string{"new.etcd.before-task-1"}, Needs: map[string]int64{"new.etcd.before-task-1": member.Unreadable}}))
 }
 
 // The data from before restores is named in the order in which it was set aside, whatever the present data is; only so much.
@@ -347,7 +347,9 @@ func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
 	got, err := Survey(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Kept).To(HaveLen(3))
-	g.Expect(got.Needs).To(Equal(map[string]int64{"new.etcd.before-task-5": source.database.bytes + 2*source.log.bytes + member.LogSize}))
+	g.Expect(got.Needs).To(Equal(map[string]int64{
+		"new.etcd.before-task-5": source.database.bytes + 2*source.log.bytes + member.LogSize, "new.etcd.before-task-6": member.Unreadable,
+	}))
 }
 
 // The voters follow from the database and the later entries of the log.

@@ -111,24 +111,20 @@ func kept(dir string) ([]string, error) {
 }
 
 // needsOf returns how many bytes a rebuild takes from data that was kept: of the directories that the newest task has set aside, since only
-// the newest restore can be undone, and a log takes time to read. They are omitted if they cannot be read: the rebuild says why.
+// the newest restore can be undone, and a log takes time to read.
 func needsOf(dir string, kept []string) map[string]int64 {
 	if len(kept) == 0 {
 		return nil
 	}
-	newest, needs := kept[len(kept)-1], map[string]int64(nil)
+	newest, needs := kept[len(kept)-1], map[string]int64{}
 	for _, name := range kept {
 		if name[:strings.LastIndexByte(name, '-')] != newest[:strings.LastIndexByte(newest, '-')] {
 			continue
 		}
-		data, err := open(filepath.Join(filepath.Dir(dir), name))
-		if err != nil {
-			continue
+		needs[name] = member.Unreadable
+		if data, err := open(filepath.Join(filepath.Dir(dir), name)); err == nil {
+			needs[name] = data.needs()
 		}
-		if needs == nil {
-			needs = map[string]int64{}
-		}
-		needs[name] = data.needs()
 	}
 	return needs
 }

@@ -35,7 +35,7 @@ type Survey struct {
 	// Kept are directories with data from before recoveries and restores, whatever the data is: the newest ones.
 	Kept []string `json:"kept,omitempty"`
 	// Needs are how many bytes a cluster takes that is rebuilt from one of these, on the volume of each member: of those that the newest
-	// recovery or restore has set aside. It has none that cannot be read, and is empty if the agent is too old to say so.
+	// recovery or restore has set aside. It is Unreadable for one that cannot be read, and empty if the agent is too old to say so.
 	Needs map[string]int64 `json:"needs,omitempty"`
 	// Free is how many bytes are free on the volume; 0 if the agent is too old to say so.
 	Free int64 `json:"free,omitempty"`
@@ -55,6 +55,9 @@ type Survey struct {
 	// Bytes is the size of the database.
 	Bytes int64 `json:"bytes,omitempty"`
 }
+
+// Unreadable is what Survey.Needs has for kept data that cannot be read, so that nothing is rebuilt from it.
+const Unreadable = -1
 
 // MaxRevision returns the latest revision that the data may have with every entry of its log: an entry adds one at most.
 func (s Survey) MaxRevision() int64 {

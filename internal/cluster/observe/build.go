@@ -220,6 +220,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
 		UpdateRevision: s.Status.UpdateRevision,
 		EtcdVersion:    etcdVersion(s.Spec.Template.ObjectMeta, s.Spec.Template.Spec),
+		AgentImage:     agentImage(s.Spec.Template.Spec),
 		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
 		OfDruid:        runsDruid(s.Spec.Template.ObjectMeta),
 		HeldAtZeroBy:   types.UID(s.Annotations[v1alpha1.AnnotationHeldAtZeroBy]),

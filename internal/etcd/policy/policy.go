@@ -188,7 +188,8 @@ func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, 
 }
 
 // Restore returns why a Restore of an Etcd from another place than its own backups is refused; nil if it is allowed. The members read it with
-// what they have for their own store, so it is in the same container. Neighbors are Etcds whose retention removes from their live backups.
+// what they have for their own store, so it is in the same container. Neighbors are Etcds whose retention removes from their live backups, of
+// any namespace: those of another one are not named.
 func (r Rules) Restore(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, from v1alpha1.StoreSpec) error {
 	own := etcd.BackupStore()
 	if own == nil {
@@ -197,7 +198,16 @@ func (r Rules) Restore(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, from v1al
 	if !sameStore(from, *own) {
 		return fmt.Errorf("from is in %s container %s with Secret %q, and members can only read the container of their own store (%s container %s, and its Secret): copy the backup there with a CopyBackups, under a prefix of its own, and name that prefix", from.Provider, from.Container, secret(from), own.Provider, own.Container)
 	}
-	if err := spares(append(neighbors[:len(neighbors):len(neighbors)], *etcd), "from", from); err != nil {
+	near := []v1alpha1.Etcd{*etcd}
+	for _, e := range neighbors {
+		switch {
+		case e.Namespace == etcd.Namespace:
+			near = append(near, e)
+		case from.Provider.Canonical() != v1alpha1.ProviderLocal && spares([]v1alpha1.Etcd{e}, "from", from) != nil:
+			return errors.New("from overlaps the live backups of an Etcd of another namespace: choose another prefix")
+		}
+	}
+	if err := spares(near, "from", from); err != nil {
 		return err
 	}
 	return r.store("from", from, etcd.Namespace)

@@ -224,7 +224,9 @@ func TestRestores(t *testing.T) {
 	other.SecretRef = &v1alpha1.SecretReference{Name: "mine"}
 	endpoint.EndpointOverride = ptr.To("https://elsewhere")
 	archive := v1alpha1.StoreSpec{Provider: "gcp", Container: "archive", Prefix: "ns/copy", SecretRef: own.SecretRef}
-	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(inBucket(""))), etcdWith("bare", nil)}
+	stranger, volume := etcdWith("secret", ptr.To(inBucket("away/secret"))), etcdWith("volume", &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups", Prefix: "copy"})
+	stranger.Namespace, volume.Namespace = "away", "away"
+	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(inBucket(""))), etcdWith("bare", nil), stranger, volume}
 	for name, c := range map[string]struct {
 		rules Rules
 		from  v1alpha1.StoreSpec
@@ -237,6 +239,7 @@ func TestRestores(t *testing.T) {
 		"its own backups":                      {Rules{}, own, "from overlaps the live backups of Etcd main"},
 		"beneath its own backups":              {Rules{}, inBucket("ns/main/v2"), "from overlaps the live backups of Etcd main"},
 		"the backups of a neighbor":            {Rules{}, inBucket("ns/events"), "from overlaps the live backups of Etcd events"},
+		"the backups of another namespace":     {Rules{}, inBucket("away/secret/v2"), "from overlaps the live backups of an Etcd of another namespace: choose another prefix"},
 		"by another Secret":                    {Rules{AnyCopyStore: true}, other, `with Secret "mine", and members can only read the container of their own store`},
 		"at another endpoint":                  {Rules{AnyCopyStore: true}, endpoint, "members can only read the container of their own store"},
 		"another container":                    {Rules{AnyCopyStore: true}, archive, "copy the backup there with a CopyBackups, under a prefix of its own"},
@@ -251,6 +254,9 @@ func TestRestores(t *testing.T) {
 			}
 		})
 	}
+	local := etcdWith("main", &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups", Prefix: "main"})
+	NewWithT(t).Expect(Rules{LocalClaims: []string{"*"}}.Restore(&local, neighbors, v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups", Prefix: "copy"})).
+		To(Succeed(), "a claim of that name in another namespace is another one")
 	bare := etcdWith("bare", nil)
 	NewWithT(t).Expect(Rules{}.Restore(&bare, nil, own)).To(MatchError(ContainSubstring("has no spec.backup.store")))
 }

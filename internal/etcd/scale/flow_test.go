@@ -39,6 +39,7 @@ type scaled struct {
 	clock    *clocktesting.FakePassiveClock
 	locks    *lock.Locks
 	snapshot *cluster.Snapshot
+	saved    func(*v1alpha1.EtcdOperatorTask, time.Time) bool
 }
 
 var key = client.ObjectKey{Namespace: "ns", Name: "main"}
@@ -57,7 +58,7 @@ func newScaled(t *testing.T, have int32) *scaled {
 
 func (s *scaled) with(api client.WithWatch) Scaler {
 	access := state.Access{Client: api, API: api, Observer: apitest.Members(func() *cluster.Snapshot { return s.snapshot }), Locker: s.locks, Clock: s.clock}
-	return Scaler{Access: access, Instructor: memberconfig.Writer{Access: access}}
+	return Scaler{Access: access, Instructor: memberconfig.Writer{Access: access}, Saved: s.saved}
 }
 
 func (s *scaled) state() *state.State {
@@ -151,6 +152,46 @@ func TestHold(t *testing.T) {
 	s.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
 	s.Expect(s.api.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
 	s.Expect(config.Data).To(HaveKeyWithValue(member.KeyClusterID, "cafe"), "members that start have to know which cluster they are of")
+}
+
+// A Restore in Stopping stops the members if this operator knows that the final snapshot has the present: its phase may be hours old. One
+// that holds them already, or has gone on, does not need that.
+func TestARestoreStopsWhatIsSaved(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase v1alpha1.RecoveryPhase
+		saved bool
+		by    string
+		late  bool
+		stops bool
+	}{
+		"saved":                    {v1alpha1.RecoveryStopping, true, "", false, true},
+		"another operator stopped": {v1alpha1.RecoveryStopping, false, "", false, false},
+		"known to the cache alone": {v1alpha1.RecoveryStopping, false, "", true, false},
+		"held before":              {v1alpha1.RecoveryStopping, false, "task", false, true},
+		"held by another task":     {v1alpha1.RecoveryStopping, false, "other", false, false},
+		"surveying":                {v1alpha1.RecoverySurveying, false, "", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, 3)
+			asked := 0
+			s.saved = func(*v1alpha1.EtcdOperatorTask, time.Time) bool {
+				asked++
+				return tc.saved || tc.late && asked == 1
+			}
+			task := s.task()
+			task.Spec.Type = v1alpha1.Restore
+			task.Status.Rollout, task.Status.Recovery = nil, &v1alpha1.RecoveryStatus{Phase: tc.phase}
+			s.Expect(s.api.Create(t.Context(), task)).To(Succeed())
+			if tc.by != "" {
+				set := s.state().StatefulSet
+				set.Annotations = map[string]string{v1alpha1.AnnotationHeldAtZeroBy: tc.by}
+				s.Expect(s.api.Update(t.Context(), set)).To(Succeed())
+			}
+			held, _ := s.hold(s.api, s.state())
+			s.Expect(held).To(BeTrue(), "the spec waits in any case")
+			s.Expect(*s.state().StatefulSet.Spec.Replicas == 0).To(Equal(tc.stops))
+		})
+	}
 }
 
 // By what the API server says, the cache may be late: then nothing is stopped or started.

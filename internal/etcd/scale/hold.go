@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
@@ -30,6 +31,8 @@ type Scaler struct {
 	Members func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) []etcdclient.Member
 	// Instructor instructs members before they are started.
 	Instructor memberconfig.Writer
+	// Saved reports whether this operator knows that the final snapshot of a Restore has the present; nil if no Restore is carried out.
+	Saved func(*v1alpha1.EtcdOperatorTask, time.Time) bool
 }
 
 // stopsMembers reports whether a recovery needs all members to be stopped: until it has chosen how the cluster is started
@@ -101,6 +104,13 @@ func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wante
 	return nil
 }
 
+// mayHold reports whether a task may hold the StatefulSet. The first time, a Restore may only if its final snapshot is known to have the
+// present; otherwise its next execution goes back and takes another one.
+func (s Scaler) mayHold(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet) bool {
+	return by == nil || by.Spec.Type != v1alpha1.Restore || by.Status.Recovery.Phase != v1alpha1.RecoveryStopping ||
+		set.Annotations[v1alpha1.AnnotationHeldAtZeroBy] == string(by.UID) || s.Saved == nil || s.Saved(by, s.Clock.Now())
+}
+
 // Hold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or is gone, even while
 // the spec is suspended. It reports whether a task holds it, and returns state.ErrBehind when it has scaled it.
 func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Session) (held bool, err error) {
@@ -108,6 +118,9 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	held = by != nil
 	changes := st.StatefulSet != nil && holdPatch(st.StatefulSet, by, released(st.Etcd, st.StatefulSet)) != nil
 	if !changes && (!held || st.StatefulSet != nil) {
+		return held, nil
+	}
+	if changes && !s.mayHold(by, st.StatefulSet) {
 		return held, nil
 	}
 	// What could not be started again is not stopped either. Where the Etcd has no StatefulSet, one of that name may be
@@ -151,7 +164,7 @@ func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.
 	if set != nil {
 		patch = holdPatch(set, by, released(etcd, set))
 	}
-	if patch == nil {
+	if patch == nil || !s.mayHold(by, set) {
 		return state.Behind(ctx, "no task takes or releases StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
 	if by == nil {
