@@ -71,7 +71,7 @@ func operate(g Gomega, c *cluster, id string, changes ...func(*snapshotter.Optio
 		name := etcd.ClaimName(i)
 		g.Expect(o.api.Create(c.t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: labels}})).To(Succeed())
 	}
-	o.handler = &restoretask.Handler{
+	o.handler = &restoretask.Handler{Stays: &restoretask.Stays{},
 		Jobs:     tasks.Jobs{Client: o.api, Live: o.api, Clock: clock.RealClock{}, Image: "agent"},
 		Observer: apitest.Members(func() *words.Snapshot { return o.seen }), Agent: composition.AgentAt(o.agent().URL),
 	}
