@@ -92,10 +92,16 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 // company says which tasks one that is admitted preempts, or runs beside; empty when it is alone.
 func company(q queue.Queue, uid types.UID) string {
 	if t := q.Find(uid); t == q.Beside() {
-		if head := q.Head(); head.Status.State != v1alpha1.TaskStateInProgress {
+		switch head := q.Head(); {
+		case head.Status.State != v1alpha1.TaskStateInProgress:
 			return fmt.Sprintf("; it goes ahead of %s, which waits for other Etcds", head.Name)
+		case queue.Yields(head) && head.Spec.Type != v1alpha1.OnDemandMaintenance:
+			return fmt.Sprintf("; it preempts %s, which continues afterwards", head.Name)
+		case queue.Yields(head):
+			return fmt.Sprintf("; it preempts %s, which waits for a member and continues afterwards", head.Name)
+		default:
+			return fmt.Sprintf("; it runs beside %s, which is stalled", head.Name)
 		}
-		return fmt.Sprintf("; it runs beside %s, which is stalled", q.Head().Name)
 	}
 	said := ""
 	for _, t := range q.Preempted() {

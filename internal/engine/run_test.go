@@ -168,11 +168,14 @@ func TestCompany(t *testing.T) {
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonStalled}}
 	waits := task("a", v1alpha1.QuorumAwareRollout, pending)
 	waits.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse}}
+	held := task("a", v1alpha1.OnDemandMaintenance, running)
+	held.Status.Conditions = stalled.Status.Conditions
 	for want, q := range map[string][]*v1alpha1.EtcdOperatorTask{
 		"; it goes ahead of a, which waits for other Etcds": {waits, task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"":                                     {task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"; it runs beside a, which is stalled": {stalled, task("b", v1alpha1.OnDemandSnapshot, pending)},
-		"; it preempts a, which continues afterwards": {task("a", v1alpha1.QuorumAwareRollout, running), task("b", v1alpha1.QuorumLossRecovery, pending)},
+		"; it preempts a, which continues afterwards":                        {task("a", v1alpha1.QuorumAwareRollout, running), task("b", v1alpha1.QuorumLossRecovery, pending)},
+		"; it preempts a, which waits for a member and continues afterwards": {held, task("b", v1alpha1.QuorumAwareRollout, pending)},
 	} {
 		if got := company(queue.New(q), "b"); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -75,7 +75,8 @@ func canary(h *Holder)  { h.Canary = true; soaking(h) }
 func repair(c *Candidate) {
 	c.Class = Repair
 }
-func aborted(h *Holder) { h.Aborted = true }
+func beside(task types.UID) func(*Candidate) { return func(c *Candidate) { c.Beside = task } }
+func aborted(h *Holder)                      { h.Aborted = true }
 
 // What stands in the way of w1, and how that is said.
 func TestDecide(t *testing.T) {
@@ -106,8 +107,10 @@ func TestDecide(t *testing.T) {
 		"watched clusters use none":           {situation(holders(holding("a"), holding("b", soaking))), "", ""},
 		"watched canaries do":                 {situation(holders(holding("a"), holding("b", canary))), WaitingForSlot, "b/etcd-b is watched after task task-b"},
 		"but not for the next task of it":     {situation(holders(holding("a"), holding("w1", canary))), "", ""},
-		"a task beside one that holds a slot": {situation(holders(holding("a"), holding("w1", func(h *Holder) { h.Task, h.Change = "w0", "" }))), "", ""},
-		"where half are for repairs, too":     {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair), holders(holding("w1", func(h *Holder) { h.Task, h.Change, h.Impaired = "w0", "", true }))), "", ""},
+		"a task beside one that holds a slot": {situation(candidate(beside("w0")), holders(holding("a"), holding("w1", func(h *Holder) { h.Task, h.Change = "w0", "" }))), "", ""},
+		"that has ended, or does not run":     {situation(policy(func(p *Policy) { p.MaxConcurrent = 9 }), holders(holding("w1", func(h *Holder) { h.Task, h.TaskName = "w0", "task-w0" }))), WaitingForSlot, "task task-w0 of the same Etcd holds a slot of EtcdFleetPolicy p: what has become of it is found out first"},
+		"also beside another one that runs":   {situation(candidate(beside("w0")), holders(holding("w1", func(h *Holder) { h.Task = "w0" }), holding("w1", func(h *Holder) { h.Task, h.TaskName = "x0", "task-x0" }))), WaitingForSlot, "task task-x0 of the same Etcd"},
+		"where half are for repairs, too":     {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair), candidate(beside("w0")), holders(holding("w1", func(h *Holder) { h.Task, h.Change, h.Impaired = "w0", "", true }))), "", ""},
 		"one that grew into the policy":       {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Policies = nil }))), WaitingForSlot, "etcd-b"},
 		"one of a policy that was":            {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Policies = []string{"gone"}; h.Namespace = "elsewhere" }))), "", ""},
 		"one of a namespace that has left":    {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForSlot, "elsewhere/etcd-b"},
@@ -171,7 +174,8 @@ func TestDecide(t *testing.T) {
 		"of four slots, two":                 {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a"), holding("c")), impaired("b1", noon, false), impaired("b2", noon, false)), WaitingForSlot, "being recovered: 2"},
 		"not three":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a")), impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, false)), "", ""},
 		"none holds a slot":                  {situation(impaired("a", noon, false), impaired("b", noon, false)), WaitingForSlot, ": none holds a slot; clusters that lack a member or are being recovered: 2"},
-		"two tasks of one cluster":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), WaitingForSlot, ": a/etcd-a runs task task-a"},
+		"two tasks of one cluster":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), "", ""},
+		"one of them a repair":               {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), candidate(repair), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace, h.Impaired = "etcd-a", "etcd-a", "a", true }))), WaitingForSlot, "half of the 3 slots of EtcdFleetPolicy p at most: a/etcd-a runs task task-b"},
 		"of a cluster that is impaired":      {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd = "etcd-a"; soaking(h) })), impaired("a", noon, false)), "", ""},
 		"a failure and nobody chosen":        {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "begins change A"},
 		"one is tried by another policy":     {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies, h.Namespace = []string{"q"}, "elsewhere" }))), "", ""},

@@ -14,11 +14,14 @@ import (
 )
 
 func slotFree(s *state, p *Policy, c *Candidate) *Hold {
-	holders, limit := without(s.usage[p.Name].holders, c.Etcd), p.Limit()
-	// It is the clusters that are counted: a rollout may begin beside maintenance that waits for a member, which holds a slot already.
-	if slices.ContainsFunc(s.usage[p.Name].holders, func(h *Holder) bool { return h.Etcd == c.Etcd && h.Ended.IsZero() }) {
+	shares, before := s.own(c)
+	switch {
+	case before != nil:
+		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("task %s of the same Etcd holds a slot of %s: what has become of it is found out first", before.TaskName, p.Title())}
+	case shares:
 		return nil
 	}
+	holders, limit := without(s.usage[p.Name].holders, c.Etcd), p.Limit()
 	others := s.impairedBeside(p, c)
 	if c.Class == Repair && repairs(holders) >= max(1, limit/2) {
 		return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("clusters that lack a member get half of the %s of %s at most: %s", plural(limit, "slot"), p.Title(), named(holders))}
@@ -31,6 +34,23 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 		message += fmt.Sprintf("; clusters that lack a member or are being recovered: %d", others)
 	}
 	return &Hold{Reason: WaitingForSlot, Message: message}
+}
+
+// own looks at the slots that the cluster of a task holds already. It shares that of a task which runs, since it is the clusters that are
+// counted: a rollout may begin beside maintenance that waits for a member. It takes over that of a deleted one. Any other task is over, or
+// does not run: its slot is for whoever is next in line, and what it has done is judged before another one changes the cluster.
+func (s *state) own(c *Candidate) (shares bool, before *Holder) {
+	for i := range s.Ledger.Holders {
+		h := &s.Ledger.Holders[i]
+		switch {
+		case h.Etcd != c.Etcd || h.Task == c.Task || !h.Ended.IsZero():
+		case h.Aborted || h.Task == c.Beside:
+			shares = true
+		default:
+			return false, h
+		}
+	}
+	return shares, nil
 }
 
 // repairs counts the holders that got a slot because they lacked a member.

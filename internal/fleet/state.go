@@ -68,8 +68,19 @@ func (s *state) use(h *Holder) {
 	}
 	for name, u := range s.usage {
 		if slices.Contains(h.Policies, name) || slices.Contains(s.Covering[h.Namespace], name) {
-			u.holders = append(u.holders, h)
+			u.add(h)
 		}
+	}
+}
+
+// add counts a cluster once, however many of its tasks hold a slot: as one that lacks a member if one of them was to repair it.
+func (u *usage) add(h *Holder) {
+	i := slices.IndexFunc(u.holders, func(o *Holder) bool { return o.Etcd == h.Etcd })
+	switch {
+	case i < 0:
+		u.holders = append(u.holders, h)
+	case h.Impaired:
+		u.holders[i] = h
 	}
 }
 

@@ -36,10 +36,11 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 	ours := func(transform toolscache.TransformFunc) cache.ByObject {
 		return cache.ByObject{Label: labels.NewSelector().Add(*managed), Transform: transform}
 	}
-	common := &pool{}
+	// One for each kind: a tenant who fills that of the claims does not fill that of the pods.
+	pods, sets, claims := &pool{}, &pool{}, &pool{}
 	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                   ours(keep(common.pods(trimmedPod))),
-		&appsv1.StatefulSet{}:           ours(keep(common.sets(keptSet))),
+		&corev1.Pod{}:                   ours(keep(pods.pods(trimmedPod))),
+		&appsv1.StatefulSet{}:           ours(keep(sets.sets(keptSet))),
 		&corev1.ConfigMap{}:             ours(bounded[corev1.ConfigMap]("ConfigMap", maxObject)),
 		&corev1.Service{}:               ours(bounded[corev1.Service]("Service", maxObject)),
 		&corev1.ServiceAccount{}:        ours(bounded[corev1.ServiceAccount]("ServiceAccount", maxObject)),
@@ -51,7 +52,7 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
 		&corev1.Namespace{}:             {Transform: keep(trimmedNamespace)},
 		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
-		&corev1.PersistentVolumeClaim{}: {Transform: keep(common.claims(trimmedClaim))},
+		&corev1.PersistentVolumeClaim{}: {Transform: keep(claims.claims(trimmedClaim))},
 	}}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {

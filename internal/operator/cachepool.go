@@ -12,13 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Bounds of the pool: how many values it has, and the bytes of each. What is not among the first is kept by its object.
+// Bounds of a pool: how many values it has, and the bytes of each. What is not among the first is kept by its object.
 const (
 	maxPooled      = 1000
 	maxPooledValue = 4 << 10
 )
 
-// pool has parts that the objects of most Etcds have in common, such as the probes, ports and resources of a container. The cache has
+// pool has parts that the objects of a kind of most Etcds have in common, such as the probes, ports and resources of a container. The cache has
 // each once: its objects are only read. It is bounded, since others may write into their objects what they like.
 type pool struct {
 	mu     sync.Mutex

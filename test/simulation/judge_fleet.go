@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // fleetJudge says what must never happen to a fleet.
@@ -46,6 +47,7 @@ func (f *fleetJudge) change(c apiserver.Change) {
 func (f *fleetJudge) ledger(text string) {
 	var l struct {
 		Holders []struct {
+			Etcd            types.UID
 			EtcdName        string
 			Ended           time.Time
 			Canary, Unasked bool
@@ -55,8 +57,10 @@ func (f *fleetJudge) ledger(text string) {
 		f.world.broke("the ledger cannot be read: %v", err)
 	}
 	var holders []string
+	counted := map[types.UID]bool{}
 	for _, h := range l.Holders {
-		if !h.Unasked && (h.Canary || h.Ended.IsZero()) && !slices.Contains(holders, h.EtcdName) {
+		if !h.Unasked && (h.Canary || h.Ended.IsZero()) && !counted[h.Etcd] {
+			counted[h.Etcd] = true
 			holders = append(holders, h.EtcdName)
 		}
 	}

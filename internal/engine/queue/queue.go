@@ -57,7 +57,7 @@ func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && runs(t) },
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && !t.Spec.Suspend },
 		func(t *v1alpha1.EtcdOperatorTask) bool {
-			return runs(t) && !sideways(t) && !yields(t)
+			return runs(t) && !sideways(t) && !Yields(t)
 		},
 		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && !sideways(t) },
 		runs,
@@ -104,7 +104,7 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 		return true
 	case head.Spec.Type == v1alpha1.OnDemandMaintenance && runs(head) && t.Spec.Type == v1alpha1.QuorumAwareRollout:
 		return true
-	case yields(head):
+	case Yields(head):
 		return t.Spec.Type == v1alpha1.MembershipChange
 	case of.IsRollout(), of == v1alpha1.MembershipChange:
 		return sideways(t)
@@ -122,10 +122,10 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
 
-// yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does nothing while a member
+// Yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does nothing while a member
 // does not participate, which may be one that has to be replaced, or that starts with the next template; and a member that is defragmented does not serve. A recreation waits until the
 // newest spec is applied, which takes as many members as it asks for, and in the end until every member participates again.
-func yields(t *v1alpha1.EtcdOperatorTask) bool {
+func Yields(t *v1alpha1.EtcdOperatorTask) bool {
 	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation
 	return t.Spec.Type == v1alpha1.OnDemandMaintenance || t.StopsNothingYet() || t.Spec.Type == v1alpha1.RecreateRollout && started
 }

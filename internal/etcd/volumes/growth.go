@@ -59,11 +59,19 @@ type growth struct {
 	condition  metav1.Condition
 }
 
+// cure says what moves a volume that cannot grow: a reconcile, if its StorageClass exists and so what is known of it.
+func (c *claim) cure() string {
+	if c.fixed {
+		return "Request a reconcile to move the volumes whose StorageClass exists"
+	}
+	return "Set storageClass to another one that exists to move the volumes whose claim names none, or one that does not exist"
+}
+
 // decide decides what to do about volumes that are too small. Claims come first: the members use them, and the API server refuses
 // one that cannot grow.
 func decide(v volumes) growth {
 	var g growth
-	var foreign, refused, growing []string
+	var foreign, refused, cures, growing []string
 	for _, c := range v.claims {
 		switch {
 		case c.moves:
@@ -73,6 +81,9 @@ func decide(v volumes) growth {
 			growing = append(growing, fmt.Sprintf("claim %s is not bound yet", c.name))
 		case c.asks.Cmp(v.wanted) < 0 && !c.expandable:
 			refused = append(refused, fmt.Sprintf("claim %s (StorageClass %q)", c.name, c.class))
+			if cure := c.cure(); !slices.Contains(cures, cure) {
+				cures = append(cures, cure)
+			}
 		case c.asks.Cmp(v.wanted) < 0:
 			g.grow = append(g.grow, c.name)
 			growing = append(growing, fmt.Sprintf("claim %s requests more", c.name))
@@ -92,7 +103,7 @@ func decide(v volumes) growth {
 	if len(refused) > 0 {
 		g.grow = nil
 		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesNotExpandable,
-			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Set storageClass to one that exists, or request a reconcile, and the volumes move.", v.wanted.String(), strings.Join(refused, ", "))
+			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. %s.", v.wanted.String(), strings.Join(refused, ", "), strings.Join(cures, ". "))
 		return g
 	}
 	small := v.template.Cmp(v.wanted) < 0

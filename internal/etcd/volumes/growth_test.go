@@ -29,6 +29,7 @@ func TestDecideGrowth(t *testing.T) {
 		return c
 	}
 	stiff := func(c *claim) { c.expandable = false }
+	fixed := func(c *claim) { c.fixed = true }
 	unbound := func(c *claim) { c.bound = false }
 	moves := func(c *claim) { c.moves = true }
 	foreign := func(c *claim) {
@@ -52,6 +53,9 @@ func TestDecideGrowth(t *testing.T) {
 		"a volume takes its time":               {"8", []claim{of("8", "4")}, 0, false, v1alpha1.ReasonVolumesGrowing, "c has 4Gi of 8Gi"},
 		"a file system waits for its pod":       {"8", []claim{of("8", "4", func(c *claim) { c.waitsForRestart = true })}, 0, false, v1alpha1.ReasonVolumesGrowing, "restart: true"},
 		"the class does not allow it":           {"4", []claim{of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, `StorageClass "local"`},
+		"its class is gone":                     {"4", []claim{of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, `StorageClass "local"). Set storageClass to another one that exists to move the volumes whose claim names none, or one that does not exist.`},
+		"its class is fixed":                    {"4", []claim{of("4", "4", stiff, fixed), of("4", "4", stiff, fixed)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, `StorageClass "local"). Request a reconcile to move the volumes whose StorageClass exists.`},
+		"one of each":                           {"4", []claim{of("4", "4", stiff, fixed), of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, "exists. Set storageClass"},
 		"the class of one does not: none grows": {"4", []claim{of("4", "4"), of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, "c (StorageClass"},
 		"not expandable, but large enough":      {"8", []claim{of("8", "8", stiff)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 		"one is foreign: none grows":            {"4", []claim{of("4", "4"), of("4", "4", foreign)}, 0, false, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/c is web's"},

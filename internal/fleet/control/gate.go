@@ -60,6 +60,8 @@ type Controller struct {
 	prints map[string]string
 	// census is the last count of tasks for new policies.
 	census census
+	// rebuilds is how often the ledger was made anew.
+	rebuilds int
 
 	// The rest is used by the controller alone: for how long clusters have been well, or lacked no member after their task was deleted,
 	// and which changes were paused.
@@ -212,6 +214,10 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Class: fleet.Person,
 		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)],
 	}
+	var err error
+	if candidate.Beside, err = c.beside(ctx, v, task); err != nil {
+		return candidate, err
+	}
 	switch {
 	case automatic(t):
 		candidate.Class = fleet.Automatic
@@ -225,7 +231,23 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 		// It has no canaries, and pauses no change.
 		return candidate, nil
 	}
-	var err error
 	candidate.Change, err = c.change(ctx, task)
 	return candidate, err
+}
+
+// beside returns another task of the Etcd that runs; empty if none does. A view may be older than its end, which the engine has seen.
+func (c *Controller) beside(ctx context.Context, v *view, task tasks.Task) (types.UID, error) {
+	for uid, shown := range v.tasks {
+		if uid == task.Object.UID || etcdOf(shown) != task.Etcd.UID || shown.Status.State != v1alpha1.TaskStateInProgress {
+			continue
+		}
+		t := &v1alpha1.EtcdOperatorTask{}
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(shown), t); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("reading task %s/%s, which runs: %w", shown.Namespace, shown.Name, err)
+		}
+		if t.UID == uid && t.Status.State == v1alpha1.TaskStateInProgress {
+			return uid, nil
+		}
+	}
+	return "", nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -331,5 +332,89 @@ func TestHowLongATenantWaitsBesideOneWithManyRollouts(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// follower creates another task of the first cluster.
+func (w *world) follower() tasks.Task {
+	w.t.Helper()
+	_, etcd, next := w.objects(0)
+	next.Name, next.UID = "next", "next"
+	if err := w.api.Create(w.t.Context(), next); err != nil {
+		w.t.Fatal(err)
+	}
+	return tasks.Task{Object: next, Etcd: etcd}
+}
+
+// The next task of a cluster begins beside one that runs, without a slot of its own. It does not take over the slot of one that has just
+// ended, also if that has not been followed yet: another one has its turn.
+func TestTheNextTaskAfterOneThatHasEnded(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		w := newWorld(t, 2, 1)
+		if !ends {
+			// Two holders of one cluster.
+			w.limit = 2
+		}
+		o := w.operator()
+		o.pass(interval)
+		o.start(0)
+		w.clock.Step(maxAge)
+		// From now on a view shows that the first runs.
+		if wait := o.ask(1); wait == nil {
+			t.Fatal("there is one slot")
+		}
+		next := w.follower()
+		if ends {
+			w.finish()
+		}
+		wait := o.asks(next)
+		if !ends {
+			if wait != nil {
+				t.Errorf("beside one that runs: %+v", wait)
+			}
+			continue
+		}
+		if wait == nil || wait.Reason != v1alpha1.ReasonWaitingForSlot || !strings.Contains(wait.Message, "task task of the same Etcd holds a slot") {
+			t.Errorf("%+v", wait)
+		}
+		o.pass(interval)
+		if wait := o.asks(next); wait == nil || !strings.Contains(wait.Message, "ns1/main") {
+			t.Errorf("%+v", wait)
+		}
+		if wait := o.ask(1); wait != nil {
+			t.Errorf("%+v", wait)
+		}
+	}
+}
+
+// A canary that is superseded is judged before the next task of its cluster begins, which may stop a member, also if slots are free.
+func TestACanaryIsJudgedBeforeTheNextTask(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To[int32](1) })
+	task := w.task(0).Object
+	task.Spec.Type, task.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
+	if err := w.api.Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	o.pass(interval)
+	o.start(0)
+	w.clock.Step(maxAge)
+	task = w.task(0).Object
+	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, ptr.To(metav1.NewTime(w.clock.Now()))
+	if err := w.api.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	next, started := w.follower(), false
+	for range 2 {
+		if o.asks(next) == nil {
+			started = true
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+		}
+		o.pass(interval)
+	}
+	l, err := o.Store.Read(t.Context())
+	if c := l.Change("all", fleet.Restart); err != nil || !started || c == nil || len(c.Failures) > 0 {
+		t.Errorf("started: %t, %+v %v", started, c, err)
 	}
 }

@@ -49,7 +49,9 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	c.counted(n.census)
+	if n.ledger == c.generation() {
+		c.counted(n.census)
+	}
 	c.Metrics.ledger(after)
 	in := c.input(v, after)
 	next, awaited := fleet.Next(in)
@@ -63,6 +65,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 // news is what a look at the fleet has found that the ledger does not know.
 type news struct {
+	// ledger is how many were rebuilt before: what is counted for a ledger that is lost since is to be counted again.
+	ledger   int
 	found    []finding
 	replaced []types.UID
 	census   census
@@ -71,6 +75,7 @@ type news struct {
 // news looks at all there is, and says what could not be read.
 func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
 	var errs [3]error
+	n.ledger = c.generation()
 	n.found, errs[0] = c.follow(ctx, v, known)
 	n.replaced, errs[1] = c.replaced(ctx, v, known)
 	n.census = c.countTasks(ctx, v, func(policy string) bool {
@@ -84,7 +89,9 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 // record writes to the ledger what is new, and reports whether anything is.
 func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Forget(n.replaced)
-	changed = n.census.record(l, v) || changed
+	if n.ledger == c.generation() {
+		changed = n.census.record(l, v) || changed
+	}
 	changed = c.adopt(l, v) || changed
 	for i := range v.objects {
 		o := &v.objects[i]

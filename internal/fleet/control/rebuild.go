@@ -34,6 +34,7 @@ const annotationFence = "druid.gardener.cloud/fleet-ledger-rebuilt"
 // rebuild makes a ledger of what the API server shows: of the tasks that run, and of what the policies' statuses say of changes. Policies
 // whose tasks cannot be counted are new to it.
 func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
+	c.lost()
 	now := c.Clock.Now()
 	l := &fleet.Ledger{}
 	policies := &v1alpha1.EtcdFleetPolicyList{}
@@ -59,8 +60,6 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	if v == nil {
 		return l, nil
 	}
-	// What was counted for the lost one is to be counted again.
-	c.counted(census{})
 	found := c.countTasks(ctx, v, func(string) bool { return true })
 	c.counted(found)
 	found.record(l, v)
@@ -82,8 +81,9 @@ type census struct {
 	// policies: neither is written to again, unless there is a gap before the next count.
 	done   map[placed]bool
 	fenced map[types.UID]string
-	at     time.Time
-	err    error
+	// at is when it ended: it may take longer than a gap.
+	at  time.Time
+	err error
 }
 
 // placed is a namespace of a policy.
@@ -94,11 +94,11 @@ type placed struct {
 
 // countTasks counts tasks for the policies that are new.
 func (c *Controller) countTasks(ctx context.Context, v *view, isNew func(policy string) bool) census {
-	before, now := c.lastCensus(), c.Clock.Now()
-	if !lasting.Unbroken(before.at, now, maxGap) {
+	before := c.lastCensus()
+	if !lasting.Unbroken(before.at, c.Clock.Now(), maxGap) {
 		before = census{}
 	}
-	n := census{at: now, complete: map[string]bool{}, uncounted: map[string]error{}, done: map[placed]bool{}, fenced: map[types.UID]string{}}
+	n := census{complete: map[string]bool{}, uncounted: map[string]error{}, done: map[placed]bool{}, fenced: map[types.UID]string{}}
 	for _, namespace := range slices.Sorted(maps.Keys(v.covering)) {
 		wanted, of := []string(nil), ""
 		for _, name := range v.covering[namespace] {
@@ -132,6 +132,7 @@ func (c *Controller) countTasks(ctx context.Context, v *view, isNew func(policy 
 			maps.DeleteFunc(n.done, func(at placed, _ bool) bool { return at.policy == p.UID })
 		}
 	}
+	n.at = c.Clock.Now()
 	return n
 }
 
@@ -159,6 +160,20 @@ func (c *Controller) counted(n census) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.census = n
+}
+
+// lost forgets what was counted for a ledger that is lost, and generation says how many were.
+func (c *Controller) lost() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.census = census{}
+	c.rebuilds++
+}
+
+func (c *Controller) generation() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rebuilds
 }
 
 func (c *Controller) lastCensus() census {

@@ -410,3 +410,72 @@ func TestADeletedCanaryThatIsUnwellLater(t *testing.T) {
 		t.Error(o.outcome())
 	}
 }
+
+// What was counted for a ledger is not recorded in the next one, in whose namespaces tasks may have begun since.
+func TestALedgerThatIsLostAfterTheCount(t *testing.T) {
+	w := newWorld(t, 2, 2)
+	if err := w.begin(w.task(1)); err != nil {
+		t.Fatal(err)
+	}
+	o, refuses := w.operator(), true
+	o.refusing(namespaceOf(1), "list", &refuses)
+	if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err == nil {
+		t.Fatal("it can be counted")
+	}
+	lost := false
+	o.refusing(namespaceOf(0), "list", &lost)
+	o.write = func(do func() error) error {
+		if !lost {
+			lost = true
+			w.lose()
+		}
+		return do()
+	}
+	w.clock.Step(interval)
+	if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil || !lost {
+		t.Fatalf("%v, lost: %t", err, lost)
+	}
+	for range 2 {
+		if l, err := o.Store.Read(t.Context()); err != nil || l.Recorded("all") != nil {
+			t.Fatalf("%+v %v", l, err)
+		}
+		if !strings.Contains(o.uncounted("all"), "forbidden") {
+			t.Errorf("%q", o.uncounted("all"))
+		}
+		w.clock.Step(interval)
+		if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err == nil {
+			t.Error("it can be counted")
+		}
+	}
+	lost = false
+	o.write = func(do func() error) error { return do() }
+	o.pass(interval)
+	if l, err := o.Store.Read(t.Context()); err != nil || l.Recorded("all") == nil {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A count that takes longer than a gap may be is remembered, too.
+func TestACountThatTakesLong(t *testing.T) {
+	w := newWorld(t, 3, 2)
+	o := w.operator()
+	fenced := map[string]int{}
+	o.Controller.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			w.clock.Step(maxGap)
+			if fenced[object.GetNamespace()]++; object.GetNamespace() == namespaceOf(2) {
+				return apierrors.NewInternalError(errLost)
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	for range 3 {
+		if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err == nil {
+			t.Error("it can be counted")
+		}
+		w.clock.Step(interval)
+	}
+	if fenced[namespaceOf(0)] != 1 || fenced[namespaceOf(1)] != 1 || fenced[namespaceOf(2)] != 4 {
+		t.Errorf("%v", fenced)
+	}
+}
