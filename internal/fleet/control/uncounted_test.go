@@ -460,7 +460,7 @@ func TestACountThatTakesLong(t *testing.T) {
 	w := newWorld(t, 3, 2)
 	o := w.operator()
 	fenced := map[string]int{}
-	o.Controller.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			w.clock.Step(maxGap)
 			if fenced[object.GetNamespace()]++; object.GetNamespace() == namespaceOf(2) {

@@ -112,7 +112,7 @@ func (o *operated) agent() *httptest.Server {
 func (o *operated) serves(id string) {
 	n, err := strconv.ParseUint(id, 16, 64)
 	o.g.Expect(err).NotTo(HaveOccurred())
-	o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true}, Cluster: words.Cluster{ID: n, Reachable: true, LeaderKnown: true}}
+	o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true, AgentImage: "agent"}, Cluster: words.Cluster{ID: n, Reachable: true, LeaderKnown: true}}
 	for i := range 3 {
 		pod := o.etcd.PodName(int32(i))
 		o.seen.Ordinals = append(o.seen.Ordinals, words.Ordinal{Name: pod, Member: pod, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, Serving: true, Answers: true})
@@ -193,7 +193,7 @@ func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 		for i := range 3 {
 			o.stop(i)
 		}
-		o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true, HeldAtZeroBy: t.UID}}
+		o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true, AgentImage: "agent", HeldAtZeroBy: t.UID}}
 	case r.Phase == v1alpha1.RecoveryStarting && o.seen.StatefulSet.HeldAtZeroBy != "":
 		o.etcd.Status.Recovery = &v1alpha1.ClusterRecovery{
 			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source, PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Restore: &r.Restore.ClusterRestore,
