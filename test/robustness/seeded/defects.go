@@ -143,7 +143,7 @@ var defects = []bug{
 	},
 	{
 		Name:  "members: the only member is replaced before the second one votes",
-		Edits: []edit{{"internal/rollout/relieve.go", "	if !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {", "	if !s.now.IsZero() || !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() {"}},
+		Edits: []edit{{"internal/rollout/relieve.go", "	if !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() || s.bringsAgent(i) {", "	if !s.now.IsZero() || !s.surges() || !needsRelief(step) || !votes || !s.ordinal(i).Serves() || s.bringsAgent(i) {"}},
 	},
 	{
 		Name:  "once: the operator takes what has the name of an object of the Etcd",
