@@ -7,7 +7,6 @@ package operator
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -15,8 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // What templates and claims of most Etcds have in common is in the cache once, and each object says what it said before.
@@ -85,34 +82,4 @@ func TestThePoolIsBounded(t *testing.T) {
 	g.Expect(pooled(p, (*corev1.ContainerPort)(nil))).To(BeNil())
 	// Values of two types may be encoded in the same way.
 	g.Expect(pooled(p, &metav1.ObjectMeta{})).To(Equal(&metav1.ObjectMeta{}))
-}
-
-// Who fills the pool of one kind, such as that of claims, does not fill that of another.
-func TestEachKindHasItsPool(t *testing.T) {
-	options, err := CacheOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	transform := func(o client.Object) client.Object {
-		for of, by := range options.ByObject {
-			if reflect.TypeOf(of) == reflect.TypeOf(o) {
-				kept, err := by.Transform(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return kept.(client.Object)
-			}
-		}
-		t.Fatalf("%T is not in the cache", o)
-		return nil
-	}
-	for i := range maxPooled {
-		transform(&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(fmt.Sprint(i))}})
-	}
-	pod := func() *corev1.Pod {
-		return transform(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "etcd", ReadinessProbe: &corev1.Probe{PeriodSeconds: 7}}}}}).(*corev1.Pod)
-	}
-	if a, b := pod().Spec.Containers[0].ReadinessProbe, pod().Spec.Containers[0].ReadinessProbe; a == nil || a != b {
-		t.Errorf("two pods do not share %v and %v", a, b)
-	}
 }
