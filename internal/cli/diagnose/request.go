@@ -40,7 +40,7 @@ func ping(by *http.Client, url string) func(context.Context) error {
 type answer struct {
 	body []byte
 	code int
-	// date is the time by the clock of whoever answered, in whole seconds; zero if the answer does not say so.
+	// date is the time by the clock of the server, in whole seconds; zero if the answer does not have it.
 	date time.Time
 }
 

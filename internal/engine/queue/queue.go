@@ -122,9 +122,10 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
 
-// Yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does nothing while a member
-// does not participate, which may be one that has to be replaced, or that starts with the next template; and a member that is defragmented does not serve. A recreation waits until the
-// newest spec is applied, which takes as many members as it asks for, and in the end until every member participates again.
+// Yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does
+// nothing while a member does not participate, which may be one that has to be replaced, or that starts with the next template; and a
+// member that is defragmented does not serve. A recreation waits until the newest spec is applied, which takes as many members as it asks
+// for, and in the end until every member participates again.
 func Yields(t *v1alpha1.EtcdOperatorTask) bool {
 	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation
 	return t.Spec.Type == v1alpha1.OnDemandMaintenance || t.StopsNothingYet() || t.Spec.Type == v1alpha1.RecreateRollout && started

@@ -355,7 +355,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 	g.Expect(account).NotTo(BeEmpty())
 }
 
-// A piece that does not suit the filesystem's direct writes is written all the same.
+// A piece that does not suit the filesystem's direct writes is still written.
 func TestDirectWritesOfAnyLength(t *testing.T) {
 	g := NewWithT(t)
 	name := filepath.Join(t.TempDir(), "file")
