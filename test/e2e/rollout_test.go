@@ -9,7 +9,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -202,10 +204,13 @@ func TestSingleMember(t *testing.T) {
 }
 
 // A second member stands in for the only one: clients are served all the time. Beside it is what a rollout of the same cluster costs
-// without one.
+// without one. FILL=1024 gives it a database of so many MiB.
 func TestSingleMemberSurges(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t).begin(1, func(_ *cluster, e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeSingleMember })
+	if mebibytes, err := strconv.Atoi(os.Getenv("FILL")); err == nil {
+		c.fill(mebibytes / 2)
+	}
 	id, before := c.etcd(c).Status.ClusterID, c.pod(c, 0).UID
 	from := time.Now()
 	c.change("1")
