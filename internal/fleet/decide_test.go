@@ -70,6 +70,11 @@ func impaired(name string, since time.Time, recovering bool) func(*Input) {
 	}
 }
 
+// share has a policy of so many slots, of which one namespace gets so many, or such a percentage.
+func share(slots, n int, percent bool) func(*Input) {
+	return policy(func(p *Policy) { p.MaxConcurrent, p.PerNamespace, p.PerNamespacePercent = slots, n, percent })
+}
+
 func soaking(h *Holder) { h.Ended = noon.Add(-time.Second) }
 func canary(h *Holder)  { h.Canary = true; soaking(h) }
 func repair(c *Candidate) {
@@ -173,6 +178,19 @@ func TestDecide(t *testing.T) {
 		"two broken ones of one namespace":   {situation(impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, true)), "", ""},
 		"of four slots, two":                 {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a"), holding("c")), impaired("b1", noon, false), impaired("b2", noon, false)), WaitingForSlot, "being recovered: 2"},
 		"not three":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a")), impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, false)), "", ""},
+		"a namespace has its share":          {situation(share(4, 2, false), holders(holding("w2"), holding("w3", canary))), WaitingForSlot, "Etcds of one namespace get 2 slots of EtcdFleetPolicy p at most: w/etcd-w2 runs task task-w2, w/etcd-w3 is watched after task task-w3"},
+		"it has not":                         {situation(share(4, 2, false), holders(holding("w2"), holding("a1"), holding("w3", soaking))), "", ""},
+		"for repairs, too":                   {situation(share(4, 2, false), candidate(repair), holders(holding("w2"), holding("w3"))), WaitingForSlot, "of one namespace"},
+		"its own slot of the share":          {situation(share(4, 1, false), holders(holding("w1", aborted))), "", ""},
+		"beside a task of the share":         {situation(share(4, 1, false), candidate(beside("w0")), holders(holding("w1", func(h *Holder) { h.Task = "w0" }))), "", ""},
+		"a share in percent is rounded up":   {situation(share(5, 50, true), holders(holding("w2"), holding("w3"))), "", ""},
+		"and no more":                        {situation(share(5, 50, true), holders(holding("w2"), holding("w3"), holding("w4"))), WaitingForSlot, "get 3 slots"},
+		"one percent of a slot is one":       {situation(share(1, 1, true)), "", ""},
+		"a share beyond the slots":           {situation(share(2, 9, false), holders(holding("w2"), holding("w3"))), WaitingForSlot, "no slot of EtcdFleetPolicy p is free"},
+		"broken ones count for the share":    {situation(share(4, 2, false), holders(holding("b1"), holding("b2"), holding("c")), impaired("b3", noon, false)), "", ""},
+		"as far as it has room":              {situation(share(4, 2, false), holders(holding("b1"), holding("c"), holding("d")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
+		"a share of one":                     {situation(share(4, 1, false), holders(holding("c"), holding("d")), impaired("b3", noon, false), impaired("b4", noon, false)), "", ""},
+		"without shares they count by half":  {situation(share(4, 0, false), holders(holding("b1"), holding("b2"), holding("c")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
 		"none holds a slot":                  {situation(impaired("a", noon, false), impaired("b", noon, false)), WaitingForSlot, ": none holds a slot; clusters that lack a member or are being recovered: 2"},
 		"two tasks of one cluster":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), "", ""},
 		"one of them a repair":               {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), candidate(repair), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace, h.Impaired = "etcd-a", "etcd-a", "a", true }))), WaitingForSlot, "half of the 3 slots of EtcdFleetPolicy p at most: a/etcd-a runs task task-b"},

@@ -27,6 +27,10 @@ type Policy struct {
 	Percent       bool
 	// AtLeast is the least that a percentage amounts to; 0 is 1.
 	AtLeast int
+	// PerNamespace is in how many clusters of one namespace tasks run at a time: a number, or a percentage of the slots; 0: in as many as
+	// there are slots.
+	PerNamespace        int
+	PerNamespacePercent bool
 	// MaxFailures is in how many clusters a change may fail before it is paused.
 	MaxFailures int
 	// Soak is how long a cluster is watched after its task has succeeded.
@@ -59,6 +63,18 @@ func (p *Policy) Limit() int {
 		return max(1, p.AtLeast, p.Clusters*p.MaxConcurrent/100)
 	}
 	return p.MaxConcurrent
+}
+
+// Share is how many slots one namespace may have.
+func (p *Policy) Share() int {
+	limit := p.Limit()
+	switch {
+	case p.PerNamespace <= 0:
+		return limit
+	case p.PerNamespacePercent:
+		return (limit*p.PerNamespace + 99) / 100
+	}
+	return min(limit, p.PerNamespace)
 }
 
 // Title names the policy in a message.

@@ -29,6 +29,8 @@ var rules = []rule{
 	chosenFirst,
 	// The change has passed its canaries, or this cluster is one.
 	canaryFirst,
+	// The namespace has fewer slots than it may.
+	shareFree,
 	// A slot is free.
 	slotFree,
 }

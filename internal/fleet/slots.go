@@ -36,6 +36,18 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	return &Hold{Reason: WaitingForSlot, Message: message}
 }
 
+// shareFree keeps one namespace from having more slots than it may: who suspends tasks that run there, or breaks clusters, keeps them.
+func shareFree(s *state, p *Policy, c *Candidate) *Hold {
+	if shares, _ := s.own(c); shares || p.Share() == p.Limit() {
+		return nil
+	}
+	holders := slices.DeleteFunc(without(s.usage[p.Name].holders, c.Etcd), func(h *Holder) bool { return h.Namespace != c.Namespace })
+	if len(holders) < p.Share() {
+		return nil
+	}
+	return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
+}
+
 // own looks at the slots that the cluster of a task holds already. It shares that of a task which runs, since it is the clusters that are
 // counted: a rollout may begin beside maintenance that waits for a member. It takes over that of a deleted one. Any other task is over, or
 // does not run: its slot is for whoever is next in line, and what it has done is judged before another one changes the cluster.
@@ -72,9 +84,14 @@ func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 		return 0
 	}
 	n, of := 0, map[string]int{}
+	if p.Share() < p.Limit() {
+		for _, h := range s.usage[p.Name].holders {
+			of[h.Namespace]++
+		}
+	}
 	for _, i := range s.usage[p.Name].impaired {
 		counts := i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))
-		if counts && of[i.Namespace] < max(1, p.Limit()/2) {
+		if counts && of[i.Namespace] < min(max(1, p.Limit()/2), p.Share()) {
 			of[i.Namespace]++
 			n++
 		}

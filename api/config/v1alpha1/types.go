@@ -134,8 +134,8 @@ type Server struct {
 type AgentAPI struct {
 	// allowUnauthenticatedSnapshots lets any client that reaches an agent take and list snapshots, by GET or POST, as
 	// etcd-backup-restore does. It is for automation such as Gardener's control plane migration, and for a downgrade to an
-	// operator that does not sign its requests. A client that takes many snapshots causes old ones to be removed. Default:
-	// false.
+	// operator that does not sign its requests. A client that takes many snapshots fills the bucket; it displaces none of
+	// the schedule. Default: false.
 	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
 	// metricsTokenHash is the SHA-256, in hex, of a long random token that reads the agents' metrics. Agents only get the
 	// hash. With spec.backup.tls, a client certificate signed by its CA reads them, too. Default: no token.

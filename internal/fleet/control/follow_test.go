@@ -212,6 +212,15 @@ func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
 	}
 }
 
+// stalled has a task run that has made no progress for so long.
+func stalled(idle time.Duration) func(*world, *v1alpha1.EtcdOperatorTask) {
+	return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+		task.Status.State = v1alpha1.TaskStateInProgress
+		task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStalled, Message: "m-0 crashes"}}
+		task.Status.Rollout = &v1alpha1.RolloutStatus{LastProgressTime: &metav1.Time{Time: w.clock.Now().Add(-idle)}}
+	}
+}
+
 // What has become of the task of a holder is read from the API server.
 func TestHoldersAreReleased(t *testing.T) {
 	state := func(s v1alpha1.TaskState) func(*world, *v1alpha1.EtcdOperatorTask) {
@@ -271,9 +280,11 @@ func TestHoldersAreReleased(t *testing.T) {
 		}), false, "neither", true},
 		"a canary was deleted":     {nil, true, "neither", true},
 		"while it lacked a member": {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
-		"it is stalled": {func(_ *world, task *v1alpha1.EtcdOperatorTask) {
-			task.Status.State = v1alpha1.TaskStateInProgress
-			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStalled, Message: "m-0 crashes"}}
+		"it is stalled":            {stalled(10 * time.Minute), false, "task task is stalled: m-0 crashes", false},
+		"it is stalled, by a deadline that its creator has cut": {stalled(10*time.Minute - time.Second), false, "watched", false},
+		"one that records no progress is stalled": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			stalled(0)(w, task)
+			task.Status.Rollout = nil
 		}, false, "task task is stalled: m-0 crashes", false},
 		"the quorum is lost": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.State = v1alpha1.TaskStateInProgress

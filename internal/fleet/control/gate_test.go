@@ -254,6 +254,10 @@ func TestStatusOfAPolicy(t *testing.T) {
 		{func(s *v1alpha1.EtcdFleetPolicySpec) {
 			s.MaxConcurrent, s.Windows = nil, []v1alpha1.FleetWindow{{Schedule: "x"}}
 		}, v1alpha1.ReasonInvalidPolicy},
+		{func(s *v1alpha1.EtcdFleetPolicySpec) {
+			s.Windows, s.MaxPerNamespace = nil, ptr.To(intstr.FromString("0%"))
+		}, v1alpha1.ReasonInvalidPolicy},
+		{func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxPerNamespace = ptr.To(intstr.FromString("all")) }, v1alpha1.ReasonInvalidPolicy},
 	} {
 		w.policy(func(p *v1alpha1.EtcdFleetPolicy) { c.change(&p.Spec) })
 		o.pass(interval)

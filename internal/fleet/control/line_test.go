@@ -36,6 +36,18 @@ func (w *world) automate() {
 // Where no policy selects them, automatic rollouts run in a tenth of the Etcds at a time, and at least in five: without canaries, and
 // whatever else runs. Five Etcds are never limited, and cost no request.
 func TestTheDefault(t *testing.T) {
+	etcds, in := &v1alpha1.EtcdList{}, func(namespace string) v1alpha1.Etcd {
+		return v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+	}
+	for i, share := range []int{0, 0, 0, 0, 0, 5, 3} {
+		etcds.Items = append(etcds.Items, in([]string{"a", "b"}[i/6]))
+		v := &view{covering: map[string][]string{}, policies: map[string]*fleet.Policy{}}
+		v.limitTheRest(etcds)
+		if p := v.policies[fleet.Default]; (p == nil) != (share == 0) || p != nil && p.Share() != share {
+			t.Errorf("of %d Etcds, a namespace gets %d slots, want %d", i+1, p.Share(), share)
+		}
+	}
+
 	const limit = 5
 	for name, c := range map[string]struct {
 		change func(*world)

@@ -6,6 +6,7 @@ package control
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,8 +26,9 @@ const (
 	defaultSoak       = 5 * time.Minute
 )
 
-// The default for automatic rollouts where no policy is: a percentage of the Etcds, and at least so many.
-const defaultPercent, defaultAtLeast = 10, 5
+// The default for automatic rollouts where no policy is: a percentage of the Etcds, and at least so many; and a percentage of these for one
+// namespace of several, whose tenant would otherwise stop the rollouts of all others.
+const defaultPercent, defaultAtLeast, defaultShare = 10, 5, 60
 
 // read reads a policy. One that cannot be read grants nothing, and says why.
 func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
@@ -42,6 +44,14 @@ func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
 	var err error
 	if p.MaxConcurrent, p.Percent, err = concurrent(ptr.Deref(o.Spec.MaxConcurrent, intstr.FromString(defaultConcurrent))); err != nil {
 		p.Invalid = "spec.maxConcurrent: " + err.Error()
+	}
+	if share := o.Spec.MaxPerNamespace; share != nil {
+		if p.PerNamespace, p.PerNamespacePercent, err = concurrent(*share); err == nil && p.PerNamespace == 0 {
+			err = errors.New("0 is less than 1")
+		}
+		if err != nil {
+			p.Invalid = "spec.maxPerNamespace: " + err.Error()
+		}
 	}
 	for _, list := range []struct {
 		field string

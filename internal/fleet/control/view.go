@@ -168,7 +168,11 @@ func (v *view) limitTheRest(etcds *v1alpha1.EtcdList) {
 	if n <= defaultAtLeast {
 		return
 	}
-	v.policies[fleet.Default] = &fleet.Policy{Name: fleet.Default, MaxConcurrent: defaultPercent, Percent: true, AtLeast: defaultAtLeast}
+	p := &fleet.Policy{Name: fleet.Default, MaxConcurrent: defaultPercent, Percent: true, AtLeast: defaultAtLeast}
+	if len(rest) > 1 {
+		p.PerNamespace, p.PerNamespacePercent = defaultShare, true
+	}
+	v.policies[fleet.Default] = p
 	for namespace := range rest {
 		v.covering[namespace] = []string{fleet.Default}
 	}
