@@ -893,6 +893,11 @@ func (in *EtcdFleetPolicySpec) DeepCopyInto(out *EtcdFleetPolicySpec) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.MaxPerNamespace != nil {
+		in, out := &in.MaxPerNamespace, &out.MaxPerNamespace
+		*out = new(intstr.IntOrString)
+		**out = **in
+	}
 	if in.Soak != nil {
 		in, out := &in.Soak, &out.Soak
 		*out = new(metav1.Duration)

@@ -281,7 +281,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		"a canary was deleted":     {nil, true, "neither", true},
 		"while it lacked a member": {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
 		"it is stalled":            {stalled(10 * time.Minute), false, "task task is stalled: m-0 crashes", false},
-		"it is stalled, by a deadline that its creator has cut": {stalled(10*time.Minute - time.Second), false, "watched", false},
+		"it is stalled, by a deadline that its creator has cut": {stalled(10*time.Minute - interval - time.Second), false, "watched", false},
 		"one that records no progress is stalled": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
 			stalled(0)(w, task)
 			task.Status.Rollout = nil
