@@ -77,6 +77,9 @@ const (
 	// AnnotationAllowSingleMember on an Etcd, with any value, agrees that its cluster shrinks to one member, which tolerates no
 	// failure.
 	AnnotationAllowSingleMember = "druid.gardener.cloud/allow-single-member"
+	// AnnotationAbandonSource on an Etcd that is deleted, with its UID as the value, lets it go although members of it may be in the list
+	// of a source cluster: they stay there. A consent that is written into a manifest would be one to a UID that no Etcd has.
+	AnnotationAbandonSource = "druid.gardener.cloud/abandon-source-cluster"
 	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
 	// LabelRolloutBy on a namespace, with the value ManagedBy, lets admission change the StatefulSets of etcd-druid in it to
@@ -102,7 +105,8 @@ const (
 	FinalizerOpsTask = "druid.gardener.cloud/etcd-ops-task"
 )
 
-// FinalizerLeaveSource keeps an Etcd that is deleted until its members have left the source cluster that they joined.
+// FinalizerLeaveSource keeps an Etcd that is deleted until its members have left the source cluster that they joined. It is set before
+// the first of them is added there.
 const FinalizerLeaveSource = "druid.gardener.cloud/leave-source-cluster"
 
 // Annotations that the operator sets.

@@ -26,7 +26,7 @@ const (
 	// GuardLearnerPromoted requires that the pod's member is not a learner that is catching up.
 	GuardLearnerPromoted GuardName = "LearnerPromoted"
 	// GuardVolumeReachable requires that the pod's replacement could attach its volume: the claim and the volume exist and are
-	// not being deleted, and a node that the volume can be attached to accepts pods.
+	// not being deleted, and a node that the volume can be attached to accepts pods, also by the node affinity of the pod template.
 	GuardVolumeReachable GuardName = "VolumeReachable"
 	// GuardOthersParticipating requires, before a participating member is removed, that every other member participates
 	// (DEP-07, step 3).

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// keepUntilLeft keeps the Etcd, once it is deleted, until its members have left the source cluster: before any is started that joins one.
+// keepUntilLeft keeps the Etcd, once it is deleted, until its members have left the source cluster, and no longer.
 func (p *pass) keepUntilLeft(ctx context.Context) error {
-	return p.leaver.Keep(ctx, p.etcd, p.found.Adoption.Frozen)
+	return p.leaver.Keep(ctx, p.etcd, p.found.Snapshot, p.found.Adoption.Frozen)
 }
 
 // leave has the members of an Etcd that is deleted leave the source cluster, and says what that waits for.

@@ -315,19 +315,29 @@ func TestDeletedEtcdLeavesItsSource(t *testing.T) {
 	s.Expect(result).To(Equal(ctrl.Result{RequeueAfter: retryConflict}))
 }
 
-// Before a member may join a source cluster, the Etcd gets the finalizer that has it leave again; not while etcd-druid manages it.
+// An Etcd whose members are listed by a source cluster has the finalizer that has them leave again; not while etcd-druid manages it, nor if
+// none has ever joined.
 func TestEtcdThatJoinsIsKept(t *testing.T) {
-	for frozen, want := range map[bool][]string{false: {v1alpha1.FinalizerLeaveSource}, true: nil} {
+	for name, c := range map[string]struct {
+		joined, frozen bool
+		want           []string
+	}{
+		"its members have joined": {joined: true, want: []string{v1alpha1.FinalizerLeaveSource}},
+		"etcd-druid manages it":   {joined: true, frozen: true},
+		"none was added":          {},
+	} {
 		s := sceneOf(t, func(e *v1alpha1.Etcd) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "old-0"}}, ClientEndpoints: []string{"http://192.0.2.99:2379"}}
 		})
-		s.adoption.Frozen = frozen
+		s.adoption.Frozen = c.frozen
 		e := s.etcd()
-		e.Status.ClusterID = "cafe"
+		if e.Status.ClusterID = "cafe"; c.joined {
+			e.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: e.Source()}
+		}
 		s.Expect(s.world.Status().Update(t.Context(), e)).To(Succeed())
 		_, err := s.once()
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(s.etcd().Finalizers).To(Equal(want), "frozen: %t", frozen)
+		s.Expect(s.etcd().Finalizers).To(Equal(c.want), name)
 	}
 }
 

@@ -168,14 +168,14 @@ func quorumKept(s *state, step *Step) string {
 }
 
 // membersSettled is etcd's own rule (--strict-reconfig-check), which looks at connections: what it would refuse is not asked.
-// Older releases add a member only while every voter is connected. etcd promotes whatever the age of a connection, but would
-// then refuse the next removal.
+// Older releases add a member only while every voter is connected; one that is alone needs no connection. etcd promotes whatever the age
+// of a connection, but would then refuse the next removal. Where the number of voters is even, a vote ends that, and is not waited for.
 func membersSettled(s *state, step *Step) string {
 	settled, needed := s.settled(), 0
 	switch m := s.member(step.Member); {
-	case step.Action == AddLearner:
+	case step.Action == AddLearner && len(s.voters) > 1:
 		needed = max(s.serving, min(len(s.voters), s.quorumWith(1)))
-	case step.Action == PromoteLearner && !m.Settled:
+	case step.Action == PromoteLearner && !m.Settled && len(s.voters)%2 > 0:
 		return m.Name + " has not been connected for long enough yet: etcd would refuse the next change"
 	case step.Action == RemoveMember && !m.Learner && m.Serving:
 		needed = s.quorumWith(-1) + 1

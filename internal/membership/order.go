@@ -18,6 +18,7 @@ func (s *state) candidate() *Step {
 		restore,      // the pod of a member that stays, if someone scaled the StatefulSet down
 		removeDown,   // members that leave and do not serve: etcd adds no member while a voter is down
 		leadBack,     // until the cut-over, the sources lead
+		ahead,        // pods of members that join later start while the first joins
 		learnerFirst, // promote the learner, or remove it: etcd has one at a time
 		leaveEven,    // an even number of voters tolerates no more failures than one voter fewer
 		cleanUp,      // pods and claims of ordinals that have left
@@ -72,6 +73,15 @@ func leadBack(s *state) *Step {
 		return nil
 	}
 	return handover(s.leader, to, fmt.Sprintf("the source cluster leads until the cut-over, so leadership moves from %s to %s", s.leader.Name, to.Name))
+}
+
+// ahead makes all pods that are missing before the first member joins: the agents look at their volumes meanwhile, so that an even number
+// of voters lasts for as short as it can. In a migration, some would wait for the cut-over, which may take days.
+func ahead(s *state) *Step {
+	if s.Sources > 0 || s.sources() > 0 || s.Replicas >= s.Goal.Size || s.serving < len(s.voters) || s.ordinal(s.Replicas).Foreign != "" {
+		return nil
+	}
+	return &Step{Action: ScaleUp, Ordinal: s.Replicas, Reason: fmt.Sprintf("ordinal %d needs a pod before its member can join", s.Replicas)}
 }
 
 func learnerFirst(s *state) *Step {

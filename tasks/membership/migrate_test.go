@@ -12,10 +12,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // joining is a trial of an Etcd of three whose pods wait for their members to be listed by a source of three.
@@ -79,6 +81,7 @@ func TestMigrates(t *testing.T) {
 	}))
 
 	r.asked = nil
+	r.Expect(r.api.Get(t.Context(), client.ObjectKeyFromObject(r.task.Etcd), r.task.Etcd)).To(Succeed())
 	r.task.Etcd.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: r.task.Etcd.Source()}
 	r.task.Etcd.Spec.Etcd.BootstrapWithExistingCluster = nil
 	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
@@ -93,4 +96,33 @@ func TestMigrates(t *testing.T) {
 	}
 	r.Expect(r.settle().Outcome).To(Equal(tasks.Done))
 	r.Expect(r.asked).To(Equal([]string{"promote c at http://s0", "lead a at http://s0", "remove 3 at http://main-0", "remove 2 at http://main-0", "remove 1 at http://main-0"}))
+}
+
+// Before the first member is added to the source, the Etcd gets the finalizer by which its members leave again. If that fails, or the Etcd is
+// being deleted, none is added, and nothing is waited for.
+func TestIsHeldBeforeAMemberIsAdded(t *testing.T) {
+	r := joining(t)
+	key := client.ObjectKeyFromObject(r.task.Etcd)
+	finalizers := func() []string {
+		etcd := &v1alpha1.Etcd{}
+		r.Expect(r.api.Get(t.Context(), key, etcd)).To(Succeed())
+		return etcd.Finalizers
+	}
+	step := r.decided()
+	r.Expect(step.Operation).To(Equal("AddLearner"))
+	r.Expect(finalizers()).To(BeEmpty())
+	r.eachRequestFails(step)
+	r.Expect(r.asked).To(HaveLen(1), "when no request fails")
+	r.Expect(finalizers()).To(Equal([]string{v1alpha1.FinalizerLeaveSource}))
+
+	r = joining(t)
+	step = r.decided()
+	etcd := r.task.Etcd.DeepCopy()
+	etcd.Finalizers = []string{"other"}
+	r.Expect(r.api.Update(t.Context(), etcd)).To(Succeed())
+	r.Expect(r.api.Delete(t.Context(), etcd)).To(Succeed())
+	r.Expect(r.handler.Perform(t.Context(), r.task.Task, step)).To(MatchError(ContainSubstring("the Etcd is being deleted")))
+	r.Expect(r.asked).To(BeEmpty())
+	_, pending := r.handler.tracker.observe("task", members.Known{}, r.task.Object.Status.Membership.Request, r.clock.Now())
+	r.Expect(pending).To(BeEmpty())
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/leave"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,6 +34,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch;patch
 
 // detail is what a tasks.Step of this type carries.
 type detail struct {
@@ -75,6 +77,12 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 // request asks etcd to change the member list.
 func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error {
 	id := d.step.Member
+	if d.step.Action == membership.AddLearner && d.in.Etcd.Source() != nil {
+		if err := h.hold(ctx, task); err != nil {
+			h.tracker.answer(task.Object.UID, d.at) // nothing was requested
+			return err
+		}
+	}
 	err := h.Reader.Ask(ctx, d.in.Etcd, d.in.Snapshot, func(c etcdclient.Client) error {
 		switch d.step.Action {
 		case membership.PromoteLearner:
@@ -88,6 +96,15 @@ func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error 
 		h.tracker.answer(task.Object.UID, d.at)
 	}
 	return err
+}
+
+// hold keeps an Etcd from being gone before the member has left the source cluster that it is about to be added to.
+func (h *Handler) hold(ctx context.Context, task tasks.Task) error {
+	etcd, err := tasks.LiveEtcd(ctx, h.Live, task)
+	if err != nil {
+		return err
+	}
+	return leave.Hold(ctx, h.Client, etcd) //nolint:wrapcheck // it says what
 }
 
 // peerURLs are those of the member of an ordinal: its own, by which its agent finds it, and, where it joins the members of another

@@ -23,7 +23,7 @@ import (
 )
 
 // local runs a program of .local/bin on the local cluster.
-func (c *cluster) local(program string, args ...string) {
+func (c *cluster) local(program string, args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -32,6 +32,7 @@ func (c *cluster) local(program string, args ...string) {
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.CombinedOutput()
 	c.Expect(err).NotTo(HaveOccurred(), "%s %v: %s", program, args, out)
+	return string(out)
 }
 
 // helm runs a command of Helm for the chart, with values for the local cluster.

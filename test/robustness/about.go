@@ -26,7 +26,7 @@ import (
 func (r *runner) save(auditFrom int64) error {
 	about := report.Run{
 		Seed: r.seed, Commit: r.built, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: r.replay(),
-		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
+		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Other: other, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
 		r.copyAudit(auditFrom),

@@ -217,17 +217,18 @@ const (
 )
 
 // next returns the next operation and its faults. Every operation and every kind has its turn before any has another. The
-// first fault comes first, so that a short operation has one, too.
+// first fault comes first, so that a short operation has one, too; those of an operation of several phases come at any time.
 func (p *plan) next(m *faults.Machine) turn {
 	if len(p.nextOperations) == 0 {
 		p.nextOperations = shuffled(p.random, p.operations)
 	}
 	t := turn{operation: p.nextOperations[0], after: cmp.Or(p.after, time.Duration(p.random.Int64N(int64(ahead))))}
 	p.nextOperations = p.nextOperations[1:]
+	m.Both = t.operation.Migrates
 	for _, kind := range p.kinds(t.operation) {
 		f := planned{Fault: kind.Choose(m, p.random, p.longest)}
-		if len(t.faults) > 0 {
-			f.after = time.Duration(p.random.Int64N(int64(spread)))
+		if len(t.faults) > 0 || t.operation.Spread > 0 {
+			f.after = time.Duration(p.random.Int64N(int64(cmp.Or(t.operation.Spread, spread))))
 		}
 		t.faults = append(t.faults, f)
 	}
@@ -245,7 +246,7 @@ func (p *plan) kinds(operation operations.Operation) []faults.Kind {
 	var chosen []faults.Kind
 	for range n {
 		fits := func(k faults.Kind) bool {
-			return !slices.Contains(operation.Not, k.Name) && !slices.ContainsFunc(chosen, k.Excludes)
+			return !slices.Contains(operation.Not, k.Name) && (operation.Migrates || !k.Both) && !slices.ContainsFunc(chosen, k.Excludes)
 		}
 		i := slices.IndexFunc(p.nextFaults, fits)
 		if i < 0 {

@@ -27,7 +27,7 @@ func choices(t *testing.T, seed uint64, turns int) (all string, names map[string
 		t.Fatal(err)
 	}
 	names = map[string]int{}
-	machine := &faults.Machine{Name: "main", Members: 3}
+	machine := &faults.Machine{Name: "main", Other: "next", Members: 3}
 	for range turns {
 		next := p.next(machine)
 		names[next.operation.Name]++
@@ -71,7 +71,7 @@ func TestUnknownNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next := p.next(&faults.Machine{Name: "main", Members: 3}); next.operation.Name != "rollout" || len(next.faults) != 2 {
+	if next := p.next(&faults.Machine{Name: "main", Other: "next", Members: 3}); next.operation.Name != "rollout" || len(next.faults) != 2 {
 		t.Errorf("chose %s, %v", next.operation.Name, next.faults)
 	}
 }
@@ -93,13 +93,13 @@ func choiceOfFaults(t *testing.T, operations string) {
 	const turns = 2000
 	byNumber := map[int]int{}
 	for range turns {
-		next := p.next(&faults.Machine{Name: "main", Members: 3})
+		next := p.next(&faults.Machine{Name: "main", Other: "next", Members: 3})
 		byNumber[len(next.faults)]++
 		for i, fault := range next.faults {
 			if slices.Contains(next.operation.Not, fault.Kind.Name) {
 				t.Errorf("%s with %s", next.operation.Name, fault.Kind.Name)
 			}
-			if i == 0 && fault.after != 0 {
+			if i == 0 && fault.after != 0 && next.operation.Spread == 0 {
 				t.Errorf("the first fault begins after %s", fault.after)
 			}
 			for _, other := range next.faults[:i] {
@@ -124,7 +124,7 @@ func TestLongestFaults(t *testing.T) {
 		}
 		shorter := 0
 		for range 100 {
-			for _, f := range p.next(&faults.Machine{Name: "main", Members: 3}).faults {
+			for _, f := range p.next(&faults.Machine{Name: "main", Other: "next", Members: 3}).faults {
 				if f.Length < f.Kind.Longest {
 					shorter++
 				}
@@ -141,7 +141,7 @@ func TestAfter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next := p.next(&faults.Machine{Name: "main", Members: 3}); next.after != 8*time.Second {
+	if next := p.next(&faults.Machine{Name: "main", Other: "next", Members: 3}); next.after != 8*time.Second {
 		t.Errorf("the operation begins after %s", next.after)
 	}
 }

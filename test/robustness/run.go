@@ -39,6 +39,8 @@ import (
 const (
 	namespace = "robustness"
 	name      = "main"
+	// other is the Etcd that a migration moves the cluster to.
+	other     = "next"
 	nodeIP    = "10.88.0.1"
 	proxyPort = 16443
 	apiServer = "https://" + nodeIP + ":6443"
@@ -131,7 +133,12 @@ func (r *runner) connect() error {
 		return fmt.Errorf("connecting to the local Kubernetes: %w", err)
 	}
 	r.cluster = &operations.Cluster{
-		Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operations.Deployment{Kube: c, Key: operator}, Now: r.now,
+		Kube: c, Namespace: namespace, Name: name, Other: other, Members: r.members, Operator: operations.Deployment{Kube: c, Key: operator}, Now: r.now,
+		Migrated: func(m oracle.Migration) {
+			r.mutex.Lock()
+			defer r.mutex.Unlock()
+			r.timeline.Migrations = append(r.timeline.Migrations, m)
+		},
 		Outage: func(o oracle.Outage) {
 			r.mutex.Lock()
 			defer r.mutex.Unlock()
@@ -147,7 +154,7 @@ func (r *runner) connect() error {
 			r.tasks = append(r.tasks, task)
 		},
 	}
-	r.machine = &faults.Machine{Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, ProxyPort: proxyPort}
+	r.machine = &faults.Machine{Kube: c, Namespace: namespace, Name: name, Other: other, Members: r.members, Operator: operator, ProxyPort: proxyPort}
 	return nil
 }
 
@@ -208,13 +215,13 @@ func (r *runner) record(ctx context.Context) error {
 	defer samplesFile.Close() //nolint:errcheck // it is flushed below
 	following, stop := context.WithCancel(ctx)
 	defer stop()
-	roster, err := view.Follow(following, r.kube, namespace, name)
+	roster, err := view.Follow(following, r.kube, namespace, name, other)
 	if err != nil {
 		return err
 	}
 	r.machine.Roster = roster
 	writer, samples := history.NewWriter(clientsFile, r.began), bufio.NewWriterSize(samplesFile, 1<<16)
-	r.traffic, r.recorder = traffic.New(roster, name, writer, r.seed), view.NewRecorder(roster, samples, r.began)
+	r.traffic, r.recorder = traffic.New(roster, writer, r.seed), view.NewRecorder(roster, samples, r.began)
 
 	r.cluster.Written, r.cluster.Newest, r.cluster.Read = r.traffic.Written, r.traffic.Newest, r.traffic.Read
 	r.cluster.Restored = func(restore history.Restore) { writer.Write(history.Line{Restore: &restore}) }
@@ -278,6 +285,7 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	}
 	over()
 	injecting.Wait()
+	r.machine.Name, r.machine.Other = r.cluster.Name, r.cluster.Other
 	if err == nil {
 		err = errors.Join(r.cluster.Operator.Ready(ctx), r.cluster.Settled(ctx))
 	}

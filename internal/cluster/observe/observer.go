@@ -170,7 +170,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && len(f.ordinals) != int(etcd.Spec.Replicas)
-	return f, o.readSurroundings(ctx, reader, key, f.ordinals)
+	return f, o.readSurroundings(ctx, reader, key, statefulSet.Spec.Template.Spec, f.ordinals)
 }
 
 func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f input) (*cluster.Snapshot, error) {

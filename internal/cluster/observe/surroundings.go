@@ -20,11 +20,12 @@ import (
 
 // readSurroundings adds to the pods what is known of their nodes and volumes. Claims are read by the same reader as the pods: one
 // that is being deleted goes with its data once no pod uses it. So are the nodes of pods that are not ready: on a lost node, what
-// the kubelet reported last may no longer be true.
-func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, etcd types.NamespacedName, ordinals []cluster.Ordinal) error {
+// the kubelet reported last may no longer be true. The spec is that of the pods to come.
+func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, etcd types.NamespacedName, next corev1.PodSpec, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
 	}
+	allowed := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: next})
 	claims, err := claimsOf(ctx, reader, etcd)
 	if err != nil {
 		return err
@@ -38,9 +39,11 @@ func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, e
 		if !pod.Ready {
 			from = reader
 		}
-		if pod.Node, err = node(ctx, from, pod.Node.Name); err != nil {
+		at, err := readNode(ctx, from, pod.Node.Name)
+		if err != nil {
 			return err
 		}
+		pod.Node = at.Node
 		for _, name := range pod.Claims {
 			claim, ok := claims[name]
 			if !ok {
@@ -48,7 +51,7 @@ func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, e
 					return err
 				}
 			}
-			trouble, err := o.claimTrouble(ctx, name, claim, pod.Node)
+			trouble, err := o.claimTrouble(ctx, name, claim, at, allowed)
 			if err != nil {
 				return err
 			}
@@ -82,14 +85,31 @@ func readClaim(ctx context.Context, reader client.Reader, key client.ObjectKey) 
 	return claim, nil
 }
 
-func node(ctx context.Context, reader client.Reader, name string) (cluster.Node, error) {
+// place is where a pod is. The object is nil when the node is gone.
+type place struct {
+	cluster.Node
+	object *corev1.Node
+}
+
+// takes reports whether a node takes pods, and those of a spec.
+func (p place) takes(allowed nodeaffinity.RequiredNodeAffinity) (pods, these bool, err error) {
+	if p.Trouble != "" || p.Cordoned {
+		return false, false, nil
+	}
+	if these, err = allowed.Match(p.object); err != nil {
+		return true, false, fmt.Errorf("reading the node affinity of the pod template: %w", err)
+	}
+	return true, these, nil
+}
+
+func readNode(ctx context.Context, reader client.Reader, name string) (place, error) {
 	node := &corev1.Node{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return cluster.Node{Name: name, Trouble: "gone"}, nil
+		return place{Node: cluster.Node{Name: name, Trouble: "gone"}}, nil
 	} else if err != nil {
-		return cluster.Node{}, fmt.Errorf("reading node %s: %w", name, err)
+		return place{}, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return describeNode(node), nil
+	return place{describeNode(node), node}, nil
 }
 
 func describeNode(node *corev1.Node) cluster.Node {
@@ -102,9 +122,9 @@ func describeNode(node *corev1.Node) cluster.Node {
 	return n
 }
 
-// claimTrouble is why the replacement of a pod on a node could not have a claim and its volume as they are; empty when
+// claimTrouble is why the replacement of a pod at a place could not have a claim and its volume as they are; empty when
 // it could.
-func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.PersistentVolumeClaim, node cluster.Node) (string, error) {
+func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.PersistentVolumeClaim, at place, allowed nodeaffinity.RequiredNodeAffinity) (string, error) {
 	if claim == nil {
 		return fmt.Sprintf("its claim %s no longer exists: its replacement would start with an empty volume", name), nil
 	}
@@ -122,36 +142,41 @@ func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.
 	} else if err != nil {
 		return "", fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
 	}
-	switch by := volume.Spec.ClaimRef; {
-	case by != nil && by.UID != claim.UID:
+	if by := volume.Spec.ClaimRef; by != nil && by.UID != claim.UID {
 		return fmt.Sprintf("volume %s of its claim %s is bound to another claim", volume.Name, name), nil
-	case node.Trouble == "" && !node.Cordoned:
-		// Where a volume is now, it can be again.
-		return "", nil
+	}
+	// Where a volume is now, it can be again, if the pod may.
+	if _, again, err := at.takes(allowed); err != nil || again || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+		return "", err
 	}
 	nodes := &corev1.NodeList{}
-	if volume.Spec.NodeAffinity != nil {
-		if err := o.surroundings.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-			return "", fmt.Errorf("listing nodes: %w", err)
-		}
+	if err := o.surroundings.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	return unreachable(volume, nodes.Items, node)
+	return unreachable(volume, nodes.Items, at, allowed)
 }
 
-// unreachable is why no node takes a volume now; empty when one does, or when the volume does not care.
-func unreachable(volume *corev1.PersistentVolume, nodes []corev1.Node, at cluster.Node) (string, error) {
-	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-		return "", nil
-	}
+// unreachable is why no node takes a pod that uses a volume, which not every node can; empty when one does.
+func unreachable(volume *corev1.PersistentVolume, nodes []corev1.Node, at place, allowed nodeaffinity.RequiredNodeAffinity) (string, error) {
 	selector, err := nodeaffinity.NewNodeSelector(volume.Spec.NodeAffinity.Required)
 	if err != nil {
 		return "", fmt.Errorf("reading the node affinity of volume %s: %w", volume.Name, err)
 	}
+	excluded := ""
 	for i := range nodes {
-		n := describeNode(&nodes[i])
-		if selector.Match(&nodes[i]) && n.Trouble == "" && !n.Cordoned {
-			return "", nil
+		if !selector.Match(&nodes[i]) {
+			continue
 		}
+		pods, these, err := place{describeNode(&nodes[i]), &nodes[i]}.takes(allowed)
+		if err != nil || these {
+			return "", err
+		}
+		if pods {
+			excluded = nodes[i].Name
+		}
+	}
+	if excluded != "" {
+		return fmt.Sprintf("its volume %s can only be used on nodes that the node affinity of the pod template excludes, such as %s: allow them, or move the volume first", volume.Name, excluded), nil
 	}
 	return fmt.Sprintf("its volume %s can only be used where no node takes pods now (node %s is %s)", volume.Name, at.Name, cmp.Or(at.Trouble, "cordoned")), nil
 }

@@ -88,7 +88,7 @@ func TestSurroundings(t *testing.T) {
 			reader := fake.NewClientBuilder().WithObjects(c.around...).Build()
 			o := New(nil, nil, WithSurroundings(reader))
 			ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}, {Name: "m-1"}}
-			if err := o.readSurroundings(t.Context(), reader, etcdKey, ordinals); err != nil {
+			if err := o.readSurroundings(t.Context(), reader, etcdKey, corev1.PodSpec{}, ordinals); err != nil {
 				t.Fatal(err)
 			}
 			pod := ordinals[0].Pod
@@ -104,6 +104,48 @@ func TestSurroundings(t *testing.T) {
 
 var etcdKey = types.NamespacedName{Namespace: "ns", Name: "m"}
 
+// A pod whose volume is where the template of its replacement may not be is as stranded as one on a node that is lost.
+func TestTemplateThatExcludesTheVolume(t *testing.T) {
+	zoned := func(name, zone string) *corev1.Node {
+		n := newNode(name, corev1.ConditionTrue, false)
+		n.Labels[corev1.LabelTopologyZone] = zone
+		return n
+	}
+	in := func(zones ...string) corev1.PodSpec {
+		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: zones}}}},
+		}}}}
+	}
+	both := []client.Object{zoned("n1", "a"), zoned("n2", "b"), newClaim()}
+	cordoned := zoned("n1", "a")
+	cordoned.Spec.Unschedulable = true
+	for name, c := range map[string]struct {
+		around []client.Object
+		next   corev1.PodSpec
+		want   string
+	}{
+		"its zone is allowed":               {append(both, newVolume("n1")), in("a", "b"), ""},
+		"its zone is excluded":              {append(both, newVolume("n1")), in("b"), "its volume pv can only be used on nodes that the node affinity of the pod template excludes, such as n1: allow them, or move the volume first"},
+		"the volume can be in both":         {append(both, newVolume("n1", "n2")), in("b"), ""},
+		"the volume can be anywhere":        {append(both, newVolume()), in("b"), ""},
+		"no node is of the zone":            {append(both, newVolume("n1")), in("c"), "pod template excludes"},
+		"a label is asked for":              {append(both, newVolume("n1")), corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelTopologyZone: "b"}}, "pod template excludes"},
+		"its zone is only not preferred":    {append(both, newVolume("n1")), corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}, ""},
+		"its node is cordoned, and allowed": {[]client.Object{cordoned, zoned("n2", "b"), newClaim(), newVolume("n1")}, in("a"), "no node takes pods now (node n1 is cordoned)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := fake.NewClientBuilder().WithObjects(c.around...).Build()
+			ordinals := []cluster.Ordinal{{Name: "m-0", Pod: &cluster.Pod{Ready: true, Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}}
+			if err := New(nil, nil, WithSurroundings(reader)).readSurroundings(t.Context(), reader, etcdKey, c.next, ordinals); err != nil {
+				t.Fatal(err)
+			}
+			if got := ordinals[0].Pod.VolumeTrouble; (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("the volume: %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // Claims are read with the same reader as pods. A stale cache does not show that a claim is being deleted, with its data.
 func TestClaimsAreReadAsThePodsAre(t *testing.T) {
 	for name, labels := range map[string]map[string]string{"made by the StatefulSet controller": {v1alpha1.LabelPartOf: "m"}, "pre-provisioned": nil} {
@@ -116,7 +158,7 @@ func TestClaimsAreReadAsThePodsAre(t *testing.T) {
 			live := fake.NewClientBuilder().WithObjects(append(around, claim)...).Build()
 			for _, reader := range []client.Reader{cache, live} {
 				ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}}
-				if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), reader, etcdKey, ordinals); err != nil {
+				if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), reader, etcdKey, corev1.PodSpec{}, ordinals); err != nil {
 					t.Fatal(err)
 				}
 				if trouble := ordinals[0].Pod.VolumeTrouble; (trouble != "") != (reader == live) {
@@ -134,7 +176,7 @@ func TestNodesOfPodsThatAreNotReadyAreReadAsThePodsAre(t *testing.T) {
 	live := fake.NewClientBuilder().WithObjects(newNode("n1", corev1.ConditionUnknown, false), claim, volume).Build()
 	for _, ready := range []bool{false, true} {
 		ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassDead, Pod: &cluster.Pod{Ready: ready, Node: cluster.Node{Name: "n1"}}}}
-		if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), live, etcdKey, ordinals); err != nil {
+		if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), live, etcdKey, corev1.PodSpec{}, ordinals); err != nil {
 			t.Fatal(err)
 		}
 		if trouble := ordinals[0].Pod.Node.Trouble; (trouble == "") != ready {
@@ -147,7 +189,7 @@ func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
 	reader := fake.NewClientBuilder().Build()
 	o := New(nil, nil, WithSurroundings(reader))
 	ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{Claims: []string{"data-m-0"}}}}
-	if err := o.readSurroundings(t.Context(), reader, etcdKey, ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
+	if err := o.readSurroundings(t.Context(), reader, etcdKey, corev1.PodSpec{}, ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
 		t.Errorf("%q, %v", ordinals[0].Pod.VolumeTrouble, err)
 	}
 }

@@ -82,7 +82,7 @@ func wayOut(k members.Known) string {
 	if names := own(k); len(names) > 0 {
 		listed = strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("To delete the Etcd without that, remove its finalizer %s; then remove %s from the source cluster with etcdctl member remove", v1alpha1.FinalizerLeaveSource, listed)
+	return fmt.Sprintf("To delete the Etcd without that: kubectl annotate etcd %s -n %s %s=%s. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone", k.Etcd.Name, k.Etcd.Namespace, v1alpha1.AnnotationAbandonSource, k.Etcd.UID, listed)
 }
 
 // own are the members of the Etcd that are listed, by name and ID.

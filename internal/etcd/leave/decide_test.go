@@ -67,7 +67,7 @@ func (d decision) String() string {
 }
 
 func TestDecide(t *testing.T) {
-	const wayOut = ". To delete the Etcd without that, remove its finalizer druid.gardener.cloud/leave-source-cluster; then remove %s from the source cluster with etcdctl member remove"
+	const wayOut = ". To delete the Etcd without that: kubectl annotate etcd main -n ns druid.gardener.cloud/abandon-source-cluster=etcd. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone"
 	both := fmt.Sprintf(wayOut, "main-0 (a), main-1 (b)")
 	for name, tc := range map[string]struct {
 		own     int

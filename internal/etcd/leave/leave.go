@@ -56,24 +56,44 @@ func owes(etcd *v1alpha1.Etcd) bool {
 	return etcd.Source() != nil && etcd.Status.ClusterID != "" && etcd.Status.Recovery == nil
 }
 
-// Keep keeps an Etcd, once it is deleted, until its members have left the source cluster. It has to be called before a member may join
-// one. Of an Etcd that etcd-druid manages, released is true.
-func (l *Leaver) Keep(ctx context.Context, etcd *v1alpha1.Etcd, released bool) error {
-	switch wanted := owes(etcd) && !released; {
-	case wanted == controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource):
+// Hold keeps an Etcd, as the API server has it, from being gone before its members have left the source cluster. It has to be called
+// before one is added there. An Etcd that is deleted already is refused.
+func Hold(ctx context.Context, writer client.Client, etcd *v1alpha1.Etcd) error {
+	switch {
+	case !owes(etcd) || controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource):
 		return nil
-	case wanted:
-		return l.patch(ctx, etcd, controllerutil.AddFinalizer)
+	case etcd.DeletionTimestamp != nil:
+		return fmt.Errorf("adding a member of Etcd %s to the source cluster: the Etcd is being deleted", client.ObjectKeyFromObject(etcd))
 	}
-	return l.patch(ctx, etcd, controllerutil.RemoveFinalizer)
+	return patch(ctx, writer, etcd, controllerutil.AddFinalizer)
+}
+
+// Keep gives an Etcd the finalizer whose members are listed by a source cluster, and takes it from one whose members can be no more. A
+// task holds the Etcd before it adds the first one, so one without the finalizer has nothing to leave: unless its members show that they
+// are listed. Of an Etcd that etcd-druid manages, released is true.
+func (l *Leaver) Keep(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, released bool) error {
+	switch has := controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource); {
+	case owes(etcd) && !released && (has || haveJoined(etcd, s)):
+		return Hold(ctx, l.Client, etcd)
+	case !has:
+		return nil
+	}
+	return patch(ctx, l.Client, etcd, controllerutil.RemoveFinalizer)
+}
+
+// haveJoined reports whether members of an Etcd are seen to be listed, or were. The Snapshot may be nil.
+func haveJoined(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
+	return etcd.Status.BootstrapWithExistingCluster != nil || s != nil &&
+		(slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal >= 0 }) ||
+			slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Answers }))
 }
 
 // patch changes the finalizer of an Etcd that is as it was read.
-func (l *Leaver) patch(ctx context.Context, etcd *v1alpha1.Etcd, change func(client.Object, string) bool) error {
+func patch(ctx context.Context, writer client.Client, etcd *v1alpha1.Etcd, change func(client.Object, string) bool) error {
 	before := etcd.DeepCopy()
 	change(etcd, v1alpha1.FinalizerLeaveSource)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := l.Client.Patch(ctx, etcd, patch, apply.Manager); err != nil {
+	if err := writer.Patch(ctx, etcd, patch, apply.Manager); err != nil {
 		return fmt.Errorf("writing the finalizers of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
 	return nil
@@ -104,13 +124,13 @@ func (l *Leaver) Leave(ctx context.Context, cached *v1alpha1.Etcd) (why string, 
 			return why, after, err
 		}
 	}
-	return "", 0, l.patch(ctx, etcd, controllerutil.RemoveFinalizer)
+	return "", 0, patch(ctx, l.Client, etcd, controllerutil.RemoveFinalizer)
 }
 
-// isReleased reports whether there is nothing to leave, or the members are to run on without their Etcd, which was deleted with
-// --cascade=orphan.
+// isReleased reports whether there is nothing to leave, a person has agreed to this very Etcd leaving its members behind, or the members
+// are to run on without their Etcd, which was deleted with --cascade=orphan.
 func (l *Leaver) isReleased(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	if !owes(etcd) || slices.Contains(etcd.Finalizers, metav1.FinalizerOrphanDependents) {
+	if !owes(etcd) || etcd.Annotations[v1alpha1.AnnotationAbandonSource] == string(etcd.UID) || slices.Contains(etcd.Finalizers, metav1.FinalizerOrphanDependents) {
 		return true, nil
 	}
 	set, key := &appsv1.StatefulSet{}, client.ObjectKeyFromObject(etcd)

@@ -7,6 +7,7 @@ package leave
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,43 +32,86 @@ func leaverOf(api client.WithWatch) *Leaver {
 	}
 }
 
-// An Etcd is kept as long as members of it may be in the list of a source cluster.
+// An Etcd keeps the finalizer as long as members of it may be in the list of a source cluster, and gets it if they show that they are.
 func TestKeep(t *testing.T) {
+	voters := func(ordinals ...int) *cluster.Snapshot {
+		s := &cluster.Snapshot{Ordinals: make([]cluster.Ordinal, 2)}
+		for _, i := range ordinals {
+			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{Ordinal: i})
+		}
+		return s
+	}
+	learns := voters(-1)
+	learns.Ordinals[1].Answers = true
 	for name, tc := range map[string]struct {
 		change   func(*v1alpha1.Etcd)
+		seen     *cluster.Snapshot
 		released bool
-		kept     bool
+		// kept: without the finalizer it gets it, and with it, it keeps it.
+		kept, keeps bool
 	}{
-		"it joins":                {kept: true},
-		"no member has started":   {change: func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }},
-		"the source leaves":       {change: cutOver, kept: true},
-		"the source has left":     {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.BootstrapWithExistingCluster.Source = nil }},
-		"it is recovered":         {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.Recovery = &v1alpha1.ClusterRecovery{} }},
-		"etcd-druid manages it":   {released: true},
-		"it has its own cluster":  {change: func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil }},
-		"others have a finalizer": {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, kept: true},
+		"no member was seen":                {seen: voters(-1, -1), keeps: true},
+		"it has no members":                 {keeps: true},
+		"a member votes":                    {seen: voters(-1, 0), kept: true, keeps: true},
+		"a member answers":                  {seen: learns, kept: true, keeps: true},
+		"its members had joined":            {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Spec.Etcd.BootstrapWithExistingCluster = e.Source() }, kept: true, keeps: true},
+		"the source leaves":                 {change: cutOver, kept: true, keeps: true},
+		"no member has started":             {change: func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }},
+		"the source has left":               {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.BootstrapWithExistingCluster.Source = nil }},
+		"it is recovered":                   {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.Recovery = &v1alpha1.ClusterRecovery{} }},
+		"etcd-druid manages it":             {seen: voters(0), released: true},
+		"it has its own cluster":            {change: func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil }, seen: voters(0, 1)},
+		"others have a finalizer":           {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, seen: voters(0), kept: true, keeps: true},
+		"others have one, and nobody joins": {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, keeps: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			etcd := joined(2).Etcd
-			if tc.change != nil {
-				tc.change(etcd)
-			}
-			others := len(etcd.Finalizers)
-			api := apitest.API(etcd)
-			for range 2 {
-				g.Expect(leaverOf(api).Keep(t.Context(), etcd, tc.released)).To(Succeed())
-				g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
-				if tc.kept {
-					g.Expect(etcd.Finalizers).To(And(HaveLen(others+1), ContainElement(v1alpha1.FinalizerLeaveSource)))
-				} else {
-					g.Expect(etcd.Finalizers).To(HaveLen(others))
+		for has, want := range map[bool]bool{false: tc.kept, true: tc.keeps} {
+			t.Run(fmt.Sprintf("%s, with the finalizer: %t", name, has), func(t *testing.T) {
+				g := NewWithT(t)
+				etcd := joined(2).Etcd
+				if tc.change != nil {
+					tc.change(etcd)
 				}
-			}
-			g.Expect(leaverOf(api).Keep(t.Context(), etcd, true)).To(Succeed())
-			g.Expect(etcd.Finalizers).To(HaveLen(others))
-		})
+				others := len(etcd.Finalizers)
+				if has {
+					etcd.Finalizers = append(etcd.Finalizers, v1alpha1.FinalizerLeaveSource)
+				}
+				api := apitest.API(etcd)
+				for range 2 {
+					g.Expect(leaverOf(api).Keep(t.Context(), etcd, tc.seen, tc.released)).To(Succeed())
+					g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
+					if want {
+						g.Expect(etcd.Finalizers).To(And(HaveLen(others+1), ContainElement(v1alpha1.FinalizerLeaveSource)))
+					} else {
+						g.Expect(etcd.Finalizers).To(HaveLen(others))
+					}
+				}
+			})
+		}
 	}
+}
+
+// Before a member may be added to the source, its Etcd is held. One that is being deleted is not, so that nothing is added any more; and one
+// that has changed since it was read has to be read again.
+func TestHold(t *testing.T) {
+	g := NewWithT(t)
+	etcd := joined(0).Etcd
+	api := apitest.API(etcd)
+	g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
+	stale := etcd.DeepCopy()
+	for range 2 {
+		g.Expect(Hold(t.Context(), api, etcd)).To(Succeed())
+		g.Expect(etcd.Finalizers).To(Equal([]string{v1alpha1.FinalizerLeaveSource}))
+	}
+	g.Expect(apierrors.IsConflict(Hold(t.Context(), api, stale))).To(BeTrue())
+
+	deleted := joined(0).Etcd
+	deleted.Finalizers, deleted.DeletionTimestamp = []string{"other"}, &metav1.Time{Time: noon}
+	g.Expect(Hold(t.Context(), apitest.API(deleted), deleted)).To(MatchError(ContainSubstring("Etcd ns/main: the Etcd is being deleted")))
+
+	own := joined(0).Etcd
+	own.Spec.Etcd.BootstrapWithExistingCluster = nil
+	g.Expect(Hold(t.Context(), api, own)).To(Succeed())
+	g.Expect(own.Finalizers).To(BeEmpty(), "it joins nobody")
 }
 
 func cutOver(e *v1alpha1.Etcd) {
@@ -97,7 +142,13 @@ func TestLeave(t *testing.T) {
 		"its objects become orphans": {change: func(live, _ *v1alpha1.Etcd) {
 			live.Finalizers = append(live.Finalizers, metav1.FinalizerOrphanDependents)
 		}},
-		"nothing was joined":     {change: func(live, _ *v1alpha1.Etcd) { live.Status.ClusterID = "" }, gone: true},
+		"nothing was joined": {change: func(live, _ *v1alpha1.Etcd) { live.Status.ClusterID = "" }, gone: true},
+		"a person lets it go": {set: set(true, labels), change: func(live, _ *v1alpha1.Etcd) {
+			live.Annotations = map[string]string{v1alpha1.AnnotationAbandonSource: "etcd"}
+		}, gone: true},
+		"a person has let another one go": {set: set(true, labels), change: func(live, _ *v1alpha1.Etcd) {
+			live.Annotations = map[string]string{v1alpha1.AnnotationAbandonSource: "true"}
+		}, err: errAsked},
 		"it is another one":      {change: func(_, cached *v1alpha1.Etcd) { cached.UID = "earlier" }, err: state.ErrBehind},
 		"a person has let it go": {change: func(live, _ *v1alpha1.Etcd) { live.Finalizers = []string{"other"} }, err: state.ErrBehind},
 	} {

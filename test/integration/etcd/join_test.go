@@ -11,17 +11,16 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/leave"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Members that join a source are not started before its ID is recorded; they know where it is, and may not begin a cluster. To give up
-// does not stop them: they have to leave first.
-func TestMembersJoinASource(t *testing.T) {
-	t.Parallel()
-	var serves atomic.Bool
-	w := &world{Cluster: testEnv.NewCluster(t, name)}
+// joinsSource creates an Etcd whose members join a source that is simulated, and answers while serves is set.
+func joinsSource(t *testing.T) (w *world, serves *atomic.Bool) {
+	serves = &atomic.Bool{}
+	w = &world{Cluster: testEnv.NewCluster(t, name)}
 	w.Simulate(0)
 	source := &v1alpha1.BootstrapWithExistingCluster{}
 	for i := range 3 {
@@ -33,6 +32,33 @@ func TestMembersJoinASource(t *testing.T) {
 	w.Members.Up = func(int) bool { return serves.Load() }
 	w.CreateEtcd(3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = source })
 	w.start()
+	return w, serves
+}
+
+// An Etcd is gone at once, whatever has become of the source, if no member of it was ever added there, although they were started: as when
+// its namespace is deleted.
+func TestEtcdWithoutMembersInTheSourceIsDeletedAtOnce(t *testing.T) {
+	t.Parallel()
+	w, serves := joinsSource(t)
+	serves.Store(true)
+	etcd := &v1alpha1.Etcd{}
+	w.Eventually(func(g Gomega) {
+		set := &appsv1.StatefulSet{}
+		w.Get(g, name, set)
+		g.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		w.Get(g, name, etcd)
+		g.Expect(etcd.Status.ClusterID).NotTo(BeEmpty())
+	}).Should(Succeed())
+	serves.Store(false)
+	w.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed())
+	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.Key(name), etcd))).To(BeTrue(), "it has finalizers: %v", etcd.Finalizers)
+}
+
+// Members that join a source are not started before its ID is recorded; they know where it is, and may not begin a cluster. To give up
+// does not stop them: they have to leave first.
+func TestMembersJoinASource(t *testing.T) {
+	t.Parallel()
+	w, serves := joinsSource(t)
 	condition := func(g Gomega, of string) string {
 		c := w.Status(g).Conditions.Find(of)
 		g.Expect(c).NotTo(BeNil())
@@ -51,7 +77,6 @@ func TestMembersJoinASource(t *testing.T) {
 		w.Get(g, name, set)
 		g.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
 		w.Get(g, name, etcd)
-		g.Expect(etcd.Finalizers).To(ContainElement(v1alpha1.FinalizerLeaveSource), "it is kept before a member starts")
 		g.Expect(w.Status(g).ClusterID).NotTo(BeEmpty())
 		g.Expect(condition(g, v1alpha1.ConditionReady)).To(Equal("True/Quorate: 3 of 3 voters serve."))
 		g.Expect(condition(g, v1alpha1.ConditionScaled)).To(Equal("False/ScalingOut: 0 of 3 members have joined."))
@@ -65,11 +90,16 @@ func TestMembersJoinASource(t *testing.T) {
 	w.Get(w, name, set)
 	w.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
 
-	// It is deleted only once the source can say that no member of it is listed.
+	// Once a task may have added a member, it is deleted only when the source can say that none of its is listed.
+	w.Eventually(func(g Gomega) {
+		w.Get(g, name, etcd)
+		g.Expect(etcd.Finalizers).To(BeEmpty(), "no member was added")
+		g.Expect(leave.Hold(t.Context(), testEnv.Client, etcd)).To(Succeed())
+	}).Should(Succeed())
 	serves.Store(false)
 	w.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed())
 	w.Eventually(func(g Gomega) {
-		g.Expect(condition(g, v1alpha1.ConditionBootstrappedWithExistingCluster)).To(And(HavePrefix("False/LeavingSource: The Etcd is deleted, and kept until its members have left the source cluster: ListKnown: "), ContainSubstring("remove its finalizer "+v1alpha1.FinalizerLeaveSource)))
+		g.Expect(condition(g, v1alpha1.ConditionBootstrappedWithExistingCluster)).To(And(HavePrefix("False/LeavingSource: The Etcd is deleted, and kept until its members have left the source cluster: ListKnown: "), ContainSubstring("kubectl annotate etcd "+name+" -n "+w.Namespace+" "+v1alpha1.AnnotationAbandonSource+"="+string(etcd.UID))))
 	}).Should(Succeed())
 	serves.Store(true)
 	w.Eventually(func(g Gomega) {

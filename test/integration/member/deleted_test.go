@@ -34,12 +34,10 @@ func (m *migration) leaver() *leave.Leaver {
 	}
 }
 
-// delete deletes the Etcd, whose controller has kept it until its members have left.
+// delete deletes the Etcd, which its task keeps until its members have left.
 func (m *migration) delete(g Gomega) *leave.Leaver {
-	l, ctx := m.leaver(), context.Background()
-	g.Expect(l.Keep(ctx, m.etcd, false)).To(Succeed())
-	g.Expect(m.api.Delete(ctx, m.etcd)).To(Succeed())
-	return l
+	g.Expect(m.api.Delete(context.Background(), m.etcd)).To(Succeed())
+	return m.leaver()
 }
 
 // leaves takes steps until the Etcd is gone, and returns what it waited for before.
@@ -100,6 +98,32 @@ func TestDeletedEtcdLeavesItsSource(t *testing.T) {
 	}
 }
 
+// A person lets an Etcd go whose source is gone for good: this one, and no other that is made from the same manifest.
+func TestDeletedEtcdThatAbandonsItsSource(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	source := newCluster(t, 3)
+	source.startThree(g)
+	m := migrate(g, source)
+	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0" })
+	l, etcd := m.delete(g), &v1alpha1.Etcd{}
+	for i := range source.members {
+		source.stop(i)
+	}
+	key := client.ObjectKeyFromObject(m.etcd)
+	for _, value := range []string{"another", string(m.etcd.UID)} {
+		gone := value == string(m.etcd.UID)
+		g.Expect(m.api.Get(t.Context(), key, etcd)).To(Succeed())
+		etcd.Annotations = map[string]string{v1alpha1.AnnotationAbandonSource: value}
+		g.Expect(m.api.Update(t.Context(), etcd)).To(Succeed())
+		why, _, err := l.Leave(t.Context(), etcd)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(why == "").To(Equal(gone))
+		g.Expect(apierrors.IsNotFound(m.api.Get(t.Context(), key, etcd))).To(Equal(gone), "annotated with %q", value)
+	}
+	g.Expect(m.asked).NotTo(ContainElement("remove"))
+}
+
 // While the source does not answer, the Etcd is kept, and says how to delete it without it; once the source is back, its members leave.
 func TestDeletedEtcdWhoseSourceDoesNotAnswer(t *testing.T) {
 	t.Parallel()
@@ -118,7 +142,7 @@ func TestDeletedEtcdWhoseSourceDoesNotAnswer(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after).To(BeNumerically(">", time.Second))
 	g.Expect(why).To(Equal("ListKnown: no member answers with a member list: members change only while the cluster has a quorum. Restore the quorum first. " +
-		"To delete the Etcd without that, remove its finalizer druid.gardener.cloud/leave-source-cluster; then remove its members from the source cluster with etcdctl member remove"))
+		"To delete the Etcd without that: kubectl annotate etcd main -n " + m.etcd.Namespace + " druid.gardener.cloud/abandon-source-cluster=" + string(m.etcd.UID) + ". Then remove its members from the source cluster with etcdctl member remove, unless that cluster is gone"))
 	g.Expect(m.asked).To(BeEmpty())
 	source.run(g, 1)
 	source.run(g, 2)

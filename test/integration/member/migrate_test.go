@@ -60,7 +60,12 @@ type migration struct {
 	ended bool
 }
 
-var mainLabels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}
+func (m *migration) labels() map[string]string {
+	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: m.etcd.Name}
+}
+
+// name is that of a member of the Etcd.
+func (m *migration) name(i int) string { return m.etcd.MemberName(m.etcd.PodName(int32(i))) }
 
 // migrate creates an Etcd of three members that join a cluster of three, and records the ID of that, as the first start does.
 func migrate(g Gomega, source *cluster) *migration {
@@ -68,19 +73,21 @@ func migrate(g Gomega, source *cluster) *migration {
 }
 
 // migrateTo does so with members of a number of their own.
-func migrateTo(g Gomega, source, own *cluster) *migration {
-	m := declare(source, own)
-	n := int32(own.members)
+func migrateTo(g Gomega, source, own *cluster) *migration { return declare(source, own).begin(g) }
+
+// begin records the ID of the source, as the first start does, and creates the objects of the Etcd.
+func (m *migration) begin(g Gomega) *migration {
+	own, n := m.own, int32(m.own.members)
 	found := m.found()
-	g.Expect(found.Members).To(HaveLen(source.members))
+	g.Expect(found.Members).To(HaveLen(m.source.members))
 	m.etcd.Status.ClusterID, m.etcd.Status.ClusterSize = fmt.Sprintf("%x", found.ClusterID), n
-	of := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: mainLabels, OwnerReferences: apitest.ControlledBy(m.etcd)}
+	of := metav1.ObjectMeta{Namespace: "ns", Name: m.etcd.Name, UID: "set", Labels: m.labels(), OwnerReferences: apitest.ControlledBy(m.etcd)}
 	config := &corev1.ConfigMap{ObjectMeta: *of.DeepCopy(), Data: map[string]string{member.KeyBootstrap: "initial-cluster: " + m.initial()}}
-	config.Name, config.UID = "main-config", "config"
+	config.Name, config.UID = m.etcd.ConfigMapName(v1alpha1.ManagedBy), "config"
 	set := &appsv1.StatefulSet{ObjectMeta: of, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(n), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}}
 	m.api = apitest.API(append(own.secured.secrets(), m.etcd, set, config)...)
 	m.task = tasks.Typed[membership.Config]{Task: tasks.Task{Etcd: m.etcd, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "task", UID: "task"}}}}
-	m.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
+	m.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: m.etcd.Name}}
 	m.restart()
 	return m
 }
@@ -123,7 +130,7 @@ func (m *migration) credentials() *certificates.Credentials {
 func (m *migration) initial() string {
 	var entries []string
 	for i := range m.own.members {
-		entries = append(entries, fmt.Sprintf("main-%d=%s", i, m.own.url(i, m.own.peer)))
+		entries = append(entries, fmt.Sprintf("%s=%s", m.name(i), m.own.url(i, m.own.peer)))
 	}
 	return strings.Join(entries, ",")
 }
@@ -214,6 +221,9 @@ func (m *migration) step(g Gomega) {
 	snapshot, err := m.handler.Reader.Observer.Observe(ctx, m.api, m.etcd)
 	g.Expect(err).NotTo(HaveOccurred())
 	m.etcd.Status = status.Next(status.Input{State: &state.State{Etcd: m.etcd, StatefulSet: set, Snapshot: snapshot}, Now: metav1.Now()})
+	live := &v1alpha1.Etcd{}
+	g.Expect(m.api.Get(ctx, client.ObjectKeyFromObject(m.etcd), live)).To(Succeed())
+	m.etcd.ResourceVersion, m.etcd.Finalizers = live.ResourceVersion, live.Finalizers // the task has held it
 	g.Expect(m.api.Update(ctx, m.etcd)).To(Succeed())
 
 	verdict, err := m.handler.Execute(ctx, m.task)
@@ -235,7 +245,7 @@ func (m *migration) step(g Gomega) {
 // instruct writes what the members read, as their ConfigMap says.
 func (m *migration) instruct(g Gomega) {
 	config := &corev1.ConfigMap{}
-	g.Expect(m.api.Get(context.Background(), client.ObjectKey{Namespace: "ns", Name: "main-config"}, config)).To(Succeed())
+	g.Expect(m.api.Get(context.Background(), client.ObjectKey{Namespace: "ns", Name: m.etcd.ConfigMapName(v1alpha1.ManagedBy)}, config)).To(Succeed())
 	for i := range m.own.members {
 		settings := map[string]any{
 			"data-dir": m.own.dataDir(i), "listen-client-urls": m.own.url(i, m.own.client), "listen-peer-urls": m.own.url(i, m.own.peer),
@@ -258,11 +268,11 @@ func (m *migration) instruct(g Gomega) {
 // kubelet runs the pod of an ordinal, or removes it, and tells the API server of it; a member that runs reads what it is told.
 func (m *migration) kubelet(g Gomega, i int, wanted bool) {
 	ctx, name := context.Background(), m.etcd.PodName(int32(i))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: mainLabels}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: m.labels()}}
 	if m.own.secured != nil {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationClientTLS: v1alpha1.TLSOn, v1alpha1.AnnotationPeerTLS: v1alpha1.TLSOn}
 	}
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: "set", Controller: ptr.To(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: m.etcd.Name, UID: "set", Controller: ptr.To(true)}}
 	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerEtcd, Ports: []corev1.ContainerPort{{Name: "client", ContainerPort: int32(m.own.client)}}, ReadinessProbe: &corev1.Probe{}}}
 	g.Expect(client.IgnoreNotFound(m.api.Delete(ctx, pod.DeepCopy()))).To(Succeed())
 	if !wanted {
@@ -292,7 +302,7 @@ func (m *migration) refusalOf(i int) *words.Refusal {
 		return nil
 	}
 	err := prepare.Run(context.Background(), logr.Discard(), prepare.Options{
-		Name: m.etcd.PodName(int32(i)), SharedDir: m.own.memberDir(i), ClientDir: m.own.certificateDir(), ConfigFile: m.own.configFile(i), Clock: clock.RealClock{},
+		Name: m.name(i), SharedDir: m.own.memberDir(i), ClientDir: m.own.certificateDir(), ConfigFile: m.own.configFile(i), Clock: clock.RealClock{},
 	})
 	refusal, _ := errors.AsType[*words.Refusal](err)
 	if err == nil {
@@ -314,11 +324,11 @@ func (m *migration) report(g Gomega, i int) {
 	if shared.Members == nil {
 		return
 	}
-	name := m.etcd.PodName(int32(i))
+	name := m.name(i)
 	read := words.Read{Etcd: "etcd", Generation: shared.Members.Generation, Leaving: shared.Members.Leaves(name)}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, OwnerReferences: apitest.ControlledBy(m.etcd), Annotations: map[string]string{v1alpha1.AnnotationMembersRead: read.Encode()},
-		Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
+		Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: m.etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
 	}}
 	g.Expect(client.IgnoreNotFound(m.api.Delete(context.Background(), lease.DeepCopy()))).To(Succeed())
 	g.Expect(m.api.Create(context.Background(), lease)).To(Succeed())

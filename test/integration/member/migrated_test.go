@@ -68,7 +68,7 @@ func (m *migration) list(g Gomega) string {
 			name := listed.Name
 			for i := range m.own.members {
 				if slices.Contains(listed.PeerURLs, m.own.url(i, m.own.peer)) {
-					name = m.etcd.PodName(int32(i))
+					name = m.name(i)
 				}
 			}
 			if listed.IsLearner {

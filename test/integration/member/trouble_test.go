@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -52,18 +53,31 @@ func TestSourceWithAuth(t *testing.T) {
 	g.Expect(m.found().Refused).To(BeTrue())
 }
 
-// With a certificate of a root user, a source with auth enabled is joined and left. Auth stays enabled.
+// With a certificate of a root user, a source with auth enabled is joined and left, by members of its release or of the next one. Auth stays
+// enabled.
 func TestMigrationFromASourceWithAuth(t *testing.T) {
 	t.Parallel()
+	const v35, v36, v37 = "etcd-3.5/etcd", "etcd-3.6/etcd", "etcd"
+	for _, release := range []struct{ source, own string }{{v35, v35}, {v35, v36}, {v36, v36}, {v36, v37}, {v37, v37}} {
+		t.Run(release.source+" to "+release.own, func(t *testing.T) {
+			t.Parallel()
+			migrateWithAuth(t, machine.Program(t, release.source), machine.Program(t, release.own))
+		})
+	}
+}
+
+func migrateWithAuth(t *testing.T, theirs, ours string) {
 	g := NewWithT(t)
 	ca, err := certs.NewCA("both")
 	g.Expect(err).NotTo(HaveOccurred())
 	source, own := newCluster(t, 1), newCluster(t, 1)
+	source.etcd, own.etcd = theirs, ours
 	source.secure(g, ca, nil, ca)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
 	own.secure(g, ca, []string{etcd.MemberHost("main-0")}, ca)
 	source.single(g)
 	source.put(g, "before")
+	g.Expect(declare(source, own).found().Refused).To(BeFalse())
 	source.enableAuth(g)
 	g.Expect(declare(source, own).found().Refused).To(BeTrue(), "the certificate is not one of a user")
 

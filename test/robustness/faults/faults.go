@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +30,9 @@ type Machine struct {
 	// Namespace and Name of the StatefulSet, and how many members it has.
 	Namespace, Name string
 	Members         int
+	// Other is the StatefulSet of a migration, of as many members, which takes part while Both is set.
+	Other string
+	Both  bool
 	// Operator is the Deployment of the operator.
 	Operator types.NamespacedName
 	// ProxyPort is where the operator reaches its API server.
@@ -43,6 +48,8 @@ type Kind struct {
 	EndsEtcd bool
 	// SparesWrites: it does not reach the members.
 	SparesWrites bool
+	// Both: it is between two StatefulSets.
+	Both bool
 	// by is what injects it, if that can do one thing at a time, and also another such thing that it needs.
 	by, also string
 	// choose picks a target.
@@ -111,6 +118,9 @@ const healPatience = time.Minute
 // several times the last one counts. It returns how one knows that it was in effect; empty if it was not.
 func (f Fault) Inject(ctx context.Context, m *Machine, began func()) (evidence string, err error) {
 	f.target.began = began
+	if m.Both {
+		f.target.members = m.present(f.target.members)
+	}
 	end, err := f.Kind.inject(ctx, m, f.target)
 	if err != nil {
 		return "", fmt.Errorf("injecting %s: %w", f, err)
@@ -123,6 +133,15 @@ func (f Fault) Inject(ctx context.Context, m *Machine, began func()) (evidence s
 		return evidence, fmt.Errorf("ending %s: %w: %w", f, ErrNotEnded, err)
 	}
 	return evidence, nil
+}
+
+// present returns those of several members that have a pod: of two StatefulSets, some have yet to come, or have left.
+func (m *Machine) present(members []string) []string {
+	there := slices.DeleteFunc(slices.Clone(members), func(name string) bool { _, ok := m.Roster.Pod(name); return !ok })
+	if len(members) < 2 || len(there) == 0 {
+		return members
+	}
+	return there
 }
 
 // during does something for each of some things again and again, until it is stopped. do returns when it is to be done again, at
@@ -188,19 +207,31 @@ func Named(name string) (Kind, bool) {
 	return Kind{}, false
 }
 
-func (m *Machine) pod(i int) string { return fmt.Sprintf("%s-%d", m.Name, i) }
+// pods are the names of the members' pods.
+func (m *Machine) pods() (names []string) {
+	sets := []string{m.Name}
+	if m.Both {
+		sets = append(sets, m.Other)
+	}
+	for _, set := range sets {
+		for i := range m.Members {
+			names = append(names, fmt.Sprintf("%s-%d", set, i))
+		}
+	}
+	return names
+}
+
+// setOf is the StatefulSet of a pod.
+func setOf(pod string) string { return pod[:strings.LastIndexByte(pod, '-')] }
 
 func anyMember(m *Machine, random *rand.Rand) target {
-	name := m.pod(random.IntN(m.Members))
+	pods := m.pods()
+	name := pods[random.IntN(len(pods))]
 	return target{name: name, members: []string{name}}
 }
 
 func allMembers(m *Machine, _ *rand.Rand) target {
-	t := target{name: "every member"}
-	for i := range m.Members {
-		t.members = append(t.members, m.pod(i))
-	}
-	return t
+	return target{name: "every member", members: m.pods()}
 }
 
 func nothing(name string) func(*Machine, *rand.Rand) target {

@@ -5,8 +5,13 @@
 package faults
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/view"
 )
 
 func TestExcludes(t *testing.T) {
@@ -50,5 +55,41 @@ func TestChooseTakeover(t *testing.T) {
 	}
 	if len(resources) != len(watched) || len(delays) < 9 {
 		t.Errorf("%v, %v", resources, delays)
+	}
+}
+
+// In a migration, faults are for the members of both StatefulSets, as far as they have a pod.
+func TestFaultsOfAMigration(t *testing.T) {
+	m := &Machine{Name: "main", Other: "next", Members: 2, Roster: &view.Roster{}}
+	random := rand.New(rand.NewPCG(1, 0))
+	targets := func() string {
+		all := map[string]bool{}
+		for range 100 {
+			all[anyMember(m, random).name] = true
+		}
+		return fmt.Sprint(slices.Sorted(maps.Keys(all)))
+	}
+	if got := targets(); got != "[main-0 main-1]" {
+		t.Errorf("without a migration: %s", got)
+	}
+	m.Both = true
+	if got := targets(); got != "[main-0 main-1 next-0 next-1]" {
+		t.Errorf("in a migration: %s", got)
+	}
+	every := allMembers(m, random).members
+	if got := m.present(every); len(got) != 4 {
+		t.Errorf("nobody has a pod, and %v are hit", got)
+	}
+	for _, name := range []string{"main-0", "main-1", "next-0"} {
+		m.Roster.Add(view.Pod{Name: name})
+	}
+	if got := fmt.Sprint(m.present(every)); got != "[main-0 main-1 next-0]" {
+		t.Errorf("hit are %s", got)
+	}
+	if got := m.present([]string{"next-1"}); len(got) != 1 {
+		t.Errorf("a single target is replaced: %v", got)
+	}
+	if got := setOf("next-1"); got != "next" {
+		t.Errorf("the StatefulSet of next-1 is %s", got)
 	}
 }

@@ -30,10 +30,11 @@ func links() []Kind {
 	link := func(from, to string) func(*Machine, *rand.Rand) target {
 		return func(m *Machine, random *rand.Rand) target {
 			t := target{from: from, to: to}
-			members := random.Perm(m.Members)
+			members := m.pods()
+			order := random.Perm(len(members))
 			for _, end := range []*string{&t.from, &t.to} {
 				if *end == "member" {
-					*end, members = m.pod(members[0]), members[1:]
+					*end, order = members[order[0]], order[1:]
 				}
 			}
 			arrow := " to "
@@ -55,6 +56,7 @@ func links() []Kind {
 		{Name: "member cut off from members", Longest: 100 * time.Second, choose: anyMember, inject: isolate},
 		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
+		{Name: "source and target cut off from each other", Longest: 60 * time.Second, Both: true, choose: allMembers, inject: divide},
 		{Name: "packets between members are lost", Longest: 40 * time.Second, choose: allMembers, inject: losePeers},
 		{Name: "packets of the operator are lost", Longest: 40 * time.Second, SparesWrites: true, choose: nothing(theOperator), inject: loseOperator},
 	}
@@ -82,12 +84,17 @@ func scatter(ctx context.Context, m *Machine, t target) (heal, error) {
 	return m.drop(ctx, between(t.members))
 }
 
+// divide cuts the members of one StatefulSet off from those of the other, as between the networks of a migration.
+func divide(ctx context.Context, m *Machine, t target) (heal, error) {
+	return m.drop(ctx, slices.DeleteFunc(between(t.members), func(p pair) bool { return setOf(p.from) == setOf(p.to) }))
+}
+
 // blind is the case in which the operator is on the wrong side: it reaches only a member that the others are cut off
 // from, and they have the quorum.
 func blind(ctx context.Context, m *Machine, t target) (heal, error) {
 	var others []pair
-	for i := range m.Members {
-		if other := m.pod(i); other != t.members[0] {
+	for _, other := range m.pods() {
+		if other != t.members[0] {
 			others = append(others, pair{theOperator, other}, pair{other, theOperator})
 		}
 	}
@@ -121,8 +128,8 @@ func losePeers(ctx context.Context, m *Machine, t target) (heal, error) {
 // loseOperator loses some of the packets between the operator and everybody whom it talks to.
 func loseOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
 	pairs := []pair{{theOperator, theAPIServer}, {theAPIServer, theOperator}}
-	for i := range m.Members {
-		pairs = append(pairs, pair{theOperator, m.pod(i)}, pair{m.pod(i), theOperator})
+	for _, member := range m.pods() {
+		pairs = append(pairs, pair{theOperator, member}, pair{member, theOperator})
 	}
 	return m.dropSome(ctx, pairs, lost)
 }
@@ -143,8 +150,8 @@ func between(members []string) []pair {
 // apart returns the directions between a member and all others.
 func (m *Machine) apart(member string) []pair {
 	var pairs []pair
-	for i := range m.Members {
-		if other := m.pod(i); other != member {
+	for _, other := range m.pods() {
+		if other != member {
 			pairs = append(pairs, pair{member, other}, pair{other, member})
 		}
 	}

@@ -65,7 +65,7 @@ func evictPod(ctx context.Context, m *Machine, t target) (heal, error) {
 // loseVolume deletes the claim of a member and its pod: the member comes back without data, as a learner.
 func loseVolume(ctx context.Context, m *Machine, t target) (heal, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	claim.Namespace, claim.Name = m.Namespace, m.Name+"-"+t.name
+	claim.Namespace, claim.Name = m.Namespace, setOf(t.name)+"-"+t.name
 	if err := client.IgnoreNotFound(m.Kube.Delete(ctx, claim)); err != nil {
 		return nil, err
 	}

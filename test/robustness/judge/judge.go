@@ -48,7 +48,7 @@ func Folder(dir string) (report.Result, error) {
 	r.Samples = len(samples)
 	judged := oracle.Judge(r.Run.Cluster, acts, containers, samples, r.Timeline.Outages)
 	r.Judgements = oracle.Promises(judged, acts, containers, r.Timeline.Faults())
-	r.Judgements = append(r.Judgements, oracle.Membership(r.Run.Cluster, acts, samples, r.Timeline.Outages)...)
+	r.Judgements = append(r.Judgements, oracle.Membership(r.Run.Cluster, acts, samples, r.Timeline.Outages, r.Timeline.Migrations)...)
 	r.CountActs()
 	r.Gaps = oracle.Gaps(acknowledged, noticeable, r.Judgements, r.Timeline.Faults(), r.Timeline.Outages)
 	err = report.WriteJSON(filepath.Join(dir, report.ResultFile), r)

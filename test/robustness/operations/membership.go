@@ -6,7 +6,6 @@ package operations
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -83,16 +82,8 @@ func (c *Cluster) resize(ctx context.Context, n int) error {
 
 // resized returns nil once an Etcd says that its cluster has so many members, and its StatefulSet as many replicas.
 func resized(etcd *v1alpha1.Etcd, replicas int32, n int) error {
-	if etcd.Status.ObservedGeneration < etcd.Generation {
-		return errors.New("the operator has not applied the newest spec")
-	}
 	if int(etcd.Status.ClusterSize) != n || int(replicas) != n {
 		return fmt.Errorf("the cluster has %d members, and the StatefulSet %d replicas", etcd.Status.ClusterSize, replicas)
 	}
-	for _, name := range []string{v1alpha1.ConditionScaled, v1alpha1.ConditionAllMembersReady} {
-		if condition := etcd.Status.Conditions.Find(name); condition == nil || condition.Status != metav1.ConditionTrue {
-			return fmt.Errorf("condition %s: %+v", name, condition)
-		}
-	}
-	return nil
+	return ready(etcd, v1alpha1.ConditionScaled, v1alpha1.ConditionAllMembersReady)
 }

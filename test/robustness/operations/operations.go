@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package operations is what a user asks the operator to do with an etcd cluster while faults are injected: rollouts,
-// restarts, recreations, maintenance, snapshots, recoveries, restores, hibernation, changes of the members, and switching the feature gate.
+// restarts, recreations, maintenance, snapshots, recoveries, restores, hibernation, changes of the members, migrations to the members of
+// another Etcd, and switching the feature gate.
 package operations
 
 import (
@@ -33,8 +34,10 @@ const store = "backups"
 type Cluster struct {
 	Kube            client.Client
 	Namespace, Name string
-	Members         int
-	Operator        Deployment
+	// Other is the name of the Etcd that a migration moves the cluster to: then Name and Other change places.
+	Other    string
+	Members  int
+	Operator Deployment
 	// Now is the time since the run began.
 	Now func() time.Duration
 	// Written waits for a write that was sent from now on and acknowledged.
@@ -45,6 +48,8 @@ type Cluster struct {
 	Read     func(context.Context) error
 	// Outage records a time in which members are stopped because somebody has asked for it.
 	Outage func(oracle.Outage)
+	// Migrated records a migration that is over.
+	Migrated func(oracle.Migration)
 	// Ended records a task that has ended.
 	Ended func(name string, status v1alpha1.EtcdOperatorTaskStatus)
 
@@ -62,12 +67,16 @@ type Operation struct {
 	Not []string
 	// Times is how many times as long as another operation it may take; 0 for once.
 	Times int
+	// Migrates: the members of the other Etcd take part, and faults are for them as well.
+	Migrates bool
+	// Spread is how long after its beginning faults may begin; 0 for as early as usual.
+	Spread time.Duration
 }
 
 // All are all operations. What is done most in practice is there more than once.
 func All() []Operation {
 	rollout := Operation{Name: "rollout", Run: by((*Cluster).replacePods)}
-	return slices.Concat(inPlace(), membership(), restores(), []Operation{
+	return slices.Concat(inPlace(), membership(), migrations(), restores(), []Operation{
 		rollout,
 		{Name: "restart", Run: task(v1alpha1.QuorumAwareRollout, "restart: true")},
 		{Name: "recreation", Run: by((*Cluster).recreate)},
@@ -122,17 +131,7 @@ func (c *Cluster) Create(ctx context.Context) error {
 				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 			},
 		},
-		&v1alpha1.Etcd{
-			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
-			Spec: v1alpha1.EtcdSpec{
-				Replicas: int32(c.Members), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
-				Etcd: v1alpha1.EtcdConfig{Resources: resources(0)},
-				Backup: &v1alpha1.BackupSpec{
-					Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store},
-					DeltaSnapshotPeriod: &metav1.Duration{Duration: 30 * time.Second},
-				},
-			},
-		},
+		c.newEtcd(),
 	}
 	for _, o := range objects {
 		if err := c.Kube.Create(ctx, o); err != nil {
@@ -140,6 +139,21 @@ func (c *Cluster) Create(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// newEtcd is the Etcd, as it is created.
+func (c *Cluster) newEtcd() *v1alpha1.Etcd {
+	return &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
+		Spec: v1alpha1.EtcdSpec{
+			Replicas: int32(c.Members), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
+			Etcd: v1alpha1.EtcdConfig{Resources: resources(0)},
+			Backup: &v1alpha1.BackupSpec{
+				Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store},
+				DeltaSnapshotPeriod: &metav1.Duration{Duration: 30 * time.Second},
+			},
+		},
+	}
 }
 
 // Settled waits until the cluster is as its spec says, every member is ready, and no task is left.

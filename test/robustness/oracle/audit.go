@@ -118,22 +118,22 @@ func (e entry) act(cluster Cluster, specs podSpecs) (Act, bool) {
 			return Act{}, false
 		}
 	case "delete persistentvolumeclaims":
-		act.Kind, act.Pods = DeleteClaim, []string{podOfClaim(ref.Name, cluster.Name)}
+		act.Kind, act.Pods = DeleteClaim, []string{cluster.podOfClaim(ref.Name)}
 		return act, act.Pods[0] != ""
 	case "deletecollection persistentvolumeclaims":
-		act.Kind, act.Pods = DeleteClaim, beyond(cluster.Name, 0)
+		act.Kind, act.Pods = DeleteClaim, cluster.allPods()
 		return act, true
 	case "delete statefulsets":
 		act.Kind = DeleteSet
-		return act, ref.Name == cluster.Name && !e.orphans()
+		return act, cluster.runs(ref.Name) && !e.orphans()
 	case "update statefulsets", "patch statefulsets", "update statefulsets/scale", "patch statefulsets/scale":
 		act.Kind = ScaleSet
 		replicas, set := e.replicas()
-		act.Pods = beyond(cluster.Name, replicas)
+		act.Pods = beyond(ref.Name, replicas)
 		act.Name = fmt.Sprintf("%s to %d", ref.Name, replicas)
-		return act, set && ref.Name == cluster.Name
+		return act, set && cluster.runs(ref.Name)
 	}
-	return act, act.Kind == DeletePodsOf || act.Kind != "" && isMember(ref.Name, cluster.Name)
+	return act, act.Kind == DeletePodsOf || act.Kind != "" && cluster.setOf(ref.Name) != ""
 }
 
 // maxMembers is more than an etcd cluster has.
@@ -155,10 +155,10 @@ func isMember(pod, set string) bool {
 	return cut && err == nil
 }
 
-// podOfClaim returns the pod of a claim, whose name is TEMPLATE-POD; empty if it is not the StatefulSet's.
-func podOfClaim(claim, set string) string {
-	for i := range maxMembers {
-		if pod := set + "-" + strconv.Itoa(i); strings.HasSuffix(claim, "-"+pod) {
+// podOfClaim returns the pod of a claim, whose name is TEMPLATE-POD; empty if it is not a StatefulSet's.
+func (c Cluster) podOfClaim(claim string) string {
+	for _, pod := range c.allPods() {
+		if strings.HasSuffix(claim, "-"+pod) {
 			return pod
 		}
 	}

@@ -51,8 +51,9 @@ type change struct {
 	voters, learners []uint64
 }
 
-// Membership judges every change of the member list. In a time that somebody has asked for, members join by themselves, as in a recovery.
-func Membership(cluster Cluster, acts []Act, samples []Sample, outages []Outage) []Judgement {
+// Membership judges every change of the member list, and what is left of migrations. In a time that somebody has asked for, members join
+// by themselves, as in a recovery.
+func Membership(cluster Cluster, acts []Act, samples []Sample, outages []Outage, migrations []Migration) []Judgement {
 	w := newWorld(cluster, acts, &Containers{}, samples)
 	var all []Judgement
 	for _, c := range w.changes() {
@@ -61,10 +62,13 @@ func Membership(cluster Cluster, acts []Act, samples []Sample, outages []Outage)
 			j.Verdict, j.Why = Asked, o.What
 		} else {
 			j.Verdict, j.Why = w.judgeChange(c)
+			if verdict, why := w.judgeMigrating(c, migrations); verdict != "" && j.Verdict != Unsafe {
+				j.Verdict, j.Why = verdict, why
+			}
 		}
 		all = append(all, j)
 	}
-	return all
+	return append(all, w.leftBehind(migrations)...)
 }
 
 // roll is the member list as it is known so far.

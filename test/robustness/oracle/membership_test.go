@@ -153,7 +153,7 @@ func TestMembership(t *testing.T) {
 			}
 			var got []string
 			var why []Judgement
-			for _, j := range Membership(cluster, nil, listed(c.lives, c.lists, c.leads), c.outages) {
+			for _, j := range Membership(cluster, nil, listed(c.lives, c.lists, c.leads), c.outages, nil) {
 				got, why = append(got, fmt.Sprintf("%s %s", j.Kind, j.Verdict)), append(why, j)
 			}
 			if !slices.Equal(got, c.want) {
@@ -173,7 +173,7 @@ func TestOldLists(t *testing.T) {
 		list(3, 1, 1, 2), list(4, 2, 1, 2, 3), list(5, 2, 1, 2),
 		list(6, 7, 7), list(7, 2, 1, 2), list(8, 7, 7),
 	}
-	if got := Membership(cluster, nil, samples, nil); len(got) != 1 || got[0].Kind != RemoveVoter || got[0].At != 3 {
+	if got := Membership(cluster, nil, samples, nil, nil); len(got) != 1 || got[0].Kind != RemoveVoter || got[0].At != 3 {
 		t.Errorf("judged %v", got)
 	}
 }

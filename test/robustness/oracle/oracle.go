@@ -9,6 +9,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -77,12 +78,43 @@ func (f Fault) InEffect(from, to time.Duration) bool {
 type Cluster struct {
 	// Namespace and Name of the StatefulSet.
 	Namespace, Name string
+	// Other is the StatefulSet that a migration moves it to. Earlier runs have none.
+	Other string `json:",omitempty"`
 	// Operator is the user that the operator is to the API server.
 	Operator string
 	// Members that it is meant to have.
 	Members int
 	// Began is when the run began, by the clock of the API server.
 	Began time.Time
+}
+
+// sets are the StatefulSets of the members.
+func (c Cluster) sets() []string {
+	if c.Other == "" {
+		return []string{c.Name}
+	}
+	return []string{c.Name, c.Other}
+}
+
+// runs reports whether a StatefulSet is one of them.
+func (c Cluster) runs(set string) bool { return slices.Contains(c.sets(), set) }
+
+// setOf returns the StatefulSet of a pod; empty if it is none of them.
+func (c Cluster) setOf(pod string) string {
+	for _, set := range c.sets() {
+		if isMember(pod, set) {
+			return set
+		}
+	}
+	return ""
+}
+
+// allPods are all pods that the StatefulSets may have.
+func (c Cluster) allPods() (pods []string) {
+	for _, set := range c.sets() {
+		pods = append(pods, beyond(set, 0)...)
+	}
+	return pods
 }
 
 // Verdict is the judgement of an act.

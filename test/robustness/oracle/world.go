@@ -81,10 +81,17 @@ func (w *world) memberOf(pod string, at time.Duration) uint64 {
 	return seen[len(seen)-1].Member
 }
 
-// membersOf returns the members of the pods that an act removes. Of a StatefulSet, that is all voters.
+// membersOf returns the members of the pods that an act removes. Of a StatefulSet, that is all voters but those that run in pods of
+// another one.
 func (w *world) membersOf(act Act, voters []uint64) []uint64 {
-	if act.Kind == DeleteSet || act.Kind == DeletePodsOf {
+	switch act.Kind {
+	case DeletePodsOf:
 		return voters
+	case DeleteSet:
+		return slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool {
+			set := w.setOf(id, act.At)
+			return set != "" && set != act.Name
+		})
 	}
 	var ids []uint64
 	for _, pod := range act.Pods {
@@ -189,7 +196,9 @@ func removes(act Act, pod string) bool {
 	switch act.Kind {
 	case DeletePod, EvictPod, UpdatePod, ScaleSet:
 		return slices.Contains(act.Pods, pod)
-	case DeleteSet, DeletePodsOf:
+	case DeleteSet:
+		return isMember(pod, act.Name)
+	case DeletePodsOf:
 		return true
 	}
 	return false
@@ -267,8 +276,11 @@ func (w *world) stoppedBy(o Outage, at time.Duration) (stopped, started bool) {
 
 // podsOf returns the pods that an act removes. Of a StatefulSet, that is all.
 func (w *world) podsOf(act Act) []string {
-	if act.Kind == DeleteSet || act.Kind == DeletePodsOf {
-		return beyond(w.cluster.Name, 0)
+	switch act.Kind {
+	case DeleteSet:
+		return beyond(act.Name, 0)
+	case DeletePodsOf:
+		return w.cluster.allPods()
 	}
 	return act.Pods
 }

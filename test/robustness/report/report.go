@@ -146,6 +146,8 @@ func (o Operation) countActs(all []oracle.Judgement) *Count {
 type Timeline struct {
 	Operations []Operation     `json:"operations"`
 	Outages    []oracle.Outage `json:"outages,omitempty"`
+	// Migrations are those that are over.
+	Migrations []oracle.Migration `json:"migrations,omitempty"`
 	// Failed is why the run could not be completed; empty if it was.
 	Failed string `json:"failed,omitempty"`
 }

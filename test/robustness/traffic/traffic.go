@@ -46,16 +46,15 @@ type Traffic struct {
 	roster *view.Roster
 	writer *history.Writer
 	seed   uint64
-	set    string
 
 	begun, answered, value atomic.Int64
 	// wrote is when a write was acknowledged last, and newest the highest revision of all.
 	wrote, newest atomic.Int64
 }
 
-// New returns the clients of a StatefulSet.
-func New(roster *view.Roster, set string, writer *history.Writer, seed uint64) *Traffic {
-	return &Traffic{roster: roster, set: set, writer: writer, seed: seed}
+// New returns the clients of the members on a roster.
+func New(roster *view.Roster, writer *history.Writer, seed uint64) *Traffic {
+	return &Traffic{roster: roster, writer: writer, seed: seed}
 }
 
 // Operations returns how many operations were begun, and how many were acknowledged.
@@ -82,10 +81,7 @@ const tailPatience = 30 * time.Second
 // Run runs the clients until the context ends: for each member those bound to it, and those that use all. Watchers go on until they
 // have got every write that was acknowledged. The error is that one did not.
 func (t *Traffic) Run(ctx context.Context, members int) error {
-	targets := []string{""}
-	for i := range members {
-		targets = append(targets, fmt.Sprintf("%s-%d", t.set, i))
-	}
+	targets := append([]string{""}, t.roster.Names(members)...)
 	watching, enough := context.WithCancel(context.WithoutCancel(ctx))
 	defer enough()
 	var all, watchers sync.WaitGroup
@@ -113,12 +109,15 @@ func (t *Traffic) Run(ctx context.Context, members int) error {
 	return err
 }
 
-// caughtUp waits until watchers have got every write that was acknowledged.
+// caughtUp waits until watchers have got every write that was acknowledged. Those of a StatefulSet that has no pods left have not.
 func (t *Traffic) caughtUp(reached map[string]*atomic.Int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), tailPatience)
 	defer cancel()
 	var failed []error
 	for _, who := range slices.Sorted(maps.Keys(reached)) {
+		if t.isGone(who) {
+			continue
+		}
 		for reached[who].Load() < t.newest.Load() {
 			if !wait(ctx, pace) {
 				failed = append(failed, fmt.Errorf("watcher %s has got everything up to revision %d only, and not the last write, at revision %d, %s after it", who, reached[who].Load(), t.newest.Load(), tailPatience))
@@ -127,6 +126,12 @@ func (t *Traffic) caughtUp(reached map[string]*atomic.Int64) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// isGone reports whether a watcher is bound to a member of a StatefulSet without pods.
+func (t *Traffic) isGone(who string) bool {
+	i := slices.IndexFunc(t.roster.Sets, func(set string) bool { return strings.HasPrefix(who, set+"-") })
+	return i >= 0 && !slices.ContainsFunc(t.roster.Pods(), func(p view.Pod) bool { return strings.HasPrefix(p.Name, t.roster.Sets[i]+"-") })
 }
 
 // client is one sequence of operations.

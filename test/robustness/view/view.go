@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package view follows the pods of a StatefulSet of etcd members, and records what each member says 20 times a second. It
+// Package view follows the pods of StatefulSets of etcd members, and records what each member says 20 times a second. It
 // asks every member at its own address, from the node, so that no fault between the operator and a member affects it.
 package view
 
@@ -39,20 +39,21 @@ const (
 	listEvery = 5
 )
 
-// Pod is a pod of the StatefulSet that has an address.
+// Pod is a pod of a StatefulSet that has an address.
 type Pod struct{ Name, UID, IP string }
 
-// Roster knows the pods of a StatefulSet.
+// Roster knows the pods of some StatefulSets.
 type Roster struct {
-	set string
+	// Sets are their names.
+	Sets []string
 
 	mutex sync.Mutex
 	pods  map[string]Pod
 }
 
-// Follow returns the roster of a StatefulSet, which follows it until the context ends.
-func Follow(ctx context.Context, kube kubernetes.Interface, namespace, set string) (*Roster, error) {
-	r := &Roster{set: set, pods: map[string]Pod{}}
+// Follow returns the roster of some StatefulSets, which follows them until the context ends.
+func Follow(ctx context.Context, kube kubernetes.Interface, namespace string, sets ...string) (*Roster, error) {
+	r := &Roster{Sets: sets}
 	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithNamespace(namespace))
 	handler, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.see(object.(*corev1.Pod)) },
@@ -67,6 +68,16 @@ func Follow(ctx context.Context, kube kubernetes.Interface, namespace, set strin
 		return nil, fmt.Errorf("watching pods: %w", context.Cause(ctx))
 	}
 	return r, nil
+}
+
+// Names are those of the pods of so many ordinals of each StatefulSet, whether or not there are any.
+func (r *Roster) Names(members int) (names []string) {
+	for _, set := range r.Sets {
+		for i := range members {
+			names = append(names, fmt.Sprintf("%s-%d", set, i))
+		}
+	}
+	return names
 }
 
 // Pods returns the pods, by name.
@@ -86,12 +97,20 @@ func (r *Roster) Pod(name string) (Pod, bool) {
 
 func (r *Roster) see(pod *corev1.Pod) {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "StatefulSet" || owner.Name != r.set || pod.Status.PodIP == "" {
+	if owner == nil || owner.Kind != "StatefulSet" || !slices.Contains(r.Sets, owner.Name) || pod.Status.PodIP == "" {
 		return
 	}
+	r.Add(Pod{Name: pod.Name, UID: string(pod.UID), IP: pod.Status.PodIP})
+}
+
+// Add adds a pod, in place of the one of its name.
+func (r *Roster) Add(pod Pod) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.pods[pod.Name] = Pod{Name: pod.Name, UID: string(pod.UID), IP: pod.Status.PodIP}
+	if r.pods == nil {
+		r.pods = map[string]Pod{}
+	}
+	r.pods[pod.Name] = pod
 }
 
 func (r *Roster) miss(object any) {
@@ -188,11 +207,11 @@ func NewRecorder(roster *Roster, out io.Writer, began time.Time) *Recorder {
 	return &Recorder{roster: roster, began: began, lines: json.NewEncoder(out)}
 }
 
-// Run records until the context ends. It asks the pods of so many ordinals.
+// Run records until the context ends. It asks the pods of so many ordinals of each StatefulSet.
 func (r *Recorder) Run(ctx context.Context, members int) error {
 	var all sync.WaitGroup
-	for i := range members {
-		all.Go(func() { r.follow(ctx, fmt.Sprintf("%s-%d", r.roster.set, i)) })
+	for _, name := range r.roster.Names(members) {
+		all.Go(func() { r.follow(ctx, name) })
 	}
 	all.Wait()
 	r.mutex.Lock()
