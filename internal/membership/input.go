@@ -70,7 +70,8 @@ type Member struct {
 	Serving bool
 	// Unready: it has not served for the grace period, without a gap.
 	Unready bool
-	// Settled: it has served without a gap for longer than etcd wants of a connection before it changes the list.
+	// Settled: it has served, or as a learner been connected, without a gap for longer than etcd wants of a connection before it changes
+	// the list.
 	Settled bool
 	// Leads: members that answer say that it leads in the newest term. It may be unreachable itself.
 	Leads bool

@@ -61,7 +61,12 @@ func TestMessages(t *testing.T) {
 		{set(join(Free, ours(0, leads), ours(1, down)), func(in *Input) { in.Overridden = []Guard{GuardOthersServing} }), "QuorumKept: 1 of 2 voters serve, which is not a quorum"},
 		{set(join(Left, ours(0, leads), ours(1)), func(in *Input) { in.Overridden = []Guard{GuardStoreFree} }), "StoreFree: the volume of ordinal 2 holds the data of a removed member, which its agent sets aside first"},
 		{observed(4, Goal{Size: 5}, ours(0, leads), ours(1, down), ours(2), ours(3, learner)), "QuorumKept: of 4 voters, only 2 would be certain to serve, and a quorum is 3"},
-		{observed(4, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, learner)), "PromoteLearner: m-3 has caught up"},
+		{observed(5, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, learner)), "PromoteLearner: m-3 has caught up"},
+		{observed(4, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, learner)), "ScaleUp: ordinal 4 needs a pod before its member can join"},
+		{set(observed(4, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, learner)), func(in *Input) {
+			in.Ordinals = append(in.Ordinals, Ordinal{Claim: true, Foreign: "the claim is another's"})
+		}), "PromoteLearner: m-3 has caught up"},
+		{set(observed(2, Goal{Size: 3}, ours(0, leads), ours(1, learner)), func(in *Input) { in.Sources = 1 }), "PromoteLearner: m-1 has caught up"},
 		{set(three(Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, told)), func(in *Input) {
 			in.Members[0].Serving = false
 			in.Overridden = []Guard{GuardOthersServing}
@@ -70,7 +75,7 @@ func TestMessages(t *testing.T) {
 		{join(Free, ours(0, leads), ours(1, young, down)), "OthersServing: m-1 does not serve: members change while every other one serves"},
 		{set(join(Free, ours(0, leads, young)), func(in *Input) {
 			in.Members[0].Read, in.Ordinals[1] = true, Ordinal{Pod: true, Claim: true, Store: Free, Told: true}
-		}), "MembersSettled: 0 of 1 voters have been connected for long enough, and etcd wants 1"},
+		}), "AddLearner: ordinal 1 joins the cluster"},
 		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free} }), "AnnounceJoin: m-0 must know before ordinal 1 joins that it is not the only member any more"},
 		{set(join(Free, ours(0, leads)), func(in *Input) { in.Ordinals[1] = Ordinal{Pod: true, Claim: true, Store: Free, Told: true} }), "JoinAnnounced: the agent of m-0 has not read yet that another member joins: the kubelet passes that on within about a minute"},
 		{observed(2, Goal{Size: 1}, ours(0, leads, fresh), ours(1, told)), "SuccessorReady: clients do not reach m-0 through the Service yet: m-1 serves them until the readiness probe of m-0 has passed for a second"},
@@ -88,7 +93,8 @@ func TestMessages(t *testing.T) {
 		{observed(5, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, young), ours(3, told), ours(4, told)), "RemoveMember: m-4 is not part of the goal"},
 		{observed(5, Goal{Size: 3}, ours(0, leads), ours(1, young), ours(2, young), ours(3, told), ours(4, told, down)), "RemoveMember: m-4 leaves and does not serve"},
 		{observed(4, Goal{Size: 3}, ours(0, leads, young), ours(1, young), ours(2, young), ours(3, told, learner)), "RemoveMember: m-3 is not part of the goal"},
-		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, young)), "MembersSettled: m-2 has not been connected for long enough yet: etcd would refuse the next change"},
+		{observed(5, Goal{Size: 5}, ours(0, leads), ours(1), ours(2), ours(3, learner, young)), "MembersSettled: m-3 has not been connected for long enough yet: etcd would refuse the next change"},
+		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, young)), "PromoteLearner: m-2 has caught up"},
 		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, func(m *Member) { m.Serving = false })), "LearnerCaughtUp: m-2 does not serve yet: if this persists, see the events and the log of its pod"},
 		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, atLag(101))), "LearnerCaughtUp: m-2 is 101 raft entries behind, and gets its vote at 100: if the distance does not shrink, check its disk and network"},
 		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, atLag(100))), "PromoteLearner: m-2 has caught up"},
@@ -113,7 +119,7 @@ func TestMessages(t *testing.T) {
 		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, down, told, lost)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}).unsaved(), "RemoveMember: the data of m-2 is gone, so it rejoins as a new member"},
 		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, down, told, lost)), "RemoveMember: the data of m-2 is gone, so it rejoins as a new member"},
 		{observed(4, Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, told), ours(3, told)).unsaved(), "RemoveMember: m-3 is not part of the goal"},
-		{observed(2, Goal{Size: 3}, ours(0, leads), ours(1, learner)).unsaved(), "PromoteLearner: m-1 has caught up"},
+		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1, learner)).unsaved(), "PromoteLearner: m-1 has caught up"},
 		{three(Goal{Size: 1}, ours(0, leads), ours(1), ours(2)), "SingleAgreed: one member would remain, and no failure would be tolerated any more: agree to that first"},
 		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, told)), "Retract: m-2 was told that it leaves, but it stays"},
 		{observed(1, Goal{Size: 3}, ours(0, leads), ours(1, down)), "ScaleUp: m-1 is in the member list and has no pod among 1 replicas"},
@@ -138,7 +144,7 @@ func TestMessages(t *testing.T) {
 		{set(observed(1, Goal{Size: 3}, ours(0, leads)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Pod: true, Claim: true, Outdated: Volume}) }), "ScaleUp: ordinal 1 needs a pod before its member can join"},
 		{three(Goal{Size: 3}, ours(0, told), ours(1, leads), ours(2)).at(0, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "Retract: m-0 was told that it leaves, but it stays"},
 		{observed(4, Goal{Size: 3}, ours(0, told), ours(2, leads), ours(3)).at(0, Ordinal{Pod: true, Claim: true, Outdated: Volume}), "Retract: m-0 was told that it leaves, but it stays"},
-		{observed(2, Goal{Size: 3}, ours(1, learner), ours(0, leads)), "PromoteLearner: m-1 has caught up"},
+		{observed(3, Goal{Size: 3}, ours(1, learner), ours(0, leads)), "PromoteLearner: m-1 has caught up"},
 		{observed(4, Goal{Size: 3}, ours(1, leads), ours(2), ours(3, down)).at(0, Ordinal{Pod: true, Claim: true, Store: Free}), "OthersServing: m-3 does not serve: members change while every other one serves"},
 		{observed(4, Goal{Size: 3}, ours(1, leads), ours(2), ours(3, learner)).at(0, Ordinal{Pod: true, Claim: true, Store: Free}), "Announce: m-3 is not part of the goal; its agent must know before that"},
 		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2, learner, down)).at(2, Ordinal{Pod: true, Claim: true, Store: Free}), "LearnerCaughtUp: m-2 does not serve yet: if this persists, see the events and the log of its pod"},

@@ -198,10 +198,13 @@ func (r *trial) waiting() {
 	r.Expect(r.api.Create(r.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})).To(Succeed())
 }
 
-// joining is waiting, beside an only member that reads at once that another one joins.
+// joining is waiting, of every pod that is missing, beside an only member that reads at once that another one joins.
 func (r *trial) joining() {
 	r.t.Helper()
 	r.waiting()
+	for len(r.live.Ordinals) < int(r.task.Etcd.Spec.Replicas) {
+		r.waiting()
+	}
 	r.Expect(r.settle().Step.Operation).To(Equal("AnnounceJoin"))
 	r.reads()
 }
@@ -221,6 +224,10 @@ func TestGrows(t *testing.T) {
 	r.Expect(v.Message).To(HavePrefix("waiting until StatefulSet main has 2 replicas: "))
 	r.Expect(v.Membership.Steps).To(HaveLen(1))
 
+	r.waiting()
+	v = r.next(time.Second)
+	r.Expect(v.Step.Operation).To(Equal("ScaleUp"), "before the first joins")
+	r.Expect(v.Membership.Replicas).To(HaveValue(Equal(int32(3))))
 	r.waiting()
 	v = r.next(time.Second)
 	r.Expect(v.Step.Operation).To(Equal("AnnounceJoin"))
@@ -266,6 +273,7 @@ func TestNewcomerWhosePodEnds(t *testing.T) {
 
 	// So it is if it was deleted before anything was announced.
 	r = newTrial(t, 1, 3)
+	r.waiting()
 	r.waiting()
 	r.live.Ordinals[1].Class = v1alpha1.ClassTerminating
 	for range 20 {

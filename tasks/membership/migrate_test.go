@@ -113,6 +113,7 @@ func TestIsHeldBeforeAMemberIsAdded(t *testing.T) {
 	r.Expect(finalizers()).To(BeEmpty())
 	r.eachRequestFails(step)
 	r.Expect(r.asked).To(HaveLen(1), "when no request fails")
+	r.Expect(r.handler.Perform(t.Context(), r.task.Task, step)).To(Succeed())
 	r.Expect(finalizers()).To(Equal([]string{v1alpha1.FinalizerLeaveSource}))
 
 	r = joining(t)

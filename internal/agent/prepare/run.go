@@ -23,11 +23,14 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 	began, logged := o.Clock.Now(), ""
 	for {
 		if err := p.read(); err != nil {
-			return err
+			return errors.Join(err, p.said.forget())
 		}
 		waits, err := p.once(ctx)
-		if err != nil || waits == nil {
-			return err
+		switch {
+		case err != nil:
+			return errors.Join(err, p.said.forget())
+		case waits == nil:
+			return nil
 		}
 		if waits.Message != logged {
 			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
@@ -85,5 +88,8 @@ func (p *preparation) ends(waits *cluster.Refusal, waited time.Duration) (bool, 
 		patience *= longPatience
 	}
 	fresh, err := p.said.tell(waits)
+	if err == nil && waits.Volume == (cluster.Volume{}) && waited >= patience {
+		err = p.said.forget()
+	}
 	return fresh || waited >= patience, err
 }

@@ -35,3 +35,11 @@ func (s said) tell(r *cluster.Refusal) (fresh bool, err error) {
 	}
 	return true, nil
 }
+
+// forget is for a run that ends with other words: the kubelet no longer passes on what was said of the volume, so it is said again.
+func (s said) forget() error {
+	if err := os.Remove(string(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting what was said of the volume: %w", err)
+	}
+	return nil
+}

@@ -13,8 +13,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"k8s.io/utils/clock"
 )
 
 // What is new of a volume is said at once, since the kubelet passes on only the words of a container that ended. A member that could
@@ -36,6 +38,10 @@ func TestWhatIsNewIsSaidAtOnce(t *testing.T) {
 		{"nothing is said of it, for a minute", refusal(v1alpha1.ReasonDataLost, cluster.Volume{}), patience, true},
 		{"it is free", refusal(v1alpha1.ReasonNotListed, free), 0, true},
 		{"it is still free, in the next run", refusal(v1alpha1.ReasonNotListed, free), patience, false},
+		{"nobody answers, which its last words are", refusal(v1alpha1.ReasonDataLost, cluster.Volume{}), patience, true},
+		{"it is free: that was heard no more", refusal(v1alpha1.ReasonNotListed, free), 0, true},
+		{"nobody answers for a moment", refusal(v1alpha1.ReasonDataLost, cluster.Volume{}), patience - 1, false},
+		{"it is still free", refusal(v1alpha1.ReasonNotListed, free), patience, false},
 		{"it is free for long", refusal(v1alpha1.ReasonNotListed, free), longPatience * patience, true},
 		{"another member has lost its data", refusal(v1alpha1.ReasonDataLost, lost), 0, true},
 		{"for another reason", refusal(v1alpha1.ReasonDataDamaged, lost), 0, true},
@@ -53,6 +59,12 @@ func TestWhatIsNewIsSaidAtOnce(t *testing.T) {
 	p.said = said(filepath.Join(t.TempDir(), "missing", "said"))
 	_, err = p.ends(refusal(v1alpha1.ReasonNotListed, free), 0)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("noting what is said")))
+
+	// A run that ends with an error is no word of the volume either.
+	config := filepath.Join(t.TempDir(), "etcd.conf.yaml")
+	NewWithT(t).Expect(os.WriteFile(config+".said", []byte("NotListed: {Free}\n"), 0o600)).To(Succeed())
+	NewWithT(t).Expect(Run(t.Context(), logr.Discard(), Options{SharedDir: "missing", ConfigFile: config, Clock: clock.RealClock{}})).NotTo(Succeed())
+	NewWithT(t).Expect(config + ".said").NotTo(BeAnExistingFile())
 }
 
 // A member is found by its ID, whatever its peer URLs are now.

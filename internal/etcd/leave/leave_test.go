@@ -106,7 +106,7 @@ func TestHold(t *testing.T) {
 
 	deleted := joined(0).Etcd
 	deleted.Finalizers, deleted.DeletionTimestamp = []string{"other"}, &metav1.Time{Time: noon}
-	g.Expect(Hold(t.Context(), apitest.API(deleted), deleted)).To(MatchError(ContainSubstring("Etcd ns/main: the Etcd is being deleted")))
+	g.Expect(Hold(t.Context(), apitest.API(deleted), deleted)).To(MatchError("adding a member of Etcd ns/main to the source cluster: the Etcd is being deleted"))
 
 	own := joined(0).Etcd
 	own.Spec.Etcd.BootstrapWithExistingCluster = nil

@@ -289,6 +289,58 @@ func TestTimers(t *testing.T) {
 	g.Expect(after(timers, 41, down, unlist).unready(3)).To(BeFalse(), "it is gone")
 }
 
+// A learner that its leader has sent a snapshot serves seven seconds after it has published itself: it was connected all the time. What an
+// earlier pod has published says nothing, nor that of a voter.
+func TestALearnerIsConnectedBeforeItServes(t *testing.T) {
+	learner := func(k *Known) {
+		k.List[2].Learner = true
+		o := &k.Snapshot.Ordinals[2]
+		o.Class, o.Role, o.Answers, o.Serving, o.MemberID = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false, 0
+	}
+	unnamed := func(k *Known) {
+		learner(k)
+		k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
+		k.Snapshot.Ordinals[2].Pod.EtcdStarted = time.Time{}
+	}
+	for name, c := range map[string]struct {
+		first, then func(*Known)
+		settled     bool
+	}{
+		"it publishes itself":        {unnamed, learner, true},
+		"it does not":                {unnamed, unnamed, false},
+		"it had before":              {learner, learner, false},
+		"it had, in an earlier pod":  {unnamed, func(k *Known) { learner(k); k.Snapshot.Ordinals[2].Pod.UID = "another" }, false},
+		"its etcd does not run":      {unnamed, func(k *Known) { learner(k); k.Snapshot.Ordinals[2].Pod.EtcdStarted = time.Time{} }, false},
+		"it votes, and has failed":   {unnamed, func(k *Known) { learner(k); k.List[2].Learner = false }, false},
+		"its pod is gone":            {unnamed, func(k *Known) { learner(k); k.Snapshot.Ordinals[2].Pod = nil }, false},
+		"another member answers":     {unnamed, func(k *Known) { learner(k); k.Snapshot.Ordinals[2].Answers, k.Snapshot.Ordinals[2].MemberID = true, 9 }, false},
+		"it serves after it did not": {unnamed, func(k *Known) { k.List[2].Learner = true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			timers := Timers{}
+			for i := range 8 {
+				k := known(3, c.then)
+				if i == 0 {
+					k = known(3, c.first)
+				}
+				k.Snapshot.At = noon.Add(time.Duration(i) * time.Second)
+				g.Expect(timers.settled(3)).To(BeFalse(), "after %ds", i-1)
+				timers = timers.Next(k)
+			}
+			g.Expect(timers.settled(3)).To(Equal(c.settled))
+			g.Expect(timers.steady(3)).To(Equal(name == "it serves after it did not"))
+		})
+	}
+	g, timers := NewWithT(t), Timers{}
+	for i, change := range []func(*Known){unnamed, learner, learner, learner, func(k *Known) { k.List[2].Learner = true }, func(k *Known) { k.List[2].Learner = true }, func(*Known) {}, func(*Known) {}} {
+		k := known(3, change)
+		k.Snapshot.At = noon.Add(time.Duration(i) * time.Second)
+		timers = timers.Next(k)
+	}
+	g.Expect(timers.settled(3)).To(BeTrue(), "it serves, and gets its vote: the connection is the same")
+}
+
 // Clients reach a voter once its pod has been ready for a second. A probe that fails is waited for five seconds, in which it votes.
 func TestReached(t *testing.T) {
 	g := NewWithT(t)

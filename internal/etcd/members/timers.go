@@ -5,8 +5,10 @@
 package members
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +38,8 @@ type Timers struct {
 	close   lasting.Timers[uint64, run]
 	votes   lasting.Timers[uint64, run]
 	ready   lasting.Timers[uint64, run]
+	// unnamed are the pods of members that were listed before they had published themselves.
+	unnamed map[uint64]types.UID
 }
 
 // run is one run of a member.
@@ -51,9 +55,13 @@ func (t Timers) Next(k Known) Timers {
 	}
 	away := map[uint64]bool{}
 	serving, close, votes, ready := map[uint64]run{}, map[uint64]run{}, map[uint64]run{}, map[uint64]run{}
+	unnamed := map[uint64]types.UID{}
 	for _, m := range k.List {
 		r, lag := k.run(m)
-		away[m.ID], serving[m.ID], close[m.ID] = r == run{}, r, run{}
+		if o := k.at(m); o != nil && o.Pod != nil && (m.Name == "" || t.unnamed[m.ID] == o.Pod.UID) {
+			unnamed[m.ID] = o.Pod.UID
+		}
+		away[m.ID], serving[m.ID], close[m.ID] = r == run{}, cmp.Or(r, t.connected(k, m)), run{}
 		if lag <= membership.MaxLag {
 			close[m.ID] = r
 		}
@@ -68,8 +76,18 @@ func (t Timers) Next(k Known) Timers {
 	at := k.Snapshot.At
 	return Timers{
 		away: t.away.Next(away, at, maxGap), serving: t.serving.Next(serving, at, maxGap), close: t.close.Next(close, at, maxGap),
-		votes: t.votes.Next(votes, at, maxGap), ready: t.ready.Next(ready, at, maxGap),
+		votes: t.votes.Next(votes, at, maxGap), ready: t.ready.Next(ready, at, maxGap), unnamed: unnamed,
 	}
+}
+
+// connected is the run of a learner that does not serve yet, and has published itself since it was added: that takes a connection to the
+// leader. If its leader has sent it a snapshot, etcd opens its port for clients seven seconds later, once it has published itself again.
+func (t Timers) connected(k Known, m etcdclient.Member) run {
+	o := k.at(m)
+	if !m.Learner || m.Name == "" || o == nil || o.Pod == nil || o.Pod.EtcdStarted.IsZero() || t.unnamed[m.ID] != o.Pod.UID {
+		return run{}
+	}
+	return run{o.Pod.UID, o.Pod.EtcdStarted}
 }
 
 func (t Timers) unready(id uint64) bool { return t.away[id].Lasted(unreadyAfter) }

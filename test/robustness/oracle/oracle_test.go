@@ -233,7 +233,7 @@ func TestJudge(t *testing.T) {
 			acts:  []Act{byOther(act(34, DeletePod, "main-0")), act(35.1, DeletePod, "main-1")}, want: []Verdict{Broken},
 		},
 		"all are stopped":               {lives: always(), acts: []Act{stop(20)}, want: []Verdict{Unsafe}},
-		"the StatefulSet is deleted":    {lives: always(), acts: []Act{act(20, DeleteSet)}, want: []Verdict{Unsafe}},
+		"the StatefulSet is deleted":    {lives: always(), acts: []Act{{At: seconds(20), User: operator, Kind: DeleteSet, Name: "main"}}, want: []Verdict{Unsafe}},
 		"all pods are deleted":          {lives: always(), acts: []Act{act(20, DeletePodsOf)}, want: []Verdict{Unsafe}},
 		"scaled to what there is":       {lives: always(), acts: []Act{act(20, ScaleSet, beyond("main", 3)...)}},
 		"scaled down by one":            {lives: always(), acts: []Act{act(20, ScaleSet, beyond("main", 2)...)}, want: []Verdict{Safe}},
