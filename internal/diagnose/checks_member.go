@@ -6,11 +6,12 @@ package diagnose
 
 import (
 	"fmt"
+	"time"
 )
 
 // took returns how long something took in the window. It proves something only if that is a part of the window that a client notices.
-func (r reading) took(signal string, seconds float64) Evidence {
-	return Evidence{Member: r.Name, Signal: signal + ", took", Value: 1000 * seconds, Unit: "ms", proves: 100*seconds >= noticedShare*r.window.Seconds()}
+func (r reading) took(what string, seconds float64) Evidence {
+	return Evidence{Member: r.Name, Signal: "time taken by " + what, Value: 1000 * seconds, Unit: "ms", Source: fmt.Sprintf("measured for %s", r.window.Round(time.Second)), proves: 100*seconds >= noticedShare*r.window.Seconds()}
 }
 
 func defragmentation(s *situation) result {
@@ -32,13 +33,12 @@ func backup(s *situation) result {
 	var r result
 	for _, m := range s.members {
 		if took := m.distribution("etcd_disk_backend_snapshot_duration_seconds"); took.count > 0 {
-			r.evidence = append(r.evidence, m.took("snapshots of the database that were read", took.sum))
+			r.evidence = append(r.evidence, m.took("snapshots of the database", took.sum))
 		} else if sent := m.snapshotSent(); sent > 0 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "sent of a snapshot that is being read", Value: sent, Unit: "B", proves: true})
 		}
-		full := map[string]string{"kind": "Full"}
-		if n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", full); n > 0 && len(m.First.Agent) > 0 {
-			r.evidence = append(r.evidence, m.took("full snapshots that the agent took", m.Second.Agent.sum("etcdbr_snapshot_duration_seconds", full)-m.First.Agent.sum("etcdbr_snapshot_duration_seconds", full)))
+		if full := m.byAgent("etcdbr_snapshot_duration_seconds", map[string]string{"kind": "Full"}); full.count > 0 {
+			r.evidence = append(r.evidence, m.took("full snapshots of the agent", full.sum))
 		}
 	}
 	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
@@ -65,7 +65,7 @@ func memory(s *situation) result {
 		}
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Raise the memory limit of etcd (spec.etcd.resources) above the size of the database and of the largest answers, and find clients that read large ranges.", ""})
+	return r.advise(Advice{"Raise the memory limit of etcd (spec.etcd.resources) above the size of the database and of the largest answers, and find clients that read large ranges.", s.edit()})
 }
 
 // starved returns the figures that prove that a process does not get its CPU.
@@ -124,5 +124,5 @@ func cpu(s *situation) result {
 		}
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place). If there is no limit, look at what else runs on the node.", ""})
+	return r.advise(Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place). If there is no limit, look at what else runs on the node.", s.edit()})
 }

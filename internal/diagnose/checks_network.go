@@ -35,7 +35,7 @@ func network(s *situation) result {
 	if alone > 0 {
 		r.rulesOut = []string{fmt.Sprintf("the disks and the CPU: members answer what they know by themselves (serializable reads) in %s.", figure(alone, "ms"))}
 	}
-	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
+	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide). status names the nodes.", s.verb("status")})
 }
 
 // waits reports whether a member waits for its disk or its CPU, or has more to do than it can: then linearizable reads wait, too.
@@ -52,7 +52,7 @@ func peerConnections(s *situation) result {
 	for _, m := range s.members {
 		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
 		if s.isCutOff(m) {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads answered, while it answers serializable ones", Value: 0, Threshold: float64(m.FailedReads), Source: "tried; the other members have a leader", proves: true})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads without an answer in time, while it answers serializable ones", Value: float64(m.FailedReads), Source: "the other members have a leader", proves: true})
 		}
 		if len(m.starvedNode()) > 0 && !cutOff {
 			// On a node that is busy, connections time out.

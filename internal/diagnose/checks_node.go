@@ -66,6 +66,10 @@ func nodeCPU(s *situation) result {
 			nodes[m.Pod.Node] = true
 		}
 	}
-	where := cmp.Or(strings.Join(slices.Sorted(maps.Keys(nodes)), " and "), "the node")
-	return r.advise(Advice{"Find out what else runs on " + where + ", and move it or the member away. Requests for CPU (spec.etcd.resources) keep a share for etcd.", ""})
+	named := slices.Sorted(maps.Keys(nodes))
+	where, command := cmp.Or(strings.Join(named, " and "), "the node"), ""
+	if len(named) > 0 {
+		command = "kubectl describe node " + strings.Join(named, " ")
+	}
+	return r.advise(Advice{"Find out what else runs on " + where + ", and move it or the member away. Requests for CPU (spec.etcd.resources) keep a share for etcd.", command})
 }
