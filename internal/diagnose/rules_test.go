@@ -244,6 +244,13 @@ func rows() []row {
 			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
 			return w
 		}(), []Cause{PeerConnections, NodeCPU}, Likely, true},
+		{"a member that is cut off, round trips of before, and messages to it that are dropped", func() *world {
+			w := fast().times(0, "etcd_network_peer_round_trip_time_seconds", 3.2, 4)
+			w.Quorum.Serving, w.Members[0].Logs = 2, &Logs{Dropped: 15, Unhealthy: 3}
+			m := &w.Members[1]
+			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
+			return w
+		}(), []Cause{PeerConnections}, Likely, true},
 		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
 		{"large writes into memory take longer", fast().lateSyncs().wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},

@@ -64,7 +64,7 @@ func TestHealthy(t *testing.T) {
 
 func TestHealthyUnderLoad(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.6", "etcd-3.5"} {
+	for _, program := range versions("etcd", "etcd-3.6", "etcd-3.5") {
 		c := start(t, options{members: 3, program: program})
 		c.writes(400, 2<<10)
 		reader := c.client()
@@ -122,7 +122,7 @@ func (c *etcds) stops(i int, stopped, runs time.Duration) {
 
 func TestStopped(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.5"} {
+	for _, program := range versions("etcd", "etcd-3.5") {
 		c := start(t, options{members: 3, program: program, args: []string{"--election-timeout=10000", "--heartbeat-interval=1000"}})
 		c.writes(50, 1<<10)
 		c.stops(c.leader(), 450*time.Millisecond, 50*time.Millisecond)
@@ -161,11 +161,12 @@ func TestElections(t *testing.T) {
 	recording(t)
 	c := start(t, options{members: 3})
 	c.writes(20, 1<<10)
-	time.AfterFunc(5*time.Second, func() {
+	c.again = func(context.Context) {
 		pid := c.members[c.leader()].process.Pid
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 		time.AfterFunc(4*time.Second, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-	})
+	}
+	time.AfterFunc(5*time.Second, func() { c.again(t.Context()) })
 	c.expect("elections", judge.Elections, "Three members; the leader is stopped for 4 s.", 20*time.Second)
 }
 

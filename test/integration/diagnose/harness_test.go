@@ -77,6 +77,10 @@ type etcds struct {
 	t       testing.TB
 	o       options
 	members []*member
+	// again injects what does not last, until the context ends; nil for what lasts. The user and its password are those of etcd, if it has
+	// users. Both are for other tools.
+	again func(ctx context.Context)
+	user  string
 }
 
 // start starts a cluster, whose data is in memory unless a folder is given: what else writes to the disk of this machine is no part of it.

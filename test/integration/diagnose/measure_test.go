@@ -122,8 +122,8 @@ func (c *etcds) expect(name string, cause judge.Cause, about string, window time
 		folder := filepath.Join("..", "..", "..", "internal", "diagnose", "testdata", name)
 		c.Expect(diagnosetest.Save(folder, r)).To(Succeed())
 	}
-	c.compare(name)
 	v := judge.Judge(in)
+	c.compare(name, v.Headline)
 	first := judge.Cause("")
 	if len(v.Findings) > 0 {
 		first = v.Findings[0].Cause
