@@ -80,6 +80,16 @@ func TestHealthyUnderLoad(t *testing.T) {
 	}
 }
 
+// Clients do what they do every day, and the diagnosis, asked again and again, finds nothing:
+//
+//	HOUR=1h go test ./test/integration/diagnose -run TestHealthyHour -timeout 2h -v | grep HOUR
+func TestHealthyHour(t *testing.T) {
+	lasts := load.Hour(t)
+	c := start(t, options{members: 3, args: []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=5m"}})
+	t.Cleanup(load.Everyday(c.client()))
+	load.FindNothing(t, lasts, func() judge.Input { return c.measure(20 * time.Second) })
+}
+
 func TestSlowDisk(t *testing.T) {
 	c := start(t, options{members: 1, wrap: slowSync(t, 40*time.Millisecond, 0)})
 	c.writes(20, 1<<10)
