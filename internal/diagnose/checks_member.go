@@ -6,6 +6,8 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -101,7 +103,11 @@ func (r reading) lateAnswers() []Evidence {
 	if r.busyPath {
 		// On a node that is busy, medians differ by chance. A process that stands still is late in its quickest answers, too.
 		late := quantileOf(r.Pings, 0.25) - muchLater*max(quantileOf(r.AgentPings, 0.25), shortest(r.Pings))
-		return r.above(fmt.Sprintf("quickest quarter of answers that need no disk and no peers, beyond %d times those of the agent", muchLater), milliseconds(late), milliseconds(readThreshold), "ms", ours)
+		found := r.above("answers that need no disk and no peers, later than those of the agent in the same pod by", milliseconds(late), milliseconds(readThreshold), "ms", ours)
+		for i := range found {
+			found[i].AtLeast = true
+		}
+		return found
 	}
 	path := shortest(r.Pings)
 	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-max(path, median(r.AgentPings)), quantileOf(r.Pings, 0.9)-max(path, quantileOf(r.AgentPings, 0.9)))
@@ -124,5 +130,30 @@ func cpu(s *situation) result {
 		}
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place). If there is no limit, look at what else runs on the node.", s.edit()})
+	return r.advise(s.moreCPU(r))
 }
+
+// moreCPU is the advice for members that get too little.
+func (s *situation) moreCPU(r result) Advice {
+	limited, nodes := true, []string{}
+	for _, m := range s.members {
+		if m.Pod == nil || !slices.ContainsFunc(r.evidence, func(e Evidence) bool { return e.Member == m.Name }) {
+			continue
+		}
+		if limited = limited && m.Pod.CPULimit > 0; m.Pod.Node != "" {
+			nodes = append(nodes, m.Pod.Node)
+		}
+	}
+	if !limited && len(nodes) > 0 {
+		return Advice{"etcd has no CPU limit. Look at what else runs on " + named(nodes) + ", and at what stops the process.", describe(nodes)}
+	}
+	return Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place).", s.edit()}
+}
+
+// named names nodes, and describe returns a command line that shows what runs there.
+func named(nodes []string) string { return "node " + strings.Join(unique(nodes), " and node ") }
+func describe(nodes []string) string {
+	return "kubectl describe node " + strings.Join(unique(nodes), " ")
+}
+
+func unique(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }

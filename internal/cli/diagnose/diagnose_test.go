@@ -84,6 +84,10 @@ func TestPage(t *testing.T) {
 	check(t, "write-storm", r.Input)
 	r.Input.HotKeys = []diagnose.HotPrefix{{Prefix: "/registry/events/default/a.17f", Events: 90, Bytes: 9 << 20}}
 	check(t, "hot-keys", r.Input)
+	slow := r.Input
+	slow.HotPrefixes, slow.HotKeys, slow.Counted, slow.Members = nil, nil, nil, slices.Clone(slow.Members)
+	slow.Members[0].FailedReads, slow.Members[0].First.Metrics = 3, nil
+	check(t, "no-cause", slow)
 	r.Input.HotKeys, r.Input.AtRest = nil, &diagnose.AtRest{
 		Snapshot: "Full-00000000-01203333-1795824000.gz", Created: clitest.Now, Age: 3 * time.Hour, Database: 2 << 30, Keys: 101_204, Stored: 1 << 30,
 		Prefixes: []diagnose.StoredPrefix{

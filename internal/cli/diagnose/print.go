@@ -24,6 +24,8 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 	if len(rest) > 0 && rest[0].Slows {
 		all = append(all, findingLines(rest[0], width)...)
 		rest = rest[1:]
+	} else {
+		all = append(all, symptomLines(v, width)...)
 	}
 	all = append(all, adviceLines(v.Advice, width)...)
 	if len(rest) > 0 {
@@ -119,12 +121,7 @@ func Title(f diagnose.Finding) string {
 func findingLines(f diagnose.Finding, width int) []string {
 	var all []string
 	item := func(s string) { all = append(all, itemLines(s, width)...) }
-	worst, others := f.Worst()
-	for i, e := range worst {
-		say := e.String()
-		if others[i] > 0 {
-			say += "; also at " + plural(others[i], "other member")
-		}
+	for _, say := range evidence(f.Evidence) {
 		item(say)
 	}
 	for _, r := range f.RulesOut {
@@ -134,6 +131,31 @@ func findingLines(f diagnose.Finding, width int) []string {
 		return all
 	}
 	return append(all, adviceLines(f.Advice, width)...)
+}
+
+// symptomLines returns what shows that etcd is slow if no cause does, but for what the headline says.
+func symptomLines(v diagnose.Verdict, width int) []string {
+	var all []string
+	for _, say := range evidence(v.Symptoms) {
+		if !strings.Contains(v.Headline, say) {
+			all = append(all, itemLines(say, width)...)
+		}
+	}
+	return all
+}
+
+// evidence returns figures as sentences, the worst of each signal.
+func evidence(of []diagnose.Evidence) []string {
+	var all []string
+	worst, others := diagnose.Finding{Evidence: of}.Worst()
+	for i, e := range worst {
+		say := e.String()
+		if others[i] > 0 {
+			say += "; also at " + plural(others[i], "other member")
+		}
+		all = append(all, say)
+	}
+	return all
 }
 
 // itemLines returns an item of a list.
