@@ -242,6 +242,10 @@ func (m *measurement) status(ctx context.Context) *diagnose.Status {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	said, err := m.Etcd.Status(ctx)
+	if isUntrusted(err) {
+		m.failed(err, false)
+		return nil
+	}
 	if err != nil {
 		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
 		return nil
