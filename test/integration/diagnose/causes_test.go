@@ -212,6 +212,22 @@ func TestMemberDown(t *testing.T) {
 	c.expect("member-down", judge.MemberDown, "Three members, one of which was killed.", 10*time.Second)
 }
 
+// A member that ends and starts again has counters that begin at zero: it does not count as fast.
+func TestRestarted(t *testing.T) {
+	c := start(t, options{members: 3})
+	c.writes(20, 1<<10)
+	window := machine.Scaled(8 * time.Second)
+	which := (c.leader() + 1) % 3
+	time.AfterFunc(window/4, func() {
+		c.kill(which)
+		c.members[which].again = time.Now()
+		c.run(which)
+	})
+	v := c.expect("restarted", judge.Restarts, "Three members; a follower ends, and starts again at once.", window)
+	c.Expect(v.Findings[0].Members).To(ConsistOf(c.members[which].name))
+	c.Expect(v.Missing).To(ContainElement(HaveField("Signal", judge.SignalMetrics)))
+}
+
 // cpuOf returns how much CPU a process has used.
 func cpuOf(t testing.TB, pid int) time.Duration {
 	p, err := procfs.NewProc(pid)

@@ -59,6 +59,9 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 			m.Leader, m.Learner = s.MemberID == leader, s.Learner
 		}
 		m.Pod = &judge.Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: float64(c.members[i].limit) / 100}
+		if again := c.members[i].again; !again.IsZero() {
+			m.Pod.Running = time.Since(again)
+		}
 		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false, began, time.Now())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
