@@ -157,9 +157,9 @@ func seriesOf(m *dto.Metric) Series {
 // largest is more than any figure of an etcd, and 1/largest is less: a member that says otherwise lies.
 const largest = 1e18
 
-// finite returns a number, or 0 for what is none.
+// finite returns a number, or 0 for what is none. No figure is negative.
 func finite(n float64) float64 {
-	if size := math.Abs(n); math.IsNaN(n) || size > largest || size < 1/largest {
+	if math.IsNaN(n) || n > largest || n < 1/largest {
 		return 0
 	}
 	return n
