@@ -499,6 +499,7 @@ func TestInterruptedWhileTheJobIsCreated(t *testing.T) {
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					interrupt()
 					created++
+					o.SetCreationTimestamp(metav1.Now())
 					// It exists, whether the answer arrives or not.
 					return errors.Join(c.Create(ctx, o, options...), ctx.Err())
 				},
