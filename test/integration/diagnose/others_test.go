@@ -53,7 +53,7 @@ func (c *etcds) compare(name, verdict string) {
 	_, took := c.other(dir, tool, args...)
 	c.t.Logf("OTHERS | %s | etcd-diagnosis in %s | %s", name, took, said(filepath.Join(dir, "etcd_diagnosis_report.json")))
 	out, took := c.other(dir, machine.Program(c.t, "etcdctl"), append(args, "--command-timeout=90s", "check", "perf")...)
-	c.t.Logf("OTHERS | %s | etcdctl check perf in %s | %s", name, took, strings.Join(regexp.MustCompile(`(?:PASS|FAIL|Error).*`).FindAllString(out, -1), "; "))
+	c.t.Logf("OTHERS | %s | etcdctl check perf in %s | %s", name, took, strings.Join(regexp.MustCompile(`(?:PASS|FAIL|Error|Slowest|Stddev).*`).FindAllString(out, -1), "; "))
 }
 
 // other runs another tool for two minutes at most.
