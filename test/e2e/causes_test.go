@@ -330,7 +330,10 @@ func TestHealthyHour(t *testing.T) {
 	lasts := load.Hour(t)
 	c := newEmptyCluster(t)
 	c.store("backups")
-	c.begin(3, withStore(5*time.Minute))
+	c.begin(3, withStore(5*time.Minute), func(_ *cluster, e *v1alpha1.Etcd) {
+		// Half an hour of revisions, compacted at once, would be a fragmented database indeed.
+		e.Spec.SharedConfig = &v1alpha1.SharedConfig{AutoCompactionRetention: ptr.To("1m")}
+	})
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	t.Cleanup(load.Everyday(c.clients()))
 	load.FindNothing(t, lasts, func() diagnose.Input { return c.diagnose(30 * time.Second) })

@@ -85,7 +85,7 @@ func TestHealthyUnderLoad(t *testing.T) {
 //	HOUR=1h go test ./test/integration/diagnose -run TestHealthyHour -timeout 2h -v | grep HOUR
 func TestHealthyHour(t *testing.T) {
 	lasts := load.Hour(t)
-	c := start(t, options{members: 3, args: []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=5m"}})
+	c := start(t, options{members: 3, args: []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=1m"}})
 	t.Cleanup(load.Everyday(c.client()))
 	load.FindNothing(t, lasts, func() judge.Input { return c.measure(20 * time.Second) })
 }
