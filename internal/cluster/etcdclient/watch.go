@@ -32,7 +32,7 @@ type Watcher interface {
 }
 
 // ErrNotWatched is the error of a member that did not begin to watch in time: it may stand still.
-var ErrNotWatched = errors.New("the member did not begin to watch within " + watchTimeout.String())
+var ErrNotWatched = errors.New("the member did not begin to watch in time")
 
 // watchTimeout is how long a member may take to begin to watch.
 const watchTimeout = 5 * time.Second
@@ -45,8 +45,9 @@ func (c *client) Watch(ctx context.Context, see func(Change) (more bool)) error 
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	defer cancel(nil)
 	begin := time.AfterFunc(watchTimeout, func() { cancel(ErrNotWatched) })
+	began := false
 	failed := func(err error) error {
-		if errors.Is(context.Cause(ctx), ErrNotWatched) {
+		if late := context.Cause(ctx); !began && (errors.Is(late, ErrNotWatched) || errors.Is(late, context.DeadlineExceeded)) {
 			err = ErrNotWatched
 		}
 		return fmt.Errorf("watching %s: %w", c.endpoint, err)
@@ -69,7 +70,7 @@ func (c *client) Watch(ctx context.Context, see func(Change) (more bool)) error 
 		if err != nil {
 			return failed(err)
 		}
-		begin.Stop()
+		began = begin.Stop() || began
 		for _, e := range r.GetEvents() {
 			kv := e.GetKv()
 			change := Change{Key: kv.GetKey(), Revision: kv.GetModRevision(), Bytes: int64(len(kv.GetKey()) + len(kv.GetValue()))}
