@@ -99,3 +99,15 @@ func TestMetricsOfAlertsExist(t *testing.T) {
 		}
 	}
 }
+
+// What an alert says of members, a diagnosis says more of: their runbooks begin with it.
+func TestRunbooksOfMembersBeginWithADiagnosis(t *testing.T) {
+	runbook := read(t, "docs/alerts.md")
+	for _, alert := range []string{"EtcdQuorumLost", "EtcdNotAnswering", "EtcdMemberDown", "EtcdWithoutLeader", "EtcdDatabaseNearQuota"} {
+		_, section, _ := strings.Cut(runbook, "\n## "+alert+"\n")
+		_, first, _ := strings.Cut(section, "\n- ")
+		if !strings.HasPrefix(first, "`kubectl etcdtask diagnose NAME") {
+			t.Errorf("the runbook of %s begins with something else: %.80q", alert, first)
+		}
+	}
+}

@@ -14,6 +14,9 @@ func (s *situation) verb(verb string, flags ...string) string {
 	return strings.Join(append([]string{"kubectl etcdtask", verb, s.Etcd, "-n", s.Namespace}, flags...), " ")
 }
 
+// edit returns a command line that edits the Etcd.
+func (s *situation) edit() string { return "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace }
+
 func noQuorum(s *situation) result {
 	q := s.Quorum
 	if q == nil || q.Voters == 0 || q.Serving >= q.Size {
@@ -32,7 +35,7 @@ func (s *situation) alarm(kind, signal string, advice ...Advice) result {
 	var r result
 	for _, a := range s.Alarms {
 		if a.Kind == kind {
-			r.evidence = append(r.evidence, Evidence{Member: a.Member, Signal: signal, Value: 1, proves: true})
+			r.evidence = append(r.evidence, Evidence{Member: a.Member, Signal: signal, Value: 1, Unit: yesOrNo, proves: true})
 			r.advice = advice
 		}
 	}
@@ -40,7 +43,7 @@ func (s *situation) alarm(kind, signal string, advice ...Advice) result {
 }
 
 func alarmNoSpace(s *situation) result {
-	r := s.alarm("NOSPACE", "alarms NOSPACE",
+	r := s.alarm("NOSPACE", "alarm NOSPACE",
 		Advice{"Remove old revisions and defragment; the task disarms the alarm.", s.verb("defrag", "--compaction")},
 		Advice{"If the database is full of live keys, delete keys or raise spec.etcd.quota (etcd recommends at most 8 GiB).", ""})
 	if len(r.evidence) > 0 {
@@ -50,7 +53,7 @@ func alarmNoSpace(s *situation) result {
 }
 
 func alarmCorrupt(s *situation) result {
-	return s.alarm("CORRUPT", "alarms CORRUPT",
+	return s.alarm("CORRUPT", "alarm CORRUPT",
 		Advice{"Do not write. Find out which member differs, and replace it from the others.", s.verb("status")})
 }
 
@@ -61,16 +64,41 @@ func memberDown(s *situation) result {
 		case s.isCutOff(m):
 			// It runs, and its peers do not reach it.
 		case s.Quorum != nil && !m.Serving && !m.Learner:
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serving", Value: 0, Threshold: 1, Source: "every voter serves", proves: true})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serves", Value: 0, Unit: yesOrNo, Source: "by its answers, or else by its readiness probe", proves: true})
 		case m.isSilent():
 			// The path is not the cause: the agent, in the same pod, answers.
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "answers of etcd in the measurement", Value: 0, Threshold: float64(len(m.AgentPings)), Source: "answers of the agent beside it", proves: true})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "reads without an answer in time, and there was none to anything", Value: float64(m.FailedReads), Source: "the agent in the same pod answers", proves: true})
 		}
 	}
 	if len(r.evidence) > 0 {
-		r.advice = []Advice{{"Find out why the member does not serve: each write waits for all of the remaining voters once only a quorum of them is left.", s.verb("status")}}
+		r.advice = []Advice{{"Find out why the member does not serve; status says what its pod lacks. Until it does, writes wait for the slowest of the others if only a quorum of them is left.", s.verb("status")}}
 	}
 	return r
+}
+
+// starts returns that a member has started in the measurement.
+func (r reading) starts() []Evidence {
+	if !r.restarted() {
+		return nil
+	}
+	return []Evidence{{Member: r.Name, Signal: "etcd started again in the measurement", Value: 1, Unit: yesOrNo, Source: "until it was ready, it served nothing", proves: true}}
+}
+
+func restarts(s *situation) result {
+	if len(s.Tasks) > 0 {
+		// Tasks replace and restart members.
+		return result{}
+	}
+	var r result
+	for _, m := range s.members {
+		r.evidence = append(r.evidence, m.starts()...)
+	}
+	if len(r.evidence) == 0 {
+		return r
+	}
+	return r.advise(
+		Advice{"Find out why etcd ended: the last lines of its previous log say so.", "kubectl logs -n " + s.Namespace + " " + r.evidence[0].Member + " -c etcd --previous --tail 20"},
+		Advice{"Its counters began at zero, so measure again: what made it slow before does not show.", s.verb("diagnose")})
 }
 
 // isSilent reports whether etcd answered nothing during the measurement, while the agent in its pod did.
@@ -110,7 +138,7 @@ func followerBehind(s *situation) result {
 		}
 	}
 	if len(r.evidence) > 0 {
-		r.advice = []Advice{{"Look at the disk and the network of the member that is behind. A leader keeps about 5,000 entries for those that catch up; further behind, it sends its whole database.", ""}}
+		r.advice = []Advice{{"Look at the disk and the network of the member that is behind. A leader keeps about 5,000 entries for those that catch up; further behind, it sends its whole database.", s.verb("diagnose", "--for 1m", "--logs")}}
 	}
 	return r
 }
@@ -122,8 +150,8 @@ func learnerBehind(s *situation) result {
 		if !known || !m.Learner || second < first || second == 0 {
 			continue
 		}
-		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "entries that the learner is behind, and not fewer than before", Value: second, Threshold: first, Source: "at the begin of the measurement"})
-		r.advice = []Advice{{"Look at the disk and the network of the learner. It gets its vote once it has caught up.", ""}}
+		r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "entries that the learner is behind at the end of the measurement", Value: second, Threshold: first, Source: "at its beginning"})
+		r.advice = []Advice{{"Look at the disk and the network of the learner. It gets its vote once it has caught up.", s.verb("diagnose", "--for 1m", "--logs")}}
 	}
 	return r
 }
@@ -133,7 +161,7 @@ func elections(s *situation) result {
 	allowed := s.handovers()
 	for _, m := range s.members {
 		r.evidence = append(r.evidence, m.leaderChanges(allowed)...)
-		if a, b := m.First.Status, m.Second.Status; a != nil && b != nil && b.Term >= a.Term+uint64(allowed) {
+		if a, b := m.First.Status, m.Second.Status; a != nil && b != nil && b.Term > a.Term && b.Term-a.Term >= uint64(allowed) {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "raft terms in the measurement", Value: float64(b.Term - a.Term), Threshold: allowed, Source: ours})
 		}
 		if n := m.Logs; n != nil && n.LeaderChanges >= 4 {
@@ -141,7 +169,7 @@ func elections(s *situation) result {
 		}
 	}
 	if len(r.evidence) > 0 {
-		r.advice = []Advice{{"If another cause was found, fix that first. Otherwise a member stood still for an election timeout, or the timeout is too short for this network: it takes at least ten round trips.", ""}}
+		r.advice = []Advice{{"If another cause was found, fix that first. Otherwise a member stood still for an election timeout, or the timeout is too short for this network: it takes at least ten round trips. Measure for longer, with the logs.", s.verb("diagnose", "--for 2m", "--logs")}}
 	}
 	return r
 }
@@ -171,8 +199,5 @@ func clock(s *situation) result {
 	for _, m := range s.members {
 		r.evidence = append(r.evidence, m.logged("peers whose clock differs by more than a second, in the log", func(l *Logs) int { return l.Drift }, 1)...)
 	}
-	if len(r.evidence) > 0 {
-		r.advice = []Advice{{"Synchronize the clocks of the nodes (NTP). It endangers certificates and leases, and does not make etcd slow.", ""}}
-	}
-	return r
+	return r.advise(Advice{"Synchronize the clocks of the nodes of the members (NTP); status names the nodes. Clocks that differ endanger certificates and leases, and do not make etcd slow.", s.verb("status")})
 }

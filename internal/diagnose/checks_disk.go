@@ -25,12 +25,12 @@ func compaction(s *situation) result {
 			Evidence{Member: m.Name, Signal: "pauses", Value: pauses.count})
 		if status := m.Second.Status; status != nil && compactsSlowly(status.Version) {
 			old = true
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "etcd " + status.Version + " compacts slowly", Value: 1, Source: "etcd-io/etcd#19406, fixed in 3.5.19"})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "etcd " + status.Version + " compacts slowly", Value: 1, Unit: yesOrNo, Source: "etcd-io/etcd#19406, fixed in 3.5.19"})
 		}
 	}
-	advice := []Advice{{"Compact more often, in smaller steps (--auto-compaction-retention), or lower --compaction-batch-limit.", ""}}
+	advice := []Advice{{"Compact more often, and so in smaller steps: lower spec.sharedConfig.autoCompactionRetention.", s.edit()}}
 	if old {
-		advice = slices.Insert(advice, 0, Advice{"Upgrade etcd to 3.5.19 or newer: 3.5.16 to 3.5.18 compact slowly.", ""})
+		advice = slices.Insert(advice, 0, Advice{"Upgrade etcd to 3.5.19 or newer (spec.etcd.image): 3.5.16 to 3.5.18 compact slowly.", ""})
 	}
 	return r.advise(advice...)
 }
@@ -72,7 +72,7 @@ func slowDisk(s *situation) result {
 	if written > 0 {
 		r.rulesOut = []string{fmt.Sprintf("the CPU: writes that do not wait for the disk take %s on average, so etcd runs when it wants to.", figure(written, "ms"))}
 	}
-	return r.advise(Advice{"Give etcd a faster volume (spec.storageClass), without neighbors that write much." + s.scope(nodes), ""})
+	return r.advise(Advice{"Find out what else writes to that disk, or give etcd a faster volume: with another spec.storageClass, the volumes move one after the other." + s.scope(nodes), s.edit()})
 }
 
 // scope says what it means where something happens.
@@ -106,7 +106,7 @@ func volumeSpace(s *situation) result {
 }
 
 func (s *situation) grow() Advice {
-	return Advice{"Grow the volume: raise spec.storageCapacity.", "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace}
+	return Advice{"Grow the volume: raise spec.storageCapacity.", s.edit()}
 }
 
 // volumeInUse returns how much of the volume of a member is in use if that is above a threshold, in percent.

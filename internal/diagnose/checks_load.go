@@ -12,6 +12,16 @@ func (r result) advise(advice ...Advice) result {
 	return r
 }
 
+// first returns the first member that a result is about; empty if it is about none.
+func (r result) first() string {
+	for _, e := range r.evidence {
+		if e.Member != "" {
+			return e.Member
+		}
+	}
+	return ""
+}
+
 // above returns a figure that reaches its threshold.
 func (r reading) above(signal string, value, threshold float64, unit, source string) []Evidence {
 	if value < threshold {
@@ -58,7 +68,7 @@ func largeRanges(s *situation) result {
 	}
 	return r.advise(
 		Advice{"Find the client that lists much: let it page with a limit, watch instead of listing again, or read from a cache (the API server's, with resourceVersion=0).", ""},
-		Advice{"The log of etcd names the range of each slow request; keys are tenants' data.", "kubectl logs -n " + s.Namespace + " POD -c etcd | grep 'read-only range'"})
+		Advice{"The log of etcd names the range of each slow request; keys are tenants' data.", "kubectl logs -n " + s.Namespace + " " + r.first() + " -c etcd --since 15m | grep 'read-only range'"})
 }
 
 // meanPut is the mean size of a put, in bytes.
@@ -101,7 +111,7 @@ func largeValues(s *situation) result {
 		found = append(found, m.slowSyncs()...)
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Keep large values elsewhere: etcd is made for values of a few KiB and refuses requests above 1.5 MiB by default.", ""})
+	return r.advise(Advice{"Find the client, by the prefix below which most bytes are written, and keep large values elsewhere: etcd is made for values of a few KiB and refuses requests above 1.5 MiB by default.", s.hot()})
 }
 
 // leaseShare is the share of grants and revocations of leases in what the members agreed on, in percent; 0 if that is not known.
@@ -129,7 +139,7 @@ func leases(s *situation) result {
 		}
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Use longer TTLs, and one lease for many keys. etcd 3.7 revokes leases before other requests when it is under load.", ""})
+	return r.advise(Advice{"Find the client, by the prefix of the keys that expire with their leases; it should use longer TTLs, and one lease for many keys. etcd 3.7 revokes leases before other requests when it is under load.", s.hot()})
 }
 
 // slowWatchers is how many watchers were behind at both samples.
@@ -181,11 +191,15 @@ func writeStorm(s *situation) result {
 	if len(r.evidence) > 0 {
 		r.evidence = append(r.evidence, s.hottest()...)
 	}
-	command := s.verb("diagnose", "--hot-prefixes")
+	return r.advise(Advice{"Find the client that writes so much. The prefix that is written most names the kind of object, and the audit log of the API server the client.", s.hot()})
+}
+
+// hot returns a command line that shows what is written most; empty if that is known.
+func (s *situation) hot() string {
 	if len(s.HotPrefixes) > 0 {
-		command = ""
+		return ""
 	}
-	return r.advise(Advice{"Find the client that writes so much. The prefix that is written most names the kind of object, and the audit log of the API server the client.", command})
+	return s.verb("diagnose", "--hot-prefixes")
 }
 
 // hottest returns the prefix that more than half of all events are below.

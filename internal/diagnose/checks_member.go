@@ -6,11 +6,14 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 )
 
 // took returns how long something took in the window. It proves something only if that is a part of the window that a client notices.
-func (r reading) took(signal string, seconds float64) Evidence {
-	return Evidence{Member: r.Name, Signal: signal + ", took", Value: 1000 * seconds, Unit: "ms", proves: 100*seconds >= noticedShare*r.window.Seconds()}
+func (r reading) took(what string, seconds float64) Evidence {
+	return Evidence{Member: r.Name, Signal: "time taken by " + what, Value: 1000 * seconds, Unit: "ms", Source: fmt.Sprintf("measured for %s", r.window.Round(time.Second)), proves: 100*seconds >= noticedShare*r.window.Seconds()}
 }
 
 func defragmentation(s *situation) result {
@@ -32,13 +35,12 @@ func backup(s *situation) result {
 	var r result
 	for _, m := range s.members {
 		if took := m.distribution("etcd_disk_backend_snapshot_duration_seconds"); took.count > 0 {
-			r.evidence = append(r.evidence, m.took("snapshots of the database that were read", took.sum))
+			r.evidence = append(r.evidence, m.took("snapshots of the database", took.sum))
 		} else if sent := m.snapshotSent(); sent > 0 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "sent of a snapshot that is being read", Value: sent, Unit: "B", proves: true})
 		}
-		full := map[string]string{"kind": "Full"}
-		if n := difference(m.First.Agent, m.Second.Agent, "etcdbr_snapshot_duration_seconds", full); n > 0 && len(m.First.Agent) > 0 {
-			r.evidence = append(r.evidence, m.took("full snapshots that the agent took", m.Second.Agent.sum("etcdbr_snapshot_duration_seconds", full)-m.First.Agent.sum("etcdbr_snapshot_duration_seconds", full)))
+		if full := m.byAgent("etcdbr_snapshot_duration_seconds", map[string]string{"kind": "Full"}); full.count > 0 {
+			r.evidence = append(r.evidence, m.took("full snapshots of the agent", full.sum))
 		}
 	}
 	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
@@ -65,7 +67,7 @@ func memory(s *situation) result {
 		}
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Raise the memory limit of etcd (spec.etcd.resources) above the size of the database and of the largest answers, and find clients that read large ranges.", ""})
+	return r.advise(Advice{"Raise the memory limit of etcd (spec.etcd.resources) above the size of the database and of the largest answers, and find clients that read large ranges.", s.edit()})
 }
 
 // starved returns the figures that prove that a process does not get its CPU.
@@ -101,7 +103,11 @@ func (r reading) lateAnswers() []Evidence {
 	if r.busyPath {
 		// On a node that is busy, medians differ by chance. A process that stands still is late in its quickest answers, too.
 		late := quantileOf(r.Pings, 0.25) - muchLater*max(quantileOf(r.AgentPings, 0.25), shortest(r.Pings))
-		return r.above(fmt.Sprintf("quickest quarter of answers that need no disk and no peers, beyond %d times those of the agent", muchLater), milliseconds(late), milliseconds(readThreshold), "ms", ours)
+		found := r.above("answers that need no disk and no peers, later than those of the agent in the same pod by", milliseconds(late), milliseconds(readThreshold), "ms", ours)
+		for i := range found {
+			found[i].AtLeast = true
+		}
+		return found
 	}
 	path := shortest(r.Pings)
 	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-max(path, median(r.AgentPings)), quantileOf(r.Pings, 0.9)-max(path, quantileOf(r.AgentPings, 0.9)))
@@ -124,5 +130,30 @@ func cpu(s *situation) result {
 		}
 		r.evidence = append(r.evidence, found...)
 	}
-	return r.advise(Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place). If there is no limit, look at what else runs on the node.", ""})
+	return r.advise(s.moreCPU(r))
 }
+
+// moreCPU is the advice for members that get too little.
+func (s *situation) moreCPU(r result) Advice {
+	limited, nodes := true, []string{}
+	for _, m := range s.members {
+		if m.Pod == nil || !slices.ContainsFunc(r.evidence, func(e Evidence) bool { return e.Member == m.Name }) {
+			continue
+		}
+		if limited = limited && m.Pod.CPULimit > 0; m.Pod.Node != "" {
+			nodes = append(nodes, m.Pod.Node)
+		}
+	}
+	if !limited && len(nodes) > 0 {
+		return Advice{"etcd has no CPU limit. Look at what else runs on " + named(nodes) + ", and at what stops the process.", describe(nodes)}
+	}
+	return Advice{"Raise the CPU limit of etcd, or remove it (spec.etcd.resources; a change of resources needs no restart where pods are updated in place).", s.edit()}
+}
+
+// named names nodes, and describe returns a command line that shows what runs there.
+func named(nodes []string) string { return "node " + strings.Join(unique(nodes), " and node ") }
+func describe(nodes []string) string {
+	return "kubectl describe node " + strings.Join(unique(nodes), " ")
+}
+
+func unique(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }

@@ -12,12 +12,13 @@ import (
 func network(s *situation) result {
 	var r result
 	alone := 0.0
+	cutOff := slices.ContainsFunc(s.members, s.isCutOff)
 	leaderWaits := slices.ContainsFunc(s.members, func(m reading) bool { return m.Leader && m.waits() })
 	for _, m := range s.members {
 		var found []Evidence
 		d := m.distribution("etcd_network_peer_round_trip_time_seconds")
-		// Of fewer, one that was late as the member started would be the median.
-		if above, ok := d.above(0.5); ok && above >= roundTripThreshold && d.count >= enoughRoundTrips {
+		// Of fewer, one that was late as the member started would be the median. Those to a member that is cut off are the last before that.
+		if above, ok := d.above(0.5); ok && above >= roundTripThreshold && d.count >= enoughRoundTrips && !cutOff {
 			found = append(found, Evidence{Member: m.Name, Signal: "median of round trips to peers", Value: above * 1000, Unit: "ms", AtLeast: true, Threshold: roundTripThreshold * 1000, Source: roundTripSource})
 		}
 		// A network that is slow makes every read late; a machine that is busy, some.
@@ -26,7 +27,9 @@ func network(s *situation) result {
 			found = append(found, Evidence{Member: m.Name, Signal: "linearizable reads are slower than serializable ones by", Value: milliseconds(gap), Unit: "ms", Threshold: milliseconds(readThreshold), Source: "the difference is the way to the leader and its peers"})
 			alone = max(alone, milliseconds(m.serializable(0.5)))
 		}
-		found = append(found, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+		if !cutOff {
+			found = append(found, m.logged("messages dropped because the sending buffer is full, in the log", func(l *Logs) int { return l.Dropped }, 1)...)
+		}
 		if len(found) > 1 || len(m.starvedNode()) == 0 {
 			// On a node that is busy, one figure says nothing about the network.
 			r.evidence = append(r.evidence, found...)
@@ -35,7 +38,7 @@ func network(s *situation) result {
 	if alone > 0 {
 		r.rulesOut = []string{fmt.Sprintf("the disks and the CPU: members answer what they know by themselves (serializable reads) in %s.", figure(alone, "ms"))}
 	}
-	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide).", ""})
+	return r.advise(Advice{"Look at zones, NetworkPolicies, MTU and the load of the network between the nodes of members. For members that are far apart, raise the heartbeat interval to 0.5 to 1.5 round trips, and the election timeout to ten (etcd's tuning guide). status names the nodes.", s.verb("status")})
 }
 
 // waits reports whether a member waits for its disk or its CPU, or has more to do than it can: then linearizable reads wait, too.
@@ -52,7 +55,7 @@ func peerConnections(s *situation) result {
 	for _, m := range s.members {
 		r.evidence = append(r.evidence, m.logged("rejected connections in the log", func(l *Logs) int { return l.Rejected }, 3)...)
 		if s.isCutOff(m) {
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads answered, while it answers serializable ones", Value: 0, Threshold: float64(m.FailedReads), Source: "tried; the other members have a leader", proves: true})
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "linearizable reads without an answer in time, while it answers serializable ones", Value: float64(m.FailedReads), Source: "the other members have a leader", proves: true})
 		}
 		if len(m.starvedNode()) > 0 && !cutOff {
 			// On a node that is busy, connections time out.

@@ -4,13 +4,7 @@
 
 package diagnose
 
-import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-)
+import "fmt"
 
 // The metrics of a node, by their names at the kubelet.
 const (
@@ -58,14 +52,17 @@ func nodeCPU(s *situation) result {
 		return result{}
 	}
 	var r result
-	nodes := map[string]bool{}
+	var nodes []string
 	for _, m := range s.members {
 		found := m.starvedNode()
 		r.evidence = append(r.evidence, found...)
 		if len(found) > 0 && m.Pod != nil && m.Pod.Node != "" {
-			nodes[m.Pod.Node] = true
+			nodes = append(nodes, m.Pod.Node)
 		}
 	}
-	where := cmp.Or(strings.Join(slices.Sorted(maps.Keys(nodes)), " and "), "the node")
-	return r.advise(Advice{"Find out what else runs on " + where + ", and move it or the member away. Requests for CPU (spec.etcd.resources) keep a share for etcd.", ""})
+	where, command := "the node", ""
+	if len(nodes) > 0 {
+		where, command = named(nodes), describe(nodes)
+	}
+	return r.advise(Advice{"Find out what else runs on " + where + ", and move it or the member away. Requests for CPU (spec.etcd.resources) keep a share for etcd.", command})
 }

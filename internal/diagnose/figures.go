@@ -105,8 +105,16 @@ func (in Input) Summary() string {
 	}
 	for _, m := range in.Members {
 		if p := m.Pod; p != nil && p.Ended != "" && p.EndedAgo < recent {
-			say = append(say, fmt.Sprintf("etcd of %s ended %s ago (%s).", m.Name, p.EndedAgo.Round(time.Minute), p.Ended))
+			say = append(say, fmt.Sprintf("etcd of %s ended %s ago (%s).", m.Name, ago(p.EndedAgo), p.Ended))
 		}
 	}
 	return strings.Join(say, " ")
+}
+
+// ago returns a time in minutes, or in seconds if it is short.
+func ago(d time.Duration) string {
+	if d < time.Minute {
+		return max(d, 0).Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }

@@ -69,11 +69,18 @@ func (e Evidence) String() string {
 	return out.String()
 }
 
+// yesOrNo is the unit of what is so (1) or not (0).
+const yesOrNo = "yes or no"
+
 // figure returns a number in three digits with its unit. Bytes are scaled.
 func figure(value float64, unit string) string {
 	switch {
+	case unit == yesOrNo:
+		return map[bool]string{true: "yes", false: "no"}[value != 0]
 	case strings.HasPrefix(unit, "B"):
 		return scaled(value) + strings.TrimPrefix(unit, "B")
+	case strings.HasPrefix(unit, "/"):
+		return digits(value) + unit
 	case unit == "%" || unit == "":
 		return digits(value) + strings.TrimSuffix(" "+unit, " ")
 	case unit == "ms" && value >= 1000:

@@ -14,7 +14,7 @@ import (
 // headline returns the verdict in one sentence.
 func (s *situation) headline(v Verdict) string {
 	switch {
-	case len(v.Findings) > 0 && (v.Findings[0].Slows || weight(v.Findings[0]) == outage):
+	case v.isExplained():
 		f := v.Findings[0]
 		return fmt.Sprintf("%s%s (%s).", f.Title, s.where(f.Members), f.Grade)
 	case !s.isMeasured():
@@ -25,6 +25,22 @@ func (s *situation) headline(v Verdict) string {
 		return fmt.Sprintf("etcd is slow, and no cause shows in what could be measured: %s.", s.symptoms[0])
 	}
 	return s.healthy()
+}
+
+// isExplained reports whether the first finding makes etcd slow, or refuse requests.
+func (v Verdict) isExplained() bool { return len(v.Findings) > 0 && v.Findings[0].Slows }
+
+// next returns what to do if no cause shows.
+func (s *situation) next(v Verdict) []Advice {
+	switch {
+	case v.isExplained() || !s.isMeasured():
+		return nil
+	case len(s.symptoms) > 0 && len(s.Tasks) > 0:
+		return []Advice{{"See what the task does, and measure again after it.", "kubectl etcdtask describe " + s.Tasks[0].Name + " -n " + s.Namespace}}
+	case len(s.symptoms) > 0:
+		return []Advice{{"Measure for longer, with what the logs say.", s.verb("diagnose", "--for 2m", "--logs")}}
+	}
+	return []Advice{{"Look at the API server, at the clients, and at the network between. What is slow now and then shows only if it is so while it is measured.", s.verb("diagnose", "--for 10m", "--logs")}}
 }
 
 // isMeasured reports whether anything about the speed of a member is known.
@@ -47,13 +63,21 @@ func (s *situation) where(members []string) string {
 func (s *situation) healthy() string {
 	slowest := time.Duration(0)
 	timed := false
+	var unknown []string
 	for _, m := range s.members {
 		if len(m.Linearizable) > 0 {
 			slowest, timed = max(slowest, m.linearizable(0.5)), true
+		} else if !m.hasMetrics() {
+			unknown = append(unknown, m.Name)
 		}
 	}
 	if !timed {
 		return "Nothing slow shows in the metrics of etcd. No read was timed."
 	}
-	return fmt.Sprintf("etcd answers in %s: it is not etcd.", figure(max(milliseconds(slowest), 0.1), "ms"))
+	took := figure(max(milliseconds(slowest), 0.1), "ms")
+	if len(unknown) > 0 {
+		// What was not seen is not acquitted either.
+		return fmt.Sprintf("etcd answers in %s where it could be measured. Nothing is known of the speed of %s.", took, strings.Join(unknown, " and "))
+	}
+	return fmt.Sprintf("etcd answers in %s: it is not etcd.", took)
 }

@@ -25,12 +25,29 @@ type Input struct {
 	// 0 if that was not asked for.
 	HotPrefixes []HotPrefix
 	Events      int64
+	// Counted says who counted them; nil if that was not asked for, or nobody did.
+	Counted *Counted
 	// HotKeys are the whole keys that were written most; nil if they were not asked for.
 	HotKeys []HotPrefix
 	// AtRest is what the newest full snapshot has; nil if that was not asked for.
 	AtRest *AtRest
 	// Missing are the signals that could not be had.
 	Missing []Missing
+}
+
+// Counted is who counted events.
+type Counted struct {
+	// Member that was watched, or whose agent was asked.
+	Member  string `json:"member"`
+	Watched bool   `json:"watched"`
+}
+
+// String names it in a sentence.
+func (c Counted) String() string {
+	if c.Watched {
+		return "the watch on " + c.Member
+	}
+	return "the agent of " + c.Member
 }
 
 // HotPrefix is how much was written below a prefix of keys.

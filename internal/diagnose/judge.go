@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -20,6 +21,8 @@ type Verdict struct {
 	// NotJudged are causes that could not be judged.
 	NotJudged []Cause   `json:"notJudged,omitempty"`
 	Missing   []Missing `json:"missing,omitempty"`
+	// Advice is what to do if no cause shows.
+	Advice []Advice `json:"advice,omitempty"`
 	// Symptoms are the figures that show that etcd is slow.
 	Symptoms []Evidence `json:"symptoms,omitempty"`
 }
@@ -71,7 +74,7 @@ func Judge(in Input) Verdict {
 		return Verdict{Headline: "It is hibernated: no member is running."}
 	}
 	s := newSituation(in)
-	v := Verdict{Missing: in.Missing, Symptoms: s.symptoms}
+	v := Verdict{Missing: append(slices.Clip(in.Missing), s.voids()...), Symptoms: s.symptoms}
 	for i, r := range rules {
 		if !s.canJudge(r) {
 			v.NotJudged = append(v.NotJudged, r.cause)
@@ -86,7 +89,7 @@ func Judge(in Input) Verdict {
 	relate(v.Findings)
 	v.Slow = len(s.symptoms) > 0 || slices.ContainsFunc(v.Findings, func(f Finding) bool { return ruleOf(f.Cause).kind == outage })
 	slices.SortStableFunc(v.Findings, compare)
-	v.Headline = s.headline(v)
+	v.Headline, v.Advice = s.headline(v), s.next(v)
 	return v
 }
 
@@ -117,6 +120,37 @@ func (r reading) has(signal Signal) bool {
 		return len(r.Second.Agent) > 0
 	}
 	return false
+}
+
+// voids are the signals that are there, and say nothing.
+func (s *situation) voids() []Missing {
+	var all []Missing
+	for _, m := range s.members {
+		if m.restarted() {
+			all = append(all, Missing{SignalMetrics, m.Name, "etcd started again in the measurement, and its counters began at zero", "measure again"})
+		}
+	}
+	if c := s.Counted; c != nil && s.Events == 0 {
+		if why := s.uncounted(c.Member); why != "" {
+			all = append(all, Missing{SignalPrefixes, "", c.String() + " gave nothing" + why, "measure again"})
+		}
+	}
+	return all
+}
+
+// uncounted says why nothing that one member counts does not mean that nothing was written; empty if it does.
+func (s *situation) uncounted(by string) string {
+	why := ""
+	for _, m := range s.members {
+		written := m.grew("etcd_mvcc_put_total") + m.grew("etcd_mvcc_delete_total")
+		switch {
+		case m.Name == by && m.FailedReads > 0:
+			return fmt.Sprintf(": the member did not answer %s reads in time", digits(float64(m.FailedReads)))
+		case written >= enoughForMedian:
+			why = fmt.Sprintf(", although %s carried out %s puts and deletions", m.Name, digits(written))
+		}
+	}
+	return why
 }
 
 func (s *situation) finding(at int, found result) Finding {

@@ -5,6 +5,7 @@
 package diagnose
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -23,10 +24,19 @@ type reading struct {
 func (r reading) hasMetrics() bool { return len(r.First.Metrics) > 0 && len(r.Second.Metrics) > 0 }
 
 // restarted reports whether etcd started between the scrapes. Then its counters began at zero, and no difference means anything.
+// If its container has been running for longer, the clock of its node was set.
 func (r reading) restarted() bool {
-	first, known := r.First.Metrics.total("process_start_time_seconds", nil)
-	second, still := r.Second.Metrics.total("process_start_time_seconds", nil)
-	return known && still && second > first+1
+	if r.Pod != nil && r.Pod.Running > r.window+time.Minute {
+		return false
+	}
+	return startedAgain(r.First.Metrics, r.Second.Metrics)
+}
+
+// startedAgain reports whether a process started between two scrapes, by the time that it began.
+func startedAgain(first, second Metrics) bool {
+	before, known := first.total("process_start_time_seconds", nil)
+	after, still := second.total("process_start_time_seconds", nil)
+	return known && still && after > before+1
 }
 
 func (r reading) comparable() bool { return r.hasMetrics() && r.window > 0 && !r.restarted() }
@@ -74,22 +84,30 @@ func (r reading) distribution(name string) distribution {
 
 // byAgent is what a histogram of the agent observed between the two scrapes.
 func (r reading) byAgent(name string, labels map[string]string) distribution {
-	if len(r.First.Agent) == 0 || len(r.Second.Agent) == 0 {
+	if len(r.First.Agent) == 0 || len(r.Second.Agent) == 0 || startedAgain(r.First.Agent, r.Second.Agent) {
 		return distribution{}
 	}
 	return between(r.First.Agent.histogram(name, labels), r.Second.Agent.histogram(name, labels))
 }
 
+// between returns what a histogram observed from one scrape to the next; nothing if the two do not belong together, or make no sense.
 func between(first, second Series) distribution {
 	d := distribution{count: second.Count - first.Count, sum: second.Sum - first.Sum}
-	if d.count <= 0 || len(first.Buckets) > 0 && len(first.Buckets) != len(second.Buckets) {
+	if d.count <= 0 || d.sum < 0 || first.Count > 0 && len(first.Buckets) != len(second.Buckets) {
 		return distribution{}
 	}
+	last := Bucket{Bound: math.Inf(-1)}
 	for i, b := range second.Buckets {
-		if len(first.Buckets) > 0 {
+		if first.Count > 0 {
+			if first.Buckets[i].Bound != b.Bound {
+				return distribution{}
+			}
 			b.Count -= first.Buckets[i].Count
 		}
-		d.buckets = append(d.buckets, b)
+		if b.Bound <= last.Bound || b.Count < last.Count || b.Count > d.count {
+			return distribution{}
+		}
+		d.buckets, last = append(d.buckets, b), b
 	}
 	return d
 }
@@ -120,8 +138,8 @@ func (d distribution) high() (above float64, quantile string, ok bool) {
 func (d distribution) above(quantile float64) (float64, bool) {
 	lower := 0.0
 	for _, b := range d.buckets {
-		if b.Count >= quantile*d.count {
-			return lower, d.count > 0
+		if b.Count >= quantile*d.count || math.IsInf(b.Bound, 1) {
+			break
 		}
 		lower = b.Bound
 	}
@@ -175,7 +193,7 @@ func (r reading) serializable(q float64) time.Duration {
 func (r reading) read(kind string, times []time.Duration, q float64) time.Duration {
 	if d := r.byAgent("etcd_agent_read_duration_seconds", map[string]string{"kind": kind}); r.busyPath && d.count >= enoughForMedian {
 		above, _ := d.above(q)
-		return time.Duration(above * float64(time.Second))
+		return time.Duration(min(above, time.Hour.Seconds()) * float64(time.Second))
 	}
 	return max(quantileOf(times, q)-r.base, 0)
 }

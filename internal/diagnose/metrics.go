@@ -137,9 +137,11 @@ func seriesOf(m *dto.Metric) Series {
 	switch {
 	case m.GetHistogram() != nil:
 		h := m.GetHistogram()
-		s.Count, s.Sum = float64(h.GetSampleCount()), h.GetSampleSum()
+		s.Count, s.Sum = finite(float64(h.GetSampleCount())), h.GetSampleSum()
 		for _, b := range h.GetBucket() {
-			s.Buckets = append(s.Buckets, Bucket{b.GetUpperBound(), float64(b.GetCumulativeCount())})
+			if bound := b.GetUpperBound(); math.IsInf(bound, 1) || bound == finite(bound) {
+				s.Buckets = append(s.Buckets, Bucket{bound, float64(b.GetCumulativeCount())})
+			}
 		}
 	case m.GetSummary() != nil:
 		for _, q := range m.GetSummary().GetQuantile() {
@@ -152,9 +154,12 @@ func seriesOf(m *dto.Metric) Series {
 	return s
 }
 
-// finite returns a number, or 0 for what is none.
+// largest is more than any figure of an etcd, and 1/largest is less: a member that says otherwise lies.
+const largest = 1e18
+
+// finite returns a number, or 0 for what is none. No figure is negative.
 func finite(n float64) float64 {
-	if math.IsNaN(n) || math.IsInf(n, 0) {
+	if math.IsNaN(n) || n > largest || n < 1/largest {
 		return 0
 	}
 	return n
@@ -200,17 +205,6 @@ func (m Metrics) at(name string) float64 {
 		latest = max(latest, s.At)
 	}
 	return latest
-}
-
-// sum returns the sums of the histograms of a family, added up.
-func (m Metrics) sum(name string, labels map[string]string) float64 {
-	sum := 0.0
-	for _, s := range m[name] {
-		if hasLabels(s.Labels, labels) {
-			sum += s.Sum
-		}
-	}
-	return sum
 }
 
 // histogram returns the series of a family that have the labels, added up.

@@ -12,6 +12,7 @@ const (
 	NoQuorum        Cause = "NoQuorum"
 	AlarmNoSpace    Cause = "AlarmNoSpace"
 	AlarmCorrupt    Cause = "AlarmCorrupt"
+	Restarts        Cause = "Restarts"
 	MemberDown      Cause = "MemberDown"
 	DiskFull        Cause = "DiskFull"
 	Defragmentation Cause = "Defragmentation"
@@ -75,7 +76,7 @@ var rules = []rule{
 	// The data of a member differs.
 	{AlarmCorrupt, "The data of a member differs from that of the others", outage, Sure, nil, []Signal{SignalStatus}, alarmCorrupt},
 	// A volume is full.
-	{DiskFull, "A volume is full", outage, Sure, append([]Cause{MemberDown, VolumeSpace}, consequences...), []Signal{SignalLogs, SignalKubelet}, diskFull},
+	{DiskFull, "A volume is full", outage, Sure, append([]Cause{Restarts, MemberDown, VolumeSpace}, consequences...), []Signal{SignalLogs, SignalKubelet}, diskFull},
 	// The database has reached its quota.
 	{AlarmNoSpace, "The database is full: etcd refuses writes", outage, Sure, []Cause{Quota}, []Signal{SignalStatus}, alarmNoSpace},
 	// A member rewrites its database.
@@ -95,7 +96,9 @@ var rules = []rule{
 	// Clients write more than the members can take.
 	{WriteStorm, "Clients write much", slows, Likely, []Cause{CPU, NodeCPU, FollowerBehind, LearnerBehind}, []Signal{SignalMetrics}, writeStorm},
 	// The memory limit is too low.
-	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{MemberDown, CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
+	{Memory, "etcd is short of memory", slows, Sure, append([]Cause{Restarts, MemberDown, CPU, PageCache}, consequences...), []Signal{SignalPod, SignalMetrics}, memory},
+	// A process has ended, and no task did that.
+	{Restarts, "etcd ended and started again", slows, Sure, []Cause{MemberDown, PageCache, Network, PeerConnections, FollowerBehind, LearnerBehind, Elections}, []Signal{SignalMetrics}, restarts},
 	// A voter does not serve.
 	{MemberDown, "A member does not serve", slows, Sure, []Cause{Network, PeerConnections, FollowerBehind, Elections}, []Signal{SignalStatus, SignalReported, SignalReads}, memberDown},
 	// The process does not get its CPU.

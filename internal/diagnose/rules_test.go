@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +244,13 @@ func rows() []row {
 			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
 			return w
 		}(), []Cause{PeerConnections, NodeCPU}, Likely, true},
+		{"a member that is cut off, round trips of before, and messages to it that are dropped", func() *world {
+			w := fast().times(0, "etcd_network_peer_round_trip_time_seconds", 3.2, 4)
+			w.Quorum.Serving, w.Members[0].Logs = 2, &Logs{Dropped: 15, Unhealthy: 3}
+			m := &w.Members[1]
+			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
+			return w
+		}(), []Cause{PeerConnections}, Likely, true},
 		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
 		{"large writes into memory take longer", fast().lateSyncs().wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
@@ -422,8 +431,31 @@ func rows() []row {
 		}(), []Cause{Backup, SlowDisk}, Likely, true},
 		{"a compaction that pauses, beside a fast disk", pausing(fast()), []Cause{Compaction}, Likely, true},
 		{"a compaction on a disk that is always slow", pausing(fast().slowSyncs(0)), []Cause{SlowDisk}, Sure, true},
-		{"restarted in between", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99), nil, "", false},
+		{"restarted in between", again(fast().slowSyncs(1)), []Cause{Restarts}, Sure, true},
+		{"restarted in between by a task", func() *world {
+			w := again(fast())
+			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+			return w
+		}(), nil, "", true},
+		{"killed for its memory in between", func() *world {
+			w := again(fast())
+			w.Members[1].Pod.Ended, w.Members[1].Pod.EndedAgo = "OOMKilled", 12*time.Second
+			return w
+		}(), []Cause{Memory, Restarts}, Sure, true},
+		{"a clock that was set in between is no start", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99), []Cause{SlowDisk}, Sure, true},
+		{"an agent that started again is no busy node", func() *world {
+			w := fast().lateSyncs().wakeups(1, 0.03)
+			w.Members[1].First.Agent["process_start_time_seconds"], w.Members[1].Second.Agent["process_start_time_seconds"] = []Series{{Value: 1}}, []Series{{Value: 99}}
+			return w
+		}(), []Cause{SlowDisk}, Likely, true},
 	}
+}
+
+// again has etcd start again in the measurement.
+func again(w *world) *world {
+	w.set(1, "process_start_time_seconds", 1, 99)
+	w.Members[1].Pod.Running = 10 * time.Second
+	return w
 }
 
 func TestRules(t *testing.T) {
@@ -579,7 +611,9 @@ func TestFigure(t *testing.T) {
 		"took: 2.5 s":                                              {Signal: "took", Value: 2500, Unit: "ms"},
 		"took: 1.2 µs":                                             {Signal: "took", Value: 0.0012, Unit: "ms"},
 		"share: 93 %":                                              {Signal: "share", Value: 93.2, Unit: "%"},
-		"writes: 12,345 /s":                                        {Signal: "writes", Value: 12345, Unit: "/s"},
+		"writes: 12,345/s":                                         {Signal: "writes", Value: 12345, Unit: "/s"},
+		"serves: no (x)":                                           {Signal: "serves", Unit: yesOrNo, Source: "x"},
+		"alarm: yes":                                               {Signal: "alarm", Unit: yesOrNo, Value: 1},
 	} {
 		NewWithT(t).Expect(e.String()).To(Equal(want))
 	}
@@ -601,4 +635,145 @@ func TestFiguresOfAMemberThatLies(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(raw)).NotTo(ContainSubstring("NaN"))
 	g.Expect(w.Figures()[0].Fsync).To(Equal("> 8.2 s"))
+}
+
+// Whatever members say of themselves, the verdict can be printed, and what it rests on are figures.
+func TestMembersThatLie(t *testing.T) {
+	g := NewWithT(t)
+	values := []string{"NaN", "+Inf", "-Inf", "-1", "0", "1e308", "1e-308", "18446744073709551615", "0.5", "1", "1000"}
+	r := rand.New(rand.NewPCG(3, 4))
+	pick := func() string { return values[r.IntN(len(values))] }
+	// The parser refuses counts below zero.
+	count := func() string { return strings.TrimPrefix(pick(), "-") }
+	page := func() string {
+		var out strings.Builder
+		for _, name := range families {
+			switch r.IntN(3) {
+			case 0:
+				fmt.Fprintf(&out, "# TYPE %s gauge\n%s{Remote=\"\x1b[2J\"} %s\n", name, name, pick())
+			case 1:
+				fmt.Fprintf(&out, "# TYPE %s histogram\n", name)
+				for range r.IntN(5) {
+					fmt.Fprintf(&out, "%s_bucket{le=%q} %s\n", name, pick(), count())
+				}
+				fmt.Fprintf(&out, "%s_sum %s\n%s_count %s\n", name, pick(), name, count())
+			}
+		}
+		return out.String()
+	}
+	parsed := 0
+	for range 1000 {
+		in := fast().Input
+		for i := range in.Members {
+			for _, s := range []*Sample{&in.Members[i].First, &in.Members[i].Second} {
+				if m, err := ParseMetrics(page(), nil); err == nil {
+					s.Metrics, s.Agent, s.Kubelet, parsed = m, m, m, parsed+1
+				}
+				s.Status.Term, s.Status.Committed, s.Status.Applied = r.Uint64(), r.Uint64(), r.Uint64()
+			}
+		}
+		v := Judge(in)
+		raw, err := json.Marshal(v)
+		g.Expect(err).NotTo(HaveOccurred(), "%+v", v)
+		g.Expect(string(raw)).NotTo(ContainSubstring("[2J"))
+		for _, f := range v.Findings {
+			for _, e := range f.Evidence {
+				g.Expect(e.String()).NotTo(MatchRegexp(`NaN|Inf|e\+|: -`), string(f.Cause))
+				g.Expect(len(e.String())).To(BeNumerically("<", 300))
+			}
+		}
+		g.Expect(fmt.Sprint(in.Figures())).NotTo(MatchRegexp(`NaN|Inf`))
+	}
+	g.Expect(parsed).To(BeNumerically(">", 1000))
+}
+
+// A histogram whose buckets are missing, change or fall says nothing, and one without an end no more than its last bound.
+func TestHistogramsThatDoNotBelongTogether(t *testing.T) {
+	g := NewWithT(t)
+	whole := []Bucket{{0.1, 10}, {0.2, 90}, {math.Inf(1), 100}}
+	for name, c := range map[string]struct {
+		first, second Series
+		count, above  float64
+	}{
+		"from zero":                  {Series{}, Series{Count: 100, Sum: 9, Buckets: whole}, 100, 0.2},
+		"grew":                       {Series{Count: 50, Sum: 1, Buckets: []Bucket{{0.1, 5}, {0.2, 45}, {math.Inf(1), 50}}}, Series{Count: 100, Sum: 9, Buckets: whole}, 50, 0.2},
+		"fell":                       {Series{Count: 100, Sum: 9, Buckets: whole}, Series{Count: 50, Sum: 1, Buckets: []Bucket{{0.1, 5}, {0.2, 45}, {math.Inf(1), 50}}}, 0, 0},
+		"fell, and grew beyond":      {Series{Count: 50, Sum: 1, Buckets: []Bucket{{0.1, 50}, {0.2, 50}, {math.Inf(1), 50}}}, Series{Count: 100, Sum: 9, Buckets: whole}, 0, 0},
+		"other buckets":              {Series{Count: 50, Sum: 1, Buckets: []Bucket{{0.1, 5}, {0.3, 45}, {math.Inf(1), 50}}}, Series{Count: 100, Sum: 9, Buckets: whole}, 0, 0},
+		"fewer buckets before":       {Series{Count: 50, Sum: 1}, Series{Count: 100, Sum: 9, Buckets: whole}, 0, 0},
+		"no bucket at all":           {Series{}, Series{Count: 100, Sum: 9}, 100, 0},
+		"no last bucket":             {Series{}, Series{Count: 100, Sum: 9, Buckets: whole[:2]}, 100, 0.2},
+		"beyond the last bound":      {Series{}, Series{Count: 100, Sum: 9, Buckets: []Bucket{{0.1, 0}, {math.Inf(1), 0}}}, 100, 0.1},
+		"more in a bucket than ever": {Series{}, Series{Count: 100, Sum: 9, Buckets: []Bucket{{0.1, 101}, {math.Inf(1), 101}}}, 0, 0},
+		"a sum that falls":           {Series{}, Series{Count: 100, Sum: -9, Buckets: whole}, 0, 0},
+	} {
+		d := between(c.first, c.second)
+		above, _ := d.above(0.99)
+		g.Expect([]float64{d.count, above}).To(Equal([]float64{c.count, c.above}), name)
+	}
+}
+
+// Nothing that was counted is nothing that was written only if members say so, too.
+func TestNothingCounted(t *testing.T) {
+	g := NewWithT(t)
+	missing := func(do func(*world)) []Missing {
+		w := fast().all(func(int) {})
+		w.Counted = &Counted{Member: "m-1", Watched: true}
+		do(w)
+		return Judge(w.Input).Missing
+	}
+	quiet := func(w *world) { w.all(func(i int) { w.set(i, "etcd_mvcc_put_total", 0, 0) }) }
+	g.Expect(missing(quiet)).To(BeEmpty())
+	g.Expect(missing(func(w *world) { w.Events = 5 })).To(BeEmpty())
+	g.Expect(missing(func(w *world) { w.Counted = nil })).To(BeEmpty())
+	g.Expect(missing(func(*world) {})).To(ConsistOf(And(
+		HaveField("Signal", SignalPrefixes), HaveField("Why", "the watch on m-1 gave nothing, although m-2 carried out 3,000 puts and deletions"))))
+	g.Expect(missing(func(w *world) { quiet(w); w.Members[1].FailedReads = 4 })).To(ConsistOf(
+		HaveField("Why", "the watch on m-1 gave nothing: the member did not answer 4 reads in time")))
+	g.Expect(missing(func(w *world) { w.Counted.Watched = false })).To(ConsistOf(HaveField("Why", HavePrefix("the agent of m-1 gave nothing, although"))))
+}
+
+// What was not seen is not acquitted either, and the next step is named if no cause shows.
+func TestWhatWasNotSeenIsNotAcquitted(t *testing.T) {
+	g := NewWithT(t)
+	v := Judge(fast().Input)
+	g.Expect(v.Headline).To(Equal("etcd answers in 2 ms: it is not etcd."))
+	g.Expect(v.Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask diagnose etcd-main -n demo --for 10m --logs")))
+	w := fast()
+	m := &w.Members[1]
+	m.Linearizable, m.Serializable, m.Second.Metrics = nil, nil, nil
+	g.Expect(Judge(w.Input).Headline).To(Equal("etcd answers in 2 ms where it could be measured. Nothing is known of the speed of m-1."))
+
+	w = fast().set(0, "etcd_server_proposals_pending", 90, 90)
+	g.Expect(Judge(w.Input).Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask diagnose etcd-main -n demo --for 2m --logs")))
+	w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+	g.Expect(Judge(w.Input).Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask describe t -n demo")))
+	g.Expect(Judge(fast().slowSyncs(1).Input).Advice).To(BeEmpty(), "the finding has its own")
+	v = Judge(again(fast()).Input)
+	g.Expect(v.Missing).To(ConsistOf(And(HaveField("Signal", SignalMetrics), HaveField("Member", "m-1"))))
+	g.Expect(v.Findings[0].Advice[0].Command).To(Equal("kubectl logs -n demo m-1 -c etcd --previous --tail 20"))
+}
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 3 * time.Second: "3s", 59 * time.Second: "59s", 12*time.Minute + 10*time.Second: "12m", 20 * time.Hour: "20h0m"} {
+		NewWithT(t).Expect(ago(d)).To(Equal(want))
+	}
+}
+
+// Each cause comes with something to do, and a command that begins it where there is one.
+func TestAdviceHasCommands(t *testing.T) {
+	without := map[Cause]bool{Passwords: true, Watches: true, FileDescriptors: true}
+	for _, r := range rows() {
+		for _, f := range Judge(r.world.Input).Findings {
+			has := slices.ContainsFunc(f.Advice, func(a Advice) bool { return a.Command != "" })
+			if known := len(r.world.HotPrefixes) > 0; !has && !without[f.Cause] && !known {
+				t.Errorf("%s of %q has no command", f.Cause, r.name)
+			}
+			for _, a := range f.Advice {
+				if strings.Contains(a.Command, "POD") || strings.Contains(a.Command, "  ") {
+					t.Errorf("%q is no command", a.Command)
+				}
+			}
+		}
+	}
 }

@@ -8,6 +8,7 @@ package diagnose
 func (s *situation) findSymptoms() []Evidence {
 	var all []Evidence
 	for _, m := range s.members {
+		all = append(all, m.starts()...)
 		all = append(all, m.slowReads()...)
 		all = append(all, m.lateAnswers()...)
 		all = append(all, m.slowSyncs()...)

@@ -83,5 +83,5 @@ const (
 	// recent is how long ago the end of a container still matters.
 	recent = 24 * time.Hour
 
-	ours = "our threshold"
+	ours = "etcd-foreman's own"
 )

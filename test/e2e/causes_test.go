@@ -27,6 +27,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
 	"github.com/etcd-foreman/etcd-foreman/test/load"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults/delay"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults/nft"
 	. "github.com/onsi/gomega"
@@ -79,7 +80,7 @@ func (c *cluster) names(all ...injection) {
 			if i.inject != nil {
 				i.inject(sub)
 			}
-			began, busy := time.Now(), busyCPU(sub)
+			began, busy := time.Now(), machine.BusyCPU(t)
 			in := sub.diagnose(i.window)
 			took := time.Since(began)
 			used := busy()
@@ -107,29 +108,6 @@ func (c *cluster) names(all ...injection) {
 		if i.inject != nil {
 			c.servesAgain()
 		}
-	}
-}
-
-// busyCPU returns a function that returns the share of the CPUs of this machine that was in use since, in percent.
-func busyCPU(c *cluster) func() float64 {
-	read := func() (idle, all float64) {
-		raw, err := os.ReadFile("/proc/stat")
-		c.Expect(err).NotTo(HaveOccurred())
-		first, _, _ := strings.Cut(string(raw), "\n")
-		for n, field := range strings.Fields(first)[1:] {
-			ticks, err := strconv.ParseFloat(field, 64)
-			c.Expect(err).NotTo(HaveOccurred())
-			// idle and iowait
-			if all += ticks; n == 3 || n == 4 {
-				idle += ticks
-			}
-		}
-		return idle, all
-	}
-	idle, all := read()
-	return func() float64 {
-		idleNow, allNow := read()
-		return 100 - 100*(idleNow-idle)/max(allNow-all, 1)
 	}
 }
 
@@ -343,6 +321,22 @@ func TestCausesOfThreeMembers(t *testing.T) {
 	)
 	c.names(all...)
 	c.writesSurvive()
+}
+
+// Clients do what they do every day to three members with backups, and the diagnosis, asked again and again, finds nothing:
+//
+//	HOUR=1h make e2e RUN=TestHealthyHour
+func TestHealthyHour(t *testing.T) {
+	lasts := load.Hour(t)
+	c := newEmptyCluster(t)
+	c.store("backups")
+	c.begin(3, withStore(5*time.Minute), func(_ *cluster, e *v1alpha1.Etcd) {
+		// Half an hour of revisions, compacted at once, would be a fragmented database indeed.
+		e.Spec.SharedConfig = &v1alpha1.SharedConfig{AutoCompactionRetention: ptr.To("1m")}
+	})
+	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
+	t.Cleanup(load.Everyday(c.clients()))
+	load.FindNothing(t, lasts, func() diagnose.Input { return c.diagnose(30 * time.Second) })
 }
 
 // cutPeers drops what a member and its peers send each other.

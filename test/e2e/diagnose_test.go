@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,9 @@ func TestDiagnoseAsAUser(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", plugin+" diagnose main --for 10s "+flags).CombinedOutput()
 		t.Logf("%s, in %s:\n%s", flags, time.Since(began).Round(100*time.Millisecond), out)
 		c.Expect(err).NotTo(HaveOccurred())
+		if strings.Contains(flags, "--as ") || !strings.Contains(flags, "--show-keys") {
+			c.Expect(string(out)).NotTo(Or(ContainSubstring("default/p-"), ContainSubstring("HOT KEYS")), "keys are tenants' data")
+		}
 		return string(out)
 	}
 
@@ -93,10 +97,15 @@ func TestDiagnoseAsAUser(t *testing.T) {
 		MatchRegexp(`main-0 .*≤`), ContainSubstring("the right to get the Secrets of clientUrlTls"), ContainSubstring("nodes/proxy"), Not(ContainSubstring("pods/log")),
 	), "metrics are served without a client certificate")
 
-	out := diagnose("--logs --hot-prefixes")
-	c.Expect(out).To(And(ContainSubstring("3 of 3 voters serve; quorum is 2. No alarm is raised."), MatchRegexp(`/registry/pods/… +\d+ +\d+%`), MatchRegexp(`main-\d +leader `)))
-	c.Expect(out).NotTo(ContainSubstring("default/p-"), "keys are tenants' data")
-	c.Expect(diagnose("--hot-prefixes --show-keys")).To(MatchRegexp(`HOT KEYS\nKEY .*\n/[^… ]+ `), "an administrator may see them")
+	// On a busy machine, there is a moment without a leader now and then.
+	says := func(flags string, what OmegaMatcher) {
+		t.Helper()
+		c.Eventually(func() string { return diagnose(flags) }).WithTimeout(patience).Should(what)
+	}
+	says("--logs --hot-prefixes", And(
+		ContainSubstring("3 of 3 voters serve; quorum is 2. No alarm is raised."), MatchRegexp(`/registry/pods/… +\d+ +\d+%`), MatchRegexp(`main-\d +leader `),
+	))
+	says("--hot-prefixes --show-keys", MatchRegexp(`HOT KEYS\nKEY .*\n/[^… ]+ `)) // an administrator may see them
 
 	c.Expect(diagnose("--large-prefixes")).To(MatchRegexp(`LARGE PREFIXES\nIn full snapshot Full-\S+, taken .* ago: \d+ keys`))
 	jobs := &batchv1.JobList{}
@@ -108,20 +117,20 @@ func TestDiagnoseAsAUser(t *testing.T) {
 	signing := metav1.ObjectMeta{Namespace: plugincmd.OperatorNamespace, Name: "signing-" + c.namespace}
 	c.create(&rbacv1.Role{ObjectMeta: signing, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{auth.KeySecret}, Verbs: []string{"get"}}}})
 	c.create(&rbacv1.RoleBinding{ObjectMeta: signing, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: signing.Name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "operating"}}})
-	c.Expect(diagnose("--as operating --hot-prefixes --show-keys")).To(And(
-		MatchRegexp(`/registry/pods/… +\d+ +\d+%`), ContainSubstring("the verb show-keys on etcds"), Not(ContainSubstring("HOT KEYS")),
-	))
+	says("--as operating --hot-prefixes --show-keys", And(MatchRegexp(`/registry/pods/… +\d+ +\d+%`), ContainSubstring("the verb show-keys on etcds")))
 
-	raw, err := exec.CommandContext(t.Context(), "sh", "-c", plugin+" diagnose main --for 5s -o json").Output()
-	c.Expect(err).NotTo(HaveOccurred())
 	var said struct {
 		Headline string
 		Members  []struct{ Linearizable, Fsync string }
 	}
-	c.Expect(json.Unmarshal(raw, &said)).To(Succeed(), "%s", raw)
-	c.Expect(said.Headline).NotTo(BeEmpty())
-	c.Expect(said.Members).To(HaveLen(3))
-	c.Expect(said.Members[0].Linearizable).NotTo(BeEmpty())
+	c.Eventually(func(g Gomega) {
+		raw, err := exec.CommandContext(t.Context(), "sh", "-c", plugin+" diagnose main --for 5s -o json").Output()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(json.Unmarshal(raw, &said)).To(Succeed(), "%s", raw)
+		g.Expect(said.Headline).NotTo(BeEmpty())
+		g.Expect(said.Members).To(HaveLen(3))
+		g.Expect(said.Members[0].Linearizable).NotTo(BeEmpty())
+	}).WithTimeout(patience).Should(Succeed())
 
 	c.replicas(0)
 	c.untilHibernated(metav1.ConditionTrue, v1alpha1.ReasonHibernated)

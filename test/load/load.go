@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package load is what clients do to an etcd that makes it slow: they write, read, watch and log in much. Tests of the diagnosis use it
-// with processes and with pods.
+// Package load is what clients do to an etcd: what makes it slow, since they write, read, watch and log in much, and what does not. Tests of
+// the diagnosis use it with processes and with pods.
 package load
 
 import (

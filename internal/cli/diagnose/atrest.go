@@ -29,7 +29,7 @@ const (
 	// jobTimeout is how long a Job may read a snapshot, and jobTTL how long one is there after its end that the plugin could not delete.
 	jobTimeout = 30 * time.Minute
 	jobTTL     = time.Minute
-	// removeTimeout bounds the deletion of a Job, also of one that the user no longer waits for.
+	// removeTimeout bounds the creation and the deletion of a Job, also of one that the user no longer waits for.
 	removeTimeout = 10 * time.Second
 )
 
@@ -51,7 +51,7 @@ func (g *gatherer) atRest(ctx context.Context) (found backup.AtRest, err error) 
 	if err != nil {
 		return found, err
 	}
-	if err := g.cluster.Create(ctx, j); err != nil {
+	if err := g.createJob(ctx, j); err != nil {
 		return found, fmt.Errorf("creating Job %s: %w", j.Name, err)
 	}
 	defer g.removeJob(ctx, j)
@@ -81,6 +81,16 @@ func (g *gatherer) atRest(ctx context.Context) (found backup.AtRest, err error) 
 		case <-g.clock.After(job.Poll(state, now)):
 		}
 	}
+}
+
+// createJob creates a Job. It waits for the answer also if the user interrupts: a Job that exists has to be deleted.
+func (g *gatherer) createJob(ctx context.Context, j *batchv1.Job) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	return g.cluster.Create(ctx, j)
 }
 
 // atRestJob builds the Job. It is the user's, and not the operator's, which neither owns nor labels it.

@@ -8,10 +8,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -22,6 +27,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -29,15 +35,21 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	. "github.com/onsi/gomega"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // The page reads aloud, in any width, from what was recorded of etcd.
@@ -68,9 +80,14 @@ func TestPage(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	r.Input.Events = 1000
 	r.Input.HotPrefixes = []diagnose.HotPrefix{{Prefix: "/registry/events/…", Events: 900, Bytes: 90 << 20}, {Prefix: "…", Events: 100, Bytes: 1000}}
+	r.Input.Counted = &diagnose.Counted{Member: "etcd-main-0"}
 	check(t, "write-storm", r.Input)
 	r.Input.HotKeys = []diagnose.HotPrefix{{Prefix: "/registry/events/default/a.17f", Events: 90, Bytes: 9 << 20}}
 	check(t, "hot-keys", r.Input)
+	slow := r.Input
+	slow.HotPrefixes, slow.HotKeys, slow.Counted, slow.Members = nil, nil, nil, slices.Clone(slow.Members)
+	slow.Members[0].FailedReads, slow.Members[0].First.Metrics = 3, nil
+	check(t, "no-cause", slow)
 	r.Input.HotKeys, r.Input.AtRest = nil, &diagnose.AtRest{
 		Snapshot: "Full-00000000-01203333-1795824000.gz", Created: clitest.Now, Age: 3 * time.Hour, Database: 2 << 30, Keys: 101_204, Stored: 1 << 30,
 		Prefixes: []diagnose.StoredPrefix{
@@ -192,14 +209,17 @@ func TestMeasure(t *testing.T) {
 func TestReadsThatFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
+		lost   error
 		failed bool
 	}{
-		"no answer": {context.DeadlineExceeded, true},
-		"refused":   {errors.New("reading a key: etcdserver: user name is empty"), false},
+		"no answer":                             {context.DeadlineExceeded, nil, true},
+		"no answer, and the port-forward ended": {context.DeadlineExceeded, portforward.ErrLostConnectionToPod, false},
+		"refused":                               {errors.New("reading a key: etcdserver: user name is empty"), nil, false},
+		"one side refuses the certificate":      {status.Error(codes.Unavailable, `connection error: desc = "transport: authentication handshake failed: tls: failed to verify certificate"`), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := Measure(t.Context(), []Target{{Name: "m-0", Etcd: &fake{err: c.err}}}, 100*time.Millisecond, clock.RealClock{})
+			got := Measure(t.Context(), []Target{{Name: "m-0", Etcd: &fake{err: c.err}, Lost: func() error { return c.lost }}}, 100*time.Millisecond, clock.RealClock{})
 			g.Expect(got[0].FailedReads > 0).To(Equal(c.failed))
 			g.Expect(got[0].Linearizable).To(BeEmpty())
 			g.Expect(len(got[0].Missing) > 0).To(Equal(!c.failed))
@@ -260,13 +280,15 @@ type changing struct {
 	bytes, behind int64
 	seen          int
 	err           error
+	// late: the error comes when the context has ended.
+	late bool
 }
 
 func (c *changing) Watch(ctx context.Context, see func(etcdclient.Change) bool) error {
 	for c.seen = 1; ; c.seen++ {
 		if c.err != nil || c.seen > 40 && c.bytes < 1<<20 && c.behind == 0 {
 			// There is no more, and so the context ends.
-			if c.err == nil {
+			if c.err == nil || c.late {
 				<-ctx.Done()
 			}
 			return cmp.Or(c.err, ctx.Err())
@@ -290,6 +312,7 @@ func TestWatched(t *testing.T) {
 		"with keys":                {changing{bytes: 100}, 41, true, 20, false},
 		"until enough was sent":    {changing{bytes: 1 << 20}, 50, false, 0, false},
 		"until it falls behind":    {changing{bytes: 100, behind: 101}, 10, false, 0, false},
+		"until it has not begun":   {changing{err: etcdclient.ErrNotWatched, late: true}, 1, false, 0, true},
 		"where it is not allowed":  {changing{err: errors.New("permission denied")}, 1, false, 0, true},
 		"one value is all it sees": {changing{bytes: 60 << 20}, 1, false, 0, false},
 	} {
@@ -386,4 +409,141 @@ func TestLinesAreDatedByTheMembersClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A member that refuses our certificate, or whose certificate we refuse, is neither slow nor down: it was not asked.
+func TestMembersThatDistrust(t *testing.T) {
+	member := httptest.NewUnstartedServer(http.NotFoundHandler())
+	member.TLS = &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+	member.EnableHTTP2, member.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	member.StartTLS()
+	t.Cleanup(member.Close)
+	agent := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(agent.Close)
+	known := member.Client().Transport.(*http.Transport).TLSClientConfig
+	for name, c := range map[string]struct {
+		config *tls.Config
+		ping   string
+	}{
+		"it refuses ours": {known, member.URL},
+		"it refuses ours, and metrics take no certificate": {known, agent.URL},
+		"its own is unknown": {&tls.Config{MinVersion: tls.VersionTLS13}, member.URL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			dialed, err := etcdclient.NewDialer().Dial(member.URL, c.config.Clone())
+			g.Expect(err).NotTo(HaveOccurred())
+			defer func() { _ = dialed.Close() }()
+			got := Measure(t.Context(), []Target{{
+				Name: "m-0", Etcd: dialed, HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: c.config.Clone()}}, Ping: c.ping + "/no-such-path",
+				AgentHTTP: agent.Client(), AgentPing: agent.URL + "/no-such-path",
+			}}, 500*time.Millisecond, clock.RealClock{})
+			g.Expect(got[0].AgentPings).NotTo(BeEmpty())
+			g.Expect(got[0].Missing).To(ContainElement(And(HaveField("Signal", diagnose.SignalReads), HaveField("Why", ContainSubstring("certificates were refused")))))
+			got[0].Serving = true
+			v := diagnose.Judge(diagnose.Input{Window: time.Second, Members: []diagnose.Member{got[0].Member}, Quorum: &diagnose.Quorum{Voters: 1, Serving: 1, Size: 1}})
+			g.Expect(v.Findings).To(BeEmpty())
+			g.Expect(v.Symptoms).To(BeEmpty())
+		})
+	}
+}
+
+// A page of metrics that is too long is not read in part: a number that is cut is another one.
+func TestMetricsThatAreTooLong(t *testing.T) {
+	g := NewWithT(t)
+	line := []byte("# " + strings.Repeat("x", 1<<20) + "\n")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, scrapeText, 1)
+		for range maxScrape >> 20 {
+			_, _ = w.Write(line)
+		}
+	}))
+	defer server.Close()
+	got := Measure(t.Context(), []Target{{Name: "m-0", HTTP: server.Client(), Metrics: server.URL}}, 10*time.Millisecond, clock.RealClock{})
+	g.Expect(got[0].First.Metrics).To(BeEmpty())
+	g.Expect(got[0].Missing).To(ConsistOf(HaveField("Why", "the answer is longer than 16MiB")))
+}
+
+// What an agent tells is bounded and plain, and its numbers are numbers: anyone between may have written it.
+func TestWhatAgentsTell(t *testing.T) {
+	g := NewWithT(t)
+	w := &gatherer{}
+	evil := hotprefix.Prefix{Prefix: "/a\x1b[2J\r\n\u202e" + strings.Repeat("x", 1<<20), Events: math.MaxInt64, Bytes: -5}
+	w.tell(hotprefix.Report{Events: 3, Prefixes: slices.Repeat([]hotprefix.Prefix{evil}, 1000), Keys: []hotprefix.Prefix{evil, {Prefix: "k", Events: -1}}})
+	g.Expect(w.in.HotPrefixes).To(HaveLen(maxPrefixes))
+	g.Expect(len(w.in.HotPrefixes[0].Prefix)).To(BeNumerically("<=", maxPrefix))
+	g.Expect(w.in.HotKeys[0].Prefix).NotTo(ContainSubstring("\x1b"))
+	page := strings.Join(lines(w.in, diagnose.Judge(w.in), 0), "\n")
+	g.Expect(page).To(And(MatchRegexp(`100% +0B`), MatchRegexp(`k +0 +0% `), Not(ContainSubstring("-"+"1"))))
+	raw, err := json.Marshal(newDocument(w.in, diagnose.Judge(w.in)))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(raw)).NotTo(ContainSubstring("u001b"))
+}
+
+// An empty table does not say why it is empty.
+func TestNothingWasWritten(t *testing.T) {
+	g := NewWithT(t)
+	in := diagnose.Input{Counted: &diagnose.Counted{Member: "m-1", Watched: true}, Members: []diagnose.Member{{Name: "m-1"}}}
+	g.Expect(lines(in, diagnose.Judge(in), 0)).To(ContainElements("HOT PREFIXES", "Nothing was written, by the watch on m-1."))
+	in.Members[0].FailedReads = 3
+	page := strings.Join(lines(in, diagnose.Judge(in), 0), "\n")
+	g.Expect(page).To(And(Not(ContainSubstring("HOT PREFIXES")), ContainSubstring("hot prefixes: the watch on m-1 gave nothing: the member did not answer 3 reads in time.")))
+}
+
+// However a user interrupts, no Job is left: not while it is created either.
+func TestInterruptedWhileTheJobIsCreated(t *testing.T) {
+	for name, first := range map[string]bool{"before": true, "while": false} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ctx, interrupt := context.WithCancel(t.Context())
+			created := 0
+			cluster := fakeclient.NewClientBuilder().WithScheme(kube.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					interrupt()
+					created++
+					o.SetCreationTimestamp(metav1.Now())
+					// It exists, whether the answer arrives or not.
+					return errors.Join(c.Create(ctx, o, options...), ctx.Err())
+				},
+			}).Build()
+			w := &gatherer{
+				Options: Options{LargePrefixes: true, Suffix: "x"}, cluster: &kube.Cluster{WithWatch: cluster}, clock: clock.RealClock{},
+				etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "demo", UID: "uid"}, Spec: v1alpha1.EtcdSpec{
+					Backup: &v1alpha1.BackupSpec{Image: ptr.To("x/agent"), Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"}},
+				}},
+			}
+			if first {
+				interrupt()
+			}
+			w.readAtRest(ctx)
+			g.Expect(created).To(Equal(map[bool]int{true: 0, false: 1}[first]), "%v", w.in.Missing)
+			jobs := &batchv1.JobList{}
+			g.Expect(cluster.List(t.Context(), jobs)).To(Succeed())
+			g.Expect(jobs.Items).To(BeEmpty())
+			g.Expect(w.in.Missing).To(ConsistOf(And(HaveField("Signal", diagnose.SignalAtRest), HaveField("Why", "interrupted"))))
+		})
+	}
+}
+
+// A member that stands still is not waited for: another one is watched in the time that is left.
+func TestAWatchThatDoesNotBegin(t *testing.T) {
+	g := NewWithT(t)
+	type member struct {
+		fake
+		changing
+	}
+	frozen, other := &member{changing: changing{err: fmt.Errorf("watching x: %w", etcdclient.ErrNotWatched)}}, &member{changing: changing{bytes: 60 << 20}}
+	w := &gatherer{
+		Options: Options{HotPrefixes: true, Window: time.Minute}, clock: clock.RealClock{}, etcd: &v1alpha1.Etcd{}, targets: []Target{{Name: "m-0", Etcd: frozen}, {Name: "m-1", Etcd: other}},
+		in: diagnose.Input{Members: []diagnose.Member{{Name: "m-0", Serving: true}, {Name: "m-1", Serving: true, Leader: true}}},
+	}
+	w.watchPrefixes(t.Context())
+	g.Expect(w.in.Counted).To(Equal(&diagnose.Counted{Member: "m-1", Watched: true}))
+	g.Expect(w.in.Missing).To(BeEmpty())
+
+	w.in.Counted, w.targets = nil, w.targets[:1]
+	w.watchPrefixes(t.Context())
+	g.Expect(w.in.Counted).To(BeNil())
+	g.Expect(w.in.Missing).To(ConsistOf(HaveField("Why", ContainSubstring("did not begin to watch in time"))))
 }

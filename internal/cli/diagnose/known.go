@@ -40,10 +40,16 @@ func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]
 		in.Members = append(in.Members, m)
 	}
 	for _, a := range alarms {
-		in.Alarms = append(in.Alarms, diagnose.Alarm{Kind: string(a.Kind), Member: nameOf(s, a.MemberID)})
+		alarm := diagnose.Alarm{Kind: string(a.Kind), Member: nameOf(s, a.MemberID)}
+		if len(in.Alarms) < maxAlarms && !slices.Contains(in.Alarms, alarm) {
+			in.Alarms = append(in.Alarms, alarm)
+		}
 	}
 	return in
 }
+
+// maxAlarms is more alarms than a cluster has: one member says what they are.
+const maxAlarms = 50
 
 // Reported returns what the operator last wrote of the members into the status of an Etcd, by the names of their pods, and their quorum;
 // nil if the members and the conditions do not agree on that.

@@ -44,6 +44,8 @@ type Target struct {
 	Etcd etcdclient.Client
 	// Kubelet reads what the kubelet measures about the pod; nil if that is not asked for.
 	Kubelet func(ctx context.Context) (diagnose.Metrics, error)
+	// Lost returns why the way to the member ended in the meantime; nil if it did not. It may be nil.
+	Lost func() error
 }
 
 // Measured is what was measured of a Target, with what could not be had.
@@ -62,6 +64,8 @@ type measurement struct {
 	mu   sync.Mutex
 	out  *Measured
 	seen map[diagnose.Signal]bool
+	// untrusted is why one of both sides refused the other's certificate; nil if none did.
+	untrusted error
 	// scraped is when the metrics of etcd arrived, which a member that is slow delays.
 	scraped [2]time.Time
 }
@@ -95,6 +99,23 @@ func (m *measurement) run(ctx context.Context, window time.Duration) {
 	if !m.scraped[0].IsZero() && !m.scraped[1].IsZero() {
 		m.out.Elapsed = m.scraped[1].Sub(m.scraped[0])
 	}
+	m.excuse()
+}
+
+// excuse forgets the reads without an answer if the member was not asked: its certificate or ours was refused, or the way to it has ended.
+func (m *measurement) excuse() {
+	if m.untrusted != nil {
+		m.out.FailedReads = 0
+		m.missing(diagnose.SignalReads, fmt.Errorf("certificates were refused: %w", m.untrusted), "a client certificate and a CA that fit this member")
+		return
+	}
+	if m.Lost == nil || m.out.FailedReads == 0 {
+		return
+	}
+	if err := m.Lost(); err != nil {
+		m.missing(diagnose.SignalReads, fmt.Errorf("%d reads had no answer, since the port-forward ended: %w", m.out.FailedReads, err), "measure again")
+		m.out.FailedReads = 0
+	}
 }
 
 // kind of a timed request, and where its times are kept.
@@ -125,8 +146,8 @@ func (m *measurement) kinds() []kind {
 // always or never. The kinds do not wait for each other, or the first would take the time of a pause and the others none.
 func (m *measurement) repeat(ctx context.Context, k kind, end time.Time) {
 	// The first request makes the connection, and is not timed. Without an answer, there may be no time for another.
-	if _, err := m.time(ctx, k.request); err != nil && ctx.Err() == nil && k.read {
-		m.failed(err)
+	if _, err := m.time(ctx, k.request); err != nil && ctx.Err() == nil {
+		m.failed(err, k.read)
 	}
 	start := m.clock.Now()
 	step := end.Sub(start) / timedReads
@@ -139,8 +160,8 @@ func (m *measurement) repeat(ctx context.Context, k kind, end time.Time) {
 		switch {
 		case err == nil:
 			*k.to = append(*k.to, took)
-		case ctx.Err() == nil && k.read:
-			m.failed(err)
+		case ctx.Err() == nil:
+			m.failed(err, k.read)
 		}
 	}
 }
@@ -153,14 +174,23 @@ func (m *measurement) wait(ctx context.Context, until time.Time) {
 }
 
 // failed counts a read without an answer; one that was refused is not slow.
-func (m *measurement) failed(err error) {
+func (m *measurement) failed(err error, read bool) {
+	if isUntrusted(err) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.untrusted = err
+		return
+	}
+	if !read {
+		return
+	}
 	if errors.Is(err, context.DeadlineExceeded) || isUnavailable(err) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.out.FailedReads++
 		return
 	}
-	m.missing(diagnose.SignalStatus, fmt.Errorf("reads were not timed: %w", err), "a client certificate that may read, where etcd has users")
+	m.missing(diagnose.SignalReads, fmt.Errorf("reads were not timed: %w", err), "a client certificate that may read, where etcd has users")
 }
 
 // time returns how long a request took.
@@ -212,6 +242,10 @@ func (m *measurement) status(ctx context.Context) *diagnose.Status {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	said, err := m.Etcd.Status(ctx)
+	if isUntrusted(err) {
+		m.failed(err, false)
+		return nil
+	}
 	if err != nil {
 		m.missing(diagnose.SignalStatus, err, "the member did not answer: measure again")
 		return nil

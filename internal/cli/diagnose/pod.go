@@ -23,6 +23,8 @@ const (
 	// logsSince is how far back logs are read, and maxLog how much of the log of a container, in bytes.
 	logsSince = 15 * time.Minute
 	maxLog    = 4 << 20
+	// maxKubelet bounds what a kubelet says of all containers of its node, in bytes.
+	maxKubelet = 128 << 20
 )
 
 // podFacts returns what matters of a pod.
@@ -99,7 +101,7 @@ func (g *gatherer) kubelet(pod *corev1.Pod) func(context.Context) (diagnose.Metr
 	}
 	proxy := "/api/v1/nodes/" + url.PathEscape(pod.Spec.NodeName) + "/proxy/metrics"
 	read := func(ctx context.Context, path string, parse func(text string, labels map[string]string) (diagnose.Metrics, error), labels map[string]string) (diagnose.Metrics, error) {
-		raw, err := g.cluster.Raw(ctx, path)
+		raw, err := g.cluster.Raw(ctx, path, maxKubelet)
 		if err != nil {
 			return nil, fmt.Errorf("reading the metrics of node %s: %w", pod.Spec.NodeName, err)
 		}

@@ -55,6 +55,7 @@ func (g *gatherer) readHotPrefixes(ctx context.Context) {
 			Dial:      func(ctx context.Context, _, address string) (net.Conn, error) { return g.members.Connect(ctx, address) },
 		}
 		if err = g.askForPrefixes(ctx, c); err == nil {
+			g.in.Counted = &diagnose.Counted{Member: t.Name}
 			return
 		}
 	}
@@ -77,7 +78,7 @@ func (g *gatherer) askForPrefixes(ctx context.Context, c api.Client) error {
 func bounded(told []hotprefix.Prefix) []diagnose.HotPrefix {
 	var all []diagnose.HotPrefix
 	for _, p := range told[:min(len(told), maxPrefixes)] {
-		all = append(all, diagnose.HotPrefix{Prefix: sanitize.Text(p.Prefix, maxPrefix), Events: p.Events, Bytes: p.Bytes})
+		all = append(all, diagnose.HotPrefix{Prefix: sanitize.Text(p.Prefix, maxPrefix), Events: max(p.Events, 0), Bytes: max(p.Bytes, 0)})
 	}
 	return all
 }
@@ -127,16 +128,20 @@ func (g *gatherer) watchPrefixes(ctx context.Context) {
 		return 0
 	}
 	slices.SortStableFunc(targets, func(a, b Target) int { return cmp.Compare(leads(a), leads(b)) })
+	withKeys, until := g.ShowKeys && g.maySeeKeys(ctx), g.clock.Now().Add(min(g.Window, maxWatch))
 	for _, t := range targets {
 		watcher, ok := t.Etcd.(etcdclient.Watcher)
-		if !ok {
+		left := until.Sub(g.clock.Now())
+		if !ok || left <= 0 {
 			continue
 		}
 		var report hotprefix.Report
-		if report, err = watched(ctx, watcher, min(g.Window, maxWatch), g.clock, g.ShowKeys && g.maySeeKeys(ctx)); err == nil {
+		if report, err = watched(ctx, watcher, left, g.clock, withKeys); err == nil {
 			g.tell(report)
+			g.in.Counted = &diagnose.Counted{Member: t.Name, Watched: true}
 			return
 		}
+		err = fmt.Errorf("the watch on %s gave nothing: %w", t.Name, err)
 	}
 	g.miss(diagnose.SignalPrefixes, err, "a client certificate that may read, where etcd has users; or a backup store: then agents count what they collect for deltas")
 }
@@ -157,7 +162,7 @@ func watched(ctx context.Context, watcher etcdclient.Watcher, window time.Durati
 		left -= c.Bytes
 		return left > 0 && c.Behind <= maxWatchBehind
 	})
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, etcdclient.ErrNotWatched) {
 		err = nil
 	}
 	return recent.Report(clock.Now(), withKeys), err

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,10 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 	if len(rest) > 0 && rest[0].Slows {
 		all = append(all, findingLines(rest[0], width)...)
 		rest = rest[1:]
+	} else {
+		all = append(all, symptomLines(v, width)...)
 	}
+	all = append(all, adviceLines(v.Advice, width)...)
 	if len(rest) > 0 {
 		all = append(all, "", "ALSO")
 	}
@@ -35,10 +39,7 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 		all = append(all, "", "MEMBERS")
 		all = append(all, t.Lines(width)...)
 	}
-	if t := written("PREFIX", in.HotPrefixes, in.Events); len(t.Rows) > 0 {
-		all = append(all, "", "HOT PREFIXES")
-		all = append(all, t.Lines(width)...)
-	}
+	all = append(all, hotLines(in, v, width)...)
 	if t := written("KEY", in.HotKeys, in.Events); len(t.Rows) > 0 {
 		all = append(all, "", "HOT KEYS")
 		all = append(all, t.Lines(width)...)
@@ -52,11 +53,32 @@ func lines(in diagnose.Input, v diagnose.Verdict, width int) []string {
 	return append(all, missingLines(v, width)...)
 }
 
+// hotLines returns the prefixes that are written most, and who counted them.
+func hotLines(in diagnose.Input, v diagnose.Verdict, width int) []string {
+	t := written("PREFIX", in.HotPrefixes, in.Events)
+	isVoid := slices.ContainsFunc(v.Missing, func(m diagnose.Missing) bool { return m.Signal == diagnose.SignalPrefixes })
+	if len(t.Rows) == 0 && (in.Counted == nil || isVoid) {
+		return nil
+	}
+	all := []string{"", "HOT PREFIXES"}
+	if in.Counted != nil {
+		say := "Nothing was written"
+		if in.Events > 0 {
+			say = plural(int(in.Events), "event")
+		}
+		all = append(all, text.Wrap(fmt.Sprintf("%s, by %s.", say, in.Counted), 0, width)...)
+	}
+	if len(t.Rows) == 0 {
+		return all
+	}
+	return append(all, t.Lines(width)...)
+}
+
 // stored returns a table with the prefixes below which most is stored.
 func stored(at *diagnose.AtRest) *text.Table {
 	t := &text.Table{Columns: []text.Column{{Name: "PREFIX"}, {Name: "STORED"}, {Name: "SHARE"}, {Name: "KEYS"}, {Name: "PRESENT", Rank: 1}, {Name: "LARGEST", Rank: 2}, {Name: "REVISIONS", Rank: 3}, {Name: "DELETIONS", Rank: 4}}}
 	for _, p := range at.Prefixes[:min(len(at.Prefixes), shownPrefixes)] {
-		t.Add(p.Prefix, text.Size(p.Stored), fmt.Sprintf("%d%%", 100*p.Stored/max(at.Stored, 1)), fmt.Sprint(p.Keys), text.Size(p.Bytes), text.Size(p.Largest), fmt.Sprint(p.Revisions), fmt.Sprint(p.Deletions))
+		t.Add(p.Prefix, text.Size(p.Stored), share(p.Stored, at.Stored), fmt.Sprint(p.Keys), text.Size(p.Bytes), text.Size(p.Largest), fmt.Sprint(p.Revisions), fmt.Sprint(p.Deletions))
 	}
 	return t
 }
@@ -68,9 +90,14 @@ const shownPrefixes = 10
 func written(name string, most []diagnose.HotPrefix, events int64) *text.Table {
 	t := &text.Table{Columns: []text.Column{{Name: name}, {Name: "EVENTS"}, {Name: "SHARE"}, {Name: "WRITTEN", Rank: 1}}}
 	for _, p := range most[:min(len(most), shownPrefixes)] {
-		t.Add(p.Prefix, fmt.Sprint(p.Events), fmt.Sprintf("%d%%", 100*p.Events/max(events, 1)), text.Size(p.Bytes))
+		t.Add(p.Prefix, fmt.Sprint(p.Events), share(p.Events, events), text.Size(p.Bytes))
 	}
 	return t
+}
+
+// share returns a part in percent, rounded down. Who told both numbers may have made them up.
+func share(part, whole int64) string {
+	return fmt.Sprintf("%.0f%%", math.Floor(min(100*max(float64(part), 0)/max(float64(whole), 1), 100)))
 }
 
 // Title returns a finding in a line.
@@ -93,20 +120,8 @@ func Title(f diagnose.Finding) string {
 // findingLines returns what a finding rests on, and what to do.
 func findingLines(f diagnose.Finding, width int) []string {
 	var all []string
-	item := func(s string) {
-		for i, line := range text.Wrap(s, 4, width) {
-			if i == 0 {
-				line = "  - " + line
-			}
-			all = append(all, line)
-		}
-	}
-	worst, others := f.Worst()
-	for i, e := range worst {
-		say := e.String()
-		if others[i] > 0 {
-			say += "; also at " + plural(others[i], "other member")
-		}
+	item := func(s string) { all = append(all, itemLines(s, width)...) }
+	for _, say := range evidence(f.Evidence) {
 		item(say)
 	}
 	for _, r := range f.RulesOut {
@@ -115,8 +130,45 @@ func findingLines(f diagnose.Finding, width int) []string {
 	if len(f.FollowsFrom) > 0 {
 		return all
 	}
-	for _, a := range f.Advice {
-		item("To do: " + a.Text)
+	return append(all, adviceLines(f.Advice, width)...)
+}
+
+// symptomLines returns what shows that etcd is slow if no cause does, but for what the headline says.
+func symptomLines(v diagnose.Verdict, width int) []string {
+	var all []string
+	for _, say := range evidence(v.Symptoms) {
+		if !strings.Contains(v.Headline, say) {
+			all = append(all, itemLines(say, width)...)
+		}
+	}
+	return all
+}
+
+// evidence returns figures as sentences, the worst of each signal.
+func evidence(of []diagnose.Evidence) []string {
+	var all []string
+	worst, others := diagnose.Finding{Evidence: of}.Worst()
+	for i, e := range worst {
+		say := e.String()
+		if others[i] > 0 {
+			say += "; also at " + plural(others[i], "other member")
+		}
+		all = append(all, say)
+	}
+	return all
+}
+
+// itemLines returns an item of a list.
+func itemLines(s string, width int) []string {
+	all := text.Wrap(s, 4, width)
+	all[0] = "  - " + all[0]
+	return all
+}
+
+func adviceLines(advice []diagnose.Advice, width int) []string {
+	var all []string
+	for _, a := range advice {
+		all = append(all, itemLines("To do: "+a.Text, width)...)
 		if a.Command != "" {
 			all = append(all, "      "+a.Command)
 		}
@@ -194,9 +246,10 @@ type document struct {
 	Members     []diagnose.Figures   `json:"members,omitempty"`
 	HotPrefixes []diagnose.HotPrefix `json:"hotPrefixes,omitempty"`
 	HotKeys     []diagnose.HotPrefix `json:"hotKeys,omitempty"`
+	Counted     *diagnose.Counted    `json:"counted,omitempty"`
 	AtRest      *diagnose.AtRest     `json:"atRest,omitempty"`
 }
 
 func newDocument(in diagnose.Input, v diagnose.Verdict) document {
-	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes, in.HotKeys, in.AtRest}
+	return document{in.Namespace, in.Etcd, in.Window.Round(time.Millisecond).Seconds(), in.Summary(), v, in.Figures(), in.HotPrefixes, in.HotKeys, in.Counted, in.AtRest}
 }

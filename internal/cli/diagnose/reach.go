@@ -5,10 +5,12 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -25,7 +27,7 @@ func (g *gatherer) target(ctx context.Context, ordinal int) Target {
 	t := Target{Name: o.Name}
 	config, err := g.members.TLS(ctx, o)
 	if err != nil {
-		g.miss(diagnose.SignalStatus, err, "the right to get the Secrets of clientUrlTls")
+		g.missOf(diagnose.SignalStatus, o.Name, err, "the right to get the Secrets of clientUrlTls, with a certificate and a CA that fit this member")
 	}
 	t.HTTP = g.httpClient(config)
 	if port := portOf(pod, v1alpha1.ContainerEtcd, metricsPort); port != 0 {
@@ -42,7 +44,24 @@ func (g *gatherer) target(ctx context.Context, ordinal int) Target {
 		g.closers = append(g.closers, func() { _ = c.Close() })
 	}
 	t.Kubelet = g.kubelet(pod)
+	t.Lost = func() error { return g.lost(o.Pod.Endpoint, t) }
 	return t
+}
+
+// lost returns why the way to a member has ended in the meantime; nil if it has not, or if that to the agent in the same pod has not: then
+// etcd has closed its port.
+func (g *gatherer) lost(endpoint string, t Target) error {
+	at := func(from string) error {
+		u, err := url.Parse(from)
+		if err != nil || u.Host == "" {
+			return nil
+		}
+		return g.members.Lost(u.Host)
+	}
+	if t.AgentPing != "" && at(t.AgentPing) == nil {
+		return nil
+	}
+	return cmp.Or(at(endpoint), at(t.Metrics))
 }
 
 // httpClient reaches the pods through their port-forwards.

@@ -8,9 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
@@ -27,6 +27,12 @@ func isUnavailable(err error) bool {
 	}
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
+}
+
+// isUntrusted reports whether one of both sides refused the other's certificate: then the member is not slow. gRPC keeps of the error but
+// its text.
+func isUntrusted(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: "))
 }
 
 func ping(by *http.Client, url string) func(context.Context) error {
@@ -65,7 +71,7 @@ func get(ctx context.Context, by *http.Client, from, token string) (a answer, er
 	a.code = response.StatusCode
 	// Without a valid date, it is zero.
 	a.date, _ = http.ParseTime(response.Header.Get("Date"))
-	a.body, err = io.ReadAll(io.LimitReader(response.Body, maxScrape))
+	a.body, err = kube.ReadUpTo(response.Body, maxScrape)
 	return a, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -60,13 +61,30 @@ func (k *Kube) Run(verb func(ctx context.Context, cluster *Cluster, name string)
 	}
 }
 
-// Raw reads a path of the API server.
-func (c *Cluster) Raw(ctx context.Context, path string) ([]byte, error) {
+// Raw reads a path of the API server, of so many bytes at most.
+func (c *Cluster) Raw(ctx context.Context, path string, limit int64) ([]byte, error) {
 	api, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return nil, Usage("making a client for %s: %v", c.Config.Host, err)
 	}
-	return api.RESTClient().Get().AbsPath(path).Do(ctx).Raw()
+	stream, err := api.RESTClient().Get().AbsPath(path).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	return ReadUpTo(stream, limit)
+}
+
+// ReadUpTo reads an answer. One that is longer than the limit, in bytes, is an error: a part of it would say something else.
+func ReadUpTo(r io.Reader, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		err = Failure("the answer is longer than %s", text.Size(limit))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
 }
 
 // Logs returns a function that reads the log of a container or of its previous run.

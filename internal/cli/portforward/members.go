@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // deprecated, and what package portforward takes
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -126,6 +127,9 @@ func (m *Members) Alarms(ctx context.Context, s *cluster.Snapshot) ([]etcdclient
 	return nil, kube.Failure("no member serves")
 }
 
+// Lost returns why a port-forward to an address has ended that had worked; nil if none has. It may have been opened again.
+func (m *Members) Lost(address string) error { return m.through.whyLost(address) }
+
 // Connect connects to a port of a member, by the address of its pod.
 func (m *Members) Connect(ctx context.Context, address string) (net.Conn, error) {
 	return m.through.connect(ctx, address)
@@ -166,7 +170,7 @@ func openTunnels(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha1.Etcd
 			addresses = append(addresses, observe.ClientAddress(pod))
 		}
 	}
-	through := newTunnels(cluster.Config, byIP)
+	through := newTunnels(func(pod client.ObjectKey) (httpstream.Dialer, error) { return dialerTo(cluster.Config, pod) }, byIP)
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()
 	through.open(ctx, addresses)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // deprecated, and what package portforward takes
 	"k8s.io/client-go/rest"
@@ -21,14 +22,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tunnels are port-forwards to the pods of a cluster, one for each address, opened on demand.
+// tunnels are port-forwards to the pods of a cluster, one for each address, opened on demand, and again if they end: the API server that
+// they pass may start again, and a container whose port refuses a connection ends its tunnel.
 type tunnels struct {
-	config *rest.Config
+	// dialer dials a pod's portforward subresource.
+	dialer func(pod client.ObjectKey) (httpstream.Dialer, error)
 	// pods are the pods by their IP addresses.
 	pods map[string]client.ObjectKey
 
 	mu        sync.Mutex
 	byAddress map[string]*tunnel
+	// lost is why the last tunnel to an address ended that had worked.
+	lost map[string]error
 }
 
 // tunnel is the port-forward to one address.
@@ -37,10 +42,15 @@ type tunnel struct {
 	local string
 	err   error
 	stop  chan struct{}
+	// ended is when it ended; zero if it has not. The mutex of the tunnels guards it.
+	ended time.Time
 }
 
-func newTunnels(config *rest.Config, pods map[string]client.ObjectKey) *tunnels {
-	return &tunnels{config: config, pods: pods, byAddress: map[string]*tunnel{}}
+// pause is the time between two port-forwards to one address.
+const pause = time.Second
+
+func newTunnels(dialer func(client.ObjectKey) (httpstream.Dialer, error), pods map[string]client.ObjectKey) *tunnels {
+	return &tunnels{dialer: dialer, pods: pods, byAddress: map[string]*tunnel{}, lost: map[string]error{}}
 }
 
 // connect connects to a member.
@@ -95,6 +105,8 @@ func (t *tunnels) failure() error {
 func (t *tunnels) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// None is opened again.
+	clear(t.lost)
 	for _, tunnel := range t.byAddress {
 		close(tunnel.stop)
 	}
@@ -112,29 +124,44 @@ func (t *tunnels) to(address string) (*tunnel, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if tunnel, ok := t.byAddress[address]; ok {
-		return tunnel, nil
+	if last, ok := t.byAddress[address]; ok && (last.ended.IsZero() || t.lost[address] == nil || time.Since(last.ended) < pause) {
+		return last, nil
 	}
-	tunnel := &tunnel{ready: make(chan struct{}), stop: make(chan struct{})}
-	t.byAddress[address] = tunnel
-	go tunnel.forward(t.config, pod, port)
-	return tunnel, nil
+	next := &tunnel{ready: make(chan struct{}), stop: make(chan struct{})}
+	t.byAddress[address] = next
+	go func() {
+		err := next.forward(t.dialer, pod, port)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if next.ended = time.Now(); err != nil && next.err == nil {
+			t.lost[address] = err
+		}
+	}()
+	return next, nil
 }
 
-// forward forwards until the tunnel is stopped. It closes ready once it is known whether forwarding works.
-func (t *tunnel) forward(config *rest.Config, pod client.ObjectKey, port string) {
+// whyLost returns why a tunnel to an address ended that had worked; nil if none did.
+func (t *tunnels) whyLost(address string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lost[address]
+}
+
+// forward forwards until the tunnel is stopped, or returns why it ended. It closes ready once it is known whether forwarding works.
+func (t *tunnel) forward(dial func(client.ObjectKey) (httpstream.Dialer, error), pod client.ObjectKey, port string) error {
 	var once sync.Once
 	settle := func(err error) { once.Do(func() { t.err = err; close(t.ready) }) }
-	dialer, err := dialerTo(config, pod)
+	dialer, err := dial(pod)
 	if err != nil {
 		settle(err)
-		return
+		return err
 	}
 	ready := make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + port}, t.stop, ready, io.Discard, io.Discard)
 	if err != nil {
-		settle(fmt.Errorf("forwarding a port of pod %s: %w", pod, err))
-		return
+		err = fmt.Errorf("forwarding a port of pod %s: %w", pod, err)
+		settle(err)
+		return err
 	}
 	go func() {
 		select {
@@ -147,9 +174,11 @@ func (t *tunnel) forward(config *rest.Config, pod client.ObjectKey, port string)
 		case <-t.ready:
 		}
 	}()
-	if err := forwarder.ForwardPorts(); err != nil {
-		settle(fmt.Errorf("forwarding a port of pod %s: %w", pod, err))
+	if err = forwarder.ForwardPorts(); err != nil {
+		err = fmt.Errorf("forwarding a port of pod %s: %w", pod, err)
+		settle(err)
 	}
+	return err
 }
 
 // dialerTo dials a pod's portforward subresource: over a websocket, or over SPDY for API servers before 1.31.

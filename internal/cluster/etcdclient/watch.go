@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,18 +27,31 @@ type Change struct {
 // Watcher is a Client that can see changes.
 type Watcher interface {
 	// Watch calls a function with every change of now, until it returns false or the context ends, which is an error. So is a member that
-	// knows no leader: it has no changes to send, and would keep the stream open.
+	// knows no leader: it has no changes to send, and would keep the stream open. One that does not begin to watch is ErrNotWatched.
 	Watch(ctx context.Context, see func(Change) (more bool)) error
 }
+
+// ErrNotWatched is the error of a member that did not begin to watch in time: it may stand still.
+var ErrNotWatched = errors.New("the member did not begin to watch in time")
+
+// watchTimeout is how long a member may take to begin to watch.
+const watchTimeout = 5 * time.Second
 
 // maxChanges bounds a message with changes, in bytes. etcd divides large ones, but a change may be as large as a request.
 const maxChanges = 16 << 20
 
 // Watch implements Watcher.
 func (c *client) Watch(ctx context.Context, see func(Change) (more bool)) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	failed := func(err error) error { return fmt.Errorf("watching %s: %w", c.endpoint, err) }
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	begin := time.AfterFunc(watchTimeout, func() { cancel(ErrNotWatched) })
+	began := false
+	failed := func(err error) error {
+		if late := context.Cause(ctx); !began && (errors.Is(late, ErrNotWatched) || errors.Is(late, context.DeadlineExceeded)) {
+			err = ErrNotWatched
+		}
+		return fmt.Errorf("watching %s: %w", c.endpoint, err)
+	}
 	stream, err := etcdserverpb.NewWatchClient(c.etcd.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(maxChanges))
 	if err == nil {
 		everything := []byte{0}
@@ -56,6 +70,7 @@ func (c *client) Watch(ctx context.Context, see func(Change) (more bool)) error 
 		if err != nil {
 			return failed(err)
 		}
+		began = begin.Stop() || began
 		for _, e := range r.GetEvents() {
 			kv := e.GetKv()
 			change := Change{Key: kv.GetKey(), Revision: kv.GetModRevision(), Bytes: int64(len(kv.GetKey()) + len(kv.GetValue()))}

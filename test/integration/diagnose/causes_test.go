@@ -64,7 +64,7 @@ func TestHealthy(t *testing.T) {
 
 func TestHealthyUnderLoad(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.6", "etcd-3.5"} {
+	for _, program := range versions("etcd", "etcd-3.6", "etcd-3.5") {
 		c := start(t, options{members: 3, program: program})
 		c.writes(400, 2<<10)
 		reader := c.client()
@@ -78,6 +78,16 @@ func TestHealthyUnderLoad(t *testing.T) {
 			c.kill(i)
 		}
 	}
+}
+
+// Clients do what they do every day, and the diagnosis, asked again and again, finds nothing:
+//
+//	HOUR=1h go test ./test/integration/diagnose -run TestHealthyHour -timeout 2h -v | grep HOUR
+func TestHealthyHour(t *testing.T) {
+	lasts := load.Hour(t)
+	c := start(t, options{members: 3, args: []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=1m"}})
+	t.Cleanup(load.Everyday(c.client()))
+	load.FindNothing(t, lasts, func() judge.Input { return c.measure(20 * time.Second) })
 }
 
 func TestSlowDisk(t *testing.T) {
@@ -122,7 +132,7 @@ func (c *etcds) stops(i int, stopped, runs time.Duration) {
 
 func TestStopped(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.5"} {
+	for _, program := range versions("etcd", "etcd-3.5") {
 		c := start(t, options{members: 3, program: program, args: []string{"--election-timeout=10000", "--heartbeat-interval=1000"}})
 		c.writes(50, 1<<10)
 		c.stops(c.leader(), 450*time.Millisecond, 50*time.Millisecond)
@@ -161,11 +171,12 @@ func TestElections(t *testing.T) {
 	recording(t)
 	c := start(t, options{members: 3})
 	c.writes(20, 1<<10)
-	time.AfterFunc(5*time.Second, func() {
+	c.again = func(context.Context) {
 		pid := c.members[c.leader()].process.Pid
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
 		time.AfterFunc(4*time.Second, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-	})
+	}
+	time.AfterFunc(5*time.Second, func() { c.again(t.Context()) })
 	c.expect("elections", judge.Elections, "Three members; the leader is stopped for 4 s.", 20*time.Second)
 }
 
@@ -199,6 +210,22 @@ func TestMemberDown(t *testing.T) {
 	c.kill((c.leader() + 1) % 3)
 	pauseFor(3 * time.Second)
 	c.expect("member-down", judge.MemberDown, "Three members, one of which was killed.", 10*time.Second)
+}
+
+// A member that ends and starts again has counters that begin at zero: it does not count as fast.
+func TestRestarted(t *testing.T) {
+	c := start(t, options{members: 3})
+	c.writes(20, 1<<10)
+	window := machine.Scaled(8 * time.Second)
+	which := (c.leader() + 1) % 3
+	time.AfterFunc(window/4, func() {
+		c.kill(which)
+		c.members[which].again = time.Now()
+		c.run(which)
+	})
+	v := c.expect("restarted", judge.Restarts, "Three members; a follower ends, and starts again at once.", window)
+	c.Expect(v.Findings[0].Members).To(ConsistOf(c.members[which].name))
+	c.Expect(v.Missing).To(ContainElement(HaveField("Signal", judge.SignalMetrics)))
 }
 
 // cpuOf returns how much CPU a process has used.

@@ -51,6 +51,8 @@ type member struct {
 	// limit of its CPU, in percent of a core, and the cgroup that has it.
 	limit  int
 	cgroup string
+	// again is when it started again; zero if it has not.
+	again time.Time
 }
 
 // output is what a process prints.
@@ -77,6 +79,12 @@ type etcds struct {
 	t       testing.TB
 	o       options
 	members []*member
+	// list is the initial cluster.
+	list string
+	// again injects what does not last, until the context ends; nil for what lasts. The user and its password are those of etcd, if it has
+	// users. Both are for other tools.
+	again func(ctx context.Context)
+	user  string
 }
 
 // start starts a cluster, whose data is in memory unless a folder is given: what else writes to the disk of this machine is no part of it.
@@ -105,8 +113,9 @@ func start(t testing.TB, o options) *etcds {
 		list = append(list, m.name+"=http://"+advertised)
 		c.members = append(c.members, m)
 	}
+	c.list = strings.Join(list, ",")
 	for i := range c.members {
-		c.run(i, strings.Join(list, ","))
+		c.run(i)
 	}
 	c.Eventually(func() error { return c.put("/registry/first", 1) }).Should(Succeed(), c.logs)
 	return c
@@ -120,10 +129,10 @@ func (c *etcds) logs() string {
 	return all.String()
 }
 
-func (c *etcds) run(i int, list string) {
+func (c *etcds) run(i int) {
 	m := c.members[i]
 	peer := ""
-	for _, entry := range strings.Split(list, ",") {
+	for _, entry := range strings.Split(c.list, ",") {
 		if name, url, _ := strings.Cut(entry, "="); name == m.name {
 			peer = url
 		}
@@ -134,7 +143,7 @@ func (c *etcds) run(i int, list string) {
 	}
 	line := []string{machine.Program(c.t, program), "--name=" + m.name, "--data-dir=" + m.dir,
 		"--listen-client-urls=http://" + m.client, "--advertise-client-urls=http://" + m.client, "--listen-metrics-urls=http://" + m.metrics,
-		"--listen-peer-urls=http://" + m.peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + list, "--logger=zap"}
+		"--listen-peer-urls=http://" + m.peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + c.list, "--logger=zap"}
 	line = append(line, c.o.args...)
 	if c.o.wrap != nil {
 		line = append(c.o.wrap(i), line...)

@@ -19,7 +19,7 @@ import (
 
 func TestLargeRanges(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.5"} {
+	for _, program := range versions("etcd", "etcd-3.5") {
 		c := start(t, options{members: 1, program: program, args: []string{"--quota-backend-bytes=4000000000"}})
 		c.fill("/registry/configmaps", 40_000, 4000)
 		c.writes(20, 1<<10)
@@ -71,7 +71,7 @@ func TestLeases(t *testing.T) {
 
 func TestWatches(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.5"} {
+	for _, program := range versions("etcd", "etcd-3.5") {
 		c := start(t, options{members: 1, program: program})
 		c.stall()
 		c.writes(200, 4<<10)
@@ -97,5 +97,6 @@ func TestPasswords(t *testing.T) {
 		_, err := admin.Authenticate(ctx, "root", "secret")
 		return err
 	})
+	c.user = "root:secret"
 	c.expect("passwords", judge.Passwords, "One member with users; six clients log in again and again.", 20*time.Second)
 }

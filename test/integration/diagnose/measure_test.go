@@ -59,6 +59,9 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 			m.Leader, m.Learner = s.MemberID == leader, s.Learner
 		}
 		m.Pod = &judge.Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: float64(c.members[i].limit) / 100}
+		if again := c.members[i].again; !again.IsZero() {
+			m.Pod.Running = time.Since(again)
+		}
 		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false, began, time.Now())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
@@ -122,8 +125,8 @@ func (c *etcds) expect(name string, cause judge.Cause, about string, window time
 		folder := filepath.Join("..", "..", "..", "internal", "diagnose", "testdata", name)
 		c.Expect(diagnosetest.Save(folder, r)).To(Succeed())
 	}
-	c.compare(name)
 	v := judge.Judge(in)
+	c.compare(name, v.Headline)
 	first := judge.Cause("")
 	if len(v.Findings) > 0 {
 		first = v.Findings[0].Cause

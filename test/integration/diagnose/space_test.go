@@ -23,12 +23,15 @@ import (
 
 func TestDefragmentation(t *testing.T) {
 	recording(t)
-	for _, program := range []string{"etcd", "etcd-3.6"} {
+	for _, program := range versions("etcd", "etcd-3.6") {
 		c := start(t, options{members: 1, program: program, dir: t.TempDir(), args: []string{"--quota-backend-bytes=4000000000"}})
 		c.fill("/registry/secrets", 600, 1_000_000)
 		c.writes(20, 1<<10)
 		made := c.client(0)
-		time.AfterFunc(5*time.Second, func() { _, _ = made.Defragment(context.Background(), "http://"+c.members[0].client) })
+		c.again = func(ctx context.Context) {
+			go func() { _, _ = made.Defragment(context.WithoutCancel(ctx), "http://"+c.members[0].client) }()
+		}
+		time.AfterFunc(5*time.Second, func() { c.again(t.Context()) })
 		c.expect("defragmentation-"+program, judge.Defragmentation, "One member with 600 MB, which is defragmented during the measurement.", 20*time.Second)
 		c.kill(0)
 	}
@@ -40,12 +43,20 @@ func TestBackup(t *testing.T) {
 	c.fill("/registry/secrets", 200, 1_000_000)
 	c.writes(20, 1<<10)
 	made := c.client(0)
-	time.AfterFunc(2*time.Second, func() {
-		if r, err := made.Snapshot(context.Background()); err == nil {
+	snapshot := func(ctx context.Context) {
+		if r, err := made.Snapshot(ctx); err == nil {
 			_, _ = io.Copy(io.Discard, r)
 			_ = r.Close()
 		}
-	})
+	}
+	c.again = func(ctx context.Context) {
+		go func() {
+			for ctx.Err() == nil {
+				snapshot(ctx)
+			}
+		}()
+	}
+	time.AfterFunc(2*time.Second, func() { snapshot(context.Background()) })
 	c.expect("backup", judge.Backup, "One member with 200 MB whose disk is slow (each fdatasync takes 30 ms longer), and whose snapshot is read.", 20*time.Second)
 }
 
@@ -53,22 +64,30 @@ func TestCompaction(t *testing.T) {
 	recording(t)
 	c := start(t, options{members: 1, args: []string{"--quota-backend-bytes=4000000000", "--compaction-batch-limit=1000000"}})
 	made := c.client(0)
-	stop := c.during(8, func(ctx context.Context, n int) error {
-		var ops []clientv3.Op
-		for k := range 120 {
-			ops = append(ops, clientv3.OpPut(fmt.Sprintf("/registry/events/e-%d", k), "v"))
-		}
-		_, err := made.Txn(ctx).Then(ops...).Commit()
-		return err
-	})
-	pauseFor(20 * time.Second)
-	stop()
-	c.writes(20, 1<<10)
-	time.AfterFunc(3*time.Second, func() {
+	revisions := func() {
+		stop := c.during(8, func(ctx context.Context, n int) error {
+			var ops []clientv3.Op
+			for k := range 120 {
+				ops = append(ops, clientv3.OpPut(fmt.Sprintf("/registry/events/e-%d", k), "v"))
+			}
+			_, err := made.Txn(ctx).Then(ops...).Commit()
+			return err
+		})
+		pauseFor(20 * time.Second)
+		stop()
+	}
+	compact := func() {
 		if r, err := made.Get(context.Background(), "x"); err == nil {
 			_, _ = made.Compact(context.Background(), r.Header.Revision, clientv3.WithCompactPhysical())
 		}
-	})
+	}
+	c.again = func(context.Context) {
+		revisions()
+		go compact()
+	}
+	revisions()
+	c.writes(20, 1<<10)
+	time.AfterFunc(3*time.Second, compact)
 	c.expect("compaction", judge.Compaction, "One member with --compaction-batch-limit=1000000, which compacts hundreds of thousands of revisions at once.", 30*time.Second)
 }
 

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"context"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,4 +52,15 @@ func TestWatchOfAMemberWithoutALeader(t *testing.T) {
 	c.kill(2)
 	c.Eventually(watch).WithTimeout(machine.Patience()).Should(MatchError(ContainSubstring("no leader")))
 	c.Eventually(ended).WithTimeout(machine.Patience()).Should(Receive(MatchError(ContainSubstring("no leader"))))
+}
+
+// A member that stands still before it has begun to watch says nothing at all, rather than that nothing is written.
+func TestWatchOfAMemberThatStandsStill(t *testing.T) {
+	c := start(t, options{members: 1})
+	still := c.dial(0).(etcdclient.Watcher)
+	c.Expect(still.(etcdclient.Client).Read(t.Context(), false)).To(Succeed(), "it is connected")
+	c.Expect(syscall.Kill(c.members[0].process.Pid, syscall.SIGSTOP)).To(Succeed())
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(20*time.Second))
+	defer cancel()
+	c.Expect(still.Watch(ctx, func(etcdclient.Change) bool { return true })).To(MatchError(etcdclient.ErrNotWatched))
 }
