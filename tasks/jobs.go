@@ -116,13 +116,16 @@ func jobVerdict(task Task, s job.State, now time.Time) Verdict {
 	return v
 }
 
-// addFields adds the fields of a JSON object to a result.
+// addFields adds the fields of a JSON object, as an agent says them, to a result. What is there stays.
 func addFields(object json.RawMessage, into map[string]string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {
 		return
 	}
 	for name, value := range fields {
+		if _, taken := into[name]; taken {
+			continue
+		}
 		into[name] = string(value)
 		if text := ""; json.Unmarshal(value, &text) == nil {
 			into[name] = text

@@ -108,7 +108,7 @@ func TestJobOfATask(t *testing.T) {
 	w.Expect(v.RequeueAfter).To(Equal(jobPoll))
 	w.Expect(v.LastOperation).To(BeNil())
 
-	apitest.Complete(t, w.api, w.key(), `{"revision":7,"snapshot":"Full","more":{"a":1}}`)
+	apitest.Complete(t, w.api, w.key(), `{"revision":7,"snapshot":"Full","more":{"a":1},"job":"another"}`)
 	v = w.next()
 	w.Expect(v.Outcome).To(Equal(Done))
 	w.Expect(v.Result).To(Equal(map[string]string{"job": w.key().Name, "revision": "7", "snapshot": "Full", "more": `{"a":1}`}))

@@ -73,6 +73,7 @@ type EtcdReference struct {
 	// name of the Etcd.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// namespace of the Etcd. Only the task's own namespace is allowed. Default: the task's namespace.
 	// +kubebuilder:validation:MaxLength=63

@@ -25,6 +25,10 @@ func (w *statusWriter) report(etcd *v1alpha1.Etcd, before *v1alpha1.EtcdStatus) 
 	if c, b := changed(v1alpha1.ConditionBootstrappedWithExistingCluster); c != nil && c.Reason == v1alpha1.ReasonLeavingSource && (b == nil || b.Reason != c.Reason) {
 		w.event(etcd, corev1.EventTypeWarning, c, "LeaveSource")
 	}
+	if c := etcd.Status.Conditions.Find(v1alpha1.ConditionDataVolumesReady); before.ClusterID == "" && etcd.Status.ClusterID != "" && c != nil && c.Reason == v1alpha1.ReasonSurveyingVolumes {
+		// Members start with data that was there before their Etcd.
+		w.event(etcd, corev1.EventTypeNormal, c, "InheritData")
+	}
 	if r := before.Recovery; r != nil && r.Task != "" && r.LeavesBehind(etcd.Status.ClusterID) && etcd.Status.Recovery == nil {
 		w.recorder.Eventf(etcd, nil, corev1.EventTypeNormal, v1alpha1.ReasonRecoveryWithdrawn, "WithdrawRecovery",
 			"Withdrew the recovery of task %s, which is deleted: cluster %s serves, and the new cluster has not begun.", r.Task, etcd.Status.ClusterID)

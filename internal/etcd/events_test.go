@@ -87,6 +87,35 @@ func TestEventOfAWithdrawnRecovery(t *testing.T) {
 	}
 }
 
+// Members that start with data that was there before their Etcd do not do so silently.
+func TestEventOfInheritedData(t *testing.T) {
+	held := conditions.False(v1alpha1.ConditionDataVolumesReady, v1alpha1.ReasonSurveyingVolumes, "No member has been started yet: claims main-main-0 hold data of cluster cafe.")
+	ready := conditions.True(v1alpha1.ConditionDataVolumesReady, v1alpha1.ReasonDataVolumesReady, "All.")
+	kept := conditions.False(v1alpha1.ConditionDataVolumesReady, v1alpha1.ReasonVolumeMissing, "One.")
+	for name, c := range map[string]struct {
+		before, after string
+		condition     metav1.Condition
+		want          bool
+	}{
+		"found":           {"", "cafe", held, true},
+		"recorded before": {"cafe", "cafe", held, false},
+		"not recorded":    {"", "", held, false},
+		"begun":           {"", "cafe", ready, false},
+		"begun by two":    {"", "cafe", kept, false},
+	} {
+		recorder := events.NewFakeRecorder(1)
+		etcd := &v1alpha1.Etcd{Status: v1alpha1.EtcdStatus{ClusterID: c.after}}
+		etcd.Status.Conditions.Set(c.condition)
+		(&statusWriter{recorder: recorder}).report(etcd, &v1alpha1.EtcdStatus{ClusterID: c.before})
+		g := NewWithT(t)
+		if c.want {
+			g.Expect(recorder.Events).To(Receive(HaveSuffix(held.Message)), name)
+		} else {
+			g.Expect(recorder.Events).To(BeEmpty(), name)
+		}
+	}
+}
+
 // What changes in TLS, in a hibernation, or in leaving a source cluster is one event; what is broken is another one for each of its causes.
 func TestEventsOfConditions(t *testing.T) {
 	c := func(conditionType, reason, message string) *metav1.Condition {

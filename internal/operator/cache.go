@@ -6,6 +6,7 @@ package operator
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -84,11 +85,13 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: trimmedConditions(p.Status.Conditions),
 		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
 	}}
-	kept.Annotations = boundedAnnotations(p.Annotations)
+	kept.Labels = bounds(p.Labels, readLabels...)
+	kept.Annotations = bounds(p.Annotations, readAnnotations...)
+	kept.Finalizers, kept.OwnerReferences = few(p.Finalizers), boundedOwners(p.OwnerReferences)
 	for _, c := range p.Spec.Containers {
 		switch c.Name {
 		case v1alpha1.ContainerEtcd:
-			etcd := corev1.Container{Name: c.Name, Image: c.Image, Ports: c.Ports}
+			etcd := corev1.Container{Name: c.Name, Image: c.Image, Ports: few(c.Ports)}
 			if c.ReadinessProbe != nil {
 				etcd.ReadinessProbe = probed
 			}
@@ -106,6 +109,8 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: v.Name})
 		}
 	}
+	// The StatefulSet controller puts claims first.
+	kept.Spec.Volumes = few(kept.Spec.Volumes)
 	return kept
 }
 
@@ -164,18 +169,39 @@ func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return kept
 }
 
+// trimmedClaim keeps whose a claim is, and its volume. All claims are cached, also those of pods that have nothing to do with an Etcd: of one
+// without an ordinal at the end of its name, which no member can have as its data, that is all.
 func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	kept := &corev1.PersistentVolumeClaim{ObjectMeta: trimmedMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+	kept := &corev1.PersistentVolumeClaim{
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.Spec.VolumeName}, Status: corev1.PersistentVolumeClaimStatus{Phase: c.Status.Phase},
+	}
+	copyIdentity(kept, c)
+	kept.Annotations = selected(c.Annotations, v1alpha1.AnnotationAdoptedBy)
+	if !ofAnOrdinal.MatchString(c.Name) {
+		return kept
+	}
+	kept.OwnerReferences = boundedOwners(c.OwnerReferences)
+	kept.Spec.StorageClassName, kept.Spec.VolumeMode = c.Spec.StorageClassName, c.Spec.VolumeMode
+	kept.Spec.AccessModes = few(c.Spec.AccessModes)
+	if c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil {
+		kept.Spec.DataSource = sourced
+	}
+	if asked, ok := c.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+		kept.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: asked}
+	}
+	kept.Status = c.Status
 	if equality.Semantic.DeepEqual(kept.Spec.Resources.Requests, kept.Status.Capacity) {
 		// Most volumes are as large as they were requested. A map of one entry takes more than half a kilobyte.
 		kept.Status.Capacity = kept.Spec.Resources.Requests
 	}
-	if by, adopted := c.Annotations[v1alpha1.AnnotationAdoptedBy]; adopted {
-		// It records the owner of the claim.
-		kept.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: by}
-	}
 	return kept
 }
+
+// ofAnOrdinal matches the names that a StatefulSet gives to claims.
+var ofAnOrdinal = regexp.MustCompile(`-[0-9]+$`)
+
+// sourced stands for any other volume or snapshot from which a claim gets its content.
+var sourced = &corev1.TypedLocalObjectReference{}
 
 // trimmedTask leaves out the configs of a task that has ended. They are most of it, and are not read again.
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {

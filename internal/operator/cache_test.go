@@ -63,6 +63,7 @@ func TestTrimmedObjects(t *testing.T) {
 	volume := trimmedVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x", ClaimRef: &corev1.ObjectReference{Name: "c", UID: "c"}}})
 	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	claim.Name, lean.Name, lean.Labels = "n-0", "n-0", nil
 	g.Expect(trimmedClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
 	requested, other := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 	for _, capacity := range []corev1.ResourceList{requested.DeepCopy(), other} {

@@ -5,6 +5,7 @@
 package operator
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -24,10 +25,22 @@ const (
 	maxObject = 64 << 10
 	// maxLease is less: the names of member leases follow from the spec, so there may be any number that look like one.
 	maxLease = 4 << 10
-	// maxPodAnnotation bounds one annotation of a pod.
-	maxPodAnnotation = 16 << 10
+	// maxPodText bounds all labels of a pod, all annotations, and each of those that are kept of more.
+	maxPodText = 16 << 10
 	// maxValue bounds what is kept of an object that is not kept whole.
 	maxValue = 1 << 10
+	// maxNames bounds lists of finalizers, owners, ports and volumes. What belongs to an Etcd has fewer.
+	maxNames = 8
+)
+
+// The labels and annotations of a pod that the operator reads through the cache.
+var (
+	readLabels = []string{
+		v1alpha1.LabelManagedBy, v1alpha1.LabelPartOf, v1alpha1.LabelComponent, v1alpha1.LabelName, v1alpha1.LabelCreatedBy, appsv1.StatefulSetRevisionLabel,
+	}
+	readAnnotations = []string{
+		v1alpha1.AnnotationCAChecksum, v1alpha1.AnnotationClientTLS, v1alpha1.AnnotationPeerTLS, v1alpha1.AnnotationConfigChecksum, v1alpha1.AnnotationInPlaceUpdate,
+	}
 )
 
 // sized is an object that knows its size.
@@ -88,7 +101,7 @@ func copyIdentity(to, from metav1.Object) {
 	to.SetGeneration(from.GetGeneration())
 	to.SetCreationTimestamp(from.GetCreationTimestamp())
 	to.SetDeletionTimestamp(from.GetDeletionTimestamp())
-	to.SetLabels(selected(from.GetLabels(), v1alpha1.LabelManagedBy, v1alpha1.LabelPartOf, v1alpha1.LabelComponent, v1alpha1.LabelName))
+	to.SetLabels(selected(from.GetLabels(), v1alpha1.LabelManagedBy, v1alpha1.LabelPartOf, v1alpha1.LabelComponent, v1alpha1.LabelName, v1alpha1.LabelCreatedBy))
 	to.SetAnnotations(selected(from.GetAnnotations(), v1alpha1.AnnotationAdoptedBy, v1alpha1.AnnotationAppliedChecksum, v1alpha1.AnnotationPeerTLS))
 	if by := metav1.GetControllerOfNoCopy(from); by != nil && by.Size() <= maxValue {
 		to.SetOwnerReferences([]metav1.OwnerReference{*by})
@@ -109,20 +122,43 @@ func selected(all map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-// boundedAnnotations returns the annotations of a pod without large ones. No decision rests on these.
-func boundedAnnotations(all map[string]string) map[string]string {
-	for _, value := range all {
-		if len(value) > maxPodAnnotation {
-			kept := map[string]string{}
-			for key, value := range all {
-				if len(value) <= maxPodAnnotation {
-					kept[key] = value
-				}
-			}
-			return kept
+// bounds returns the labels or annotations of a pod, and of too many only those that are read.
+func bounds(all map[string]string, read ...string) map[string]string {
+	size := 0
+	for key, value := range all {
+		size += len(key) + len(value)
+	}
+	if size <= maxPodText {
+		return all
+	}
+	kept := map[string]string{}
+	for _, key := range read {
+		if value, ok := all[key]; ok && len(value) <= maxPodText {
+			kept[key] = value
 		}
 	}
-	return all
+	return kept
+}
+
+// few returns a list, and of a long one the beginning.
+func few[T any](all []T) []T {
+	if len(all) <= maxNames {
+		return all
+	}
+	return slices.Clone(all[:maxNames])
+}
+
+// boundedOwners returns the owners of an object, and of many the first. That of a member has at most its StatefulSet and its pod.
+func boundedOwners(all []metav1.OwnerReference) []metav1.OwnerReference {
+	var kept []metav1.OwnerReference
+	for _, owner := range few(all) {
+		if owner.Size() > maxValue {
+			// It is no StatefulSet of a member, whose name is short.
+			owner = metav1.OwnerReference{Kind: "an owner with a long name", UID: owner.UID}
+		}
+		kept = append(kept, owner)
+	}
+	return kept
 }
 
 // keptSet keeps the StatefulSet of an Etcd, and of others whose they are: the API server bounds its size, and there is one for each

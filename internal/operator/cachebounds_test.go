@@ -11,10 +11,13 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -87,9 +90,69 @@ func TestTheCacheKeepsWhatAnEtcdNeeds(t *testing.T) {
 	lease.OwnerReferences = nil
 	g.Expect(transformed(t, lease.DeepCopy()).Annotations).To(BeEmpty(), "no Etcd needs it")
 
-	pod := &corev1.Pod{ObjectMeta: metaOf("m-0", "")}
-	pod.Annotations = map[string]string{"long": strings.Repeat("x", maxPodAnnotation+1), "short": "x"}
-	g.Expect(transformed(t, pod).Annotations).To(Equal(map[string]string{"short": "x"}))
+}
+
+// Whoever may create pods and claims in a namespace can give them the labels of an Etcd's, or need none: all claims are cached. What the cache
+// keeps of one has a bound, whatever it has, and everything that is read of a member's.
+func TestTheCacheBoundsPodsAndClaims(t *testing.T) {
+	g := NewWithT(t)
+	large := metaOf("m-0", "StatefulSet")
+	large.OwnerReferences[0].APIVersion = "apps/v1"
+	large.Labels[appsv1.StatefulSetRevisionLabel], large.Labels[v1alpha1.LabelComponent] = "r", v1alpha1.ComponentStatefulSet
+	large.Annotations = map[string]string{v1alpha1.AnnotationClientTLS: v1alpha1.TLSOn, v1alpha1.AnnotationConfigChecksum: "c", v1alpha1.AnnotationInPlaceUpdate: strings.Repeat("m", 2<<10), v1alpha1.AnnotationAdoptedBy: "e"}
+	read := *large.DeepCopy()
+	for i := range 4000 {
+		long := fmt.Sprintf("example.com/%d-%s", i, strings.Repeat("x", 40))
+		large.Labels[long], large.Annotations[long] = "x", "x"
+		large.Finalizers = append(large.Finalizers, long)
+		large.OwnerReferences = append(large.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: long, UID: "u"})
+	}
+	pod := &corev1.Pod{ObjectMeta: *large.DeepCopy(), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Ports: make([]corev1.ContainerPort, 4000)}}}}
+	for range 4000 {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "m-m-0"}}})
+	}
+	g.Expect(pod.Size()).To(BeNumerically(">", 500<<10))
+	kept := transformed(t, pod.DeepCopy())
+	g.Expect(kept.Size()).To(BeNumerically("<", 8<<10))
+	g.Expect(kept.Labels).To(Equal(read.Labels))
+	delete(read.Annotations, v1alpha1.AnnotationAdoptedBy)
+	g.Expect(kept.Annotations).To(Equal(read.Annotations))
+	g.Expect(metav1.GetControllerOf(kept)).To(Equal(metav1.GetControllerOf(pod)))
+	pod.Annotations = map[string]string{"short": "x", "more": strings.Repeat("x", maxPodText-10)}
+	g.Expect(transformed(t, pod.DeepCopy()).Annotations).To(Equal(pod.Annotations))
+
+	class, source := "fast", &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: strings.Repeat("x", 5000)}
+	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi"), "example.com/x": resource.MustParse("1")}
+	claim := func(name string) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: *large.DeepCopy(), Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}, Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeName: "v", StorageClassName: &class, DataSource: source, Resources: corev1.VolumeResourceRequirements{Requests: storage},
+			Selector: &metav1.LabelSelector{MatchLabels: large.Labels},
+		}}
+		c.Name = name
+		return c
+	}
+	member := transformed(t, claim("m-m-0"))
+	g.Expect(member.Size()).To(BeNumerically("<", 4<<10))
+	g.Expect(member.OwnerReferences).To(And(HaveLen(maxNames), ContainElement(large.OwnerReferences[0])))
+	g.Expect(member.Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "e"}))
+	g.Expect(member.Spec.Resources.Requests).To(Equal(corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}))
+	g.Expect(member.Spec).To(And(HaveField("VolumeName", "v"), HaveField("StorageClassName", &class), HaveField("Selector", BeNil()), HaveField("DataSource", Not(BeNil()))))
+	g.Expect(member.Labels).To(HaveKeyWithValue(v1alpha1.LabelPartOf, "m"))
+
+	other := transformed(t, claim("backups"))
+	g.Expect(other.Size()).To(BeNumerically("<", 1<<10))
+	g.Expect(other.Spec).To(Equal(corev1.PersistentVolumeClaimSpec{VolumeName: "v"}), "it may be the store of a member, whose volume is read")
+	g.Expect(other.Status).To(Equal(corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}))
+}
+
+// An owner that is not kept by its name is still no owner of an Etcd's claim.
+func TestAnOwnerWithALongName(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metaOf("m-m-0", "")}
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("x", 1<<20), UID: "u"}}
+	kept := transformed(t, claim)
+	g := NewWithT(t)
+	g.Expect(kept.Size()).To(BeNumerically("<", 1<<10))
+	g.Expect(ownership.OfClaim(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, kept)).NotTo(BeNil())
 }
 
 // Every object of an Etcd is kept whole.

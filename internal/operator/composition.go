@@ -75,7 +75,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 	if c.Agent == nil {
 		c.Agent = c.agents.client
 	}
-	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock, Limits: config.TLS.Apply}
+	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock, Limits: config.TLS.Apply, Elsewhere: c.rules.Elsewhere}
 	if c.gates.Enabled(configv1alpha1.FleetPolicies) {
 		c.fleet = control.New(c.Client, c.Live, d.Namespace, d.Clock, d.Recorder, control.NewMetrics(d.Registerer))
 		c.fleet.Namespaces = config.Namespaces

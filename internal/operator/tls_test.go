@@ -7,16 +7,48 @@ package operator
 import (
 	"crypto/ed25519"
 	"crypto/tls"
+	"errors"
 	"testing"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
+
+var errNotDialed = errors.New("not dialed")
+
+// dialing is a Dialer that is told what to connect to, and does not.
+type dialing func(endpoint string)
+
+func (d dialing) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+	d(endpoint)
+	return nil, errNotDialed
+}
+
+// What the configuration allows of other addresses reaches the connections of the observer and of tasks, and the check of specs.
+func TestSourcesThatMayBeJoined(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{ClientEndpoints: []string{"http://victim:2379"}}
+	for sources, refused := range map[string]bool{"*": false, "ns/http://victim:2379": false, "other/*": true} {
+		config := &configv1alpha1.OperatorConfiguration{Mode: configv1alpha1.ModeOperator, JoinSources: []string{sources}}
+		dialed := 0
+		dialer := dialing(func(string) { dialed++ })
+		c, err := newComposition(config, Dependencies{Live: fake.NewClientBuilder().Build(), Clock: clock.RealClock{}, Dialer: dialer, Recorder: &events.FakeRecorder{}, Registerer: prometheus.NewRegistry()})
+		g.Expect(err).NotTo(HaveOccurred())
+		c.etcds().Source(t.Context(), etcd)
+		_, err = c.memberReader().Credentials.Dial(t.Context(), dialer, etcd, "", "http://victim:2379")
+		g.Expect(err).To(Or(MatchError(ContainSubstring("joinSources")), MatchError(errNotDialed)))
+		g.Expect(dialed > 0).To(Equal(!refused), sources)
+		g.Expect(c.etcds().Allowed(etcd) != nil).To(Equal(refused), sources)
+	}
+}
 
 // The configuration reaches the metrics, the agents, and the connections to members.
 func TestLimitsOfTLS(t *testing.T) {

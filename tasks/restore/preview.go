@@ -43,9 +43,10 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	found := backup.Preview{}
 	if v.Outcome == tasks.Done {
-		if err := json.Unmarshal(said, &found); err != nil || found.Digest == "" && found.Refused == nil {
-			v = tasks.Failed(v1alpha1.ErrJob, "Job %s left no readable result", job.Name(task.Object))
+		if found, err = readable(said); err != nil {
+			v = tasks.Failed(v1alpha1.ErrJob, "Job %s left no readable result: %v. Check which image spec.backup.image names", job.Name(task.Object), err)
 		}
+		delete(v.Result, keyConfirm)
 	}
 	next := judge(v, found, task, h.Clock.Now())
 	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil || task.Config.From != nil {
@@ -57,6 +58,21 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		return holding(next, found, task.Config.replaces(), nil, present.since, h.Clock.Now()), nil
 	}
 	return holding(next, found, task.Config.replaces(), &call, present.since, h.Clock.Now()), nil
+}
+
+// keyConfirm is the entry of the result that confirms what was previewed. Only judge writes it.
+const keyConfirm = "confirm"
+
+// readable returns the result of the Job of a preview, unless the agent says something that it never says.
+func readable(said json.RawMessage) (backup.Preview, error) {
+	found := backup.Preview{}
+	if err := json.Unmarshal(said, &found); err != nil {
+		return backup.Preview{}, errors.New("it is no preview in JSON")
+	}
+	if err := found.Validate(); err != nil {
+		return backup.Preview{}, err
+	}
+	return found, nil
 }
 
 // job builds the Job of the preview.
@@ -149,10 +165,10 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 		return why
 	case !c.replaces():
 		v.Message = describe(found, c, etcd)
-		v.Result["confirm"] = confirmation(found)
+		v.Result[keyConfirm] = confirmation(found)
 		return v
 	}
-	if digest, _, err := parseConfirmation(c.Confirm); c.Undo == "" && (err != nil || digest != confirmation(found)[:shownDigits]) {
+	if digest, _, err := parseConfirmation(c.Confirm); c.Undo == "" && (err != nil || !strings.HasPrefix(found.Digest, digest)) {
 		f := tasks.Failed(v1alpha1.ErrNotConfirmed, "what would be restored is not what was confirmed: the backup or the cluster has changed since the preview. Now it is: %s. Nothing was changed", describe(found, c, etcd))
 		f.Result = v.Result
 		return f

@@ -18,7 +18,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const digest = "0123456789abcdef0123456789abcdefffffffffffffffffffffffffffffffff"
+const (
+	digest = "0123456789abcdef0123456789abcdefffffffffffffffffffffffffffffffff"
+	full   = "Full-00000000-00000030-1760000000.gz"
+)
 
 // previewed is the verdict on a task whose preview has shown something.
 func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verdict {

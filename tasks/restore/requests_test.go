@@ -66,7 +66,8 @@ func run(t *testing.T, there client.WithWatch, s *cluster.Snapshot, task tasks.T
 func TestPreviewJob(t *testing.T) {
 	g := NewWithT(t)
 	etcd := newEtcd()
-	task := taskOf(etcd, Config{To: &Target{Latest: true}}, nil)
+	// What is at another prefix is not held.
+	task := taskOf(etcd, Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, nil)
 	there := apitest.API(etcd, task.Object)
 	in := at(saving)
 	for i, version := range []string{"3.6.1", "3.5.21", ""} {
@@ -81,11 +82,28 @@ func TestPreviewJob(t *testing.T) {
 		"restore-preview", "--latest", "--etcd-uid=etcd", "--cluster-id=cafe", "--quota=8589934592", "--accept-auth=false", "--etcd-version=3.5.21",
 	))
 	g.Expect(j.Spec.Template.Spec.Volumes).To(ContainElement(Or(HaveField("EmptyDir", Not(BeNil())), HaveField("Ephemeral", Not(BeNil())))), "a database takes space")
+	said := func(base, digest, more string) string {
+		return `{"base":"` + base + `","digest":"` + digest + `","revision":40,"end":{"revision":40}` + more + `}`
+	}
 	for result, code := range map[string]v1alpha1.ErrorCode{
-		`{"digest":"` + digest + `","revision":40}`:        "",
+		said(full, digest, ""):                             "",
+		said(full, digest, `,"confirm":"$(evil)"`):         "",
 		`{"refused":{"code":"NoBackup","message":"none"}}`: v1alpha1.ErrRestoreRefused,
+		`{"refused":{"code":"SnapshotCorrupt","message":"none","older":"` + full + `"},"confirm":"$(evil)"}`: v1alpha1.ErrRestoreRefused,
 		`{"revision":40}`: v1alpha1.ErrJob,
 		`[]`:              v1alpha1.ErrJob,
+		// The image of the Job may be a tenant's choice, and people paste the command of a preview into a shell.
+		said("$(evil)", digest, ""):                         v1alpha1.ErrJob,
+		said(full+"; evil", digest, ""):                     v1alpha1.ErrJob,
+		said("", digest, ""):                                v1alpha1.ErrJob,
+		said(full, "a", ""):                                 v1alpha1.ErrJob,
+		said(full, digest[:63]+"`", ""):                     v1alpha1.ErrJob,
+		said(full, digest[:63]+"F", ""):                     v1alpha1.ErrJob,
+		said(full, "$(evil)"+digest[:57], ""):               v1alpha1.ErrJob,
+		said(full, digest, `,"bytes":-1`):                   v1alpha1.ErrJob,
+		said(full, digest, `,"end":{"revision":"$(evil)"}`): v1alpha1.ErrJob,
+		`{"refused":{"code":"SnapshotCorrupt","message":"none","older":"$(evil)"}}`: v1alpha1.ErrJob,
+		`{"digest":"a","refused":{"code":"NoBackup","message":"none"}}`:             v1alpha1.ErrJob,
 	} {
 		done := apitest.Copy(t, there)
 		apitest.Run(t, done, key)
@@ -95,6 +113,11 @@ func TestPreviewJob(t *testing.T) {
 		if code == "" {
 			g.Expect(v.Outcome).To(Equal(tasks.Done))
 			g.Expect(v.Result["confirm"]).To(Equal(digest[:32] + "@40"))
+		} else {
+			g.Expect(v.Result).NotTo(HaveKey("confirm"), result)
+		}
+		if code == v1alpha1.ErrJob {
+			g.Expect(v.Message).To(And(ContainSubstring("left no readable result: "), Not(ContainSubstring("--base"))), result)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestItemsAreShown(t *testing.T) {
 			g.Expect(found).To(BeTrue(), "%s of item %d", test, d.Number)
 		}
 	}
-	g.Expect(numbers).To(HaveLen(27))
+	g.Expect(numbers).To(HaveLen(29))
 	for _, group := range groups {
 		for _, a := range group.Attacks {
 			g.Expect(numbers).To(HaveKey(a.Item), a.What)

@@ -53,6 +53,9 @@ func TestLoadRefuses(t *testing.T) {
 		{"namespace twice", minimal + "namespaces: [a, a]", "namespaces[1]: Duplicate value"},
 		{"a claim without a namespace", minimal + "backup: {localClaims: [backups]}", "backup.localClaims[0]: Invalid value: \"backups\": must be NAMESPACE/NAME"},
 		{"a claim of any namespace", minimal + "backup: {localClaims: ['*/backups']}", "backup.localClaims[0]: Invalid value"},
+		{"a source without a namespace", minimal + "joinSources: ['https://etcd.example.com:2379']", "joinSources[0]: Invalid value"},
+		{"a source of any namespace", minimal + "joinSources: ['*/https://etcd.example.com:2379']", "joinSources[0]: Invalid value"},
+		{"a source without a scheme", minimal + "joinSources: ['*', 'ns/etcd.example.com:2379']", "joinSources[1]: Invalid value: \"ns/etcd.example.com:2379\": must be NAMESPACE/URL"},
 		{"negative qps", minimal + "clientConnection: {qps: -1}", "clientConnection.qps"},
 		{"negative burst", minimal + "clientConnection: {burst: -1}", "clientConnection.burst"},
 		{"negative concurrency", minimal + "controllers: {task: {concurrentSyncs: -1}}", "controllers.task.concurrentSyncs"},
@@ -73,6 +76,17 @@ func TestLoadRefuses(t *testing.T) {
 			_, err := load(t, tc.content)
 			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
 		})
+	}
+}
+
+// Every source may be joined unless some are listed, or none.
+func TestJoinSources(t *testing.T) {
+	for content, want := range map[string][]string{
+		"": {"*"}, "joinSources: []": {}, "joinSources: [ns/*, 'ns/http://10.0.0.1:2379']": {"ns/*", "ns/http://10.0.0.1:2379"},
+	} {
+		config, err := load(t, minimal+content)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), content)
+		NewWithT(t).Expect(config.JoinSources).To(Equal(want), content)
 	}
 }
 

@@ -19,6 +19,10 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.ManagedByLabel = cmp.Or(c.ManagedByLabel, v1alpha1.ManagedBy)
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.16")
 
+	if c.JoinSources == nil {
+		c.JoinSources = []string{"*"}
+	}
+
 	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 400)
 	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, 800)
 

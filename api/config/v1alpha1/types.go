@@ -41,6 +41,10 @@ type OperatorConfiguration struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// requireTLS refuses an Etcd without TLS for clients or for peers. Its objects stay as they are, and its members go on. Default: false.
 	RequireTLS bool `json:"requireTLS,omitempty"`
+	// joinSources are the client endpoints of clusters that an Etcd may join (spec.etcd.bootstrapWithExistingCluster), and the only addresses
+	// beside the Etcd's own pods that the operator connects to for it: NAMESPACE/ENDPOINT for an Etcd in a namespace, NAMESPACE/* for any
+	// endpoint, or * for any in all namespaces. Default: *. An empty list allows none.
+	JoinSources []string `json:"joinSources,omitempty"`
 	// tls restricts the versions and cipher suites of TLS.
 	TLS TLS `json:"tls,omitempty"`
 	// clientConnection limits the requests to the API server.

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -41,6 +42,13 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	for i, claim := range c.Backup.LocalClaims {
 		if namespace, name, ok := strings.Cut(claim, "/"); claim != "*" && (!ok || namespace == "" || name == "" || strings.Contains(namespace, "*") || strings.Contains(name, "/")) {
 			errs = append(errs, field.Invalid(field.NewPath("backup", "localClaims").Index(i), claim, "must be NAMESPACE/NAME, NAMESPACE/* or *"))
+		}
+	}
+	for i, source := range c.JoinSources {
+		namespace, endpoint, ok := strings.Cut(source, "/")
+		u, err := url.Parse(endpoint)
+		if source != "*" && (!ok || len(validation.IsDNS1123Label(namespace)) > 0 || endpoint != "*" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "")) {
+			errs = append(errs, field.Invalid(field.NewPath("joinSources").Index(i), source, "must be NAMESPACE/URL, such as shoot-a/https://etcd-0.example.com:2379, NAMESPACE/* or *"))
 		}
 	}
 	compaction := field.NewPath("backup", "snapshotCompaction")

@@ -7,8 +7,12 @@ package backup
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"regexp"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 )
 
 // Preview is what a restore to a target would bring: the result of the agent's command restore-preview, as JSON.
@@ -45,6 +49,42 @@ type Preview struct {
 	Digest string `json:"digest,omitempty"`
 	// Refused is why there is no such restore; nil if there may be one. With facts about the state, a person may accept it by a flag.
 	Refused *Refusal `json:"refused,omitempty"`
+}
+
+// digestPattern is what DigestOf returns.
+var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Validate returns an error unless a preview is one that the agent makes. Its image may be a tenant's choice, and people paste commands with
+// the base and the digest into a shell.
+func (p Preview) Validate() error {
+	names := []string{p.Base}
+	switch {
+	case p.Refused != nil:
+		names = append(names, p.Refused.Older)
+	case p.Base == "":
+		return errors.New("it names no full snapshot to begin with")
+	case p.Revision < 1:
+		return fmt.Errorf("it is of revision %d", p.Revision)
+	case p.Digest == "":
+		return errors.New("it has no digest")
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if s, err := ParseName(name); err != nil {
+			return err
+		} else if s.Kind != Full {
+			return fmt.Errorf("%q is not the name of a full snapshot", name)
+		}
+	}
+	if p.Digest != "" && !digestPattern.MatchString(p.Digest) {
+		return fmt.Errorf("%q is not a SHA-256 in hex", sanitize.Text(p.Digest, 2*sha256.Size))
+	}
+	if p.Deltas < 0 || p.Bytes < 0 || p.EndBytes < 0 || p.End != nil && p.End.Revision < 0 {
+		return errors.New("it has negative numbers")
+	}
+	return nil
 }
 
 // Changes is what a restore changes, in keys.

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // adviceByError has what to do about a task that ended with an error, by its code.
@@ -55,7 +56,8 @@ func (d description) advice() []string {
 		return afterFailure(t, n)
 	case t.Spec.Suspend:
 		say := fmt.Sprintf("It is suspended. Continue it with \"kubectl etcdtask resume %s\".", t.Name)
-		if t.Spec.Type == v1alpha1.QuorumAwareRollout {
+		// A task that is older than the pattern of the definition may name anything, and people paste commands into a shell.
+		if t.Spec.Type == v1alpha1.QuorumAwareRollout && len(validation.IsDNS1123Subdomain(t.Spec.OwnerEtcdReference.Name)) == 0 {
 			say += fmt.Sprintf(" First check what it would do with \"kubectl etcdtask plan %s\".", t.Spec.OwnerEtcdReference.Name)
 		}
 		return []string{say}

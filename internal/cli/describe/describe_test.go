@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -74,4 +75,14 @@ func TestEveryEndHasAdvice(t *testing.T) {
 	if got := (description{task: clitest.Task("a", v1alpha1.CopyBackups, v1alpha1.TaskStateSucceeded, 1)}).advice(); len(got) > 0 {
 		t.Errorf("a success: %q", got)
 	}
+}
+
+// Advice has commands, and no name that a shell would interpret.
+func TestAdviceOnATaskWithAnotherName(t *testing.T) {
+	g := NewWithT(t)
+	task := clitest.Task("rollout", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStatePending, 40)
+	task.Spec.Suspend = true
+	g.Expect(description{task: task}.advice()).To(ConsistOf(ContainSubstring("kubectl etcdtask plan etcd-main")))
+	task.Spec.OwnerEtcdReference.Name = "$(evil)"
+	g.Expect(description{task: task}.advice()).To(ConsistOf(Not(ContainSubstring("evil"))))
 }

@@ -39,6 +39,8 @@ type Credentials struct {
 	Clock  clock.PassiveClock
 	// Limits restricts versions and cipher suites; nil is TLS 1.2 and Go's defaults.
 	Limits func(*tls.Config)
+	// Elsewhere returns why the operator does not connect, for an Etcd, to an endpoint that is not one of its pods; nil is any.
+	Elsewhere func(etcd *v1alpha1.Etcd, endpoint string) error
 
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]*credential
@@ -80,8 +82,14 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 	return of.config(etcd, member, c.Limits), nil
 }
 
-// Dial makes a client of a member at an endpoint, with the configuration of TLS.
+// Dial makes a client of a member at an endpoint, with the configuration of TLS. The member is empty if the endpoint is not one of its pods:
+// the spec names it, or a member list.
 func (c *Credentials) Dial(ctx context.Context, dialer etcdclient.Dialer, etcd *v1alpha1.Etcd, member, endpoint string) (etcdclient.Client, error) {
+	if c != nil && c.Elsewhere != nil && member == "" {
+		if err := c.Elsewhere(etcd, endpoint); err != nil {
+			return nil, err
+		}
+	}
 	config, err := c.TLS(ctx, etcd, member, endpoint)
 	if err != nil {
 		return nil, err

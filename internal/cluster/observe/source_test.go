@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -132,4 +133,33 @@ func TestAnotherSourceSaysNothing(t *testing.T) {
 	g.Expect(build(f).Cluster.ID).To(Equal(uint64(8)))
 	g.Expect(sourceTargets(etcd)).To(HaveLen(3))
 	g.Expect(sourceTargets(&v1alpha1.Etcd{})).To(BeEmpty())
+}
+
+// The operator reaches what a tenant may not: it connects neither to an endpoint of the spec nor to one that members list, unless its
+// configuration has it. Pods are always asked.
+func TestNoConnectionElsewhere(t *testing.T) {
+	g := NewWithT(t)
+	etcd, a := sources()
+	allowed := map[string]bool{}
+	elsewhere := func(of *v1alpha1.Etcd, endpoint string) error {
+		g.Expect(of).To(BeIdenticalTo(etcd))
+		if !allowed[endpoint] {
+			return fmt.Errorf("%s is not allowed", endpoint)
+		}
+		return nil
+	}
+	o := New(a, clocktesting.NewFakePassiveClock(time.Unix(0, 0)), WithCredentials(&certificates.Credentials{Elsewhere: elsewhere}))
+	ask := func() *cluster.Snapshot {
+		f := input{ordinals: []cluster.Ordinal{{Name: "m-0", Member: "m-0", Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{Endpoint: "http://m-0"}}}, lineage: lineage{recorded: 7}}
+		g.Expect(o.ask(t.Context(), etcd, &f)).To(Succeed())
+		return build(f)
+	}
+	g.Expect(o.Source(t.Context(), etcd)).To(Equal(Source{}))
+	g.Expect(ask().Quorate()).To(BeFalse())
+	g.Expect(a.asked).To(HaveEach("http://m-0"))
+
+	allowed["http://s0"], allowed["http://s2"], a.asked = true, true, nil
+	g.Expect(o.Source(t.Context(), etcd).ClusterID).To(Equal(uint64(7)))
+	g.Expect(ask().Quorate()).To(BeTrue(), "the third, whose address only the list has, counts as down")
+	g.Expect(a.asked).To(And(ContainElement("http://s0"), Not(ContainElement("http://s1")), Not(ContainElement("http://silent"))))
 }

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -37,6 +38,8 @@ type Rules struct {
 	AnyCopyStore bool
 	// Issuers of cert-manager that an Etcd may name.
 	Issuers []configv1alpha1.AllowedIssuer
+	// Sources that members may join: NAMESPACE/ENDPOINT, NAMESPACE/*, or *.
+	Sources []string
 }
 
 // New returns the Rules of a configuration.
@@ -44,7 +47,7 @@ func New(c *configv1alpha1.OperatorConfiguration) Rules {
 	return Rules{
 		Images: c.Images.Allowed, TLS: c.RequireTLS, LocalClaims: c.Backup.LocalClaims, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity, Endpoints: c.Backup.AllowedEndpoints,
 		CopyStores: c.Backup.CopyStores, AnyCopyStore: c.Backup.AllowAnyCopyStore,
-		Issuers: c.ManagedTLS.Issuers,
+		Issuers: c.ManagedTLS.Issuers, Sources: c.JoinSources,
 	}
 }
 
@@ -67,7 +70,40 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 			return err
 		}
 	}
+	if source := etcd.Source(); source != nil {
+		for _, endpoint := range source.ClientEndpoints {
+			if !r.allowsSource(etcd.Namespace, endpoint) {
+				return fmt.Errorf("spec.etcd.bootstrapWithExistingCluster names client endpoint %s, which the operator's configuration (joinSources) does not have: if the namespace may join that cluster, have the administrator of the operator add %q there, and restart the operator", endpoint, etcd.Namespace+"/"+endpoint)
+			}
+		}
+	}
 	return r.issuers(etcd)
+}
+
+// Elsewhere returns why the operator does not connect to an endpoint for an Etcd, outside of its pods; nil if it may. The spec names such
+// endpoints, and member lists, which an image of the tenant's choice answers: the operator's network reaches what a tenant's may not.
+func (r Rules) Elsewhere(etcd *v1alpha1.Etcd, endpoint string) error {
+	if r.allowsSource(etcd.Namespace, endpoint) {
+		return nil
+	}
+	if u, err := url.Parse(endpoint); err == nil {
+		for i := range int32(maxOwn) {
+			if u.Hostname() == etcd.MemberHost(etcd.PodName(i)) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the operator's configuration (joinSources) does not have %s for namespace %s", endpoint, etcd.Namespace)
+}
+
+// maxOwn is how many members an Etcd may have, with one that stands in while another moves.
+const maxOwn = 6
+
+// allowsSource reports whether members of a namespace may join the cluster at an endpoint.
+func (r Rules) allowsSource(namespace, endpoint string) bool {
+	return slices.ContainsFunc(r.Sources, func(allowed string) bool {
+		return allowed == "*" || allowed == namespace+"/*" || allowed == namespace+"/"+endpoint
+	})
 }
 
 // WithAllowedImages returns the Etcd, or a copy of it that names no image that is not allowed. The Etcd may be nil.

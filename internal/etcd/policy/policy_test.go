@@ -160,6 +160,49 @@ func TestOtherEndpoints(t *testing.T) {
 	g.Expect(Rules{}.Etcd(etcd)).To(Succeed())
 }
 
+// The operator connects to the endpoints of a source cluster from its own network, so a configuration may list those of each namespace.
+func TestSources(t *testing.T) {
+	const endpoint = "https://etcd-0.example.com:2379"
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	spec := &v1alpha1.BootstrapWithExistingCluster{ClientEndpoints: []string{endpoint}}
+	for allowed, want := range map[string]bool{
+		"": false, "*": true, "ns/*": true, "n/*": false, "other/*": false, "ns/" + endpoint: true, "other/" + endpoint: false, endpoint: false, "ns/" + endpoint + "9": false, "ns/https://etcd-0.example.com": false,
+	} {
+		g := NewWithT(t)
+		rules := New(&configv1alpha1.OperatorConfiguration{JoinSources: []string{allowed}})
+		g.Expect(rules.Etcd(etcd)).To(Succeed(), allowed)
+		recorded := etcd.DeepCopy()
+		recorded.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: spec}
+		joins := etcd.DeepCopy()
+		joins.Spec.Etcd.BootstrapWithExistingCluster = spec
+		for _, e := range []*v1alpha1.Etcd{joins, recorded} {
+			if want {
+				g.Expect(rules.Etcd(e)).To(Succeed(), allowed)
+				g.Expect(rules.Elsewhere(e, endpoint)).To(Succeed(), allowed)
+			} else {
+				g.Expect(rules.Etcd(e)).To(MatchError(ContainSubstring("names client endpoint "+endpoint+", which the operator's configuration (joinSources) does not have")), allowed)
+				g.Expect(rules.Elsewhere(e, endpoint)).NotTo(Succeed(), allowed)
+			}
+		}
+	}
+	g := NewWithT(t)
+	both := etcd.DeepCopy()
+	both.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{ClientEndpoints: []string{endpoint, "https://other:2379"}}
+	g.Expect(Rules{Sources: []string{"ns/" + endpoint}}.Etcd(both)).NotTo(Succeed(), "each is dialed")
+
+	// Members of its own are asked by name when the pods are not known, and those of a neighbor are not.
+	for address, want := range map[string]bool{
+		"https://main-0.main-peer.ns.svc:2379": true, "http://main-5.main-peer.ns.svc:2379": true, "http://main-6.main-peer.ns.svc:2379": false, "http://main-0.main-peer.other.svc:2379": false,
+		"http://main-client.ns.svc:2379": false, "http://victim.other.svc:2379#main-0.main-peer.ns.svc": false, "http://main-0.main-peer.ns.svc@victim.other.svc:2379": false, "::": false,
+	} {
+		if err := (Rules{}).Elsewhere(etcd, address); want {
+			g.Expect(err).NotTo(HaveOccurred(), address)
+		} else {
+			g.Expect(err).To(HaveOccurred(), address)
+		}
+	}
+}
+
 func TestCopies(t *testing.T) {
 	own := inBucket("ns/main")
 	aws := own

@@ -50,6 +50,10 @@ type Order struct {
 // MaxMembers is how many members the API allows.
 const MaxMembers = 5
 
+// maxVoters is how many voters a volume may name: as many members as the API allows, one that stands in while a volume moves, and ten of a
+// source cluster. Each costs a request in every reconcile, and what a volume holds is a tenant's word.
+const maxVoters = MaxMembers + 1 + 10
+
 // Look returns the volume of each ordinal, with the result of the Job that surveys it. A member may have joined while no operator
 // watched: if the volumes name more voters than there are known members, it returns as many, and those beyond if they are ordered.
 func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
@@ -132,12 +136,17 @@ func seen(v Volume, job string, s job.State) Volume {
 		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is being surveyed: %s", v.Claim, v.Member, s.Message)
 		return v
 	case s.Code == "":
-		if err := json.Unmarshal(s.Result, &v.Survey); err == nil && v.Survey.State != "" && isID(v.Survey.ClusterID) {
+		err := json.Unmarshal(s.Result, &v.Survey)
+		voters := len(v.Survey.Voters)
+		if err == nil && v.Survey.State != "" && isID(v.Survey.ClusterID) && voters <= maxVoters {
 			v.State = Seen
 			return v
 		}
 		v.Survey = member.Survey{}
 		s.Message = fmt.Sprintf("Job %s left no readable result", job)
+		if voters > maxVoters {
+			s.Message = fmt.Sprintf("Job %s names %d voters, more than %d", job, voters, maxVoters)
+		}
 	}
 	// It may hold the only copy of the data, so only a person can decide to continue without it.
 	v.State, v.Message = Unread, fmt.Sprintf("the content of claim %s of %s is unknown: %s. Fix this, and delete Job %s to survey the claim again; "+

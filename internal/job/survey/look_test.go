@@ -7,6 +7,8 @@ package survey
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -284,4 +286,33 @@ func TestVotersBeyondTheKnownMembers(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(volumes).To(HaveLen(6))
 	s.Expect(volumes[5].State).To(Equal(Unseen))
+}
+
+// What a volume holds is its owner's word: a survey of one costs no request for each of a thousand voters.
+func TestTooManyVoters(t *testing.T) {
+	for voters, want := range map[int]State{maxVoters: Seen, maxVoters + 1: Unread, 1300: Unread} {
+		t.Run(fmt.Sprint(voters), func(t *testing.T) {
+			s := newSurveyed(t, claim())
+			s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+			made := s.jobs()[0]
+			made.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			s.Expect(s.Client.Status().Update(s.ctx, &made)).To(Succeed())
+			s.ended(made, `{"state":"Present","clusterID":"1","voters":[`+strings.Repeat(`"",`, voters-1)+`""]}`)
+			asked := 0
+			s.refuse = func(verb string, o client.Object) error {
+				if _, ok := o.(*corev1.PersistentVolumeClaim); ok && verb == "get" {
+					asked++
+				}
+				return nil
+			}
+			volumes, err := s.Look(s.ctx, s.Order)
+			s.Expect(err).NotTo(HaveOccurred())
+			s.Expect(volumes[0].State).To(Equal(want), volumes[0].Message)
+			s.Expect(asked).To(BeNumerically("<=", maxVoters))
+			if want == Unread {
+				s.Expect(asked).To(Equal(1))
+				s.Expect(volumes[0].Message).To(ContainSubstring("names %d voters, more than %d", voters, maxVoters))
+			}
+		})
+	}
 }

@@ -59,6 +59,7 @@ var List = []Danger{
 	{18, "a foreign claim grows, or is deleted", []string{
 		"test/integration/etcd:TestClaimsOfAnotherDoNotGrow", "test/integration/etcd:TestClaimsOfAnotherOutlastHibernation",
 		"test/integration/etcd:TestClaimBecomesForeignBeforeItsDeletion", "internal/base/ownership:TestOfClaim", "internal/job:TestPods",
+		"test/integration/rbac:TestTheLabelIsReservedInTemplates",
 	}},
 	{19, "a hostile member exhausts the operator", []string{"internal/cluster/observe:TestForgedMembersCostLittle", "internal/cluster/observe:TestForgedListOfEmptyMembersCostsLittle"}},
 	{20, "a neighbor has snapshots taken, and backups removed", []string{
@@ -68,7 +69,7 @@ var List = []Danger{
 		"internal/agent/api:TestClientFollowsNoRedirect", "internal/agent/api:TestClientEchoesNothing", "tasks/snapshot:TestAnotherServerAnswers",
 	}},
 	{22, "copies and dangerous tasks without the right", []string{
-		"test/integration/rbac:TestWhoMayRunWhichTasks", "test/integration/rbac:TestWhoMayChangeTasks", "tasks/copybackups:TestForeignStores",
+		"test/integration/rbac:TestWhoMayRunWhichTasks", "test/integration/rbac:TestWhoMayChangeTasks", "test/integration/rbac:TestWhoMayDeleteTasks", "tasks/copybackups:TestForeignStores",
 		"internal/etcd/policy:TestCopies", "internal/etcd/policy:TestPrefixes", "internal/etcd/policy:TestLocalClaims",
 	}},
 	{23, "a hostile bucket", []string{
@@ -85,12 +86,19 @@ var List = []Danger{
 	{26, "schedules, names and texts that do harm", []string{
 		"internal/base/schedule:TestParse", "internal/etcd/component:TestScheduleThatNeverComes", "internal/job:TestNamesOfJobs", "internal/base/logging:TestLinesAreBounded",
 		"internal/base/sanitize:TestText", "internal/cli/text:TestNothingControlsTheTerminal",
-		"internal/engine/status:TestAResultIsPlainText",
+		"internal/engine/status:TestAResultIsPlainText", "tasks/restore:TestPreviewJob", "internal/job/survey:TestTooManyVoters", "test/integration/rbac:TestATaskNamesAnEtcd",
 	}},
 	{27, "the operator's token is stolen", []string{
 		"test/integration/rbac:TestAStolenTokenRunsNoJobOfItsOwn", "test/integration/rbac:TestAStolenTokenRunsNoStatefulSetOfItsOwn",
 		"test/integration/rbac:TestAStolenTokenUsesNoPowerfulServiceAccount", "test/integration/rbac:TestAStolenTokenGrantsNothing",
 		"test/integration/rbac:TestAStolenTokenWritesNoObjectOfAnother", "test/integration/rbac:TestAStolenTokenTouchesNoPodOrClaimOfAnother",
 		"test/integration/rbac:TestWhichSecretsTheOperatorMayWrite", "test/integration/rbac:TestWhatTheOperatorMayNotDo",
+	}},
+	{28, "the operator connects to what a tenant may not", []string{
+		"internal/cluster/observe:TestNoConnectionElsewhere", "internal/etcd/policy:TestSources", "internal/operator:TestSourcesThatMayBeJoined",
+	}},
+	{29, "objects of a tenant fill the operator's memory", []string{
+		"internal/operator:TestTheCacheKeepsWhatAnEtcdNeeds", "internal/operator:TestTheCacheBoundsPodsAndClaims", "internal/operator:TestAnOwnerWithALongName",
+		"test/integration/rbac:TestTheLabelIsReserved",
 	}},
 }

@@ -286,6 +286,14 @@ func TestMonitoring(t *testing.T) {
 	members := normalized(render(t, `monitoring.enabled=true`, `namespaces=["one"]`))["PodMonitor "+system+"/etcd-foreman-members"]
 	selector, _, _ := unstructured.NestedStringSlice(members, "spec", "namespaceSelector", "matchNames")
 	g.Expect(selector).To(ConsistOf("one"))
+	// What a member runs may be a tenant's choice.
+	endpoints, _, _ := unstructured.NestedSlice(members, "spec", "podMetricsEndpoints")
+	g.Expect(endpoints).To(ConsistOf(HaveKeyWithValue("metricRelabelings", ConsistOf(And(HaveKeyWithValue("action", "drop"), HaveKeyWithValue("regex", "etcd_foreman_.*"))))))
+	for values, want := range map[string]int{`{"enabled":true}`: 10000, `{"enabled":true,"memberSampleLimit":3000}`: 3000} {
+		monitors := normalized(render(t, "monitoring="+values))
+		g.Expect(monitors["PodMonitor "+system+"/etcd-foreman-members"]).To(HaveKeyWithValue("spec", HaveKeyWithValue("sampleLimit", BeNumerically("==", want))), values)
+		g.Expect(monitors["PodMonitor "+system+"/etcd-foreman"]).To(HaveKeyWithValue("spec", Not(HaveKey("sampleLimit"))), values)
+	}
 	elsewhere := newHelm(t).run("template", "x", path, "--namespace=elsewhere", "--set=monitoring.enabled=true")
 	g.Expect(elsewhere).NotTo(ContainSubstring("namespace: etcd-foreman-system"))
 }

@@ -5,11 +5,13 @@
 package rbac
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,10 +60,116 @@ func TestTheLabelIsReserved(t *testing.T) {
 	w.Expect(operator.Create(t.Context(), theirs)).To(Succeed())
 	theirs.Annotations = map[string]string{"note": "x"}
 	w.Expect(user.Update(t.Context(), theirs)).To(Succeed())
-	kubernetes := rest.CopyConfig(testEnv.Config)
-	kubernetes.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:statefulset-controller", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}}
-	w.Expect(as(w, kubernetes).Create(t.Context(), claim.DeepCopy(), client.DryRunAll)).To(Succeed())
+	w.Expect(as(w, asKubernetes("statefulset-controller")).Create(t.Context(), claim.DeepCopy(), client.DryRunAll)).To(Succeed())
 	w.Expect(testEnv.Client.Create(t.Context(), claim.DeepCopy(), client.DryRunAll)).To(Succeed(), "an administrator")
+}
+
+// The controllers of Kubernetes give the label to pods and claims that a template of somebody else's has it for: users cannot make or change such
+// a template, nor give claims the other label by which one is an Etcd's own.
+func TestTheLabelIsReservedInTemplates(t *testing.T) {
+	w := newWorld(t)
+	user, kubernetes := w.user("admin", "admin"), as(w, asKubernetes("statefulset-controller"))
+	named := func() metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "a-"} }
+	selected := map[string]string{"a": "b"}
+	reserved := map[string]string{"a": "b", v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}
+	claim := func(labels map[string]string) corev1.PersistentVolumeClaim {
+		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "main", Labels: labels}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}}
+	}
+	// What a controller makes: pods with labels, or with claims that have them, or claims beside pods.
+	template := func(labels, ofClaims map[string]string) corev1.PodTemplateSpec {
+		c := claim(ofClaims)
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Volumes: []corev1.Volume{{Name: "other", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "main-0", VolumeSource: corev1.VolumeSource{
+				Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: c.Labels}, Spec: c.Spec}},
+			}}},
+		}}
+	}
+	selector := &metav1.LabelSelector{MatchLabels: selected}
+	once := func(labels, ofClaims map[string]string) corev1.PodTemplateSpec {
+		t := template(labels, ofClaims)
+		t.Spec.RestartPolicy = corev1.RestartPolicyNever
+		return t
+	}
+	kinds := map[string]func(labels, ofClaims map[string]string) client.Object{
+		"Pod": func(_, ofClaims map[string]string) client.Object {
+			return &corev1.Pod{ObjectMeta: named(), Spec: template(nil, ofClaims).Spec}
+		},
+		"ReplicationController": func(labels, ofClaims map[string]string) client.Object {
+			t := template(labels, ofClaims)
+			return &corev1.ReplicationController{ObjectMeta: named(), Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](0), Selector: selected, Template: &t}}
+		},
+		"DaemonSet": func(labels, ofClaims map[string]string) client.Object {
+			return &appsv1.DaemonSet{ObjectMeta: named(), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template(labels, ofClaims)}}
+		},
+		"Deployment": func(labels, ofClaims map[string]string) client.Object {
+			return &appsv1.Deployment{ObjectMeta: named(), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](0), Selector: selector, Template: template(labels, ofClaims)}}
+		},
+		"ReplicaSet": func(labels, ofClaims map[string]string) client.Object {
+			return &appsv1.ReplicaSet{ObjectMeta: named(), Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](0), Selector: selector, Template: template(labels, ofClaims)}}
+		},
+		"StatefulSet": func(labels, ofClaims map[string]string) client.Object {
+			return &appsv1.StatefulSet{ObjectMeta: named(), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](0), Selector: selector, Template: template(labels, ofClaims)}}
+		},
+		"StatefulSet with claims": func(_, ofClaims map[string]string) client.Object {
+			return &appsv1.StatefulSet{ObjectMeta: named(), Spec: appsv1.StatefulSetSpec{
+				Replicas: ptr.To[int32](0), Selector: selector, Template: template(selected, nil), VolumeClaimTemplates: []corev1.PersistentVolumeClaim{claim(ofClaims)},
+			}}
+		},
+		"Job": func(labels, ofClaims map[string]string) client.Object {
+			return &batchv1.Job{ObjectMeta: named(), Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: once(labels, ofClaims)}}
+		},
+		"CronJob": func(labels, ofClaims map[string]string) client.Object {
+			return &batchv1.CronJob{ObjectMeta: named(), Spec: batchv1.CronJobSpec{
+				Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: once(labels, ofClaims)}},
+			}}
+		},
+	}
+	const refusal = "which is reserved for the operator"
+	w.Eventually(func() error { return user.Create(t.Context(), kinds["Pod"](nil, reserved), client.DryRunAll) }).Should(MatchError(ContainSubstring(refusal)))
+	another := map[string]string{"a": "b", v1alpha1.LabelCreatedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}
+	for kind, make := range kinds {
+		for _, labels := range []map[string]string{reserved, another} {
+			if kind != "Pod" && kind != "StatefulSet with claims" {
+				w.Expect(user.Create(t.Context(), make(labels, nil), client.DryRunAll)).To(MatchError(ContainSubstring(refusal)), kind)
+			}
+			w.Expect(user.Create(t.Context(), make(selected, labels), client.DryRunAll)).To(MatchError(ContainSubstring(refusal)), kind)
+			w.Expect(fmt.Sprint(kubernetes.Create(t.Context(), make(selected, labels), client.DryRunAll))).NotTo(ContainSubstring(refusal), kind)
+		}
+		w.Expect(user.Create(t.Context(), make(selected, selected), client.DryRunAll)).To(Succeed(), kind)
+		w.Expect(testEnv.Client.Create(t.Context(), make(selected, reserved), client.DryRunAll)).To(Succeed(), kind)
+	}
+
+	// A template gets the label by a change, too, and one that has it can be changed otherwise.
+	deployment := kinds["Deployment"](selected, nil).(*appsv1.Deployment)
+	w.Expect(user.Create(t.Context(), deployment)).To(Succeed())
+	deployment.Spec.Template.Labels = reserved
+	w.Expect(user.Update(t.Context(), deployment)).To(MatchError(ContainSubstring(refusal)))
+	w.Expect(testEnv.Client.Update(t.Context(), deployment)).To(Succeed())
+	w.Eventually(func() error {
+		w.Expect(user.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		deployment.Spec.Template.Annotations = map[string]string{"note": "x"}
+		return user.Update(t.Context(), deployment)
+	}).Should(Succeed())
+
+	planted := claim(another)
+	planted.Namespace, planted.Name = w.Namespace, "main-main-0"
+	w.Expect(user.Create(t.Context(), planted.DeepCopy())).To(MatchError(ContainSubstring("app.kubernetes.io/created-by: etcd-foreman of claims is reserved")))
+	w.Expect(kubernetes.Create(t.Context(), planted.DeepCopy(), client.DryRunAll)).To(Succeed())
+	planted.Labels = selected
+	w.Expect(user.Create(t.Context(), &planted)).To(Succeed())
+	planted.Labels = another
+	w.Expect(user.Update(t.Context(), &planted)).To(MatchError(ContainSubstring("is reserved")))
+}
+
+// asKubernetes returns a Config of a controller of Kubernetes.
+func asKubernetes(controller string) *rest.Config {
+	c := rest.CopyConfig(testEnv.Config)
+	c.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:" + controller, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}}
+	return c
 }
 
 func as(w *world, config *rest.Config) client.Client {

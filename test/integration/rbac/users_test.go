@@ -6,6 +6,7 @@ package rbac
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -96,6 +98,16 @@ func TestWhoMayRunWhichTasks(t *testing.T) {
 	w.Expect(apierrors.IsForbidden(dangerous.Create(t.Context(), elsewhere))).To(BeTrue(), "in another namespace")
 }
 
+// People paste commands with the name of a task's Etcd into a shell.
+func TestATaskNamesAnEtcd(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"$(evil)", "main; evil", "Main", "`evil`", "-n", "main\n"} {
+		task := w.task(v1alpha1.OnDemandSnapshot, func(s *v1alpha1.EtcdOperatorTaskSpec) { s.OwnerEtcdReference.Name = name })
+		w.Expect(apierrors.IsInvalid(testEnv.Client.Create(t.Context(), task))).To(BeTrue(), "%q", name)
+	}
+	w.Expect(testEnv.Client.Create(t.Context(), w.task(v1alpha1.OnDemandSnapshot, func(s *v1alpha1.EtcdOperatorTaskSpec) { s.OwnerEtcdReference.Name = "a.b-1" }))).To(Succeed())
+}
+
 // What may not be created may not be had by changing something else either.
 func TestWhoMayChangeTasks(t *testing.T) {
 	w := newWorld(t)
@@ -127,7 +139,46 @@ func TestWhoMayChangeTasks(t *testing.T) {
 	w.forbidden(change(operate, recovery, resumed), "create:QuorumLossRecovery", "resuming")
 	w.Expect(change(dangerous, recovery, resumed)).To(Succeed())
 	w.Expect(change(operate, recovery, suspended)).To(Succeed(), "to suspend is no danger")
-	w.Expect(operate.Delete(t.Context(), recovery)).To(Succeed())
+}
+
+// With a task that has replaced data goes what the members had before: who may not create it may neither delete it, nor have the operator do
+// so earlier.
+func TestWhoMayDeleteTasks(t *testing.T) {
+	w := newWorld(t)
+	operate := w.user("operate", "etcd-foreman-operate")
+	dangerous := w.user("dangerous", "etcd-foreman-operate", "etcd-foreman-dangerous")
+	w.Eventually(func() error { return dangerous.Create(t.Context(), w.task(v1alpha1.CopyBackups), client.DryRunAll) }).Should(Succeed())
+	created := func(taskType v1alpha1.TaskType) *v1alpha1.EtcdOperatorTask {
+		task := w.task(taskType, suspended)
+		w.Expect(dangerous.Create(t.Context(), task)).To(Succeed())
+		return task
+	}
+	operator := as(w, testEnv.AsOperator())
+	for _, taskType := range append(safeTypes, dangerousTypes...) {
+		task := created(taskType)
+		ttl := func(by client.Client, seconds *int32) error {
+			before := client.MergeFrom(task.DeepCopy())
+			changed := task.DeepCopy()
+			changed.Spec.TTLSecondsAfterFinished = seconds
+			return by.Patch(t.Context(), changed, before, client.DryRunAll)
+		}
+		w.Expect(ttl(operate, ptr.To(*task.Spec.TTLSecondsAfterFinished+1))).To(Succeed(), "%s is kept for longer", taskType)
+		w.Expect(ttl(dangerous, ptr.To[int32](0))).To(Succeed(), "%s", taskType)
+		if slices.Contains(dangerousTypes, taskType) {
+			w.forbidden(operate.Delete(t.Context(), task), "create:"+string(taskType), "deleting")
+			w.forbidden(operate.Delete(t.Context(), task, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationOrphan)), "create:"+string(taskType), "deleting")
+			w.forbidden(ttl(operate, ptr.To[int32](0)), "create:"+string(taskType), "shortening the TTL")
+		} else {
+			w.Expect(ttl(operate, ptr.To[int32](0))).To(Succeed(), "%s", taskType)
+			w.Expect(operate.Delete(t.Context(), task)).To(Succeed(), "%s", taskType)
+		}
+		for name, by := range map[string]client.Client{
+			"the operator": operator, "the garbage collector": as(w, asKubernetes("generic-garbage-collector")), "the namespace controller": as(w, asKubernetes("namespace-controller")),
+			"a user with its verb": dangerous, "an administrator": testEnv.Client,
+		} {
+			w.Expect(by.Delete(t.Context(), created(taskType))).To(Succeed(), "%s, %s", name, taskType)
+		}
+	}
 }
 
 // Only who has the verb on EtcdFleetPolicies, which are in no namespace, has a task bypass them. Another annotation, and one that was there
