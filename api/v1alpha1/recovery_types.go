@@ -120,6 +120,17 @@ type RecoveryStatus struct {
 	// +listType=atomic
 	// +optional
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
+	// revision that the backup must reach at least; 0 if any backup is accepted. It is beyond what a QuorumLossRecovery has found on the
+	// volumes.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// highestRevision is the highest revision that a QuorumLossRecovery knows of the cluster before: the new one continues above it.
+	// +optional
+	HighestRevision int64 `json:"highestRevision,omitempty"`
+	// hadData reports whether there was data on the volume of that member. If it is empty later, it is another volume, and the new
+	// cluster may have begun on the first one.
+	// +optional
+	HadData bool `json:"hadData,omitempty"`
 	// restore is what a Restore starts the cluster from, and what it has found so far.
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
@@ -144,9 +155,17 @@ type ClusterRecovery struct {
 	// +listType=atomic
 	// +optional
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
-	// revision that the backup must reach at least; 0 if any backup is accepted.
+	// revision that the backup must reach at least; 0 if any backup is accepted. It is that of the final snapshot of a cluster that wakes
+	// up, or beyond what a QuorumLossRecovery has found on the volumes.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
+	// highestRevision is the highest revision that a QuorumLossRecovery knows of the cluster before: the new one continues above it.
+	// +optional
+	HighestRevision int64 `json:"highestRevision,omitempty"`
+	// hadData reports whether there was data on the volume of that member. If it is empty later, it is another volume, and the new
+	// cluster may have begun on the first one.
+	// +optional
+	HadData bool `json:"hadData,omitempty"`
 	// restore is what the cluster starts from, for the sources Restore and KeptData.
 	// +optional
 	Restore *ClusterRestore `json:"restore,omitempty"`

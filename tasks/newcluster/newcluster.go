@@ -65,6 +65,9 @@ var Operations = map[v1alpha1.RecoveryPhase]string{
 	v1alpha1.RecoveryReopening:  "TakeSnapshot",
 }
 
+// MaxRevision is the highest revision that is believed. A member or a snapshot that reports more is broken, or lies.
+const MaxRevision = 1 << 62
+
 // pollInterval is how often the members are observed: etcd sends no events.
 const pollInterval = time.Second
 

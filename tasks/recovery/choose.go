@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -30,12 +31,14 @@ type Evidence struct {
 	// Members is how many members are started if nothing is rebuilt.
 	Members int32
 	Backup  Backup
+	// PreferData: a person wants data to be used even if the backup is ahead of it.
+	PreferData bool
 }
 
 // Backup is the newest backup; the zero value if there is none.
 type Backup struct {
-	// Revision that it leads to.
-	Revision int64
+	// Revision that it leads to, and Highest that any snapshot is recorded to have.
+	Revision, Highest int64
 	// Says describes it.
 	Says string
 }
@@ -48,6 +51,8 @@ type Choice struct {
 	Member string
 	// ClusterID, in hex, of the data that it is rebuilt from; empty for a backup.
 	ClusterID string
+	// AtLeast is the revision that a backup has to reach which is chosen over data; 0 if there is none.
+	AtLeast int64
 	// Failed: there is nothing that it could be rebuilt from. Waits: a person has to decide first.
 	Failed, Waits bool
 	// Why is a sentence for people: what was chosen, over what, and what may be lost; or what to do.
@@ -57,29 +62,31 @@ type Choice struct {
 // choose says how a cluster starts again, by what is on the volumes of its members. It is pure.
 //
 // If a quorum has its data, the members can find out by themselves who has all that was acknowledged. If fewer have it, the most
-// advanced is the best there is.
+// advanced is the best there is, unless the newest backup is certainly ahead of all of it: then it has all that this data has, since a
+// backup has only what was committed, and data of the newest cluster begins above every backup from before (docs/adr/0094-a-backup-that-is-ahead-comes-before-data.md).
 //
 // Each recovery makes a new cluster, whose log starts at its beginning and cannot be compared. So the newest cluster that has left
 // data counts (docs/adr/0045-the-newest-cluster-counts.md). If a newer one has left what cannot be used, a person decides. So does one
 // beside data of a cluster that nothing explains, which may have served last, except where members start without any choice.
 func choose(e Evidence) Choice {
 	f := e.find()
-	voting, voters := survey.Voting(f.usable, len(e.Volumes))
 	switch {
-	case f.newest && !e.Refused && quorum.Exists(e.started(voting), voters):
+	case f.newest && !e.Refused && quorum.Exists(e.started(f.voting), f.voters):
 		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s", len(f.usable), len(e.Volumes), f.without())}
 	case len(f.unknown) > 0:
 		return e.identify(f)
-	case f.newest && len(voting) > 0:
+	case f.newest && e.started(f.voting) > 0 && !e.backupIsAhead(f):
 		return f.rebuild("")
 	case len(f.doubts) > 0:
 		return f.ask()
 	case !f.newest && len(f.aside) > 0:
 		return f.askAside()
-	case len(f.usable) > 0 && e.Backup.Revision > f.maxRevision():
-		return e.restore(fmt.Sprintf("%s has data, but %s, and the newest backup is ahead of it", f.usable[0].Member, f.flaw()), f.without())
+	case len(f.usable) > 0 && e.backupIsAhead(f):
+		c := e.restore(fmt.Sprintf("%s has data, but %s, and the newest backup is ahead of it: that leads to revision %d, and the data to %d at most", f.usable[0].Member, e.flaw(f), e.Backup.Revision, f.maxRevision()), f.without())
+		c.AtLeast = f.maxRevision() + 1
+		return c
 	case len(f.usable) > 0:
-		return f.rebuild("; " + f.flaw())
+		return f.rebuild("; " + e.flaw(f))
 	case e.Backup != Backup{}:
 		return e.restore("no member has data that it could start with", f.without())
 	}
@@ -97,13 +104,41 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 	return n
 }
 
+// backupIsAhead reports whether the newest backup certainly has more than the data of the newest cluster that has left any.
+func (e Evidence) backupIsAhead(f found) bool {
+	return !e.PreferData && e.Backup.Revision > f.maxRevision()
+}
+
+// highest is the highest revision that is known of the clusters of the Etcd: by records of snapshots, and by good data. What no cluster
+// reaches is not believed.
+func (e Evidence) highest() int64 {
+	highest := max(e.Backup.Highest, 1)
+	for _, id := range e.Lineage {
+		usable, _ := survey.Sift(e.Volumes, id)
+		for _, v := range usable {
+			if r := v.Survey.MaxRevision(); r <= newcluster.MaxRevision {
+				highest = max(highest, r)
+			}
+		}
+	}
+	return highest
+}
+
+// hadData reports whether the volume of a member has data whose cluster can be read.
+func (e Evidence) hadData(member string) bool {
+	return slices.ContainsFunc(e.Volumes, func(v survey.Volume) bool {
+		return v.Member == member && v.State == survey.Seen && v.Survey.ClusterID != ""
+	})
+}
+
 // restore chooses the backup, on the first volume that was read, or by a member that has no volume. No data of an unknown cluster, which
-// a member refuses to set aside, is left here. A volume beyond the members that are started is one of a member only if it has data.
+// a member refuses to set aside, is left here. A member beyond those that are known is not chosen: it may have been removed, and would be
+// started for good.
 func (e Evidence) restore(why, without string) Choice {
 	c := Choice{Source: v1alpha1.RecoverFromBackup}
 	for _, state := range []survey.State{survey.Gone, survey.Seen} {
 		for _, v := range slices.Backward(e.Volumes) {
-			if v.State == state && (v.Ordinal < e.Members || v.Survey.ClusterID != "") {
+			if v.State == state && v.Ordinal < max(e.Members, 1) {
 				c.Member = v.Member
 			}
 		}
@@ -119,6 +154,9 @@ type found struct {
 	// usable are the volumes with its data, the most advanced first, and others describes each other volume.
 	usable []survey.Volume
 	others []string
+	// voting are those of voters, as far as the most advanced knows, and voters is how many there are.
+	voting []survey.Volume
+	voters int
 	// newest: no cluster was made after it, as far as is known.
 	newest bool
 	// doubts are the volumes that have, or may have, what is left of a newer one, and unknown those with data of a cluster that is not
@@ -140,6 +178,7 @@ func (e Evidence) find() (f found) {
 			break
 		}
 	}
+	f.voting, f.voters = survey.Voting(f.usable, len(e.Volumes))
 	f.doubts, f.unknown = e.doubts(place)
 	for _, v := range e.Volumes {
 		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
@@ -234,19 +273,24 @@ func (f found) than() string {
 func (f found) rebuild(flaw string) Choice {
 	best := f.usable[0]
 	return Choice{Source: v1alpha1.RecoverFromData, Member: best.Member, ClusterID: f.clusterID, Why: fmt.Sprintf(
-		"the cluster is rebuilt from the data of %s, the most advanced of the %d that have survived: %s. It has every write that it took part in; writes that only the lost members had acknowledged, immediately before they were lost, may be missing%s%s",
+		"the cluster is rebuilt from the data of %s, the most advanced of the %d that have survived: %s. It has every write that it took part in. Writes that only others took part in are missing: the last ones before they were lost, or all since it fell behind. Its revisions continue above all that are known, so clients list again%s%s",
 		best.Member, len(f.usable), survey.Position(best.Survey), flaw, f.without())}
 }
 
 // flaw is why data may lack more than the last writes.
-func (f found) flaw() string {
-	if f.newest && f.usable[0].Survey.Removed {
+func (e Evidence) flaw(f found) string {
+	best := f.usable[0]
+	switch {
+	case !f.newest:
+		return fmt.Sprintf("it is of cluster %s, and a later one, which a recovery made, has left none", f.clusterID)
+	case best.Survey.Removed:
 		return "it was removed from the cluster, and lacks what was written after that"
-	}
-	if f.newest {
+	case best.Ordinal >= e.Members:
+		return fmt.Sprintf("it is beyond the %d members that are known: it may have been removed while it was down, and lack what was written after that", e.Members)
+	case e.started(f.voting) == 0:
 		return "it was a learner, which may not have caught up"
 	}
-	return fmt.Sprintf("it is of cluster %s, and a later one, which a recovery made, has left none", f.clusterID)
+	return "it had fallen behind"
 }
 
 // maxRevision is the latest revision that the data may have.

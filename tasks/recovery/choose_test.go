@@ -62,7 +62,12 @@ func TestChoose(t *testing.T) {
 	damagedBeside.Survey.SetAside = aside.Survey.SetAside
 	damaged := damagedOf("cafe")
 	old, once, twice := []string{"cafe"}, []string{"cafe", "new"}, []string{"ace", "cafe", "new"}
-	backup := Backup{Revision: 70, Says: "revision 70"}
+	backup, behind := Backup{Revision: 70, Says: "revision 70"}, Backup{Revision: 1, Says: "revision 1"}
+	voter := func(applied, last uint64, revision int64) survey.Volume {
+		v := withID(has(2, last), "v")
+		v.Survey.Voters, v.Survey.AppliedIndex, v.Survey.Revision = []string{"v", "w", "x", "y", "z"}, applied, revision
+		return v
+	}
 	const data, restored, none = v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup, v1alpha1.RecoverySource("")
 	for name, c := range map[string]struct {
 		volumes []survey.Volume
@@ -73,12 +78,12 @@ func TestChoose(t *testing.T) {
 		end     string // "failed" or "waits"
 		says    string
 	}{
-		"one of three":                 {[]survey.Volume{gone, has(2, 5), empty}, old, backup, data, "m-1", "", "m-0 has no volume; the volume of m-2 is empty"},
+		"one of three":                 {[]survey.Volume{gone, has(2, 5), empty}, old, behind, data, "m-1", "", "m-0 has no volume; the volume of m-2 is empty"},
 		"two of three are a quorum":    {[]survey.Volume{has(2, 5), has(2, 6), gone}, old, backup, none, "", "", "2 of 3 members have their data"},
 		"two of five, the newer term":  {[]survey.Volume{gone, has(3, 4), gone, has(2, 900), gone}, old, Backup{}, data, "m-1", "", "the most advanced of the 2"},
 		"two of five, the longer log":  {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, old, Backup{}, data, "m-3", "", "m-1: its log"},
 		"two of five, the same":        {[]survey.Volume{gone, has(3, 5), gone, has(3, 5), gone}, old, Backup{}, data, "m-1", "", ""},
-		"damaged data does not count":  {[]survey.Volume{damaged, has(1, 1), gone}, old, backup, data, "m-1", "", "m-0 is damaged (a page)"},
+		"damaged data does not count":  {[]survey.Volume{damaged, has(1, 1), gone}, old, behind, data, "m-1", "", "m-0 is damaged (a page)"},
 		"nor that of another cluster":  {[]survey.Volume{of("beef"), has(2, 5), has(2, 6)}, old, backup, none, "", "", "another cluster, beef"},
 		"a backup":                     {[]survey.Volume{gone, damaged, empty}, old, backup, restored, "m-1", "", "revision 70"},
 		"a backup, and no volume":      {[]survey.Volume{gone, gone, gone}, old, backup, restored, "m-0", "", "are lost"},
@@ -88,7 +93,7 @@ func TestChoose(t *testing.T) {
 		"a quorum only with a member that would not be started": {[]survey.Volume{withID(has(2, 4), "a"), gone, gone, member1of("a", "b")}, old, Backup{}, data, "m-3", "", ""},
 
 		"a backup, and an empty volume beyond": {[]survey.Volume{gone, gone, gone, empty}, old, backup, restored, "m-0", "", ""},
-		"a backup, and a member beyond":        {[]survey.Volume{gone, gone, gone, damaged}, old, backup, restored, "m-3", "", ""},
+		"a backup, and a member beyond":        {[]survey.Volume{gone, gone, gone, damaged}, old, backup, restored, "m-0", "", ""},
 
 		"unknown data, and a backup":        {[]survey.Volume{of("beef"), gone, damaged}, old, backup, none, "", "waits", "the data of m-0 is of cluster beef, which nothing that is recorded explains: it may have served last, and may have acknowledged writes. If"},
 		"unknown data alone":                {[]survey.Volume{of("beef"), of("beef"), of("bead")}, old, backup, none, "", "waits", "\"beef\"}}'; or kubectl patch etcd main -n ns --subresource=status --type=merge -p '{\"status\":{\"clusterID\":\"bead\"}}'), and the cluster starts from it; otherwise delete claim c-0, c-1, c-2"},
@@ -99,16 +104,23 @@ func TestChoose(t *testing.T) {
 		"unknown data beyond":               {[]survey.Volume{gone, gone, gone, of("beef")}, old, backup, none, "", "waits", "delete claim c-3"},
 		"unfinished, unknown and newer too": {[]survey.Volume{has(8, 8), of("beef"), of("new")}, once, backup, none, "", "waits", "of cluster beef, which nothing"},
 
-		"a learner, and no backup":         {[]survey.Volume{gone, learner("cafe", 9, 60), empty}, old, Backup{}, data, "m-1", "", "it was a learner"},
-		"a removed member":                 {[]survey.Volume{gone, removed("cafe"), empty}, old, Backup{}, data, "m-1", "", "it was removed from the cluster, and lacks what was written after that"},
-		"a removed member, and a backup":   {[]survey.Volume{gone, removed("cafe"), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
-		"a removed member, and a voter":    {[]survey.Volume{removed("cafe"), withID(has(9, 9), "v"), gone}, old, backup, none, "", "", "those that vote are a quorum"},
-		"its data aside, and no other":     {[]survey.Volume{gone, removedAside, gone}, old, backup, none, "", "waits", "new.etcd.removed-1 on claim c-1"},
-		"a learner, and a backup behind":   {[]survey.Volume{gone, learner("cafe", 9, 70), empty}, old, backup, data, "m-1", "", "it was a learner"},
-		"a learner, and a backup ahead":    {[]survey.Volume{gone, learner("cafe", 9, 69), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
-		"a learner that may be ahead":      {[]survey.Volume{gone, func() survey.Volume { v := learner("cafe", 9, 60); v.Survey.LastIndex += 10; return v }(), empty}, old, backup, data, "m-1", "", ""},
-		"a voter, and a backup ahead":      {[]survey.Volume{gone, has(1, 1), empty}, old, backup, data, "m-1", "", ""},
-		"a learner ahead of the one voter": {[]survey.Volume{member1of("a", "b", "c"), withID(has(1, 4), "d"), gone}, old, backup, data, "m-0", "", ""},
+		"a learner, and no backup":       {[]survey.Volume{gone, learner("cafe", 9, 60), empty}, old, Backup{}, data, "m-1", "", "it was a learner"},
+		"a removed member":               {[]survey.Volume{gone, removed("cafe"), empty}, old, Backup{}, data, "m-1", "", "it was removed from the cluster, and lacks what was written after that"},
+		"a removed member, and a backup": {[]survey.Volume{gone, removed("cafe"), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
+		"a removed member, and a voter":  {[]survey.Volume{removed("cafe"), withID(has(9, 9), "v"), gone}, old, backup, none, "", "", "those that vote are a quorum"},
+		"its data aside, and no other":   {[]survey.Volume{gone, removedAside, gone}, old, backup, none, "", "waits", "new.etcd.removed-1 on claim c-1"},
+		"a learner, and a backup behind": {[]survey.Volume{gone, learner("cafe", 9, 70), empty}, old, backup, data, "m-1", "", "it was a learner"},
+		"a learner, and a backup ahead":  {[]survey.Volume{gone, learner("cafe", 9, 69), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
+		"a learner that may be ahead":    {[]survey.Volume{gone, func() survey.Volume { v := learner("cafe", 9, 60); v.Survey.LastIndex += 10; return v }(), empty}, old, backup, data, "m-1", "", ""},
+		"a voter, and a backup ahead":    {[]survey.Volume{gone, voter(9, 9, 69), empty}, old, backup, restored, "m-1", "", "m-1 has data, but it had fallen behind, and the newest backup is ahead of it: that leads to revision 70, and the data to 69 at most"},
+		"a voter, and a backup behind":   {[]survey.Volume{gone, voter(9, 9, 70), empty}, old, backup, data, "m-1", "", "the most advanced of the 1"},
+		"a voter that may be ahead":      {[]survey.Volume{gone, voter(9, 19, 60), empty}, old, backup, data, "m-1", "", "or all since it fell behind"},
+		"voters, and a backup ahead":     {[]survey.Volume{gone, voter(9, 9, 69), gone, voter(8, 8, 60), gone}, old, backup, restored, "m-1", "", "had fallen behind"},
+
+		"a removed member that does not know": {[]survey.Volume{gone, gone, gone, voter(9, 9, 60)}, old, backup, restored, "m-0", "", "m-3 has data, but it is beyond the 3 members that are known: it may have been removed"},
+		"the same, and no backup":             {[]survey.Volume{gone, gone, gone, voter(9, 9, 60)}, old, Backup{}, data, "m-3", "", "it is beyond the 3 members that are known"},
+		"the same, and a voter":               {[]survey.Volume{gone, voter(10, 10, 71), gone, voter(9, 9, 60)}, old, backup, data, "m-1", "", "the most advanced of the 2"},
+		"a learner ahead of the one voter":    {[]survey.Volume{member1of("a", "b", "c"), withID(has(1, 4), "d"), gone}, old, behind, data, "m-0", "", ""},
 
 		"unfinished, and rebuilt":                    {[]survey.Volume{has(8, 8), gone, of("new")}, once, Backup{}, data, "m-2", "", "m-0 has data of another cluster, cafe"},
 		"unfinished, and another one has joined":     {[]survey.Volume{has(8, 8), learner("new", 2, 1), gone}, once, Backup{}, data, "m-1", "", ""},
@@ -172,5 +184,44 @@ func TestWhatIsNotUsableIsSaid(t *testing.T) {
 	for _, lineage := range [][]string{{"cafe"}, {"cafe", "new"}} {
 		c := choose(Evidence{Volumes: []survey.Volume{lost}, Lineage: lineage, Members: 1})
 		NewWithT(t).Expect(c.Why).To(HaveSuffix("; the data of m-0 is damaged (a page)"))
+	}
+}
+
+// A backup that is chosen over data has to be ahead of it in the store, too. What is rebuilt or restored continues above every revision
+// that is known, and what no cluster reaches is not believed.
+func TestWhatIsKnownOfRevisions(t *testing.T) {
+	behind := func(revision int64) survey.Volume {
+		v := has(2, 9)
+		v.Survey.AppliedIndex, v.Survey.Revision, v.Ordinal, v.Member = 9, revision, 1, "m-1"
+		return v
+	}
+	lost := survey.Volume{Ordinal: 0, Member: "m-0"}
+	for name, c := range map[string]struct {
+		volumes    []survey.Volume
+		backup     Backup
+		preferData bool
+		source     v1alpha1.RecoverySource
+		atLeast    int64
+		highest    int64
+		hadData    bool
+	}{
+		"a backup ahead of data":   {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70}, false, v1alpha1.RecoverFromBackup, 61, 70, true},
+		"that a person passes by":  {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70}, true, v1alpha1.RecoverFromData, 0, 70, true},
+		"a backup alone":           {[]survey.Volume{lost}, Backup{Revision: 70, Highest: 75}, false, v1alpha1.RecoverFromBackup, 0, 75, false},
+		"data ahead of a backup":   {[]survey.Volume{lost, behind(80)}, Backup{Revision: 70, Highest: 70}, false, v1alpha1.RecoverFromData, 0, 80, true},
+		"data behind a record":     {[]survey.Volume{lost, behind(80)}, Backup{Revision: 70, Highest: 95}, false, v1alpha1.RecoverFromData, 0, 95, true},
+		"data without a backup":    {[]survey.Volume{lost, behind(80)}, Backup{}, false, v1alpha1.RecoverFromData, 0, 80, true},
+		"data that no cluster has": {[]survey.Volume{lost, lost, lost, behind(1 << 62), behind(1<<62 + 1)}, Backup{}, false, v1alpha1.RecoverFromData, 0, 1 << 62, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
+			in.Evidence = Evidence{Volumes: c.volumes, Lineage: []string{"cafe"}, Members: 5, Backup: c.backup, PreferData: c.preferData}
+			r := decide(in, epoch).Recovery
+			g.Expect(r.Source).To(Equal(c.source))
+			g.Expect(r.Revision).To(Equal(c.atLeast))
+			g.Expect(r.HighestRevision).To(Equal(c.highest))
+			g.Expect(r.HadData).To(Equal(c.hadData))
+		})
 	}
 }

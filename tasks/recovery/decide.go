@@ -128,6 +128,7 @@ func (in Input) surveying(now time.Time) Decision {
 	d := in.common().Enter(v1alpha1.RecoveryStarting, now, "%s", c.Why)
 	d.Recovery.Member, d.Recovery.Source = c.Member, c.Source
 	if c.Source != "" {
+		d.Recovery.Revision, d.Recovery.HighestRevision, d.Recovery.HadData = c.AtLeast, in.highest(), in.hadData(c.Member)
 		d.Recovery.PreviousClusterID = cmp.Or(c.ClusterID, d.Recovery.PreviousClusterID)
 		d.Recovery.EarlierClusterIDs = newcluster.Earlier(in.Lineage, d.Recovery.PreviousClusterID)
 	}

@@ -49,15 +49,18 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 		}
 	}
 	began := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
+	// Who records another cluster while the task waits has chosen its data, whatever the backup is of.
+	e.PreferData = etcd.Status.ClusterID != "" && began != "" && etcd.Status.ClusterID != began
 	e.Lineage = newcluster.Lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
 	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
 }
 
 // alone reports whether the only member of a cluster is configured as such: it then restores the newest backup itself, by the same
-// fact. The members of a cluster that grows wait for a recovery.
+// fact. The members of a cluster that grows wait for a recovery. So does one that is to start from what a task has chosen, and cannot.
 func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	if newcluster.Members(etcd) > 1 {
+	r := etcd.Status.Recovery
+	if newcluster.Members(etcd) > 1 || r != nil && r.Task != "" && r.LeavesBehind(etcd.Status.ClusterID) {
 		return false, nil
 	}
 	shared, err := h.shared(ctx, etcd)
@@ -93,24 +96,24 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup
 	if err != nil {
 		return Backup{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
-	full := recordOf(leases.Full)
+	full, delta := recordOf(leases.Full), recordOf(leases.Delta)
 	if full == (backup.Record{}) {
 		return Backup{}, nil
 	}
 	return Backup{
-		Revision: full.Newer(recordOf(leases.Delta)).Revision,
-		Says:     fmt.Sprintf("a full snapshot at revision %d of %s, and the deltas since", full.Revision, full.Created.Format(time.RFC3339)),
+		Revision: full.Newer(delta).Revision, Highest: max(full.Revision, delta.Revision),
+		Says: fmt.Sprintf("a full snapshot at revision %d of %s, and the deltas since", full.Revision, full.Created.Format(time.RFC3339)),
 	}, nil
 }
 
-// recordOf returns what a lease records of a snapshot. For one that cannot be read, it returns that there is a snapshot.
+// recordOf returns what a lease records of a snapshot. For one that cannot be read, or believed, it returns that there is a snapshot.
 func recordOf(lease *coordinationv1.Lease) backup.Record {
 	if lease == nil {
 		return backup.Record{}
 	}
 	renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 	r, err := backup.ParseRecord(ptr.Deref(lease.Spec.HolderIdentity, ""), renewed)
-	if err != nil {
+	if err != nil || r.Revision > newcluster.MaxRevision {
 		return backup.Record{Created: renewed.UTC()}
 	}
 	return r

@@ -23,14 +23,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Config is spec.config of a QuorumLossRecovery: there is nothing to say.
-type Config struct{}
+// Config is spec.config of a QuorumLossRecovery.
+type Config struct {
+	// Source is Data if the cluster is to be rebuilt from the data that has survived even if the newest backup is ahead of it; empty to have
+	// the operator choose.
+	Source v1alpha1.RecoverySource `json:"source,omitempty"`
+}
 
 // Default implements taskconfig.Config.
 func (c *Config) Default() {}
 
 // Validate implements taskconfig.Config.
-func (c *Config) Validate() error { return nil }
+func (c *Config) Validate() error {
+	if c.Source != "" && c.Source != v1alpha1.RecoverFromData {
+		return fmt.Errorf("source: %q is not supported: it is %q, or empty", c.Source, v1alpha1.RecoverFromData)
+	}
+	return nil
+}
 
 // Handler carries out QuorumLossRecoveries.
 type Handler struct {
@@ -131,6 +140,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		if in.Evidence, err = h.evidence(ctx, task.Task, snapshot); err != nil {
 			return tasks.Verdict{}, err
 		}
+		in.PreferData = in.PreferData || task.Config.Source == v1alpha1.RecoverFromData
 	}
 	return verdict(in, decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
 }

@@ -47,7 +47,7 @@ func everyVolume(ordinal int, lineage []string) (volumes []survey.Volume) {
 // everyWorld iterates over all of them.
 func everyWorld(yield func(world) bool) {
 	for _, lineage := range [][]string{{"first"}, {"first", "second"}, {"first", "second", "third"}} {
-		for _, backup := range []Backup{{}, {Revision: 40, Says: "behind"}, {Revision: 51, Says: "between"}, {Revision: 90, Says: "ahead"}} {
+		for _, backup := range []Backup{{}, {Revision: 40, Highest: 40, Says: "behind"}, {Revision: 51, Highest: 60, Says: "between"}, {Revision: 90, Highest: 90, Says: "ahead"}} {
 			for _, a := range everyVolume(0, lineage) {
 				for _, b := range everyVolume(1, lineage) {
 					for _, c := range everyVolume(2, lineage) {
@@ -154,7 +154,9 @@ func (w world) brokenBy(d Decision) map[string]bool {
 		broken["the chosen member does what was chosen"] = starts.Action != want
 		broken["no older data than has survived is chosen"] = r.Source == v1alpha1.RecoverFromData && w.place(v) != newest
 	}
-	broken["a voter's data of the newest cluster comes before a backup"] = r.Source == v1alpha1.RecoverFromBackup && votes && newest == len(w.Lineage)-1
+	broken["no data is rebuilt that the backup is certainly ahead of"] = r.Source == v1alpha1.RecoverFromData && w.backupIsAhead(newest)
+	broken["what is restored is ahead of what was found"] = r.Source == v1alpha1.RecoverFromBackup && newest >= 0 && r.Revision <= w.reached(newest)
+	broken["revisions continue above all that are known"] = r.HighestRevision < max(w.reached(newest), w.Backup.Highest)
 	broken["a backup that may be behind comes after data"] = r.Source == v1alpha1.RecoverFromBackup && newest >= 0 && !w.backupIsAhead(newest)
 	broken["older data is not chosen beside what is left of a newer cluster"] = newest >= 0 && newest < len(w.Lineage)-1 && w.leftAfter(newest)
 	return broken
@@ -177,8 +179,16 @@ func (w world) quorum() bool {
 	return newest == len(w.Lineage)-1 && votes && n > 1
 }
 
-func (w world) backupIsAhead(place int) bool {
-	return !slices.ContainsFunc(w.Volumes, func(v survey.Volume) bool { return w.place(v) == place && v.Survey.Revision >= w.Backup.Revision })
+func (w world) backupIsAhead(place int) bool { return w.Backup.Revision > w.reached(place) }
+
+// reached is the highest revision of good data of a cluster, by its place.
+func (w world) reached(place int) (revision int64) {
+	for _, v := range w.Volumes {
+		if place >= 0 && w.place(v) == place {
+			revision = max(revision, v.Survey.Revision)
+		}
+	}
+	return revision
 }
 
 // leftAfter reports whether a volume bears, or may bear, the name of a newer cluster.

@@ -37,6 +37,13 @@ func ofSize(n int32) func(*v1alpha1.Etcd) {
 	return func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Status.ClusterSize = n, n }
 }
 
+// leaving has the Etcd start from what a task has chosen, or wake up, and leave a cluster behind.
+func leaving(task string, clusterID uint64) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: task, TaskUID: "uid", Member: "main-0", Source: v1alpha1.RecoverFromData, PreviousClusterID: id(clusterID)}
+	}
+}
+
 // config is the configuration of some members.
 func config(t *testing.T, etcd *v1alpha1.Etcd, members int32) *corev1.ConfigMap {
 	t.Helper()
@@ -91,21 +98,24 @@ func TestAdmit(t *testing.T) {
 		"joins a source cluster": {lostEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
 		}), 3, newInput(), "", v1alpha1.ErrSourceCluster, "recover that cluster"},
-		"a quorum serves":               {lostEtcd(), 3, newInput(serving(before, 0, 2)), "", v1alpha1.ErrQuorumNotLost, "2 of 3 voters serve"},
-		"one member":                    {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
-		"one member of several":         {lostEtcd(ofSize(1)), 3, newInput(), "", "", "no leader"},
-		"one member that grows":         {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 }), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
-		"all data is lost":              {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
-		"all is lost, without a store":  {lostEtcd(withoutStore), 3, newInput(refusing(lost, damaged, lost)), "42", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
-		"all is lost, with a backup":    {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "42", "", ""},
-		"a backup that is unreadable":   {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "old", "", ""},
-		"a member has not said so":      {lostEtcd(), 3, newInput(refusing(lost, damaged)), "", "", ""},
-		"a pod is missing":              {lostEtcd(), 3, newInput(refusing(lost, damaged, lost), func(in *Input) { in.Snapshot.Ordinals[1].Pod = nil }), "", "", ""},
-		"a pod says nothing":            {lostEtcd(), 3, newInput(refusing(lost, damaged, lost), func(in *Input) { in.Snapshot.Ordinals[1].Pod.Refusal = nil }), "", "", ""},
-		"a member refuses otherwise":    {lostEtcd(), 3, newInput(refusing(lost, damaged, v1alpha1.ReasonRecovering)), "", "", ""},
-		"no member is known":            {lostEtcd(), 3, newInput(none), "", "", ""},
-		"one that has lost its data":    {lostEtcd(), 3, newInput(refusing(lost), func(in *Input) { in.Snapshot.Ordinals = in.Snapshot.Ordinals[:1] }), "", v1alpha1.ErrNothingToRecover, ""},
-		"its configuration is not read": {lostEtcd(ofSize(3)), 0, newInput(), "", "", "no leader"},
+		"a quorum serves":              {lostEtcd(), 3, newInput(serving(before, 0, 2)), "", v1alpha1.ErrQuorumNotLost, "2 of 3 voters serve"},
+		"one member":                   {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
+		"one member of several":        {lostEtcd(ofSize(1)), 3, newInput(), "", "", "no leader"},
+		"one member that grows":        {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 }), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
+		"all data is lost":             {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
+		"all is lost, without a store": {lostEtcd(withoutStore), 3, newInput(refusing(lost, damaged, lost)), "42", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
+		"all is lost, with a backup":   {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "42", "", ""},
+		"a backup that is unreadable":  {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "old", "", ""},
+		"a member has not said so":     {lostEtcd(), 3, newInput(refusing(lost, damaged)), "", "", ""},
+		"a pod is missing":             {lostEtcd(), 3, newInput(refusing(lost, damaged, lost), func(in *Input) { in.Snapshot.Ordinals[1].Pod = nil }), "", "", ""},
+		"a pod says nothing":           {lostEtcd(), 3, newInput(refusing(lost, damaged, lost), func(in *Input) { in.Snapshot.Ordinals[1].Pod.Refusal = nil }), "", "", ""},
+		"a member refuses otherwise":   {lostEtcd(), 3, newInput(refusing(lost, damaged, v1alpha1.ReasonRecovering)), "", "", ""},
+		"no member is known":           {lostEtcd(), 3, newInput(none), "", "", ""},
+		"one that has lost its data":   {lostEtcd(), 3, newInput(refusing(lost), func(in *Input) { in.Snapshot.Ordinals = in.Snapshot.Ordinals[:1] }), "", v1alpha1.ErrNothingToRecover, ""},
+		"one member that cannot start from what a task has chosen": {lostEtcd(ofSize(1), leaving("restore", before)), 1, newInput(), "", "", "no leader"},
+		"one member that has started from it":                      {lostEtcd(ofSize(1), leaving("restore", before+1)), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
+		"one member that wakes up":                                 {lostEtcd(ofSize(1), leaving("", before)), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
+		"its configuration is not read":                            {lostEtcd(ofSize(3)), 0, newInput(), "", "", "no leader"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -211,6 +221,7 @@ func TestNewestBackup(t *testing.T) {
 		got, err := handlerOf(api, nil).newestBackup(t.Context(), etcd)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(got.Revision).To(Equal(c.want), name)
+		NewWithT(t).Expect(got.Highest).To(Equal(c.want), name)
 		NewWithT(t).Expect(got == Backup{}).To(Equal(c.none), name)
 		if !c.none {
 			NewWithT(t).Expect(got.Says).To(ContainSubstring(epoch.Format("2006-01-02T15:04:05Z")), name)

@@ -12,17 +12,15 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 )
 
-const (
-	// margin is added to the highest revision that is known: more than a cluster writes in the time that a task may take, even
-	// where a volume that knew a higher one is lost. It is what etcd recommends where nothing is known.
-	margin = 1_000_000_000
-	// maxRevision is the highest revision that is believed. A member that reports more is broken, or lies.
-	maxRevision = 1 << 62
-)
+// margin is added to the highest revision that is known: more than a cluster writes in the time that a task may take, even
+// where a volume that knew a higher one is lost. It is what etcd recommends where nothing is known.
+const margin = 1_000_000_000
 
 // highest returns the highest revision that a cluster may have reported: what is known of snapshots, and what is on its volumes.
 func highest(known int64, volumes []survey.Volume, clusterID string) int64 {
@@ -47,7 +45,7 @@ func written(volumes []survey.Volume, clusterID string) (revision int64) {
 // bumpOf returns what is added to a revision, so that the new cluster begins above the highest one that was reported. The revision is 0
 // if it is not known.
 func bumpOf(highest, revision int64) (int64, error) {
-	if highest < 0 || revision < 0 || highest > maxRevision {
+	if highest < 0 || revision < 0 || highest > newcluster.MaxRevision {
 		return 0, fmt.Errorf("a member or a snapshot reports revision %d, which no cluster reaches: look at what does, and restore without it", highest)
 	}
 	return max(highest, revision) - revision + margin, nil
@@ -66,10 +64,12 @@ func starter(volumes []survey.Volume, clusterID string, members int32) (name str
 	return first.Member, false
 }
 
-// keptData returns the directory in which a member has set aside what it had before a task; empty if its volume has none, if that cannot be
-// read, or if the member is not started any more. A crash may have set aside more than once: the first has the data, and no other.
-func (in Input) keptData() string {
+// keptData returns the directory in which a member has set aside what it had before a task; empty, and why, if its volume has none, if that
+// cannot be read, if the final snapshot of the task has more, since the member had fallen behind, or if it is not started any more. A crash
+// may have set aside more than once: the first has the data, and no other.
+func (in Input) keptData() (dir, why string) {
 	name, task := in.Undone.Member, in.Undone.Task
+	final, _ := backup.ParseName(in.Undone.FinalSnapshot) // of an unknown name nothing is asked
 	for _, v := range in.Volumes {
 		if v.Member != name || v.State != survey.Seen || v.Ordinal >= in.Members {
 			continue
@@ -78,13 +78,15 @@ func (in Input) keptData() string {
 			switch {
 			case !strings.Contains(dir, member.BeforeSuffix+task+"-"):
 			case v.Survey.Needs[dir] == member.Unreadable:
-				return ""
+				return "", fmt.Sprintf("what %s had before task %s cannot be read", name, in.Undone.TaskName)
+			case v.Survey.KeptRevisions[dir] < final.LastRevision:
+				return "", fmt.Sprintf("what %s had before task %s ends at revision %d, and the final snapshot of that task has everything up to revision %d", name, in.Undone.TaskName, v.Survey.KeptRevisions[dir], final.LastRevision)
 			default:
-				return dir
+				return dir, ""
 			}
 		}
 	}
-	return ""
+	return "", fmt.Sprintf("the volume of %s has no data from before task %s", name, in.Undone.TaskName)
 }
 
 // choice is from what the cluster starts.
@@ -92,6 +94,8 @@ type choice struct {
 	source v1alpha1.RecoverySource
 	member string
 	from   v1alpha1.ClusterRestore
+	// hadData: the member's volume has data.
+	hadData bool
 	// highest is the highest revision that the cluster before may have reported.
 	highest int64
 	// why is a sentence for people.
@@ -102,22 +106,25 @@ type choice struct {
 func (in Input) choose() (choice, error) {
 	r := in.Recorded.Restore
 	c := choice{highest: highest(max(r.HighestRevision, in.Leased), in.Volumes, in.Recorded.PreviousClusterID)}
+	instead := ""
 	if in.Undone != nil {
-		if c.from.KeptData = in.keptData(); c.from.KeptData != "" {
+		var behind string
+		if c.from.KeptData, behind = in.keptData(); c.from.KeptData != "" {
 			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
 			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)
 			return c.bumped()
 		}
 		if r.Base == "" {
-			return c, fmt.Errorf("the volume of %s has no data from before task %s that can be read, and the final snapshot of that task cannot be restored", in.Undone.Member, in.Undone.TaskName)
+			return c, fmt.Errorf("%s, and the final snapshot %s cannot be restored: bring it back to the store, and create the task again", behind, in.Undone.FinalSnapshot)
 		}
+		instead = behind + ": "
 	}
 	if len(in.Volumes) == 0 {
 		return c, errors.New("no member has a volume, or could have one")
 	}
 	name, has := starter(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
-	c.source, c.member, c.from = v1alpha1.RecoverFromTarget, name, r.ClusterRestore
-	c.why = fmt.Sprintf("the cluster goes back to revision %d, on %s, from %s and the deltas after it", r.Revision, name, r.Base)
+	c.source, c.member, c.from, c.hadData = v1alpha1.RecoverFromTarget, name, r.ClusterRestore, has
+	c.why = fmt.Sprintf("%sthe cluster goes back to revision %d, on %s, from %s and the deltas after it", instead, r.Revision, name, r.Base)
 	if !has {
 		c.why += fmt.Sprintf("; no volume has the data of before, which is in the final snapshot %s", r.FinalSnapshot)
 	}

@@ -211,7 +211,7 @@ func (in Input) surveying(now time.Time) Decision {
 	d := in.Enter(v1alpha1.RecoveryStarting, now, "%s", c.why)
 	restore := *in.Recorded.Restore
 	restore.ClusterRestore, restore.HighestRevision = c.from, c.highest
-	d.Recovery.Member, d.Recovery.Source, d.Recovery.Restore = c.member, c.source, &restore
+	d.Recovery.Member, d.Recovery.Source, d.Recovery.HadData, d.Recovery.Restore = c.member, c.source, c.hadData, &restore
 	return Decision{Decision: d}
 }
 

@@ -233,7 +233,7 @@ func TestBump(t *testing.T) {
 		g.Expect(revision + bump).To(BeNumerically("==", max(5000, revision)+margin))
 	}
 	g.Expect(bumpOf(0, 0)).To(BeEquivalentTo(margin))
-	for _, c := range [][2]int64{{-1, 1}, {1, -1}, {maxRevision + 1, 1}} {
+	for _, c := range [][2]int64{{-1, 1}, {1, -1}, {newcluster.MaxRevision + 1, 1}} {
 		_, err := bumpOf(c[0], c[1])
 		g.Expect(err).To(HaveOccurred())
 	}
@@ -248,6 +248,12 @@ func TestUndo(t *testing.T) {
 		return func(in *Input) { in.Volumes[ordinal].Survey.Kept = dirs }
 	}
 	noBase := func(in *Input) { in.Recorded.Restore.Base = "" }
+	reaches := func(revision int64) func(*Input) {
+		return func(in *Input) {
+			in.Undone.FinalSnapshot = "Full-00000000-00000100-1700000000"
+			in.Volumes[2].Survey.KeptRevisions = map[string]int64{"new.etcd.before-first-1": revision}
+		}
+	}
 	unreadable := func(in *Input) {
 		in.Volumes[2].Survey.Needs = map[string]int64{"new.etcd.before-first-1": member.Unreadable, "new.etcd.before-first-2": 5}
 	}
@@ -265,6 +271,10 @@ func TestUndo(t *testing.T) {
 		"the last member is gone":     {at(surveying, stopped, on(8, 9, 9), undo, kept(2, "new.etcd.before-first-1"), func(in *Input) { in.Members = 2 }), "m-1", "", false},
 		"it cannot be read":           {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1", "new.etcd.before-first-2"), unreadable), "m-0", "", false},
 		"and there is no snapshot":    {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), unreadable), "", "", true},
+		"it is behind the snapshot":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(99)), "m-0", "", false},
+		"it has all of the snapshot":  {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(100)), "m-2", "new.etcd.before-first-1", false},
+		"its revision is not known":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-2"), reaches(100)), "m-0", "", false},
+		"behind one that is gone":     {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(99)), "", "", true},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
 	} {
@@ -285,6 +295,26 @@ func TestUndo(t *testing.T) {
 			g.Expect(d.Recovery.Source == v1alpha1.RecoverFromKeptData).To(Equal(c.kept != ""))
 			g.Expect(d.Recovery.Restore.Base == "").To(Equal(c.kept != ""))
 		})
+	}
+}
+
+// An undo that does not take what was kept says why.
+func TestWhyKeptDataIsNotTaken(t *testing.T) {
+	const kept = "new.etcd.before-first-1"
+	in := at(surveying, stopped, on(9, 9, 8), func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "Full-00000000-00000100-1700000000"}
+		in.Volumes[2].Survey.Kept, in.Volumes[2].Survey.KeptRevisions = []string{kept}, map[string]int64{kept: 99}
+	})
+	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 ends at revision 99, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
+	in.Recorded.Restore.Base = ""
+	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored: bring it back"))
+}
+
+// Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.
+func TestWhatTheVolumeHadIsRecorded(t *testing.T) {
+	for _, position := range []uint64{0, 9} {
+		d := decide(at(surveying, stopped, on(position)), epoch)
+		NewWithT(t).Expect(d.Recovery.HadData).To(Equal(position > 0), d.Message)
 	}
 }
 

@@ -231,6 +231,21 @@ func TestRebuildFromKeptData(t *testing.T) {
 	g.Expect(survey.Revision).To(Equal(int64(12)))
 }
 
+// A rebuilt cluster continues above the highest revision that is known of the one before, and above its own.
+func TestRebuildContinuesAboveWhatIsKnown(t *testing.T) {
+	for known, want := range map[int64]int64{0: 2, 1: 2 + Margin, 9: 9 + Margin} {
+		g := NewWithT(t)
+		config := configFor(t, newMember(t, 3, datadirtest.Put("a", "1", 0)))
+		config.Known = known
+		got, err := Rebuild(t.Context(), config)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(got.Revision).To(Equal(int64(2)))
+		survey, err := Survey(config.DataDir)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(survey.Revision).To(Equal(want))
+	}
+}
+
 // A database tells its voters, not its learners, and its revision by the last change or the last compaction.
 func TestWhatADatabaseSays(t *testing.T) {
 	g := NewWithT(t)

@@ -32,15 +32,17 @@ type RebuildConfig struct {
 	PreviousClusterID string
 	// From is a directory with data that was set aside, which is used in place of the content of DataDir and stays; empty for none.
 	From string
-	// Bump is added to the revision: see Renew. It is 0 if nothing is taken back that a client has seen.
-	Bump  int64
+	// Bump is added to the revision: see Renew. If Known is set, Bump is not: the revision continues above Known, the highest one that is
+	// known of the cluster before, by Margin. With neither, nothing is taken back that a client has seen.
+	Bump, Known int64
+
 	Clock clock.PassiveClock
 	Log   logr.Logger
 }
 
 // RebuildResult is the result of a rebuild. It is empty if only the last renames were left to do.
 type RebuildResult struct {
-	// Revision of the new cluster, before Bump is added. A rebuild keeps revisions.
+	// Revision of the data, before it is raised.
 	Revision int64
 	// Replayed is the number of log entries that the database lacked, and Uncommitted that of those among them after the
 	// known commit index. Any of them may have been acknowledged.
@@ -74,6 +76,12 @@ func Rebuilt(dataDir, task string) (bool, error) {
 		return false, fmt.Errorf("looking for an interrupted rebuild: %w", err)
 	}
 	return true, nil
+}
+
+// KeptAside reports whether data was set aside for a task.
+func KeptAside(dataDir, task string) (bool, error) {
+	found, err := named(dataDir, member.BeforeSuffix+task+"-")
+	return len(found) > 0, err
 }
 
 // Rebuild makes a new cluster of one member from the data of a member of a cluster that has lost quorum. All entries of its
@@ -157,8 +165,12 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	if err != nil {
 		return RebuildResult{}, err
 	}
-	if c.Bump > 0 {
-		if err := Renew(db, c.Bump); err != nil {
+	bump := c.Bump
+	if c.Known > 0 {
+		bump = max(c.Known-result.Revision, 0) + Margin
+	}
+	if bump > 0 {
+		if err := Renew(db, bump); err != nil {
 			return RebuildResult{}, err
 		}
 	}

@@ -314,7 +314,7 @@ func TestSurveyNamesWhatWasSetAside(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Free).To(BeNumerically(">", 0))
 	got.Free = 0
-	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}, Kept: []string{"new.etcd.before-task-1"}, Needs: map[string]int64{"new.etcd.before-task-1": member.Unreadable}}))
+	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}, Kept: []string{"new.etcd.before-task-1"}, Needs: map[string]int64{"new.etcd.before-task-1": member.Unreadable}, KeptRevisions: map[string]int64{}}))
 }
 
 // The data from before restores is named in the order in which it was set aside, whatever the present data is; only so much.
@@ -336,11 +336,16 @@ func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(member.LogSize).To(BeEquivalentTo(2*wal.SegmentSizeBytes), "what etcd allocates")
 	g.Expect(member.NeedsOfRestore(100)).To(BeEquivalentTo(200 + member.LogSize))
-	dir := newMember(t, 3, datadirtest.Put("key", "value", 0))
+	dir, rebuilt := newMember(t, 3, datadirtest.Put("key", "value", 0)), newMember(t, 3, datadirtest.Put("key", "value", 0))
+	_, err := Rebuild(t.Context(), configFor(t, rebuilt))
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, kept := range []string{".before-older-4", ".before-task-5", ".before-task-6"} {
 		g.Expect(os.CopyFS(dir+kept, os.DirFS(dir))).To(Succeed())
 	}
 	g.Expect(os.RemoveAll(filepath.Join(dir+".before-task-6", "member"))).To(Succeed(), "a crash has set aside what was not started yet")
+	db, err := os.ReadFile(filepath.Join(rebuilt, "member", "snap", "db"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir+".before-task-5", "member", "snap", "db"), db, 0o600)).To(Succeed())
 	source, err := open(dir + ".before-task-5")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(source.log.bytes).To(BeNumerically(">", 0))
@@ -350,6 +355,7 @@ func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
 	g.Expect(got.Needs).To(Equal(map[string]int64{
 		"new.etcd.before-task-5": source.database.bytes + 2*source.log.bytes + member.LogSize, "new.etcd.before-task-6": member.Unreadable,
 	}))
+	g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-5": 2}))
 }
 
 // The voters follow from the database and the later entries of the log.

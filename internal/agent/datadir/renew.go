@@ -14,6 +14,10 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
+// Margin is how much is added to the highest revision that is known, where later ones may have been lost: etcd's documentation recommends
+// it, as a week with 1,500 writes each second.
+const Margin = 1_000_000_000
+
 // Renew makes a database, which no etcd uses, that of a cluster that goes back to an earlier state: it removes the alarms of members that
 // are gone, adds to the revision, and marks everything before it compacted. A client that resumes by a revision that it has seen is told
 // that this is compacted, and lists again; if revisions went back, it would wait for one that means something else.

@@ -88,7 +88,7 @@ func Survey(dir string) (member.Survey, error) {
 	}
 	if err == nil {
 		survey.Kept, err = kept(dir)
-		survey.Needs = needsOf(dir, survey.Kept)
+		survey.Needs, survey.KeptRevisions = describeKept(dir, survey.Kept)
 	}
 	if err == nil {
 		survey.Free, err = freeSpace(filepath.Dir(dir))
@@ -110,23 +110,28 @@ func kept(dir string) ([]string, error) {
 	return names[max(len(names)-maxKept, 0):], err
 }
 
-// needsOf returns how many bytes a rebuild takes from data that was kept: of the directories that the newest task has set aside, since only
-// the newest restore can be undone, and a log takes time to read.
-func needsOf(dir string, kept []string) map[string]int64 {
+// describeKept returns how many bytes a rebuild takes from data that was kept, and the revisions of its databases: of the directories that
+// the newest task has set aside, since only the newest restore can be undone, and a log takes time to read.
+func describeKept(dir string, kept []string) (needs, revisions map[string]int64) {
 	if len(kept) == 0 {
-		return nil
+		return nil, nil
 	}
-	newest, needs := kept[len(kept)-1], map[string]int64{}
+	newest := kept[len(kept)-1]
+	needs, revisions = map[string]int64{}, map[string]int64{}
 	for _, name := range kept {
 		if name[:strings.LastIndexByte(name, '-')] != newest[:strings.LastIndexByte(newest, '-')] {
 			continue
 		}
 		needs[name] = member.Unreadable
-		if data, err := open(filepath.Join(filepath.Dir(dir), name)); err == nil {
-			needs[name] = data.needs()
+		data, err := open(filepath.Join(filepath.Dir(dir), name))
+		if err == nil {
+			err = data.database.findRevision()
+		}
+		if err == nil {
+			needs[name], revisions[name] = data.needs(), data.database.revision
 		}
 	}
-	return needs
+	return needs, revisions
 }
 
 func surveyData(dir string) (member.Survey, error) {

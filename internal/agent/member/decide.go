@@ -130,6 +130,11 @@ type Input struct {
 	NewClusterID string
 	// Rebuilt: a Rebuild was interrupted before its last renames.
 	Rebuilt bool
+	// KeptAside: data was set aside for the recovery, on this volume.
+	KeptAside bool
+	// Begun: another member is one of the new cluster, which has no quorum. It is only looked up if this one may start that cluster from
+	// the backup, and no quorum answers.
+	Begun bool
 }
 
 // Decision is how a member starts, and why.

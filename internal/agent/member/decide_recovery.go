@@ -16,7 +16,8 @@ import (
 //
 // The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
 // bootstrapped again: with the same ID, it would be taken for the running one. A single member, whose data no other has, restores
-// it again if it is damaged before the new cluster is recorded; then the recovery is over to it (Shared.Settled).
+// it again if it is damaged before the new cluster is recorded; then the recovery is over to it (Shared.Settled). The record may come
+// late, since the members need no operator: see mayHaveBegun.
 func decideRecovery(f Input) Decision {
 	served := f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID
 	switch {
@@ -32,6 +33,8 @@ func decideRecovery(f Input) Decision {
 		return wait(reasonOfStanding(f), "%s, and no quorum of the recovered cluster %s answers; only a quorum can add the member. Restore the other members", standing(f), f.NewClusterID)
 	case f.Member != f.Recovery.Member:
 		return wait(f.Recovery.reason(), "%s from %s: %s joins it as a learner once it serves", f.Recovery.what(), f.Recovery.from(), f.Member)
+	case f.mayHaveBegun():
+		return wait(reasonOfStanding(f), "%s, and the new cluster %s may have begun with other data of it, and acknowledged writes: if it began again, two would have the same identity. Restore its volume, or the other members; if they are permanently lost, %s", standing(f), f.NewClusterID, f.Recovery.again())
 	case f.Recovery.Source == RecoverFromBackup:
 		return recoverFromBackup(f)
 	case f.Recovery.restores():
@@ -74,6 +77,32 @@ func recoverFromBackup(f Input) Decision {
 		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, which is missing: restore the snapshot, or the store that holds it", f.Recovery.what(), f.Recovery.Revision)
 	}
 	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: restore the backup, or the volume of a member under the name of its claim, delete task %s, and create another recovery", f.Recovery.TaskName)
+}
+
+// mayHaveBegun reports whether the new cluster may have begun, and its first member has lost it: another member is one of it, or what is on
+// the volume is less than what the member had, or set aside. Of a volume that had nothing, only the others can say so. To a single member
+// it does not matter.
+func (f Input) mayHaveBegun() bool {
+	switch {
+	case f.Single || f.Rebuilt || f.Recovery.Source != RecoverFromBackup && f.Recovery.Source != RecoverFromPoint:
+		return false
+	case f.Begun:
+		return true
+	case f.Data.State == DataDamaged && f.Data.ClusterID == "":
+		return f.KeptAside // what the member had before is there
+	case f.Data.State == DataNone:
+		// The backup is restored after the data is set aside, and a point before.
+		return f.Recovery.HadData && (!f.KeptAside || f.Recovery.Source == RecoverFromPoint)
+	}
+	return false
+}
+
+// again describes how a person has it decided again, by what is on all volumes, from what the cluster starts.
+func (r Recovery) again() string {
+	if r.wakes() {
+		return "create a QuorumLossRecovery"
+	}
+	return fmt.Sprintf("delete task %s, and create a QuorumLossRecovery", r.TaskName)
 }
 
 // what describes what happens to the cluster.

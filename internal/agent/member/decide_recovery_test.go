@@ -18,6 +18,7 @@ func TestDecideRecovery(t *testing.T) {
 	illegible := Data{State: DataDamaged, Damage: "the write-ahead log does not name its cluster"}
 	damagedNew := Data{State: DataDamaged, ClusterID: newID, Damage: "the database: it is missing"}
 	const chosen, other = "main-2", "main-0"
+	had := &Recovery{HadData: true}
 	for _, tc := range []struct {
 		name   string
 		member string
@@ -60,6 +61,13 @@ func TestDecideRecovery(t *testing.T) {
 		{"a point, and the cluster before serves", chosen, RecoverFromPoint, Input{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonPreviousClusterServes, "stop the members that run with its data. To keep it as it is, delete task t"},
 		{"a point, and another member is chosen", other, RecoverFromPoint, Input{Data: old, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner once it serves"},
 		{"a point, and data of a cluster that was none", chosen, RecoverFromPoint, Input{Data: Data{State: DataPresent, ClusterID: "fade"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"a point, and another member has begun with it", chosen, RecoverFromPoint, Input{ClusterID: before, Begun: true}, Wait, v1alpha1.ReasonDataLost, "the new cluster f00d may have begun"},
+		{"a point, old data, and another member has begun with it", chosen, RecoverFromPoint, Input{Data: old, ClusterID: before, Begun: true}, Wait, v1alpha1.ReasonRecovering, "has data of cluster cafe from before the recovery, and the new cluster f00d may have begun"},
+		{"a point, set aside and not renamed", chosen, RecoverFromPoint, Input{ClusterID: before, Rebuilt: true, KeptAside: true}, Rebuild, "", ""},
+		{"a point, set aside and lost", chosen, RecoverFromPoint, Input{ClusterID: before, KeptAside: true, Recovery: had}, Wait, v1alpha1.ReasonDataLost, "delete task t, and create a QuorumLossRecovery"},
+		{"a point, the volume is another", chosen, RecoverFromPoint, Input{ClusterID: before, Recovery: had}, Wait, v1alpha1.ReasonDataLost, "member main-2 has no data in /data, and the new cluster f00d may have begun"},
+		{"a point, illegible before", chosen, RecoverFromPoint, Input{Data: illegible, ClusterID: before}, Rebuild, "", ""},
+		{"a point, illegible since", chosen, RecoverFromPoint, Input{Data: illegible, ClusterID: before, KeptAside: true}, Wait, v1alpha1.ReasonDataDamaged, "may have begun"},
 		{"kept data", chosen, RecoverFromKept, Input{Data: old, ClusterID: before}, Rebuild, "", "the data in new.etcd.before-x-1 on the volume of member main-2"},
 
 		{"backup, no data", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
@@ -68,6 +76,11 @@ func TestDecideRecovery(t *testing.T) {
 		{"backup, store unreachable", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"backup, none", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
 		{"backup, no store", chosen, RecoverFromBackup, Input{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
+		{"backup, set aside", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds, KeptAside: true, Recovery: had}, Restore, "", "from the newest backup"},
+		{"backup, the volume is another", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds, Recovery: had}, Wait, v1alpha1.ReasonDataLost, "may have begun"},
+		{"backup, the volume is another one of a single member", chosen, RecoverFromBackup, Input{ClusterID: before, Single: true, Backup: BackupHolds, Recovery: had}, Restore, "", ""},
+		{"backup, and another member has begun with it", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds, Begun: true}, Wait, v1alpha1.ReasonDataLost, "may have begun"},
+		{"backup, illegible since", chosen, RecoverFromBackup, Input{Data: illegible, ClusterID: before, Backup: BackupHolds, KeptAside: true}, Wait, v1alpha1.ReasonDataDamaged, "may have begun"},
 		{"backup, restored", chosen, RecoverFromBackup, Input{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
 		{"backup, restored and lost", chosen, RecoverFromBackup, Input{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 
@@ -91,7 +104,7 @@ func TestDecideRecovery(t *testing.T) {
 			g := NewWithT(t)
 			f := tc.in
 			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
-			f.Recovery = &Recovery{Task: "9a7e", TaskName: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}}
+			f.Recovery = &Recovery{Task: "9a7e", TaskName: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}, HadData: tc.in.Recovery != nil}
 			if tc.source == RecoverFromPoint || tc.source == RecoverFromKept {
 				f.Recovery.Restore = &RestorePoint{Base: "Full-00000000-00000005-5", Revision: 7, Kept: "new.etcd.before-x-1", Bump: 1}
 			}
@@ -123,6 +136,7 @@ func TestDecideWakingUp(t *testing.T) {
 		{"it has served, and lost its data", chosen, Input{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 		{"a single one, restored and damaged", chosen, Input{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
 		{"restored and damaged", chosen, Input{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataDamaged, "Restore the other members"},
+		{"another member has begun with it", chosen, Input{ClusterID: before, Backup: BackupHolds, Begun: true}, Wait, v1alpha1.ReasonDataLost, "create a QuorumLossRecovery"},
 		{"another waits", other, Input{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
 		{"another joins", other, Input{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 	} {

@@ -45,9 +45,14 @@ type Recovery struct {
 	PreviousClusterID string `json:"previousClusterID"`
 	// EarlierClusterIDs are those of clusters whose recovery was not completed. A member may still have their data.
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
-	// Revision of the final snapshot that a cluster wakes up from: a backup with less is not restored. It is 0 after quorum
-	// loss: then the newest backup is used.
+	// Revision that a backup must reach to be restored: that of the final snapshot that a cluster wakes up from, or beyond the data that a
+	// recovery from quorum loss has found; 0 for any.
 	Revision int64 `json:"revision,omitempty"`
+	// HighestRevision is the highest one that a recovery from quorum loss knows of the cluster before: the new one continues above it. It is
+	// 0 where the revision is not raised, as on waking up, or where Restore says by how much it is.
+	HighestRevision int64 `json:"highestRevision,omitempty"`
+	// HadData: there was data on the volume of Member. If it is empty now, it is another volume: see mayHaveBegun.
+	HadData bool `json:"hadData,omitempty"`
 	// Restore is the state that the cluster goes back to, by RecoverFromPoint or RecoverFromKept; nil otherwise.
 	Restore *RestorePoint `json:"restore,omitempty"`
 }
@@ -93,7 +98,11 @@ func (p *RestorePoint) check(source RecoverySource) error {
 func (r Recovery) restores() bool { return r.Restore != nil }
 
 // wakes reports whether the cluster wakes up from its final snapshot.
-func (r Recovery) wakes() bool { return r.Revision > 0 }
+func (r Recovery) wakes() bool { return r.Revision > 0 && r.HighestRevision == 0 }
+
+// MayBeBehind reports whether the newest backup may lack what clients have seen. Only the final snapshot of a hibernation certainly has
+// everything.
+func (r *Recovery) MayBeBehind() bool { return r == nil || !r.wakes() }
 
 // LeavesBehind reports whether a cluster is one that the recovery replaces.
 func (r Recovery) LeavesBehind(clusterID string) bool {

@@ -66,8 +66,10 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	config := restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
 		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
-		// Of a cluster that has served, only the final snapshot from its hibernation certainly has everything.
-		Behind: shared.ClusterID != "" && (shared.Recovery == nil || shared.Recovery.Revision == 0),
+		Behind: shared.ClusterID != "" && shared.Recovery.MayBeBehind(),
+	}
+	if shared.Recovery != nil {
+		config.Known = shared.Recovery.HighestRevision
 	}
 	if r := shared.Recovery; r != nil && r.Restore != nil {
 		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), datadir.RestoringDir(shared.DataDir())

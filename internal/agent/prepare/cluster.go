@@ -97,6 +97,28 @@ func (o *others) ask(ctx context.Context, id member.Identity) (knowledge, error)
 	return k, nil
 }
 
+// clusters asks each of them of which cluster it is, and returns the IDs, in hex, of those that answer. It takes no quorum.
+func (o *others) clusters(ctx context.Context, id member.Identity) (ids []string) {
+	if o == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answers := make(chan *clientv3.StatusResponse)
+	for _, url := range id.PeerClientURLs {
+		go func() {
+			status, _ := o.etcd.Status(ctx, url) // nil with an error
+			answers <- status
+		}()
+	}
+	for range id.PeerClientURLs {
+		if status := <-answers; status != nil {
+			ids = append(ids, strconv.FormatUint(status.Header.GetClusterId(), 16))
+		}
+	}
+	return ids
+}
+
 // listedAs returns the member that is this one: the one with its peer URL or, if there is none, with its name, since the spec may
 // override the URL; nil if it is not listed.
 func listedAs(id member.Identity, members []*etcdserverpb.Member) *etcdserverpb.Member {

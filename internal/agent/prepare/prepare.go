@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -157,6 +158,9 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err != nil {
 			return member.Input{}, knowledge{}, err
 		}
+		if in.KeptAside, err = datadir.KeptAside(in.DataDir, in.Recovery.Task); err != nil {
+			return member.Input{}, knowledge{}, err
+		}
 	}
 	known, err := p.others.ask(ctx, p.id)
 	if err != nil {
@@ -165,6 +169,9 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	in.Others, in.OthersClusterID = known.answer, known.clusterID
 	in.Listed, in.DataListed = known.listed(), known.lists(in.Data.MemberID)
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.OthersClusterID, in.Data.ClusterID)
+	if in.Others == member.AnswerNone && !starts && p.beginsFromBackup() {
+		in.Begun = slices.ContainsFunc(p.others.clusters(ctx, p.id), func(id string) bool { return slices.Contains(p.shared.RecoveredIDs(), id) })
+	}
 	if in.Others == member.AnswerNone && !starts && p.Backups != nil && p.mayRestore() {
 		in.Backup, in.StoreSays = p.lookForBackup(ctx)
 	}

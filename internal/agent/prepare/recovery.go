@@ -38,6 +38,12 @@ func (p *preparation) mayRestore() bool {
 	return r == nil || r.Source == member.RecoverFromBackup && r.Member == p.id.Name
 }
 
+// beginsFromBackup reports whether this member begins a new cluster from a state in the backup, which it could do twice.
+func (p *preparation) beginsFromBackup() bool {
+	r := p.shared.Recovery
+	return r != nil && r.Member == p.id.Name && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
+}
+
 // suffix returns the suffix of data that is set aside. Data from before a recovery is kept until the recovery is over.
 func (p *preparation) suffix(in member.Input, usual string) string {
 	if r := in.Recovery; r != nil && in.Data.ClusterID != in.NewClusterID {
@@ -68,7 +74,7 @@ func (p *preparation) rebuildConfig() datadir.RebuildConfig {
 	r := p.shared.Recovery
 	return datadir.RebuildConfig{
 		DataDir: p.shared.DataDir(), Task: r.Task, PreviousClusterID: r.PreviousClusterID,
-		Member: p.id.Name, PeerURL: p.id.PeerURL, Token: p.shared.Token(), Clock: p.Clock, Log: p.log,
+		Member: p.id.Name, PeerURL: p.id.PeerURL, Token: p.shared.Token(), Known: r.HighestRevision, Clock: p.Clock, Log: p.log,
 	}
 }
 

@@ -30,8 +30,16 @@ func (f flagSet) choice(name, value, usage string, values ...string) *string {
 
 const targetRevisionUsage = "The revision of the StatefulSet to bring the pods to (default: the newest)."
 
-func noConfig(flagSet) func() (any, error) {
-	return func() (any, error) { return nil, nil }
+func recoverConfig(flags flagSet) func() (any, error) {
+	fromData := flags.Bool("from-data", false, "Start from the data that has survived, even if the newest backup is ahead of it.")
+	return func() (any, error) {
+		if !*fromData {
+			return nil, nil
+		}
+		return struct {
+			Source v1alpha1.RecoverySource `json:"source"`
+		}{v1alpha1.RecoverFromData}, nil
+	}
 }
 
 // duration returns a duration of a config; nil for the default.

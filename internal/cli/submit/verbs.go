@@ -72,9 +72,9 @@ var verbs = []verb{
 		example: "  # Shrink etcd-main to one member, after spec.replicas was set to 1\n  kubectl etcdtask members etcd-main --single-member --wait",
 	},
 	{
-		name: "recover", taskType: v1alpha1.QuorumLossRecovery, config: noConfig,
+		name: "recover", taskType: v1alpha1.QuorumLossRecovery, config: recoverConfig,
 		short:   "Recover a cluster that has permanently lost quorum",
-		long:    "Creates a QuorumLossRecovery: all members are stopped, and a new cluster starts from the most advanced surviving data, or from the newest backup. It is rejected while there is a quorum.",
+		long:    "Creates a QuorumLossRecovery: all members are stopped, and a new cluster starts from the most advanced surviving data, or from the newest backup if that is certainly ahead or no data is left. It is rejected while there is a quorum.",
 		example: "  # Check that quorum is lost, then recover\n  kubectl etcdtask plan etcd-main\n  kubectl etcdtask recover etcd-main --wait",
 	},
 	{

@@ -163,7 +163,8 @@ func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
 	}
 	recovery := &member.Recovery{
 		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
-		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
+		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
+		Revision: r.Revision, HighestRevision: r.HighestRevision, HadData: r.HadData,
 	}
 	if to := r.Restore; to != nil {
 		recovery.Restore = &member.RestorePoint{Base: to.Base, Prefix: to.Prefix, Revision: to.Revision, Hash: uint32(to.Hash), Bytes: to.Bytes, Kept: to.KeptData, Bump: to.Bump}

@@ -62,9 +62,9 @@ func TestMissingSource(t *testing.T) {
 func TestEncode(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(encode(nil)).To(BeEmpty())
-	text, err := encode(&v1alpha1.ClusterRecovery{Task: "recover", TaskUID: "recovery", Member: "etcd-main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"})
+	text, err := encode(&v1alpha1.ClusterRecovery{Task: "recover", TaskUID: "recovery", Member: "etcd-main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe", HighestRevision: 7, HadData: true})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(member.ParseRecovery([]byte(text))).To(Equal(&member.Recovery{Task: "recovery", TaskName: "recover", Member: "etcd-main-2", Source: member.RecoverFromData, PreviousClusterID: "cafe"}))
+	g.Expect(member.ParseRecovery([]byte(text))).To(Equal(&member.Recovery{Task: "recovery", TaskName: "recover", Member: "etcd-main-2", Source: member.RecoverFromData, PreviousClusterID: "cafe", HighestRevision: 7, HadData: true}))
 	text, err = encode(&v1alpha1.ClusterRecovery{TaskUID: "job", Member: "etcd-main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 42})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(member.ParseRecovery([]byte(text))).To(Equal(&member.Recovery{Task: "job", Member: "etcd-main-0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 42}))

@@ -23,6 +23,7 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 		next := &v1alpha1.ClusterRecovery{
 			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,
 			PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
+			Revision: r.Revision, HighestRevision: r.HighestRevision, HadData: r.HadData,
 		}
 		if r.Restore != nil {
 			next.Restore = &r.Restore.ClusterRestore

@@ -61,6 +61,21 @@ func TestRecoveryInTheStatus(t *testing.T) {
 	g.Expect(step(serving(3, "dead")).ClusterID).To(Equal(other))
 }
 
+// The record has all that the task has found out for the members.
+func TestTheRecordHasWhatTheTaskHasFound(t *testing.T) {
+	g := NewWithT(t)
+	etcd, task := served(), recoveryTask(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromBackup)
+	etcd.UID, etcd.Status.ClusterID = etcdUID, "cafe"
+	task.Status.Recovery.Revision, task.Status.Recovery.HighestRevision, task.Status.Recovery.HadData = 5, 7, true
+	o := observed(etcd, nil, noon)
+	o.Tasks = []v1alpha1.EtcdOperatorTask{task}
+	r := Next(o).Recovery
+	g.Expect(component.Recovery(r)).To(Equal(&member.Recovery{
+		Task: "recovery", TaskName: "recover", Member: "etcd-main-2", Source: member.RecoverFromBackup, PreviousClusterID: "cafe",
+		Revision: 5, HighestRevision: 7, HadData: true,
+	}))
+}
+
 // A lone member that was restored once it had woken up has made the successor of the recovered cluster. A recovery that stayed in the
 // status would have it refuse its data, and a second member refuse to join, as soon as the cluster grows.
 func TestTheRecoveryOfALoneMemberEndsWithItsSuccessor(t *testing.T) {

@@ -179,7 +179,10 @@ func TestRecoveryFromABackup(t *testing.T) {
 	c.recover(g, r)
 	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataDamaged+": "), ContainSubstring("delete task recover,"))))
 
-	r.Source = member.RecoverFromBackup
+	r.Source, r.Revision, r.HighestRevision = member.RecoverFromBackup, 999, 3_000_000_000
+	c.recover(g, r)
+	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("must reach revision 999"))), "the volumes have more")
+	r.Revision = 2
 	c.recover(g, r)
 	g.Expect(c.prepare(2, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRecovering+": "), ContainSubstring("the newest backup, by member m1"))))
 	c.start(g, 1, "existing")
@@ -188,6 +191,7 @@ func TestRecoveryFromABackup(t *testing.T) {
 	g.Expect(string(note)).To(HavePrefix("restored "), "backups start with a new full snapshot")
 	g.Expect(filepath.Glob(c.dataDir(1) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
 	g.Eventually(func() string { return c.get(g, 1) }).WithTimeout(machine.Patience()).Should(Equal("in the delta"))
+	g.Expect(c.revisionOf(g, 1)).To(BeNumerically(">=", 4_000_000_000), "clients may have seen what the operator knows")
 	for _, i := range []int{0, 2} {
 		c.start(g, i, "existing")
 		c.promote(g, i)
@@ -195,6 +199,75 @@ func TestRecoveryFromABackup(t *testing.T) {
 	c.awaitVoters(g, 3)
 	g.Expect(c.get(g, 2)).To(Equal("in the delta"), "its own data, which had more, was put aside")
 	g.Expect(filepath.Glob(c.dataDir(2) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
+}
+
+// A voter that had fallen behind is all that is left: clients have seen later revisions, and are told that what they know is compacted.
+func TestRecoveryFromAVoterThatHadFallenBehind(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	id := c.startThree(g)
+	c.put(g, "what all have")
+	c.stop(2)
+	for range 20 {
+		c.put(g, "what it lacks")
+	}
+	highest := c.revision(g)
+	for _, i := range []int{0, 1} {
+		c.stop(i)
+		g.Expect(os.RemoveAll(c.dataDir(i))).To(Succeed())
+	}
+	c.recover(g, &member.Recovery{Task: "5b1c", Member: "m2", Source: member.RecoverFromData, PreviousClusterID: id, HighestRevision: highest})
+	c.start(g, 2, "existing")
+	g.Expect(c.revisionOf(g, 2)).To(BeNumerically(">", highest))
+	g.Expect(c.get(g, 2)).To(Equal("what all have"))
+}
+
+// The operator is away, so that the ID of the new cluster is not recorded. Its first member has lost its volume, and does not begin it again:
+// neither beside a member of it that has no quorum, nor where none answers, since the volume had data.
+func TestTheFirstMemberDoesNotBeginAgain(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	id := c.startThree(g)
+	c.put(g, "in the snapshot")
+	_, err := c.takeSnapshots(g).Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := range 3 {
+		c.stop(i)
+	}
+	r := &member.Recovery{Task: "5b1c", TaskName: "recover", Member: "m0", Source: member.RecoverFromBackup, PreviousClusterID: id, HighestRevision: 1}
+	c.recover(g, r)
+	c.start(g, 0, "existing")
+	c.awaitVoters(g, 1)
+	for _, i := range []int{1, 2} {
+		c.start(g, i, "existing")
+		c.promote(g, i)
+	}
+	c.awaitVoters(g, 3)
+	c.put(g, "acknowledged")
+
+	c.stop(0)
+	c.stop(1)
+	lost, err := filepath.Glob(c.dataDir(0) + "*")
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, path := range lost {
+		g.Expect(os.RemoveAll(path)).To(Succeed())
+	}
+	waits := MatchError(And(HavePrefix(v1alpha1.ReasonDataLost+": "), ContainSubstring("may have begun"), ContainSubstring("delete task recover, and create a QuorumLossRecovery")))
+	g.Eventually(func() error { return c.prepare(0, 0) }).WithTimeout(machine.Patience()).Should(waits, "m2 is one of it")
+	c.stop(2)
+	r.HadData = true
+	c.recover(g, r)
+	g.Expect(c.prepare(0, 0)).To(waits, "no other answers")
+	g.Expect(c.dataDir(0)).NotTo(BeADirectory())
+
+	c.run(g, 1)
+	c.run(g, 2)
+	c.start(g, 0, "existing")
+	c.promote(g, 0)
+	g.Expect(c.get(g, 0)).To(Equal("acknowledged"))
 }
 
 // setAside returns what is beside the data of a member other than the note for its agent.

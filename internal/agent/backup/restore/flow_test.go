@@ -111,7 +111,7 @@ func TestRestoreOfWhatIsBroken(t *testing.T) {
 			r.put("a=1")
 			r.full()
 			return func(c *Config) { c.AtLeast = 3 }
-		}, fails: "end at revision 2, and the final one, at revision 3, is missing"},
+		}, fails: "end at revision 2, and must reach revision 3"},
 		"the final one is there": {begin: func(r *trial) func(*Config) {
 			r.put("a=1")
 			r.full()
@@ -203,6 +203,7 @@ func TestRestoreRaisesTheRevision(t *testing.T) {
 		"by a bump":            {func(_ *trial, c *Config) { c.Bump = 100 }, 100},
 		"behind nothing else":  {func(_ *trial, c *Config) { c.Behind = true }, margin},
 		"behind a record":      {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 12 }, margin + 9},
+		"behind what is known": {func(_ *trial, c *Config) { c.Behind, c.Known = true, 12 }, margin + 9},
 		"behind a huge record": {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 1<<63-1 }, margin + maxRevision},
 		"behind a snapshot that no chain reaches": {func(r *trial, c *Config) {
 			c.Behind = true

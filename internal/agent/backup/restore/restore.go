@@ -44,6 +44,8 @@ type Config struct {
 	// revisions that are known, because the snapshots may lack what clients have seen. With neither, revisions continue.
 	Bump   int64
 	Behind bool
+	// Known is the highest revision that is known apart from the snapshots; 0 for none.
+	Known int64
 	// AtLeast is the revision that the snapshots must reach; 0 for any.
 	AtLeast int64
 	// Record is the newest snapshot that was recorded outside of the store. Where snapshots are signed, a store that ends before
@@ -91,9 +93,8 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	return result, errors.Join(err, os.RemoveAll(work))
 }
 
-// margin is how many revisions may be lost with what the snapshots lack: etcd's documentation recommends it, as a week with 1,500
-// writes each second.
-const margin = 1_000_000_000
+// margin is how many revisions may be lost with what the snapshots lack.
+const margin = datadir.Margin
 
 // maxRevision bounds what the name of a snapshot is believed, so that no sum overflows.
 const maxRevision = math.MaxInt64 / 4
@@ -135,7 +136,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		}
 	}
 	if c.Behind {
-		result.Bump = min(max(source.highest, c.Record.Revision)-result.Revision, maxRevision) + margin
+		result.Bump = min(max(source.highest, c.Record.Revision, c.Known)-result.Revision, maxRevision) + margin
 	}
 	// Last of all: it changes HashKV.
 	if err := datadir.Renew(databaseIn(data), result.Bump); err != nil {
@@ -158,7 +159,7 @@ func (c Config) choose(ctx context.Context, source *source, data string) (backup
 		return backup.Choice{}, err
 	}
 	if last := chain.LastRevision(); last < c.AtLeast {
-		return backup.Choice{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
+		return backup.Choice{}, fmt.Errorf("the snapshots in %s end at revision %d, and must reach revision %d: restore those that are missing, or the store that holds them", c.Store, last, c.AtLeast)
 	}
 	return backup.Choice{Chain: chain}, nil
 }
