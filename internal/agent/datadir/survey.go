@@ -111,7 +111,8 @@ func kept(dir string) ([]string, error) {
 }
 
 // needsOf returns how many bytes a rebuild takes from data that was kept: of the directories that the newest task has set aside, since only
-// the newest restore can be undone, and a log takes time to read.
+// the newest restore can be undone, and all of a log and a database takes time to read. An undo relies on it once it is recorded, so nothing
+// is left unread.
 func needsOf(dir string, kept []string) map[string]int64 {
 	if len(kept) == 0 {
 		return nil
@@ -122,7 +123,7 @@ func needsOf(dir string, kept []string) map[string]int64 {
 			continue
 		}
 		needs[name] = member.Unreadable
-		if data, err := open(filepath.Join(filepath.Dir(dir), name)); err == nil {
+		if data, err := open(filepath.Join(filepath.Dir(dir), name)); err == nil && data.database.check() == nil {
 			needs[name] = data.needs()
 		}
 	}
