@@ -48,7 +48,7 @@ func written(volumes []survey.Volume, clusterID string) (revision int64) {
 // if it is not known.
 func bumpOf(highest, revision int64) (int64, error) {
 	if highest < 0 || revision < 0 || highest > maxRevision {
-		return 0, fmt.Errorf("a member or a snapshot reports revision %d, which no cluster reaches: look at what does, and restore without it", highest)
+		return 0, fmt.Errorf("a snapshot, a Lease of snapshots or a volume claims revision %d, which no cluster reaches: find out which one, and remove it", highest)
 	}
 	return max(highest, revision) - revision + margin, nil
 }
@@ -109,17 +109,17 @@ func (in Input) choose() (choice, error) {
 			return c.bumped()
 		}
 		if r.Base == "" {
-			return c, fmt.Errorf("the volume of %s has no data from before task %s that can be read, and the final snapshot of that task cannot be restored", in.Undone.Member, in.Undone.TaskName)
+			return c, fmt.Errorf("the volume of %s has no readable data from before task %s, and the final snapshot of that task cannot be restored. A preview says why (--to snapshot=%s)", in.Undone.Member, in.Undone.TaskName, in.Undone.FinalSnapshot)
 		}
 	}
 	if len(in.Volumes) == 0 {
-		return c, errors.New("no member has a volume, or could have one")
+		return c, errors.New("no member has a volume")
 	}
 	name, has := starter(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
 	c.source, c.member, c.from = v1alpha1.RecoverFromTarget, name, r.ClusterRestore
 	c.why = fmt.Sprintf("the cluster goes back to revision %d, on %s, from %s and the deltas after it", r.Revision, name, r.Base)
 	if !has {
-		c.why += fmt.Sprintf("; no volume has the data of before, which is in the final snapshot %s", r.FinalSnapshot)
+		c.why += fmt.Sprintf("; no volume has the present data, which is only in the final snapshot %s", r.FinalSnapshot)
 	}
 	return c.bumped()
 }
@@ -159,6 +159,6 @@ func (in Input) needs(c choice, v survey.Volume) int64 {
 // bumped raises the revision.
 func (c choice) bumped() (_ choice, err error) {
 	c.from.Bump, err = bumpOf(c.highest, c.from.Revision)
-	c.why += fmt.Sprintf(", and its revisions continue above %d, the highest that is known of the cluster before", c.highest)
+	c.why += fmt.Sprintf(", and its revisions continue above %d, the highest known one of the present cluster", c.highest)
 	return c, err
 }

@@ -220,7 +220,7 @@ func TestNoHoldAtAnotherPrefix(t *testing.T) {
 		g.Expect(v.Step).To(BeNil())
 		if confirm == "" {
 			g.Expect(v.Outcome).To(Equal(tasks.Done), v.Message)
-			g.Expect(v.Message).To(ContainSubstring("where nothing keeps it from being removed"))
+			g.Expect(v.Message).To(ContainSubstring("nothing protects snapshots from removal"))
 		} else {
 			g.Expect(v.Recovery.Phase).To(Equal(fencing), v.Message)
 			g.Expect(v.Recovery.Restore.Prefix).To(Equal("ns/copy"))

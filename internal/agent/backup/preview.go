@@ -41,6 +41,9 @@ type Preview struct {
 	Prefixes []PrefixChanges `json:"prefixes,omitempty"`
 	// NotCompared is why there are no Changes; empty if there are.
 	NotCompared string `json:"notCompared,omitempty"`
+	// FromTaken is when the newest snapshot was taken of the other store that the state is of: if that is recent, something may take
+	// snapshots there, and remove them.
+	FromTaken time.Time `json:"fromTaken,omitzero"`
 	// Digest binds a restore to exactly this: see DigestOf.
 	Digest string `json:"digest,omitempty"`
 	// Refused is why there is no such restore; nil if there may be one. With facts about the state, a person may accept it by a flag.
