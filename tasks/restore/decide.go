@@ -206,7 +206,7 @@ func (in Input) surveying(now time.Time) Decision {
 	}
 	c, err := in.choose()
 	if err != nil {
-		return *in.fail(v1alpha1.ErrNothingToRecover, "%v", err)
+		return *in.fail(v1alpha1.ErrRestoreRefused, "%v", err)
 	}
 	if why := in.lackingSpace(c); why != "" {
 		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)

@@ -273,7 +273,8 @@ func TestUndo(t *testing.T) {
 			d := decide(c.in, epoch)
 			if c.fails {
 				g.Expect(d.Outcome).To(Equal(tasks.Fail))
-				g.Expect(d.Code).To(Equal(v1alpha1.ErrNothingToRecover))
+				g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused), "not a code for which one is told to delete the Etcd")
+				g.Expect(d.Message).To(ContainSubstring("A preview says why (--to snapshot=final-of-r1). No data was changed; the members start as they were"))
 				return
 			}
 			g.Expect(d.Recovery.Member).To(Equal(c.member), d.Message)
