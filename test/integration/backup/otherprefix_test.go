@@ -19,6 +19,13 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// Where snapshots are in the bucket, besides the own ones.
+const (
+	copyAt  = "shoot-a/copy"
+	movedAt = "shoot-a/moved"
+	bareAt  = "shoot-a/bare"
+)
+
 // places are the stores of a restore from another prefix: the archive of a cluster that is gone, the bucket of the one that goes back, and what was
 // copied there.
 type places struct {
@@ -41,10 +48,10 @@ func (p places) preview(target backup.Target, from store.Config) backup.Preview 
 	return previewed(p.t, openStore(p.t, p.own), target, func(c *restore.PreviewConfig) { c.From = openStore(p.t, from) })
 }
 
-// copied copies the archive to a prefix of the bucket as the Job of a CopyBackups does: it has the keys that sign, and no identity.
-func (p places) copied(prefix string) {
+// copied copies the archive into the bucket as the Job of a CopyBackups does: it has the keys that sign, and no identity.
+func (p places) copied() {
 	p.t.Helper()
-	source, target := p.archive, p.at(prefix)
+	source, target := p.archive, p.at(copyAt)
 	for _, side := range []*store.Config{&source, &target} {
 		side.Recipients, side.Identities = nil, ""
 	}
@@ -52,10 +59,10 @@ func (p places) copied(prefix string) {
 	NewWithT(p.t).Expect(err).NotTo(HaveOccurred())
 }
 
-// moved puts the objects of the archive at a prefix of the bucket as any other tool does.
-func (p places) moved(prefix string) {
+// moved puts the objects of the archive into the bucket as any other tool does.
+func (p places) moved() {
 	p.t.Helper()
-	to := filepath.Join(p.server.dir, bucket, filepath.FromSlash(prefix))
+	to := filepath.Join(p.server.dir, bucket, filepath.FromSlash(movedAt))
 	NewWithT(p.t).Expect(os.CopyFS(to, os.DirFS(filepath.Join(p.archive.Container, p.archive.Prefix)))).To(Succeed())
 }
 
@@ -113,19 +120,19 @@ func TestRestoreFromAProtectedCopy(t *testing.T) {
 				g.Expect(refused).To(HaveValue(And(HaveField("Code", code), HaveField("Message", ContainSubstring(says)))))
 			}
 
-			p.copied("shoot-a/copy")
-			restores(p.at("shoot-a/copy"))
-			p.moved("shoot-a/moved")
+			p.copied()
+			restores(p.at(copyAt))
+			p.moved()
 			if kind.signed {
-				refuses(p.at("shoot-a/moved"), backup.NotTrusted, `it was signed for prefix "archive"`)
-				others := p.at("shoot-a/copy")
+				refuses(p.at(movedAt), backup.NotTrusted, `it was signed for prefix "archive"`)
+				others := p.at(copyAt)
 				others.SigningKeys = signaturetest.Keys(t)
 				refuses(others, backup.NotTrusted, "is refused")
 			} else {
-				restores(p.at("shoot-a/moved"))
+				restores(p.at(movedAt))
 			}
 			if kind.encrypted {
-				others, another := p.at("shoot-a/copy"), p.at("shoot-a/copy")
+				others, another := p.at(copyAt), p.at(copyAt)
 				others.Identities = ""
 				refuses(others, backup.Locked, "identitySecretRef")
 				stranger, _ := encryptiontest.Identity(t)
@@ -134,13 +141,13 @@ func TestRestoreFromAProtectedCopy(t *testing.T) {
 			}
 
 			// A cluster whose snapshots were neither signed nor encrypted.
-			bare := p.at("shoot-a/bare")
+			bare := p.at(bareAt)
 			bare.SigningKeys, bare.Recipients, bare.Identities = "", nil, ""
 			r = run(t, theirs, openStore(t, bare), options())
 			g.Expect(r.begin(g).LastRevision).To(BeNumerically(">=", last.LastRevision))
 			r.stop()
 			target = backup.Target{Latest: true}
-			plain := p.at("shoot-a/bare")
+			plain := p.at(bareAt)
 			if kind.signed {
 				refuses(plain, backup.NotTrusted, "it is not signed")
 			} else {
