@@ -55,9 +55,10 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 }
 
 // alone reports whether the only member of a cluster is configured as such: it then restores the newest backup itself, by the same
-// fact. The members of a cluster that grows wait for a recovery.
+// fact. The members of a cluster that grows wait for a recovery. So does one whose recovery, or Restore, cannot go on: it restores nothing
+// else as long as that is recorded, and the cluster that it makes has not served yet.
 func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	if newcluster.Members(etcd) > 1 {
+	if newcluster.Members(etcd) > 1 || etcd.Status.Recovery.LeavesBehind(etcd.Status.ClusterID) {
 		return false, nil
 	}
 	shared, err := h.shared(ctx, etcd)

@@ -91,8 +91,14 @@ func TestAdmit(t *testing.T) {
 		"joins a source cluster": {lostEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
 		}), 3, newInput(), "", v1alpha1.ErrSourceCluster, "recover that cluster"},
-		"a quorum serves":               {lostEtcd(), 3, newInput(serving(before, 0, 2)), "", v1alpha1.ErrQuorumNotLost, "2 of 3 voters serve"},
-		"one member":                    {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
+		"a quorum serves": {lostEtcd(), 3, newInput(serving(before, 0, 2)), "", v1alpha1.ErrQuorumNotLost, "2 of 3 voters serve"},
+		"one member":      {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
+		"one member, in a restore": {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) {
+			e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "restore", Member: "main-0", PreviousClusterID: e.Status.ClusterID}
+		}), 1, newInput(), "", "", "no leader"},
+		"one member, after a restore": {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) {
+			e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "restore", Member: "main-0", PreviousClusterID: "earlier"}
+		}), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
 		"one member of several":         {lostEtcd(ofSize(1)), 3, newInput(), "", "", "no leader"},
 		"one member that grows":         {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 }), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
 		"all data is lost":              {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},

@@ -5,6 +5,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,6 +58,8 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Rejected(v1alpha1.ErrForeignObject, "StatefulSet %s has the pods of etcd-druid, and their agents cannot restore at the operator's word: let a rollout replace them first", snapshot.StatefulSet.Name), nil
 	case task.Config.From != nil && h.agentOutdated(snapshot, etcd):
 		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one cannot restore from another prefix: roll the agents first (kubectl etcdtask rollout %s -n %s)", h.ImageFor(etcd), etcd.Name, etcd.Namespace), nil
+	case untried(snapshot) != "":
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", untried(snapshot)), nil
 	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
 		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and the status of the Etcd records cluster %s: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
 	}
@@ -101,7 +104,7 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	case r == nil || r.Restore == nil || r.Source == "":
 		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", t.Name), nil
 	}
-	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: r.Member, FinalSnapshot: r.Restore.FinalSnapshot}
+	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
 	if last := etcd.Status.Recovery; last != nil && last.TaskUID != t.UID {
 		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", last.Task, t.Name)
 	}

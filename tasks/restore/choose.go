@@ -53,14 +53,32 @@ func bumpOf(highest, revision int64) (int64, error) {
 	return max(highest, revision) - revision + margin, nil
 }
 
+// started are the volumes with data of a cluster whose members are started, the most advanced first.
+func started(volumes []survey.Volume, clusterID string, members int32) []survey.Volume {
+	usable, _ := survey.Sift(volumes, clusterID)
+	return slices.DeleteFunc(usable, func(v survey.Volume) bool { return v.Ordinal >= members || v.Survey.Removed })
+}
+
+// keptBy returns the member whose volume will keep all that was acknowledged, if the cluster starts on another one; empty if that one has it
+// all as well. A member that was down for a while may have kept what an undo goes back to, and lack what was written since.
+func (in Input) keptBy(member string) string {
+	usable := started(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
+	for _, v := range usable {
+		if v.Survey.LastTerm == usable[0].Survey.LastTerm && v.Survey.LastIndex == usable[0].Survey.LastIndex && v.Member == member {
+			return ""
+		}
+	}
+	if len(usable) == 0 {
+		return ""
+	}
+	return usable[0].Member
+}
+
 // starter returns the member that the cluster starts from: the most advanced one of those that are started, so that the data that it
 // sets aside has everything that was acknowledged. If no volume has data, it is the first member.
 func starter(volumes []survey.Volume, clusterID string, members int32) (name string, has bool) {
-	usable, _ := survey.Sift(volumes, clusterID)
-	for _, v := range usable {
-		if v.Ordinal < members && !v.Survey.Removed {
-			return v.Member, true
-		}
+	if usable := started(volumes, clusterID, members); len(usable) > 0 {
+		return usable[0].Member, true
 	}
 	first := slices.MinFunc(volumes, func(a, b survey.Volume) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return first.Member, false
@@ -92,8 +110,10 @@ type choice struct {
 	source v1alpha1.RecoverySource
 	member string
 	from   v1alpha1.ClusterRestore
-	// highest is the highest revision that the cluster before may have reported.
+	// highest is the highest revision that the cluster before may have reported, and keptBy the member whose volume keeps all of it, if
+	// that is not the member above.
 	highest int64
+	keptBy  string
 	// why is a sentence for people.
 	why string
 }
@@ -105,6 +125,7 @@ func (in Input) choose() (choice, error) {
 	if in.Undone != nil {
 		if c.from.KeptData = in.keptData(); c.from.KeptData != "" {
 			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
+			c.keptBy = in.keptBy(c.member)
 			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)
 			return c.bumped()
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 )
@@ -131,6 +132,15 @@ func (in Input) notServing() string {
 	return ""
 }
 
+// untried returns why members that are all stopped would start with what none of them, or not all, have run; empty if they would not. What
+// keeps a rollout from going on would stop all of them at once.
+func untried(s *cluster.Snapshot) string {
+	if outdated, _ := s.PodsBehind(); outdated > 0 {
+		return fmt.Sprintf("%d of %d pods are not at the newest template of StatefulSet %s, and a restore would start all members with it at once: let a rollout replace them first, or change the Etcd back", outdated, s.Replicas(), s.StatefulSet.Name)
+	}
+	return ""
+}
+
 // fencing waits until clients are kept away.
 func (in Input) fencing(now time.Time) Decision {
 	if in.Recorded.Restore.Fenced && !in.Fenced {
@@ -147,6 +157,12 @@ func (in Input) fencing(now time.Time) Decision {
 func (in Input) saving(now time.Time) Decision {
 	if why := in.notServing(); why != "" {
 		return Decision{Decision: in.Stay("%s", why)}
+	}
+	if !in.Snapshot.StatefulSet.Observed {
+		return Decision{Decision: in.Stay("waiting until the controller of StatefulSet %s has seen its newest template", in.Snapshot.StatefulSet.Name)}
+	}
+	if why := untried(in.Snapshot); why != "" {
+		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)
 	}
 	taken, d := in.snapshot(now, "final snapshot")
 	if d != nil {
@@ -213,7 +229,7 @@ func (in Input) surveying(now time.Time) Decision {
 	}
 	d := in.Enter(v1alpha1.RecoveryStarting, now, "%s", c.why)
 	restore := *in.Recorded.Restore
-	restore.ClusterRestore, restore.HighestRevision = c.from, c.highest
+	restore.ClusterRestore, restore.HighestRevision, restore.KeptBy = c.from, c.highest, c.keptBy
 	d.Recovery.Member, d.Recovery.Source, d.Recovery.Restore = c.member, c.source, &restore
 	return Decision{Decision: d}
 }

@@ -109,6 +109,7 @@ func TestAdmit(t *testing.T) {
 		}), at(saving), nil, v1alpha1.ErrInvalidConfig, "of an Etcd of another namespace"},
 		"from another store": {Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Provider: "S3", Container: "archive", Prefix: "ns/copy"}}, newEtcd(), at(saving), nil,
 			v1alpha1.ErrInvalidConfig, "spec.config: from is in S3 container archive"},
+		"a pod is behind the template":    {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.Ordinals[1].Pod.Revision = "old" }), nil, v1alpha1.ErrRestoreRefused, "1 of 3 pods are not at the newest template"},
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
 		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
 		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},

@@ -223,7 +223,7 @@ func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 		o.service.Spec.Selector = map[string]string{v1alpha1.LabelFencedBy: string(t.UID)}
 		o.g.Expect(o.api.Update(o.t.Context(), o.service)).To(Succeed())
 	case r.Phase == v1alpha1.RecoveryStopping && o.seen.StatefulSet.HeldAtZeroBy == "":
-		for i := range 3 {
+		for i := range o.processes {
 			o.stop(i)
 		}
 		o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true, AgentImage: "agent", HeldAtZeroBy: t.UID}}
@@ -489,6 +489,42 @@ func TestUndoWithoutTheKeptData(t *testing.T) {
 		g.Expect(c.get(g, i)).To(Equal("in between"))
 	}
 	g.Expect(again.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
+}
+
+// The member that an undo starts on was down before, and lacks what the others have acknowledged. An undo of that undo brings all of it back, from
+// the one that was the most advanced.
+func TestUndoOfAnUndoOnAMemberThatWasDown(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	c.put(g, "wanted")
+	target := c.revision(g)
+	_, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", target))
+	o.at[v1alpha1.RecoverySurveying] = func() {
+		g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed(), "so that another member keeps what an undo goes back to")
+	}
+	back := o.carryOut("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target, preview.Status.Result["confirm"]))
+	keeps := back.Status.Recovery.Member
+	g.Expect(keeps).NotTo(Equal("main-0"))
+	o.at[v1alpha1.RecoveryFencing] = func() {
+		i, err := strconv.Atoi(strings.TrimPrefix(keeps, "main-"))
+		g.Expect(err).NotTo(HaveOccurred())
+		o.stop(i)
+		c.put(g, "while it was down")
+	}
+	undo := o.carryOut("undo", "undo: back")
+	g.Expect(undo.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
+	g.Expect(undo.Status.Recovery.Member).To(Equal(keeps))
+	g.Expect(c.get(g, 0)).To(Equal("wanted"))
+	again := o.carryOut("again", "undo: undo")
+	g.Expect(again.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("while it was down"))
+	}
 }
 
 // A cluster goes back to what another one had, by a copy of that one's backup in the container of its own store, and undoes it.
