@@ -61,14 +61,11 @@ func started(volumes []survey.Volume, clusterID string, members int32) []survey.
 
 // keptBy returns the member whose volume will keep all that was acknowledged, if the cluster starts on another one; empty if that one has it
 // all as well. A member that was down for a while may have kept what an undo goes back to, and lack what was written since.
-func (in Input) keptBy(member string) string {
+func (in Input) keptBy(name string) string {
 	usable := started(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
-	for _, v := range usable {
-		if v.Survey.LastTerm == usable[0].Survey.LastTerm && v.Survey.LastIndex == usable[0].Survey.LastIndex && v.Member == member {
-			return ""
-		}
-	}
-	if len(usable) == 0 {
+	if len(usable) == 0 || slices.ContainsFunc(usable, func(v survey.Volume) bool {
+		return v.Member == name && v.Survey.LastTerm == usable[0].Survey.LastTerm && v.Survey.LastIndex == usable[0].Survey.LastIndex
+	}) {
 		return ""
 	}
 	return usable[0].Member
