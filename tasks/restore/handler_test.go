@@ -215,7 +215,7 @@ func TestNoHoldAtAnotherPrefix(t *testing.T) {
 		run(t, there, at(saving).Snapshot, task)
 		key := client.ObjectKey{Namespace: "ns", Name: job.Name(task.Object)}
 		apitest.Run(t, there, key)
-		apitest.Complete(t, there, key, `{"digest":"`+digest+`","base":"full","deltas":1,"revision":40,"end":{"revision":90}}`)
+		apitest.Complete(t, there, key, `{"digest":"`+digest+`","base":"Full-00000000-00000030-946684800","deltas":1,"revision":40,"end":{"revision":90}}`)
 		v, err := handlerOf(there, at(saving).Snapshot).Execute(t.Context(), task)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(v.Step).To(BeNil())

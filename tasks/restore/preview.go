@@ -43,8 +43,8 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	found := backup.Preview{}
 	if v.Outcome == tasks.Done {
-		if err := json.Unmarshal(said, &found); err != nil || found.Digest == "" && found.Refused == nil {
-			v = tasks.Failed(v1alpha1.ErrJob, "Job %s left no readable result", job.Name(task.Object))
+		if err := errors.Join(json.Unmarshal(said, &found), found.Check()); err != nil {
+			found, v = backup.Preview{}, tasks.Failed(v1alpha1.ErrJob, "Job %s left no readable result", job.Name(task.Object))
 		}
 	}
 	next := judge(v, found, task, h.Clock.Now())

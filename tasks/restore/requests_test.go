@@ -86,12 +86,17 @@ func TestPreviewJob(t *testing.T) {
 		`{"refused":{"code":"NoBackup","message":"none"}}`: v1alpha1.ErrRestoreRefused,
 		`{"revision":40}`: v1alpha1.ErrJob,
 		`[]`:              v1alpha1.ErrJob,
+		`{"digest":"a"}`:  v1alpha1.ErrJob,
+		`{"digest":"` + digest[:62] + `$(","revision":40}`:                           v1alpha1.ErrJob,
+		`{"digest":"` + digest + `","base":"$(reboot)","revision":40}`:               v1alpha1.ErrJob,
+		`{"refused":{"code":"SnapshotCorrupt","message":"bad","older":"$(reboot)"}}`: v1alpha1.ErrJob,
 	} {
 		done := apitest.Copy(t, there)
 		apitest.Run(t, done, key)
 		apitest.Complete(t, done, key, result)
 		v = run(t, done, in.Snapshot, task)
 		g.Expect(v.Code).To(Equal(code), result)
+		g.Expect(v.Message).NotTo(ContainSubstring("$("), "nothing that a shell would run is beside a command")
 		if code == "" {
 			g.Expect(v.Outcome).To(Equal(tasks.Done))
 			g.Expect(v.Result["confirm"]).To(Equal(digest[:32] + "@40"))

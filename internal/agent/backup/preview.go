@@ -50,6 +50,24 @@ type Preview struct {
 	Refused *Refusal `json:"refused,omitempty"`
 }
 
+// Check returns an error if the preview is none, or names what is no snapshot: who chooses the agent's image writes it, and people paste these
+// names into a shell.
+func (p Preview) Check() error {
+	names := []string{p.Base}
+	if p.Refused != nil {
+		names = append(names, p.Refused.Older)
+	}
+	for _, name := range names {
+		if _, err := ParseName(name); name != "" && err != nil {
+			return err
+		}
+	}
+	if p.Refused != nil && p.Digest == "" {
+		return nil
+	}
+	return CheckDigest(p.Digest)
+}
+
 // Changes is what a restore changes, in keys.
 type Changes struct {
 	// Back are keys that come back, Changed those that get another value, Gone those that vanish.

@@ -270,3 +270,19 @@ func TestDigests(t *testing.T) {
 	larger.Size++
 	differs(DigestOf("etcd", "cafe", Chain{Full: &larger, Deltas: all[1:]}, 55, 7))
 }
+
+// What the agent says of a preview names snapshots and a digest, or is none.
+func TestPreviewsAreChecked(t *testing.T) {
+	digest, name := strings.Repeat("0a", 32), "Full-00000000-00000030-946684800"
+	for _, good := range []Preview{
+		{Digest: digest, Base: name}, {Refused: &Refusal{}}, {Refused: &Refusal{Older: name}}, {Digest: digest, Base: name, Refused: &Refusal{}},
+	} {
+		NewWithT(t).Expect(good.Check()).To(Succeed(), "%+v", good)
+	}
+	for _, bad := range []Preview{
+		{}, {Base: name}, {Digest: "a"}, {Digest: strings.ToUpper(digest)}, {Digest: digest, Base: "$(reboot)"},
+		{Refused: &Refusal{Older: name + ";reboot"}}, {Digest: "a", Refused: &Refusal{}}, {Base: "x", Refused: &Refusal{}},
+	} {
+		NewWithT(t).Expect(bad.Check()).NotTo(Succeed(), "%+v", bad)
+	}
+}
