@@ -105,8 +105,31 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", t.Name), nil
 	}
 	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
-	if last := etcd.Status.Recovery; last != nil && last.TaskUID != t.UID {
-		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", last.Task, t.Name)
+	newer, err := h.replacedSince(ctx, etcd, t)
+	if err == nil && newer != "" {
+		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name)
 	}
-	return u, why, nil
+	return u, why, err
+}
+
+// replacedSince returns the task that has replaced a cluster since a Restore; empty if none has. A cluster that has hibernated without volumes
+// records only that it woke up, as it was: then the Restores that are there say.
+func (h *Handler) replacedSince(ctx context.Context, etcd *v1alpha1.Etcd, restore *v1alpha1.EtcdOperatorTask) (string, error) {
+	last := etcd.Status.Recovery
+	switch {
+	case last == nil || last.TaskUID == restore.UID:
+		return "", nil
+	case last.Task != "":
+		return last.Task, nil
+	}
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return "", coded.Error(v1alpha1.ErrObserve, err)
+	}
+	for _, t := range all {
+		if t.KeepsData() && t.UID != restore.UID && !t.CreationTimestamp.Before(&restore.CreationTimestamp) {
+			return t.Name, nil
+		}
+	}
+	return "", nil
 }

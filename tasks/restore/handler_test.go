@@ -74,6 +74,7 @@ func TestAdmit(t *testing.T) {
 	made := func(by types.UID) func(*v1alpha1.Etcd) {
 		return func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: by} }
 	}
+	wokeUp := func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "hibernation"} }
 	confirmedFrom := Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90", From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}
 	agent := func(image string) func(*Input) {
 		return func(in *Input) { in.Snapshot.StatefulSet.AgentImage = image }
@@ -113,6 +114,7 @@ func TestAdmit(t *testing.T) {
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
 		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
 		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},
+		"after waking up":                 {undo, newEtcd(wokeUp), at(saving), earlier(), "", ""},
 		"of a preview":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
 		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
 		"of a recovery":                   {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
