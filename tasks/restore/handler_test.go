@@ -95,7 +95,7 @@ func TestAdmit(t *testing.T) {
 		"hibernated":                          {confirmed, newEtcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), at(saving), nil, v1alpha1.ErrHibernated, "wake it up"},
 		"beside a source cluster": {confirmed, newEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
-		}), at(saving), nil, v1alpha1.ErrSourceCluster, "until the last member"},
+		}), at(saving), nil, v1alpha1.ErrSourceCluster, "once the last member of that has left"},
 		"no quorum":                      {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"no quorum of etcd-druid's pods": {confirmed, newEtcd(), at(saving, serving(before, 1), func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"another cluster serves":         {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
