@@ -5,6 +5,7 @@
 package member_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -39,6 +40,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -514,7 +516,10 @@ func TestUndoOfAnUndoOnAMemberThatWasDown(t *testing.T) {
 		i, err := strconv.Atoi(strings.TrimPrefix(keeps, "main-"))
 		g.Expect(err).NotTo(HaveOccurred())
 		o.stop(i)
-		c.put(g, "while it was down")
+		c.change(g, func(ctx context.Context, etcd *clientv3.Client) error {
+			_, err := etcd.Put(ctx, key, "while it was down")
+			return err
+		})
 	}
 	undo := o.carryOut("undo", "undo: back")
 	g.Expect(undo.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
