@@ -79,6 +79,9 @@ func TestEveryWrite(t *testing.T) {
 						return
 					}
 				}
+				if *all {
+					t.Logf("%d runs, up to write %d", runs, k)
+				}
 			}
 			t.Logf("%d runs", runs)
 		})
