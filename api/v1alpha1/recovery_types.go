@@ -92,6 +92,10 @@ type RestoreStatus struct {
 	// highestRevision is the highest revision that the cluster before may have reported, as far as is known.
 	// +optional
 	HighestRevision int64 `json:"highestRevision,omitempty"`
+	// keptBy is the member whose volume keeps all of the cluster before, if that is not the member that the new cluster starts with: it
+	// was the most advanced one when all were stopped.
+	// +optional
+	KeptBy string `json:"keptBy,omitempty"`
 }
 
 // RecoveryStatus is the progress of a QuorumLossRecovery, or of a Restore once its preview has run.

@@ -5,6 +5,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,9 +37,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case etcd.Status.ClusterID == "":
 		return tasks.Rejected(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to go back from", etcd.Name), nil
 	case !task.Config.replaces():
-		return tasks.Verdict{Outcome: tasks.Continue, Message: "the restore is previewed, and nothing is changed"}, nil
+		return tasks.Verdict{Outcome: tasks.Continue, Message: "a Job previews the restore, and nothing is changed"}, nil
 	case etcd.Source() != nil:
-		return tasks.Rejected(v1alpha1.ErrSourceCluster, "Etcd %s is part of its source cluster until the last member of that has left: create the task again then", etcd.Name), nil
+		return tasks.Rejected(v1alpha1.ErrSourceCluster, "Etcd %s still shares a cluster with members of its source cluster: create the task again once the last member of that has left", etcd.Name), nil
 	case etcd.Spec.Replicas == 0:
 		return tasks.Rejected(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up first", etcd.Name), nil
 	}
@@ -54,11 +55,13 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case err != nil:
 		return tasks.Unobserved(tasks.Reject, err)
 	case snapshot.StatefulSet.OfDruid:
-		return tasks.Rejected(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read from what the operator starts a cluster", snapshot.StatefulSet.Name), nil
+		return tasks.Rejected(v1alpha1.ErrForeignObject, "StatefulSet %s has the pods of etcd-druid, and their agents cannot restore at the operator's word: let a rollout replace them first", snapshot.StatefulSet.Name), nil
 	case task.Config.From != nil && h.agentOutdated(snapshot, etcd):
-		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "the members' agents are not those of this operator (%s), and an older one could not read from: roll the agents first", h.ImageFor(etcd)), nil
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one cannot restore from another prefix: roll the agents first (kubectl etcdtask rollout %s -n %s)", h.ImageFor(etcd), etcd.Name, etcd.Namespace), nil
+	case untried(snapshot) != "":
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", untried(snapshot)), nil
 	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
-		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and cluster %s is recorded: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
+		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and the status of the Etcd records cluster %s: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
 	}
 	return v, nil
 }
@@ -92,7 +95,7 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	if err := h.Live.Get(ctx, key, t); client.IgnoreNotFound(err) != nil {
 		return nil, "", coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading task %s: %w", key, err))
 	} else if err != nil {
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s does not exist: what its members had before was removed with it", key.Name), nil
+		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s does not exist: what the members had before it was removed with it", key.Name), nil
 	}
 	r := t.Status.Recovery
 	switch {
@@ -101,9 +104,32 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	case r == nil || r.Restore == nil || r.Source == "":
 		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", t.Name), nil
 	}
-	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: r.Member, FinalSnapshot: r.Restore.FinalSnapshot}
-	if last := etcd.Status.Recovery; last != nil && last.TaskUID != t.UID {
-		why = fmt.Sprintf("task %s has made a newer cluster than task %s: undo that one first", last.Task, t.Name)
+	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
+	newer, err := h.replacedSince(ctx, etcd, t)
+	if err == nil && newer != "" {
+		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name)
 	}
-	return u, why, nil
+	return u, why, err
+}
+
+// replacedSince returns the task that has replaced a cluster since a Restore; empty if none has. A cluster that has hibernated without volumes
+// records only that it woke up, as it was: then the Restores that are there say.
+func (h *Handler) replacedSince(ctx context.Context, etcd *v1alpha1.Etcd, restore *v1alpha1.EtcdOperatorTask) (string, error) {
+	last := etcd.Status.Recovery
+	switch {
+	case last == nil || last.TaskUID == restore.UID:
+		return "", nil
+	case last.Task != "":
+		return last.Task, nil
+	}
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return "", coded.Error(v1alpha1.ErrObserve, err)
+	}
+	for _, t := range all {
+		if t.KeepsData() && t.UID != restore.UID && !t.CreationTimestamp.Before(&restore.CreationTimestamp) {
+			return t.Name, nil
+		}
+	}
+	return "", nil
 }

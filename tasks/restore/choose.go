@@ -46,19 +46,34 @@ func written(volumes []survey.Volume, clusterID string) (revision int64) {
 // if it is not known.
 func bumpOf(highest, revision int64) (int64, error) {
 	if highest < 0 || revision < 0 || highest > newcluster.MaxRevision {
-		return 0, fmt.Errorf("a member or a snapshot reports revision %d, which no cluster reaches: look at what does, and restore without it", highest)
+		return 0, fmt.Errorf("a snapshot, a Lease of snapshots or a volume claims revision %d, which no cluster reaches: find out which one, and remove it", highest)
 	}
 	return max(highest, revision) - revision + margin, nil
+}
+
+// started are the volumes with data of a cluster whose members are started, the most advanced first.
+func started(volumes []survey.Volume, clusterID string, members int32) []survey.Volume {
+	usable, _ := survey.Sift(volumes, clusterID)
+	return slices.DeleteFunc(usable, func(v survey.Volume) bool { return v.Ordinal >= members || v.Survey.Removed })
+}
+
+// keptBy returns the member whose volume will keep all that was acknowledged, if the cluster starts on another one; empty if that one has it
+// all as well. A member that was down for a while may have kept what an undo goes back to, and lack what was written since.
+func (in Input) keptBy(name string) string {
+	usable := started(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
+	if len(usable) == 0 || slices.ContainsFunc(usable, func(v survey.Volume) bool {
+		return v.Member == name && v.Survey.LastTerm == usable[0].Survey.LastTerm && v.Survey.LastIndex == usable[0].Survey.LastIndex
+	}) {
+		return ""
+	}
+	return usable[0].Member
 }
 
 // starter returns the member that the cluster starts from: the most advanced one of those that are started, so that the data that it
 // sets aside has everything that was acknowledged. If no volume has data, it is the first member.
 func starter(volumes []survey.Volume, clusterID string, members int32) (name string, has bool) {
-	usable, _ := survey.Sift(volumes, clusterID)
-	for _, v := range usable {
-		if v.Ordinal < members && !v.Survey.Removed {
-			return v.Member, true
-		}
+	if usable := started(volumes, clusterID, members); len(usable) > 0 {
+		return usable[0].Member, true
 	}
 	first := slices.MinFunc(volumes, func(a, b survey.Volume) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return first.Member, false
@@ -96,8 +111,10 @@ type choice struct {
 	from   v1alpha1.ClusterRestore
 	// hadData: the member's volume has data.
 	hadData bool
-	// highest is the highest revision that the cluster before may have reported.
+	// highest is the highest revision that the cluster before may have reported, and keptBy the member whose volume keeps all of it, if
+	// that is not the member above.
 	highest int64
+	keptBy  string
 	// why is a sentence for people.
 	why string
 }
@@ -111,22 +128,23 @@ func (in Input) choose() (choice, error) {
 		var behind string
 		if c.from.KeptData, behind = in.keptData(); c.from.KeptData != "" {
 			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
+			c.keptBy = in.keptBy(c.member)
 			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)
 			return c.bumped()
 		}
 		if r.Base == "" {
-			return c, fmt.Errorf("%s, and the final snapshot %s cannot be restored: bring it back to the store, and create the task again", behind, in.Undone.FinalSnapshot)
+			return c, fmt.Errorf("%s, and the final snapshot %s cannot be restored. A preview says why (--to snapshot=%s)", behind, in.Undone.FinalSnapshot, in.Undone.FinalSnapshot)
 		}
 		instead = behind + ": "
 	}
 	if len(in.Volumes) == 0 {
-		return c, errors.New("no member has a volume, or could have one")
+		return c, errors.New("no member has a volume")
 	}
 	name, has := starter(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
 	c.source, c.member, c.from, c.hadData = v1alpha1.RecoverFromTarget, name, r.ClusterRestore, has
 	c.why = fmt.Sprintf("%sthe cluster goes back to revision %d, on %s, from %s and the deltas after it", instead, r.Revision, name, r.Base)
 	if !has {
-		c.why += fmt.Sprintf("; no volume has the data of before, which is in the final snapshot %s", r.FinalSnapshot)
+		c.why += fmt.Sprintf("; no volume has the present data, which is only in the final snapshot %s", r.FinalSnapshot)
 	}
 	return c.bumped()
 }
@@ -166,6 +184,6 @@ func (in Input) needs(c choice, v survey.Volume) int64 {
 // bumped raises the revision.
 func (c choice) bumped() (_ choice, err error) {
 	c.from.Bump, err = bumpOf(c.highest, c.from.Revision)
-	c.why += fmt.Sprintf(", and its revisions continue above %d, the highest that is known of the cluster before", c.highest)
+	c.why += fmt.Sprintf(", and its revisions continue above %d, the highest known one of the present cluster", c.highest)
 	return c, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 )
@@ -99,9 +100,9 @@ func (in Input) obstacle() *Decision {
 	case in.Recorded.Source != "" || in.Recorded.Phase == v1alpha1.RecoveryGrowing:
 		return nil
 	case in.Hibernates:
-		return in.fail(v1alpha1.ErrHibernated, "the cluster is to hibernate, with spec.replicas 0: wake it up, and create the task again")
+		return in.fail(v1alpha1.ErrHibernated, "the Etcd is being hibernated, with spec.replicas 0: wake it up, and create the task again")
 	case in.ClusterID != in.Recorded.PreviousClusterID:
-		return in.fail(v1alpha1.ErrClusterID, "cluster %s is recorded now, and not cluster %s, for which the restore was confirmed: preview it again", in.ClusterID, in.Recorded.PreviousClusterID)
+		return in.fail(v1alpha1.ErrClusterID, "the restore was confirmed for cluster %s, and the Etcd is now cluster %s: preview it again", in.Recorded.PreviousClusterID, in.ClusterID)
 	}
 	return nil
 }
@@ -110,6 +111,9 @@ func (in Input) fail(code v1alpha1.ErrorCode, format string, args ...any) *Decis
 	unchanged := ". Nothing was changed"
 	if in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task {
 		unchanged = ". No data was changed; the members start as they were"
+		if in.Hibernates {
+			unchanged += " when the Etcd wakes up"
+		}
 	}
 	d := Decision{Decision: in.Stay(format+unchanged, args...)}
 	d.Outcome, d.Code = tasks.Fail, code
@@ -123,7 +127,16 @@ func (in Input) notServing() string {
 	case !s.HasQuorum():
 		return "the cluster has no quorum, and a restore needs one for the final snapshot: " + in.Describe() + ". If the quorum is lost for good, create a QuorumLossRecovery, which supersedes this task"
 	case newcluster.ID(s.Cluster.ID) != in.Recorded.PreviousClusterID:
-		return fmt.Sprintf("waiting until the members serve as cluster %s, and not as cluster %s", in.Recorded.PreviousClusterID, newcluster.ID(s.Cluster.ID))
+		return fmt.Sprintf("waiting until the members serve as cluster %s; now they serve as cluster %s", in.Recorded.PreviousClusterID, newcluster.ID(s.Cluster.ID))
+	}
+	return ""
+}
+
+// untried returns why members that are all stopped would start with what none of them, or not all, have run; empty if they would not. What
+// keeps a rollout from going on would stop all of them at once.
+func untried(s *cluster.Snapshot) string {
+	if outdated, _ := s.PodsBehind(); outdated > 0 {
+		return fmt.Sprintf("%d of %d pods are not at the newest template of StatefulSet %s, and a restore would start all members with it at once: let a rollout replace them first, or change the Etcd back", outdated, s.Replicas(), s.StatefulSet.Name)
 	}
 	return ""
 }
@@ -133,9 +146,9 @@ func (in Input) fencing(now time.Time) Decision {
 	if in.Recorded.Restore.Fenced && !in.Fenced {
 		return Decision{Decision: in.Stay("waiting until the client Service selects no member")}
 	}
-	message := "the client Service selects no member: a final snapshot is taken"
+	message := "the client Service selects no member; taking a final snapshot"
 	if !in.Recorded.Restore.Fenced {
-		message = "clients stay connected until the members stop, and what they write after the final snapshot is only on the volumes: a final snapshot is taken"
+		message = "clients stay connected until the members stop, and what they write after the final snapshot is only on the volumes; taking a final snapshot"
 	}
 	return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "%s", message)}
 }
@@ -145,6 +158,12 @@ func (in Input) saving(now time.Time) Decision {
 	if why := in.notServing(); why != "" {
 		return Decision{Decision: in.Stay("%s", why)}
 	}
+	if !in.Snapshot.StatefulSet.Observed {
+		return Decision{Decision: in.Stay("waiting until the controller of StatefulSet %s has seen its newest template", in.Snapshot.StatefulSet.Name)}
+	}
+	if why := untried(in.Snapshot); why != "" {
+		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)
+	}
 	taken, d := in.snapshot(now, "final snapshot")
 	if d != nil {
 		return *d
@@ -152,7 +171,7 @@ func (in Input) saving(now time.Time) Decision {
 	if d := in.tooMuchWritten(max(taken.LastRevision, in.Snapshot.Cluster.Revision)); d != nil {
 		return *d
 	}
-	next := in.Enter(v1alpha1.RecoveryStopping, now, "%s has everything up to revision %d, and is kept: all members are stopped", taken.Name(), taken.LastRevision)
+	next := in.Enter(v1alpha1.RecoveryStopping, now, "%s has everything up to revision %d, and retention never removes it; stopping all members", taken.Name(), taken.LastRevision)
 	restore := *in.Recorded.Restore
 	restore.FinalSnapshot, restore.HighestRevision = taken.Name(), max(restore.HighestRevision, taken.LastRevision)
 	next.Recovery.Restore = &restore
@@ -170,7 +189,7 @@ func (in Input) tooMuchWritten(revision int64) *Decision {
 // stopping waits until no member runs. If they are to be stopped after a gap in which they went on, the present is saved again.
 func (in Input) stopping(now time.Time) Decision {
 	if in.Call == nil && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task {
-		return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "the task was interrupted before the members were stopped: it is checked that the final snapshot has everything")}
+		return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "the task was interrupted before the members were stopped; checking that the final snapshot has everything")}
 	}
 	return Decision{Decision: in.Stopping(now)}
 }
@@ -180,13 +199,13 @@ func (in Input) stopping(now time.Time) Decision {
 func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision) {
 	switch call := in.Call; {
 	case call == nil:
-		return backup.Snapshot{}, &Decision{Decision: in.Stay("the leading agent takes a %s", what), Ask: true}
+		return backup.Snapshot{}, &Decision{Decision: in.Stay("the leading agent is taking a %s", what), Ask: true}
 	case call.Running:
 		return backup.Snapshot{}, &Decision{Decision: in.Stay("%s", call.Name)}
 	case call.Err != nil && now.Sub(in.Since) < retrySnapshots:
-		return backup.Snapshot{}, &Decision{Decision: in.Stay("the %s failed and is tried again: %v", what, call.Err), Ask: true}
+		return backup.Snapshot{}, &Decision{Decision: in.Stay("the %s failed and is retried every few seconds: %v", what, call.Err), Ask: true}
 	case call.Err != nil:
-		return backup.Snapshot{}, in.fail(v1alpha1.ErrSnapshot, "no %s could be taken: %v", what, call.Err)
+		return backup.Snapshot{}, in.fail(v1alpha1.ErrSnapshot, "no %s could be taken: %v. Check the store and the log of the leader's container backup-restore", what, call.Err)
 	default:
 		return call.Result, nil
 	}
@@ -203,14 +222,14 @@ func (in Input) surveying(now time.Time) Decision {
 	}
 	c, err := in.choose()
 	if err != nil {
-		return *in.fail(v1alpha1.ErrNothingToRecover, "%v", err)
+		return *in.fail(v1alpha1.ErrRestoreRefused, "%v", err)
 	}
 	if why := in.lackingSpace(c); why != "" {
 		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)
 	}
 	d := in.Enter(v1alpha1.RecoveryStarting, now, "%s", c.why)
 	restore := *in.Recorded.Restore
-	restore.ClusterRestore, restore.HighestRevision = c.from, c.highest
+	restore.ClusterRestore, restore.HighestRevision, restore.KeptBy = c.from, c.highest, c.keptBy
 	d.Recovery.Member, d.Recovery.Source, d.Recovery.HadData, d.Recovery.Restore = c.member, c.source, c.hadData, &restore
 	return Decision{Decision: d}
 }
@@ -221,7 +240,7 @@ func (in Input) growing(now time.Time) Decision {
 	if voting == 0 {
 		return Decision{Decision: waits}
 	}
-	return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote: a full snapshot of the new cluster is taken", voting)}
+	return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote; taking a full snapshot of the new cluster", voting)}
 }
 
 // reopening waits for a full snapshot of the new cluster. Without one, clients are let in nevertheless: the agents go on to try.
@@ -231,7 +250,7 @@ func (in Input) reopening(now time.Time) Decision {
 	case d == nil:
 		return in.done(fmt.Sprintf("%s has everything of it", taken.Name()))
 	case d.Outcome == tasks.Fail:
-		return in.done(fmt.Sprintf("there is no full snapshot of it yet, which the agents try again (%v)", in.Call.Err))
+		return in.done(fmt.Sprintf("there is no full snapshot of it yet, and the agents go on trying (%v)", in.Call.Err))
 	}
 	return *d
 }

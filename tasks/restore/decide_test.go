@@ -133,34 +133,37 @@ func TestPhases(t *testing.T) {
 		want    v1alpha1.RecoveryPhase
 		says    string
 	}{
-		"clients are let in":         {at(fencing, func(in *Input) { in.Fenced = false }), tasks.Continue, fencing, "waiting until the client Service selects no member"},
-		"clients are kept away":      {at(fencing), tasks.Continue, saving, "selects no member"},
-		"clients are to stay":        {at(fencing, unfenced), tasks.Continue, saving, "clients stay connected"},
-		"hibernated in the middle":   {at(saving, func(in *Input) { in.Hibernates = true }), tasks.Fail, saving, "to hibernate"},
-		"another cluster":            {at(saving, func(in *Input) { in.ClusterID = "feed" }), tasks.Fail, saving, "preview it again"},
-		"no snapshot is asked for":   {at(saving), tasks.Continue, saving, "takes a final snapshot"},
-		"the snapshot is taken now":  {at(saving, func(in *Input) { in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"} }), tasks.Continue, saving, "asked"},
-		"the store is away":          {at(saving, failed), tasks.Continue, saving, "tried again: the store is away"},
-		"the store stays away":       {at(saving, failed, later), tasks.Fail, saving, "no final snapshot could be taken: the store is away. Nothing was changed"},
-		"the quorum is lost":         {at(saving, took(100), serving(before, 0)), tasks.Continue, saving, "create a QuorumLossRecovery"},
-		"members of another cluster": {at(saving, took(100), serving(after, 0, 1, 2)), tasks.Continue, saving, "serve as cluster cafe"},
-		"the present is saved":       {at(saving, took(190)), tasks.Continue, stopping, "everything up to revision 190"},
-		"too much was written":       {at(saving, took(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
-		"nothing may be lost":        {at(saving, took(91), func(in *Input) { in.MaxWrites = 0 }), tasks.Fail, saving, "1 revisions were written since the preview, and at most 0"},
-		"an undo has no bound":       {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},
-		"much is written since then": {at(saving, took(100), live(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
-		"a little is":                {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
-		"the store was away before":  {at(saving, failed, func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, saving, "tried again"},
+		"clients are let in":           {at(fencing, func(in *Input) { in.Fenced = false }), tasks.Continue, fencing, "waiting until the client Service selects no member"},
+		"clients are kept away":        {at(fencing), tasks.Continue, saving, "selects no member"},
+		"clients are to stay":          {at(fencing, unfenced), tasks.Continue, saving, "clients stay connected"},
+		"hibernated in the middle":     {at(saving, func(in *Input) { in.Hibernates = true }), tasks.Fail, saving, "wake it up, and create the task again. Nothing was changed"},
+		"another cluster":              {at(saving, func(in *Input) { in.ClusterID = "feed" }), tasks.Fail, saving, "preview it again"},
+		"no snapshot is asked for":     {at(saving), tasks.Continue, saving, "is taking a final snapshot"},
+		"the snapshot is taken now":    {at(saving, func(in *Input) { in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"} }), tasks.Continue, saving, "asked"},
+		"the store is away":            {at(saving, failed), tasks.Continue, saving, "retried every few seconds: the store is away"},
+		"the store stays away":         {at(saving, failed, later), tasks.Fail, saving, "no final snapshot could be taken: the store is away. Check the store and the log of the leader's container backup-restore. Nothing was changed"},
+		"the quorum is lost":           {at(saving, took(100), serving(before, 0)), tasks.Continue, saving, "create a QuorumLossRecovery"},
+		"members of another cluster":   {at(saving, took(100), serving(after, 0, 1, 2)), tasks.Continue, saving, "serve as cluster cafe"},
+		"the present is saved":         {at(saving, took(190)), tasks.Continue, stopping, "everything up to revision 190"},
+		"too much was written":         {at(saving, took(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
+		"nothing may be lost":          {at(saving, took(91), func(in *Input) { in.MaxWrites = 0 }), tasks.Fail, saving, "1 revisions were written since the preview, and at most 0"},
+		"a pod is behind the template": {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[2].Pod.Revision = "old" }), tasks.Fail, saving, "1 of 3 pods are not at the newest template of StatefulSet main, and a restore would start all members with it at once: let a rollout replace them first, or change the Etcd back. Nothing was changed"},
+		"one is updated in place":      {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[0].Pod.Updating = true }), tasks.Fail, saving, "1 of 3 pods"},
+		"the template has changed":     {at(saving, took(100), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }), tasks.Continue, saving, "waiting until the controller of StatefulSet main"},
+		"an undo has no bound":         {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},
+		"much is written since then":   {at(saving, took(100), live(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
+		"a little is":                  {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
+		"the store was away before":    {at(saving, failed, func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, saving, "retried"},
 
 		"members run":              {at(stopping, took(100)), tasks.Continue, stopping, "scaled to zero"},
 		"members run after a gap":  {at(stopping), tasks.Continue, saving, "that the final snapshot has everything"},
 		"stopped by another task":  {at(stopping, stopped, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, saving, "that the final snapshot has everything"},
 		"no member runs":           {at(stopping, stopped), tasks.Continue, surveying, "no member is running"},
-		"hibernated while stopped": {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "No data was changed; the members start as they were"},
+		"hibernated while stopped": {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "No data was changed; the members start as they were when the Etcd wakes up"},
 		"a volume is not read":     {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[1].State, in.Volumes[1].Message = survey.Unread, "unknown content" }), tasks.Continue, surveying, "unknown content"},
 		"all volumes are there":    {at(surveying, stopped, on(7, 9, 8)), tasks.Continue, starting, "back to revision 40, on m-1, from full"},
 		"a volume is lost":         {at(surveying, stopped, on(7, 0, 8)), tasks.Continue, starting, "on m-2"},
-		"all volumes are lost":     {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the data of before, which is in the final snapshot final"},
+		"all volumes are lost":     {at(surveying, stopped, on(0, 0, 0)), tasks.Continue, starting, "on m-0, from full and the deltas after it; no volume has the present data, which is only in the final snapshot final"},
 		"much was written since":   {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 191 }), tasks.Fail, surveying, "preview it again. No data was changed; the members start as they were"},
 		"a little was":             {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.Revision = 190 }), tasks.Continue, starting, ""},
 		"the log says more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.LastIndex = 1009 }), tasks.Continue, starting, "continue above 1100"},
@@ -185,8 +188,8 @@ func TestPhases(t *testing.T) {
 		"the new cluster is recorded":       {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
 		"all vote":                          {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
 		"there is a full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "as it was at revision 40"},
-		"there is no full snapshot":         {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents try again (the store is away)"},
-		"there is no full snapshot yet":     {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "tried again"},
+		"there is no full snapshot":         {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents go on trying (the store is away)"},
+		"there is no full snapshot yet":     {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
 		"the kept data is back, and serves": {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +286,8 @@ func TestUndo(t *testing.T) {
 			d := decide(c.in, epoch)
 			if c.fails {
 				g.Expect(d.Outcome).To(Equal(tasks.Fail))
-				g.Expect(d.Code).To(Equal(v1alpha1.ErrNothingToRecover))
+				g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused), "not a code for which one is told to delete the Etcd")
+				g.Expect(d.Message).To(ContainSubstring("A preview says why (--to snapshot=final-of-r1). No data was changed; the members start as they were"))
 				return
 			}
 			g.Expect(d.Recovery.Member).To(Equal(c.member), d.Message)
@@ -294,6 +298,36 @@ func TestUndo(t *testing.T) {
 			g.Expect(d.Recovery.Restore.Bump).To(BeNumerically(">=", margin))
 			g.Expect(d.Recovery.Source == v1alpha1.RecoverFromKeptData).To(Equal(c.kept != ""))
 			g.Expect(d.Recovery.Restore.Base == "").To(Equal(c.kept != ""))
+			g.Expect(d.Recovery.Restore.KeptBy).To(BeEmpty(), "the member that it starts on has everything")
+		})
+	}
+}
+
+// A member that was down has kept what an undo goes back to, and lacks what the others have acknowledged since: another one keeps that.
+func TestWhoKeepsThePresent(t *testing.T) {
+	undo := func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "final-of-r1"}
+		in.Volumes[2].Survey.Kept = []string{"new.etcd.before-first-1"}
+	}
+	for name, c := range map[string]struct {
+		in   Input
+		want string
+	}{
+		"all have it":                {at(surveying, stopped, on(9, 9, 9), undo), ""},
+		"it is ahead":                {at(surveying, stopped, on(8, 7, 9), undo), ""},
+		"it is behind":               {at(surveying, stopped, on(8, 9, 7), undo), "m-1"},
+		"it is of an earlier term":   {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.LastTerm = 1 }), "m-0"},
+		"it has the data of another": {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.ClusterID = "other" }), "m-0"},
+		"the others are gone":        {at(surveying, stopped, on(0, 0, 7), undo), ""},
+		"the one ahead is a removed": {at(surveying, stopped, on(8, 9, 8), undo, func(in *Input) { in.Volumes[1].Survey.Removed = true }), ""},
+		"nobody has any":             {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Recorded.PreviousClusterID, in.ClusterID = "feed", "feed" }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := decide(c.in, epoch)
+			g.Expect(d.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData), d.Message)
+			g.Expect(d.Recovery.Member).To(Equal("m-2"))
+			g.Expect(d.Recovery.Restore.KeptBy).To(Equal(c.want))
 		})
 	}
 }
@@ -371,7 +405,7 @@ func TestVerdict(t *testing.T) {
 	g := NewWithT(t)
 	first := at(saving, live(95))
 	v := verdict(first, decide(first, epoch), epoch)
-	g.Expect(v.Step.Detail).To(Equal(request{final: true, name: "the leading agent takes a final snapshot", atLeast: 95}))
+	g.Expect(v.Step.Detail).To(Equal(request{final: true, name: "the leading agent is taking a final snapshot", atLeast: 95}))
 	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonRestoring))
 	again := at(saving, failed)
 	v = verdict(again, decide(again, epoch), epoch)

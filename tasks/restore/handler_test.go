@@ -74,6 +74,7 @@ func TestAdmit(t *testing.T) {
 	made := func(by types.UID) func(*v1alpha1.Etcd) {
 		return func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: by} }
 	}
+	wokeUp := func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "hibernation"} }
 	confirmedFrom := Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90", From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}
 	agent := func(image string) func(*Input) {
 		return func(in *Input) { in.Snapshot.StatefulSet.AgentImage = image }
@@ -94,7 +95,7 @@ func TestAdmit(t *testing.T) {
 		"hibernated":                          {confirmed, newEtcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), at(saving), nil, v1alpha1.ErrHibernated, "wake it up"},
 		"beside a source cluster": {confirmed, newEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
-		}), at(saving), nil, v1alpha1.ErrSourceCluster, "until the last member"},
+		}), at(saving), nil, v1alpha1.ErrSourceCluster, "once the last member of that has left"},
 		"no quorum":                      {confirmed, newEtcd(), at(saving, serving(before, 1)), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"no quorum of etcd-druid's pods": {confirmed, newEtcd(), at(saving, serving(before, 1), func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrNoQuorum, "no quorum"},
 		"another cluster serves":         {confirmed, newEtcd(), at(saving, serving(after, 0, 1, 2)), nil, v1alpha1.ErrClusterID, "serve as cluster beef"},
@@ -109,9 +110,11 @@ func TestAdmit(t *testing.T) {
 		}), at(saving), nil, v1alpha1.ErrInvalidConfig, "of an Etcd of another namespace"},
 		"from another store": {Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Provider: "S3", Container: "archive", Prefix: "ns/copy"}}, newEtcd(), at(saving), nil,
 			v1alpha1.ErrInvalidConfig, "spec.config: from is in S3 container archive"},
+		"a pod is behind the template":    {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.Ordinals[1].Pod.Revision = "old" }), nil, v1alpha1.ErrRestoreRefused, "1 of 3 pods are not at the newest template"},
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
 		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
 		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},
+		"after waking up":                 {undo, newEtcd(wokeUp), at(saving), earlier(), "", ""},
 		"of a preview":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
 		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
 		"of a recovery":                   {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
@@ -220,7 +223,7 @@ func TestNoHoldAtAnotherPrefix(t *testing.T) {
 		g.Expect(v.Step).To(BeNil())
 		if confirm == "" {
 			g.Expect(v.Outcome).To(Equal(tasks.Done), v.Message)
-			g.Expect(v.Message).To(ContainSubstring("where nothing keeps it from being removed"))
+			g.Expect(v.Message).To(ContainSubstring("nothing protects snapshots from removal"))
 		} else {
 			g.Expect(v.Recovery.Phase).To(Equal(fencing), v.Message)
 			g.Expect(v.Recovery.Restore.Prefix).To(Equal("ns/copy"))

@@ -31,18 +31,18 @@ func TestHolding(t *testing.T) {
 		goes    bool
 		says    string
 	}{
-		"it is not asked for":                {begins, nil, tasks.Continue, true, false, "keeps full"},
-		"nor for a preview":                  {shows, nil, tasks.Continue, true, false, "keeps full"},
-		"it is asked for":                    {begins, &call{Running: true}, tasks.Continue, false, false, "keeps full"},
+		"it is not asked for":                {begins, nil, tasks.Continue, true, false, "protects full"},
+		"nor for a preview":                  {shows, nil, tasks.Continue, true, false, "protects full"},
+		"it is asked for":                    {begins, &call{Running: true}, tasks.Continue, false, false, "protects full"},
 		"it is kept":                         {begins, &call{}, tasks.Continue, false, true, "clients are kept away"},
 		"what a preview shows is kept":       {shows, &call{}, tasks.Done, false, true, "revision 40. Until 2026-01-02T00:00:00Z, retention removes nothing"},
 		"it is gone":                         {begins, &call{Err: gone}, tasks.Fail, false, false, "any more. Nothing was changed: preview it again"},
-		"what a preview shows is gone":       {shows, &call{Err: gone}, tasks.Done, false, true, "Retention may remove what this takes"},
-		"there is no leader":                 {begins, &call{Err: &api.StatusError{Code: 405, Reason: api.CodeNoLeader}}, tasks.Continue, true, false, "tried again"},
-		"the bucket answers 500":             {begins, &call{Err: &api.StatusError{Code: 500, Reason: api.CodeSnapshotFailed, Message: "listing: 500"}}, tasks.Continue, true, false, "tried again: the agent answered 500 Internal Server Error: listing: 500"},
-		"a proxy answers 503":                {begins, &call{Err: &api.StatusError{Code: 503}}, tasks.Continue, true, false, "tried again"},
-		"the agent is not reached":           {begins, &call{Err: errors.New("timeout")}, tasks.Continue, true, false, "tried again: timeout"},
-		"the agent of a preview is not":      {shows, &call{Err: errors.New("timeout")}, tasks.Done, false, true, "since no agent keeps it (timeout)"},
+		"what a preview shows is gone":       {shows, &call{Err: gone}, tasks.Done, false, true, "Retention may remove what this restore needs"},
+		"there is no leader":                 {begins, &call{Err: &api.StatusError{Code: 405, Reason: api.CodeNoLeader}}, tasks.Continue, true, false, "retried"},
+		"the bucket answers 500":             {begins, &call{Err: &api.StatusError{Code: 500, Reason: api.CodeSnapshotFailed, Message: "listing: 500"}}, tasks.Continue, true, false, "retried every few seconds: the agent answered 500 Internal Server Error: listing: 500"},
+		"a proxy answers 503":                {begins, &call{Err: &api.StatusError{Code: 503}}, tasks.Continue, true, false, "retried"},
+		"the agent is not reached":           {begins, &call{Err: errors.New("timeout")}, tasks.Continue, true, false, "retried every few seconds: timeout"},
+		"the agent of a preview is not":      {shows, &call{Err: errors.New("timeout")}, tasks.Done, false, true, "no agent could protect it (timeout)"},
 		"the agent is too old":               {begins, &call{Err: &api.StatusError{Code: 404, Message: "hint"}}, tasks.Fail, false, false, "hint. Nothing was changed"},
 		"the agent that previews is too old": {shows, &call{Err: &api.StatusError{Code: 404}}, tasks.Done, false, true, "may remove"},
 	} {
@@ -58,7 +58,7 @@ func TestHolding(t *testing.T) {
 	g := NewWithT(t)
 	late := holding(begins, found, true, &call{Err: errors.New("timeout")}, epoch, epoch.Add(retryHolds))
 	g.Expect(late.Outcome).To(Equal(tasks.Fail), "it is not tried for ever")
-	g.Expect(late.Message).To(ContainSubstring("cannot be kept from retention: timeout. Nothing was changed"))
+	g.Expect(late.Message).To(ContainSubstring("cannot be protected from retention: timeout. Nothing was changed"))
 	g.Expect(holding(begins, found, true, &call{Err: errors.New("timeout")}, epoch, epoch.Add(retryHolds-1)).Outcome).To(Equal(tasks.Continue))
 	g.Expect(holding(begins, found, true, nil, epoch, epoch).Step.Detail.(hold).revision).To(BeEquivalentTo(40))
 	found.Deltas = 0

@@ -160,7 +160,7 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	case c.Undo != "" && why.Outcome == tasks.Fail:
 		// The data that was kept may do.
 		found = backup.Preview{}
-		return begin(v, found, task, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", why.Message))
+		return begin(v, found, task, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
 	case why.Outcome == tasks.Fail:
 		return why
 	case !c.replaces():
@@ -176,6 +176,9 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	return begin(v, found, task, now, "the preview shows what was confirmed")
 }
 
+// nothingChanged ends the message of a task that has failed before anything was changed.
+const nothingChanged = ". Nothing was changed"
+
 // refusal is why the previewed state is not restored, as a verdict that has failed; another one if it may be.
 func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etcd) tasks.Verdict {
 	if v.Outcome == tasks.Fail {
@@ -185,18 +188,18 @@ func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etc
 	if found.Refused != nil {
 		why = found.Refused.Message
 		if found.Refused.Older != "" {
-			why += fmt.Sprintf("; to begin with the older full snapshot %s instead, preview it with base", found.Refused.Older)
+			why += fmt.Sprintf("; to begin with the older full snapshot instead, preview again with --base %s", found.Refused.Older)
 		}
 	} else if c.From != nil && found.End == nil {
 		// Revisions of two histories say nothing of each other.
-		why = fmt.Sprintf("how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (%s): take a full snapshot first", found.NotCompared)
+		why = fmt.Sprintf("how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (%s): take a full snapshot first (kubectl etcdtask snapshot %s -n %s --wait)", found.NotCompared, etcd.Name, etcd.Namespace)
 	} else if needs := found.EndBytes + member.NeedsOfRestore(found.Bytes); needs > ptr.To(etcd.Spec.Capacity()).Value() {
-		why = fmt.Sprintf("the volumes have %d bytes (spec.storageCapacity), and it takes %d to keep the data of now beside the restored and a copy of it: enlarge the volumes first", ptr.To(etcd.Spec.Capacity()).Value(), needs)
+		why = fmt.Sprintf("the volumes have %d bytes (spec.storageCapacity), and the restore takes %d, for the present data, the restored data and a copy of that: enlarge the volumes first", ptr.To(etcd.Spec.Capacity()).Value(), needs)
 	}
 	if why == "" {
 		return tasks.Verdict{Outcome: tasks.Done}
 	}
-	f := tasks.Failed(v1alpha1.ErrRestoreRefused, "%s. Nothing was changed", strings.TrimSuffix(why, "."))
+	f := tasks.Failed(v1alpha1.ErrRestoreRefused, "%s"+nothingChanged, strings.TrimSuffix(why, "."))
 	f.Result = v.Result
 	return f
 }
@@ -212,8 +215,12 @@ func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 			Fenced:         !task.Config.KeepService, HighestRevision: newestKnown(found),
 		},
 	}
+	clients := "the client Service stops selecting members"
+	if task.Config.KeepService {
+		clients = "clients stay connected"
+	}
 	in := newcluster.Input{Recorded: recovery}
-	next := in.Verdict(in.Enter(v1alpha1.RecoveryFencing, now, "%s: clients are kept away", why), now)
+	next := in.Verdict(in.Enter(v1alpha1.RecoveryFencing, now, "%s; %s", why, clients), now)
 	next.Reason, next.Result = v1alpha1.ReasonRestoring, v.Result
 	return next
 }
@@ -225,7 +232,7 @@ func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	case p.NotCompared != "":
 		what += "; it could not be compared with the newest state in the backup: " + p.NotCompared
 	case c.From != nil:
-		what += fmt.Sprintf("; it is in prefix %s, where nothing keeps it from being removed until the restore has ended, and all that the cluster has now is lost: ", c.From.Prefix)
+		what += fmt.Sprintf("; it is in prefix %s, where the newest snapshot is of %s and nothing protects snapshots from removal until the restore has ended, and all that the cluster has now is lost: ", c.From.Prefix, p.FromTaken.UTC().Format(time.RFC3339))
 	default:
 		what += fmt.Sprintf("; %d revisions are lost: ", p.Lost)
 	}

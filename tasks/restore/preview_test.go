@@ -64,21 +64,21 @@ func TestJudge(t *testing.T) {
 		"of a time":                  {Config{To: &Target{Time: &metav1.Time{Time: epoch}}}, good, tasks.Done, tasks.Done, "", "--to 2026-01-01T00:00:00Z --base full --max"},
 		"of a snapshot from a base":  {Config{To: &Target{Snapshot: "Full-1", Base: "Full-0"}}, good, tasks.Done, tasks.Done, "", "--to snapshot=Full-1 --base full --max"},
 		"of the latest state":        {Config{To: &Target{Latest: true}}, good, tasks.Done, tasks.Done, "", "--to revision=40 --base full --max"},
-		"of another prefix":          {Config{To: to, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, good, tasks.Done, tasks.Done, "", "it is in prefix ns/copy, where nothing keeps it from being removed until the restore has ended, and all that the cluster has now is lost: compared with the newest state in the backup, 0 keys come back, 0 get an earlier value, and 0 vanish. To go back to it: kubectl etcdtask restore main -n ns --to revision=40 --base full --from ns/copy --max-writes-since 5 --confirm " + digest[:32] + "@100"},
-		"of another prefix, lost":    {Config{To: to, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, with(func(p *backup.Preview) { p.End, p.NotCompared = nil, "no backup" }), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (no backup): take a full snapshot first. Nothing was changed"},
+		"of another prefix":          {Config{To: to, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, with(func(p *backup.Preview) { p.FromTaken = epoch }), tasks.Done, tasks.Done, "", "it is in prefix ns/copy, where the newest snapshot is of 2026-01-01T00:00:00Z and nothing protects snapshots from removal until the restore has ended, and all that the cluster has now is lost: compared with the newest state in the backup, 0 keys come back, 0 get an earlier value, and 0 vanish. To go back to it: kubectl etcdtask restore main -n ns --to revision=40 --base full --from ns/copy --max-writes-since 5 --confirm " + digest[:32] + "@100"},
+		"of another prefix, lost":    {Config{To: to, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}, with(func(p *backup.Preview) { p.End, p.NotCompared = nil, "no backup" }), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (no backup): take a full snapshot first (kubectl etcdtask snapshot main -n ns --wait). Nothing was changed"},
 		"with what was agreed to":    {Config{To: to, KeepService: true, AcceptAuth: true}, good, tasks.Done, tasks.Done, "", "--to revision=40 --base full --keep-service --accept-auth --max-writes-since 5 --confirm "},
 		"that could not be compared": {Config{To: to}, with(func(p *backup.Preview) { p.NotCompared = "no space" }), tasks.Done, tasks.Done, "", "could not be compared"},
 		"one that failed":            {Config{To: to}, backup.Preview{}, tasks.Fail, tasks.Fail, v1alpha1.ErrJobFailed, "the Job"},
 		"one that is refused":        {Config{To: to}, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "clients had to log in. Nothing was changed"},
-		"a corrupt snapshot":         {Config{To: to}, corrupt, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "older full snapshot older"},
+		"a corrupt snapshot":         {Config{To: to}, corrupt, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "preview again with --base older. Nothing was changed"},
 		"too large for the volumes":  {Config{To: to}, large, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "enlarge the volumes first"},
 		"just fits the volumes":      {Config{To: to}, fits, tasks.Done, tasks.Done, "", "60 revisions are lost: compared with the newest state in the backup, 0 keys come back, 0 get an earlier value, and 0 vanish"},
 		"confirmed":                  {confirmed, good, tasks.Done, tasks.Continue, "", "what was confirmed"},
 		"the store has changed":      {confirmed, with(func(p *backup.Preview) { p.Digest = "f" + digest[1:] }), tasks.Done, tasks.Fail, v1alpha1.ErrNotConfirmed, "--confirm f123"},
 		"confirmed and refused":      {confirmed, refused, tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "log in"},
 		"more is known by now":       {confirmed, with(func(p *backup.Preview) { p.End.Revision = 100 }), tasks.Done, tasks.Continue, "", ""},
-		"an undo":                    {Config{Undo: "r"}, good, tasks.Done, tasks.Continue, "", "clients are kept away"},
-		"an undo that is refused":    {Config{Undo: "r"}, refused, tasks.Done, tasks.Continue, "", "only the data that was kept can be used"},
+		"an undo":                    {Config{Undo: "r"}, good, tasks.Done, tasks.Continue, "", "the preview shows what was confirmed; the client Service stops selecting members"},
+		"an undo that is refused":    {Config{Undo: "r"}, refused, tasks.Done, tasks.Continue, "", "only the data that was kept can be used (clients had to log in); the client Service stops selecting members"},
 		"an undo without a snapshot": {Config{Undo: "r"}, backup.Preview{}, tasks.Fail, tasks.Continue, "", "only the data that was kept can be used (the Job)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,9 @@ func TestJudge(t *testing.T) {
 	confirmed.From = &v1alpha1.StoreSpec{Prefix: "ns/copy"}
 	g.Expect(previewed(confirmed, good, tasks.Done).Recovery.Restore.Prefix).To(Equal("ns/copy"))
 	confirmed.KeepService, confirmed.From = true, nil
-	g.Expect(previewed(confirmed, good, tasks.Done).Recovery.Restore.Fenced).To(BeFalse())
+	kept := previewed(confirmed, good, tasks.Done)
+	g.Expect(kept.Recovery.Restore.Fenced).To(BeFalse())
+	g.Expect(kept.Message).To(ContainSubstring("clients stay connected"))
 	g.Expect(previewed(Config{Undo: "r"}, backup.Preview{}, tasks.Fail).Recovery.Restore.Base).To(BeEmpty())
 	g.Expect(previewed(Config{To: to}, good, tasks.Done).Result).To(HaveKeyWithValue("confirm", digest[:32]+"@100"))
 }

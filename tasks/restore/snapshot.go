@@ -85,10 +85,10 @@ func (h *Handler) hold(ctx context.Context, task tasks.Task, what hold) {
 	})
 }
 
-// holding is the verdict on a task whose preview has run: what comes next, once the leading agent keeps from retention what is to be restored.
+// holding is the verdict on a task whose preview has run: what comes next, once the leading agent protects what is to be restored from retention.
 // Without that, no data is replaced, and a preview ends and says so. It has been asked for since a time. It is pure.
 func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *background.Request[backup.Snapshot], since, now time.Time) tasks.Verdict {
-	what := hold{base: found.Base, name: fmt.Sprintf("the leading agent keeps %s and what follows it from retention", found.Base)}
+	what := hold{base: found.Base, name: fmt.Sprintf("the leading agent protects %s and its deltas from retention", found.Base)}
 	if found.Deltas > 0 {
 		what.revision = found.Revision
 	}
@@ -100,15 +100,15 @@ func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *back
 	case call.Running:
 		return waits
 	case call.Err == nil && !replaces:
-		next.Message += fmt.Sprintf(". Until %s, retention removes nothing of what this takes", now.Add(backup.HoldFor).UTC().Format(time.RFC3339))
+		next.Message += fmt.Sprintf(". Until %s, retention removes nothing that this restore needs", now.Add(backup.HoldFor).UTC().Format(time.RFC3339))
 	case call.Err != nil && !replaces:
-		next.Message += fmt.Sprintf(". Retention may remove what this takes before it is confirmed, since no agent keeps it (%v)", call.Err)
+		next.Message += fmt.Sprintf(". Retention may remove what this restore needs before it is confirmed: no agent could protect it (%v)", call.Err)
 	case call.Err != nil && passes(call.Err) && now.Sub(since) < retryHolds:
-		waits.Message = fmt.Sprintf("%s: this failed and is tried again: %v", what.name, call.Err)
+		waits.Message = fmt.Sprintf("%s: this failed and is retried every few seconds: %v", what.name, call.Err)
 		waits.Step = &tasks.Step{Operation: holdSnapshots, Reason: waits.Message, Detail: what, RecheckAfter: retryInterval}
 		return waits
 	case call.Err != nil:
-		return tasks.Failed(v1alpha1.ErrRestoreRefused, "what is to be restored cannot be kept from retention: %v. Nothing was changed: preview it again", call.Err)
+		return tasks.Failed(v1alpha1.ErrRestoreRefused, "what is to be restored cannot be protected from retention: %v. Nothing was changed: preview it again", call.Err)
 	}
 	return next
 }

@@ -45,6 +45,9 @@ type Preview struct {
 	Prefixes []PrefixChanges `json:"prefixes,omitempty"`
 	// NotCompared is why there are no Changes; empty if there are.
 	NotCompared string `json:"notCompared,omitempty"`
+	// FromTaken is when the newest snapshot was taken of the other store that the state is of: if that is recent, something may take
+	// snapshots there, and remove them.
+	FromTaken time.Time `json:"fromTaken,omitzero"`
 	// Digest binds a restore to exactly this: see DigestOf.
 	Digest string `json:"digest,omitempty"`
 	// Refused is why there is no such restore; nil if there may be one. With facts about the state, a person may accept it by a flag.
@@ -150,11 +153,11 @@ type Members struct {
 func (p Preview) Fits(m Members) *Refusal {
 	switch {
 	case newerMinor(p.Version, m.Version):
-		return &Refusal{Code: NewerVersion, Message: fmt.Sprintf("the data is of etcd %s, and the members have %s, which does not start with it: update the members first", p.Version, m.Version)}
+		return &Refusal{Code: NewerVersion, Message: fmt.Sprintf("the data is of etcd %s, and the members run %s, which cannot read it: update the members first", p.Version, m.Version)}
 	case m.Quota > 0 && p.Bytes >= m.Quota:
 		return &Refusal{Code: OverQuota, Message: fmt.Sprintf("the database has %d bytes, and the quota is %d: the members would accept no writes. Raise spec.etcd.quota first", p.Bytes, m.Quota)}
 	case p.Auth && !m.AcceptAuth:
-		return &Refusal{Code: AuthEnabled, Message: fmt.Sprintf("clients of then had to log in (%d users): those of now, and the operator, may be locked out. Accept this explicitly if you know a login of then", p.Users)}
+		return &Refusal{Code: AuthEnabled, Message: fmt.Sprintf("at that time, clients had to log in (%d users): those of now, and the operator, may be locked out. If you know a login of that time, preview again with --accept-auth (acceptAuth)", p.Users)}
 	}
 	return nil
 }

@@ -73,13 +73,34 @@ func OfSchedule(sorted []Snapshot, next func(after time.Time) time.Time) []bool 
 	return is
 }
 
-// ExpiredTrusted are the snapshots to remove where a trust does not have all. Those that it lacks displace none that it has.
+// ExpiredTrusted are the snapshots to remove where a trust does not have all: those that it lacks displace none that it has. Among them are
+// the deltas that lead nowhere once the others are removed.
 func (r Retention) ExpiredTrusted(list []Snapshot, trust Trust, now time.Time) []Snapshot {
-	if trust == TrustAll {
-		return r.Expired(list, now)
+	expired := r.Expired(list, now)
+	if trust != TrustAll {
+		trusted := slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return !trust.has(s) })
+		expired = append(slices.DeleteFunc(expired, trust.has), r.Expired(trusted, now)...)
 	}
-	trusted := slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return !trust.has(s) })
-	return append(slices.DeleteFunc(r.Expired(list, now), trust.has), r.Expired(trusted, now)...)
+	return append(expired, leadingNowhere(list, expired)...)
+}
+
+// leadingNowhere are the deltas that were taken before all full snapshots that stay: a restore begins with one of these, whoever may trust
+// it, and follows what was taken later. If no full snapshot stays, nothing is known of the deltas.
+func leadingNowhere(list, removed []Snapshot) (deltas []Snapshot) {
+	gone := map[string]bool{}
+	for _, s := range removed {
+		gone[s.Name()] = true
+	}
+	for _, s := range Sorted(list) {
+		switch {
+		case gone[s.Name()]:
+		case s.Kind == Full:
+			return deltas
+		case !s.Kept:
+			deltas = append(deltas, s)
+		}
+	}
+	return nil
 }
 
 // selection applies the policy to full snapshots, the newest first.

@@ -249,3 +249,70 @@ func TestNothingMoreExpiresThanByThePolicyAlone(t *testing.T) {
 		}
 	}
 }
+
+// Deltas that were taken before all full snapshots that stay lead nowhere, and go with the last one that led to them, whatever their age.
+func TestDeltasThatLeadNowhereExpire(t *testing.T) {
+	g := NewWithT(t)
+	later := noon.Add(time.Hour)
+	all := list("1-9", "F10", "11-20", "F20", "21-30", "F30", "31-40", "F40", "41-50")
+	expired := func(r Retention) []string { return notation(r.ExpiredTrusted(all, TrustAll, later)...) }
+	week := Retention{Limit: 2, Deltas: 7 * 24 * time.Hour}
+	g.Expect(expired(week)).To(Equal([]string{"F20", "F10", "1-9", "11-20", "21-30"}))
+	g.Expect(expired(Retention{Limit: 9, Deltas: week.Deltas})).To(Equal([]string{"1-9"}))
+	all[0].Kept = true
+	g.Expect(expired(week)).To(Equal([]string{"F20", "F10", "11-20", "21-30"}), "one that is held")
+	all[1].Kept = true
+	g.Expect(expired(week)).To(Equal([]string{"F20"}), "a full snapshot that is kept leads to them")
+	all = list("1-9", "10-20")
+	g.Expect(expired(week)).To(BeEmpty(), "nothing is known without a full one")
+}
+
+// Whatever was removed: without the deltas that lead nowhere, each revision is restored by the same snapshots as with them, also by those who
+// trust the signed ones alone.
+func TestNoRestoreNeedsDeltasThatLeadNowhere(t *testing.T) {
+	found := 0
+	for seed := range uint64(100) {
+		g, random := NewWithT(t), rand.New(rand.NewPCG(seed, 87))
+		var store, removed []Snapshot
+		revision, history := int64(1), "a"
+		for i := range 25 {
+			s := Snapshot{Kind: Delta, StartRevision: revision + 1, LastRevision: revision + 1 + random.Int64N(4), Created: noon.Add(time.Duration(i+random.IntN(2)) * time.Minute), Kept: random.IntN(12) == 0}
+			switch random.IntN(8) {
+			case 0, 1:
+				s = Snapshot{Kind: Full, LastRevision: revision, Created: s.Created, Kept: s.Kept}
+			case 2:
+				s.StartRevision -= random.Int64N(3)
+			case 3:
+				revision, history = max(revision-random.Int64N(9), 1), history+"b" // another history
+			}
+			if random.IntN(3) > 0 {
+				s.Proof = &Proof{History: history}
+			}
+			revision = max(s.LastRevision, revision)
+			if slices.ContainsFunc(store, func(other Snapshot) bool { return other.Name() == s.Name() }) {
+				continue
+			}
+			store = append(store, s)
+			if !s.Kept && random.IntN(3) == 0 {
+				removed = append(removed, s)
+			}
+		}
+		without := func(list, gone []Snapshot) []Snapshot {
+			return slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return slices.Contains(gone, s) })
+		}
+		nowhere := leadingNowhere(store, removed)
+		found += len(nowhere)
+		with := without(store, removed)
+		for _, unsigned := range [][]Snapshot{nil, slices.DeleteFunc(slices.Clone(store), func(s Snapshot) bool { return s.Proof != nil })} {
+			before, after := without(with, unsigned), without(without(with, unsigned), nowhere)
+			g.Expect(Restorable(after)).To(Equal(Restorable(before)), "seed %d", seed)
+			for target := range revision + 2 {
+				want, missing := Target{Revision: target + 1}.Choose(before)
+				got, err := Target{Revision: target + 1}.Choose(after)
+				g.Expect(got).To(Equal(want), "seed %d, revision %d", seed, target+1)
+				g.Expect(err == nil).To(Equal(missing == nil), "seed %d, revision %d: %v, %v", seed, target+1, err, missing)
+			}
+		}
+	}
+	NewWithT(t).Expect(found).To(BeNumerically(">", 30))
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr"
+	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"golang.org/x/sys/unix"
@@ -89,12 +90,22 @@ func copyDatabase(log logr.Logger, from database, to string) (err error) {
 	return nil
 }
 
-// makeDatabase makes an empty database.
+// makeDatabase makes an empty database. It uses bbolt alone: on a full volume, the backend of etcd ends the process, in a goroutine whose
+// panics cannot be recovered.
 func makeDatabase(path string) error {
-	db := backend.NewDefaultBackend(quiet, path)
-	schema.CreateMetaBucket(db.BatchTx())
-	schema.NewMembershipBackend(quiet, db).MustCreateBackendBuckets()
-	if err := db.Close(); err != nil {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+	if err != nil {
+		return fmt.Errorf("making a database: %w", err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, bucket := range []backend.Bucket{schema.Meta, schema.Members, schema.MembersRemoved, schema.Cluster} {
+			if _, err := tx.CreateBucketIfNotExists(bucket.Name()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("making a database: %w", err)
 	}
 	return nil

@@ -91,7 +91,7 @@ func TestCopyThatFails(t *testing.T) {
 		says     string
 	}{
 		"no folder":                    {nil, os.Remove, "looking up the space on the volume of"},
-		"a folder in place of the new": {nil, blocked, "etcd panicked"},
+		"a folder in place of the new": {nil, blocked, "making a database: "},
 		"an entry that cannot be read": {[][]byte{[]byte("this is no request")}, func(string) error { return nil }, "applying entry 3 of term 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -560,6 +560,15 @@ func TestFoundThatFails(t *testing.T) {
 			g.Expect(file + ".empty").NotTo(BeAnExistingFile())
 		})
 	}
+}
+
+// An empty database that cannot be made, since the volume is full, is an error: a panic would be taken for a corrupt snapshot.
+func TestADatabaseThatCannotBeMade(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(makeDatabase("/dev/full")).To(MatchError(unix.ENOSPC))
+	file := filepath.Join(t.TempDir(), "snapshot.db")
+	g.Expect(os.Mkdir(file+".empty", 0o700)).To(Succeed())
+	g.Expect(Found(file, snapshot.RestoreConfig{})).To(MatchError(HavePrefix("making a database: ")))
 }
 
 // What a survey says of damage has a limit, and ends where a character does.

@@ -358,6 +358,24 @@ func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
 	g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-5": 2}))
 }
 
+// Kept data whose database is damaged beneath readable metadata is not what an undo can rely on.
+func TestSurveyReadsAllOfWhatIsKept(t *testing.T) {
+	g := NewWithT(t)
+	dir := withDatabase(t, 3, datadirtest.Put("key", "value", 0))
+	g.Expect(os.CopyFS(dir+".before-task-5", os.DirFS(dir))).To(Succeed())
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Needs).To(HaveKeyWithValue("new.etcd.before-task-5", BeNumerically(">", 0)))
+	update(g, filepath.Join(dir+".before-task-5", "member", "snap", "db"), func(tx *bolt.Tx) error {
+		return tx.Bucket(schema.Key.Name()).Put(mvcc.RevToBytes(mvcc.Revision{Main: 1}, mvcc.NewRevBytes()), []byte("\xff not a change"))
+	})
+	_, err = open(dir + ".before-task-5")
+	g.Expect(err).NotTo(HaveOccurred(), "its metadata is readable")
+	got, err = Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Needs).To(Equal(map[string]int64{"new.etcd.before-task-5": member.Unreadable}))
+}
+
 // The voters follow from the database and the later entries of the log.
 func TestSurveyReportsTheVoters(t *testing.T) {
 	g := NewWithT(t)

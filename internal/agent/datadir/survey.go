@@ -111,7 +111,8 @@ func kept(dir string) ([]string, error) {
 }
 
 // describeKept returns how many bytes a rebuild takes from data that was kept, and the revisions of its databases: of the directories that
-// the newest task has set aside, since only the newest restore can be undone, and a log takes time to read.
+// the newest task has set aside, since only the newest restore can be undone, and all of a log and a database takes time to read. An undo
+// relies on it once it is recorded, so nothing is left unread.
 func describeKept(dir string, kept []string) (needs, revisions map[string]int64) {
 	if len(kept) == 0 {
 		return nil, nil
@@ -125,7 +126,7 @@ func describeKept(dir string, kept []string) (needs, revisions map[string]int64)
 		needs[name] = member.Unreadable
 		data, err := open(filepath.Join(filepath.Dir(dir), name))
 		if err == nil {
-			err = data.database.findRevision()
+			err = cmp.Or(data.database.findRevision(), data.database.check())
 		}
 		if err == nil {
 			needs[name], revisions[name] = data.needs(), data.database.revision

@@ -64,7 +64,7 @@ func TestGoingBack(t *testing.T) {
 				p.toPoint()
 				p.options.Backups = stored{restore: func() error { return errors.New("no space") }}
 			},
-			reason: v1alpha1.ReasonRestoreFailed, says: fails + "no space", logs: logs,
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "no space. It is tried again. To give up, create a QuorumLossRecovery", logs: logs,
 		},
 		"and its data cannot be set aside": {
 			given:  func(p *pod) { p.toPoint(); p.blocks(".before-task-"); p.options.Backups = stored{restore: p.makes} },

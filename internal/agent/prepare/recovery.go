@@ -88,7 +88,7 @@ func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err e
 	}
 	if err != nil {
 		p.log.Error(err, "Restoring an earlier state failed")
-		return &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("task %s restores an earlier state on member %s, which failed, and its data is unchanged: %v", r.TaskName, p.id.Name, err)}, nil
+		return &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("task %s restores an earlier state on member %s, which failed, and its data is unchanged: %v. It is tried again. To give up, create a QuorumLossRecovery: it starts the cluster from that data", r.TaskName, p.id.Name, err)}, nil
 	}
 	// The next decision finds the data, and starts with it.
 	return p.once(ctx)

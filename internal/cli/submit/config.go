@@ -154,6 +154,7 @@ func store(flags flagSet, which string) func() (v1alpha1.StoreSpec, error) {
 	container := flags.String(which+"-container", "", "Bucket of the "+which+" store.")
 	prefix := flags.String(which+"-prefix", "", "Prefix of the objects in the "+which+" store.")
 	secret := flags.String(which+"-secret", "", "Secret with the credentials of the "+which+" store.")
+	endpoint := flags.String(which+"-endpoint", "", "URL of the service of the "+which+" store, in place of the one in its Secret, as endpointOverride.")
 	return func() (v1alpha1.StoreSpec, error) {
 		s := v1alpha1.StoreSpec{Provider: v1alpha1.StorageProvider(*provider), Container: *container, Prefix: *prefix}
 		if *provider == "" || *container == "" {
@@ -161,6 +162,9 @@ func store(flags flagSet, which string) func() (v1alpha1.StoreSpec, error) {
 		}
 		if *secret != "" {
 			s.SecretRef = &v1alpha1.SecretReference{Name: *secret}
+		}
+		if *endpoint != "" {
+			s.EndpointOverride = endpoint
 		}
 		return s, nil
 	}

@@ -32,9 +32,9 @@ func restoreConfig(flags flagSet) func() (any, error) {
 	confirm := flags.once("confirm", "What the preview printed: go back, if that is still what it would bring.")
 	undo := flags.once("undo", "The Restore to undo: go back to what the members had before it.")
 	base := flags.once("base", "The full snapshot to begin with, if the newest one before the state is corrupt.")
-	from := flags.once("from", "The prefix of the snapshots to restore, in the container of the Etcd's store (default: its own backup).")
+	from := flags.once("from", "The prefix of the snapshots to restore, in the container of the Etcd's store (default: its own backup). Copy what another store has there first, with copy-backups.")
 	keep := flags.Bool("keep-service", false, "Leave clients connected until the members stop: the final snapshot may lack what they write last.")
-	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of then.")
+	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of that time.")
 	writes := flags.Int64("max-writes-since", -1, "How many revisions may have been written since the preview (default: the operator's).")
 	return func() (any, error) {
 		if err := checkRestore(*to, *undo, *confirm, *preview); err != nil {

@@ -80,8 +80,9 @@ var verbs = []verb{
 	{
 		name: "restore", taskType: v1alpha1.Restore, config: restoreConfig,
 		short: "Go back to an earlier state of the cluster, or undo that",
-		long: "Creates a Restore. With --to alone, a Job shows what a restore would bring, and nothing is changed; the task then prints the command with --confirm.\n" +
-			"With --confirm, all members are stopped, and a new cluster starts from the earlier state: clients cannot write meanwhile, and what was written after that state is lost. What the members had is kept until the task is deleted, and --undo goes back to it.",
+		long: "Creates a Restore. With --to alone, it is a preview: the message of the task says what going back would bring, and has the command that confirms it. Nothing is changed.\n" +
+			"With --confirm, all members are stopped, and a new cluster starts from the earlier state: clients cannot write meanwhile, and what was written after that state is lost. What the members had is kept until the task is deleted, and --undo goes back to it.\n" +
+			"What another store has is copied first, into the container of the Etcd's store (copy-backups), and --from names the prefix.",
 		example: "  # Show what going back to 14:03 would bring\n  kubectl etcdtask restore etcd-main --to 2026-11-24T14:03:00Z --wait\n\n" +
 			"  # Go back, as shown\n  kubectl etcdtask restore etcd-main --to revision=123456 --confirm 0123456789abcdef0123456789abcdef@123999 --wait\n\n" +
 			"  # Undo that\n  kubectl etcdtask restore etcd-main --undo etcd-main-restore-x7k2p --wait",

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -232,7 +233,7 @@ func (r Rules) Restore(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, from v1al
 		return fmt.Errorf("Etcd %s has no spec.backup.store", etcd.Name)
 	}
 	if !sameStore(from, *own) {
-		return fmt.Errorf("from is in %s container %s with Secret %q, and members can only read the container of their own store (%s container %s, and its Secret): copy the backup there with a CopyBackups, under a prefix of its own, and name that prefix", from.Provider, from.Container, secret(from), own.Provider, own.Container)
+		return r.copyFirst(etcd, from, *own)
 	}
 	near := []v1alpha1.Etcd{*etcd}
 	for _, e := range neighbors {
@@ -247,6 +248,49 @@ func (r Rules) Restore(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, from v1al
 		return err
 	}
 	return r.store("from", from, etcd.Namespace)
+}
+
+// copyFirst is the error of a Restore from another store than the Etcd's own: how to bring that into the own one.
+func (r Rules) copyFirst(etcd *v1alpha1.Etcd, from, own v1alpha1.StoreSpec) error {
+	target := own
+	target.Prefix = cmp.Or(own.Prefix, etcd.Namespace+"/"+etcd.Name) + "-copy"
+	say := fmt.Sprintf("from is in %s container %s with Secret %q, and members can only read the container of their own store (%s container %s, with its Secret): copy the backup there", from.Provider, from.Container, secret(from), own.Provider, own.Container)
+	if !r.names(from) {
+		say += ", once the administrator of the operator has added its store to backup.copyStores"
+	}
+	if command := copyCommand(etcd, from, target); command != "" {
+		say += ": " + command
+	} else {
+		say += " with a CopyBackups, under a prefix of its own"
+	}
+	return fmt.Errorf("%s. Then restore from that prefix (from: {prefix: %s})", say, target.Prefix)
+}
+
+// plain is what a person may paste into a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]*$`)
+
+// copyCommand is how a person copies a store for an Etcd to another one; empty if a name in it may not be pasted into a shell: its author need
+// not be who reads the command.
+func copyCommand(etcd *v1alpha1.Etcd, source, target v1alpha1.StoreSpec) string {
+	command := fmt.Sprintf("kubectl etcdtask copy-backups %s -n %s --wait", etcd.Name, etcd.Namespace)
+	for _, side := range []struct {
+		name  string
+		store v1alpha1.StoreSpec
+	}{{"source", source}, {"target", target}} {
+		for _, flag := range [][2]string{
+			{"provider", string(side.store.Provider)}, {"container", side.store.Container}, {"prefix", side.store.Prefix},
+			{"secret", secret(side.store)}, {"endpoint", ptr.Deref(side.store.EndpointOverride, "")},
+		} {
+			switch value := flag[1]; {
+			case value == "":
+			case !plain.MatchString(value):
+				return ""
+			default:
+				command += fmt.Sprintf(" --%s-%s %s", side.name, flag[0], value)
+			}
+		}
+	}
+	return command
 }
 
 // spares returns an error if a store overlaps the live backups of an Etcd.

@@ -267,6 +267,8 @@ func TestRestores(t *testing.T) {
 	other.SecretRef = &v1alpha1.SecretReference{Name: "mine"}
 	endpoint.EndpointOverride = ptr.To("https://elsewhere")
 	archive := v1alpha1.StoreSpec{Provider: "gcp", Container: "archive", Prefix: "ns/copy", SecretRef: own.SecretRef}
+	hostile := archive
+	hostile.Container = "$(reboot)"
 	stranger, volume := etcdWith("secret", ptr.To(inBucket("away/secret"))), etcdWith("volume", &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups", Prefix: "copy"})
 	stranger.Namespace, volume.Namespace = "away", "away"
 	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(inBucket(""))), etcdWith("bare", nil), stranger, volume}
@@ -284,8 +286,13 @@ func TestRestores(t *testing.T) {
 		"the backups of a neighbor":            {Rules{}, inBucket("ns/events"), "from overlaps the live backups of Etcd events"},
 		"the backups of another namespace":     {Rules{}, inBucket("away/secret/v2"), "from overlaps the live backups of an Etcd of another namespace: choose another prefix"},
 		"by another Secret":                    {Rules{AnyCopyStore: true}, other, `with Secret "mine", and members can only read the container of their own store`},
-		"at another endpoint":                  {Rules{AnyCopyStore: true}, endpoint, "members can only read the container of their own store"},
-		"another container":                    {Rules{AnyCopyStore: true}, archive, "copy the backup there with a CopyBackups, under a prefix of its own"},
+		"at another endpoint":                  {Rules{AnyCopyStore: true}, endpoint, "--source-secret s --source-endpoint https://elsewhere --target-provider"},
+		"another container": {Rules{AnyCopyStore: true}, archive, "copy the backup there: kubectl etcdtask copy-backups main -n ns --wait " +
+			"--source-provider gcp --source-container archive --source-prefix ns/copy --source-secret s " +
+			"--target-provider S3 --target-container b --target-prefix ns/main-copy --target-secret s. Then restore from that prefix (from: {prefix: ns/main-copy})"},
+		"a store of the configuration":  {Rules{CopyStores: []configv1alpha1.CopyStore{{Provider: "GCS", Container: "archive", SecretName: "s"}}}, archive, "copy the backup there: kubectl"},
+		"a store that is not named":     {Rules{}, archive, "copy the backup there, once the administrator of the operator has added its store to backup.copyStores: kubectl"},
+		"a name that a shell would run": {Rules{}, hostile, "backup.copyStores with a CopyBackups, under a prefix of its own. Then"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			etcd := etcdWith("main", &own)

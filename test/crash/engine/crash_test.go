@@ -79,6 +79,9 @@ func TestEveryWrite(t *testing.T) {
 						return
 					}
 				}
+				if *all {
+					t.Logf("%d runs, up to write %d", runs, k)
+				}
 			}
 			t.Logf("%d runs", runs)
 		})
@@ -98,6 +101,7 @@ func scenarios() []scenario {
 		{name: "shrink", taskType: v1alpha1.MembershipChange, whole: true, from: 3, replicas: 1},
 		{name: "restore", taskType: v1alpha1.Restore, config: disturb.Restored, whole: true, result: disturb.Previewed},
 		{name: "undo", taskType: v1alpha1.Restore, config: "undo: before", whole: true, undoes: true, result: disturb.Previewed},
+		{name: "undo by the final snapshot", taskType: v1alpha1.Restore, config: "undo: before", whole: true, undoes: true, forgotten: true, result: disturb.Previewed},
 		{name: "surge", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true", whole: true, from: 1, surges: true},
 		{name: "move", taskType: v1alpha1.MembershipChange, whole: true, from: 3, moves: true},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, whole: true, lost: true, result: disturb.Surveyed},

@@ -50,8 +50,8 @@ type scenario struct {
 	surges bool
 	// moves: the volumes are to be of another StorageClass.
 	moves bool
-	// undoes: there was a Restore before, which the task undoes.
-	undoes bool
+	// undoes: there was a Restore before, which the task undoes. forgotten: what it kept is gone, and the final snapshot is left.
+	undoes, forgotten bool
 }
 
 // disturbance is what happens to a run.
@@ -179,7 +179,9 @@ func (r *run) restoreBefore(ctx context.Context) {
 		must(r.t, r.world.Get(ctx, client.ObjectKeyFromObject(before), before))
 		return before.Status.State == v1alpha1.TaskStateSucceeded && r.isQuiet(ctx)
 	})
-	r.world.Result = func(j *batchv1.Job) string { return disturb.Kept(j, before.UID) }
+	if !r.scenario.forgotten {
+		r.world.Result = func(j *batchv1.Job) string { return disturb.Kept(j, before.UID) }
+	}
 }
 
 // resize changes the number of members that the spec asks for, and agrees to one.

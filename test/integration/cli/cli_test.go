@@ -39,8 +39,8 @@ func TestEveryVerbCreatesItsTask(t *testing.T) {
 		{"compact main", v1alpha1.OnDemandCompaction, ""},
 		{"defrag main --compaction", v1alpha1.OnDemandMaintenance, "etcdCompaction: true\netcdDefragmentation: true\n"},
 		{
-			"copy-backups main --source-provider S3 --source-container a --source-secret s --target-provider Local --target-container b --target-prefix c --max-backups 2",
-			v1alpha1.CopyBackups, "maxBackups: 2\nsourceStore:\n  container: a\n  provider: S3\n  secretRef:\n    name: s\ntargetStore:\n  container: b\n  prefix: c\n  provider: Local\n",
+			"copy-backups main --source-provider S3 --source-container a --source-secret s --source-endpoint https://e --target-provider Local --target-container b --target-prefix c --max-backups 2",
+			v1alpha1.CopyBackups, "maxBackups: 2\nsourceStore:\n  container: a\n  endpointOverride: https://e\n  provider: S3\n  secretRef:\n    name: s\ntargetStore:\n  container: b\n  prefix: c\n  provider: Local\n",
 		},
 		{"recover main", v1alpha1.QuorumLossRecovery, ""},
 		{"restore main --to revision=7", v1alpha1.Restore, "to:\n  revision: 7\n"},

@@ -25,12 +25,16 @@ type goingBack struct {
 	*cluster
 	id, original string
 	recovery     *member.Recovery
-	// revision of the state that it goes back to, once it is raised.
+	// revision of the state that it goes back to, once it is raised, and value of the key there.
 	revision int64
+	value    string
+	// lost: the volume of the first member is, with the data of now.
+	lost bool
 }
 
-// goBack prepares a cluster of one member, which a second one is to join, to go back.
-func goBack(t *testing.T, source member.RecoverySource) *goingBack {
+// goBack prepares a cluster of one member, which a second one is to join, to go back. If its volume is lost, it goes back to the final snapshot, as
+// an undo does then.
+func goBack(t *testing.T, source member.RecoverySource, lost bool) *goingBack {
 	g := NewWithT(t)
 	c := newCluster(t, 2)
 	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
@@ -38,7 +42,7 @@ func goBack(t *testing.T, source member.RecoverySource) *goingBack {
 	c.start(g, 0, "new")
 	id := c.idOf(g, 0)
 	c.put(g, "wanted")
-	b := &goingBack{cluster: c, id: id, revision: c.revision(g) + bump}
+	b := &goingBack{cluster: c, id: id, revision: c.revision(g) + bump, value: "wanted", lost: lost}
 	kept := filepath.Base(c.dataDir(0)) + member.BeforeSuffix + "aaaa-1"
 	if source == member.RecoverFromKept {
 		c.stop(0)
@@ -49,19 +53,29 @@ func goBack(t *testing.T, source member.RecoverySource) *goingBack {
 	c.put(g, "unwanted")
 	_, err := taker.Delta(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
+	target := backup.Target{Revision: b.revision - bump}
+	if lost {
+		final, err := taker.Full(t.Context(), true)
+		g.Expect(err).NotTo(HaveOccurred())
+		target = backup.Target{Snapshot: final.Name()}
+		b.revision, b.value = c.revision(g)+bump, "unwanted"
+	}
 	c.stop(0)
 
 	b.recovery = &member.Recovery{Task: "bbbb", TaskName: "back", Member: "m0", Source: source, PreviousClusterID: id}
 	if source == member.RecoverFromKept {
 		b.recovery.Restore = &member.RestorePoint{Kept: kept, Bump: bump}
 	} else {
-		b.recovery.Restore = c.preview(g, backup.Target{Revision: b.revision - bump})
+		b.recovery.Restore = c.preview(g, target)
 	}
 	c.mayBegin = false
 	c.share(g, 2)
 	c.recordID(id)
 	c.recover(g, b.recovery)
 	g.Expect(os.CopyFS(c.dataDir(1), os.DirFS(c.dataDir(0)))).To(Succeed(), "a member that had the same")
+	if lost {
+		g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
+	}
 	b.original = t.TempDir()
 	for i := range 2 {
 		g.Expect(os.CopyFS(b.originalOf(i), os.DirFS(c.memberDir(i)))).To(Succeed())
@@ -88,6 +102,10 @@ func (b *goingBack) process(i int) *exec.Cmd {
 
 // kept expects that a member has kept what it had, unchanged, in this restore.
 func (b *goingBack) kept(g Gomega, i int) {
+	if b.lost && i == 0 {
+		g.Expect(b.aside(g, i, member.BeforeSuffix)).To(BeEmpty(), "there was nothing")
+		return
+	}
 	had := filepath.Join(b.originalOf(i), filepath.Base(b.dataDir(i)))
 	aside := b.aside(g, i, member.BeforeSuffix+"bbbb-")
 	g.Expect(aside).To(HaveLen(1))
@@ -104,8 +122,12 @@ func (b *goingBack) oldOrNew(g Gomega) {
 	g.Expect(err).NotTo(HaveOccurred())
 	switch {
 	case survey.State == member.SurveyNone:
-		g.Expect(datadir.Rebuilt(b.dataDir(0), "bbbb")).To(BeTrue())
-		b.kept(g, 0)
+		made, err := datadir.Rebuilt(b.dataDir(0), "bbbb")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(made || b.lost).To(BeTrue())
+		if made {
+			b.kept(g, 0)
+		}
 	case survey.ClusterID == b.id:
 		g.Expect(exec.Command("diff", "-r", filepath.Join(b.originalOf(0), filepath.Base(b.dataDir(0))), b.dataDir(0)).CombinedOutput()).To(BeEmpty())
 		g.Expect(b.aside(g, 0, member.BeforeSuffix+"bbbb-")).To(BeEmpty())
@@ -123,20 +145,25 @@ func (b *goingBack) isNew(g Gomega) {
 }
 
 // The agent of the member that a restore starts with is killed at each of its writes: it leaves the state of before or the new one, and the next
-// one comes to the new one. So it is with the agent of a member that joins.
+// one comes to the new one. So it is with the agent of a member that joins, and with an undo that has only the final snapshot.
 func TestGoingBackKilledAtEachWrite(t *testing.T) {
-	for name, source := range map[string]member.RecoverySource{"to a target": member.RecoverFromPoint, "to kept data": member.RecoverFromKept} {
+	for name, to := range map[string]struct {
+		source member.RecoverySource
+		lost   bool
+	}{"to a target": {member.RecoverFromPoint, false}, "to kept data": {member.RecoverFromKept, false}, "to the final snapshot, without the volume": {member.RecoverFromPoint, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			b := goBack(t, source)
+			b := goBack(t, to.source, to.lost)
 			kills := killed.AtEachWrite(t, killed.Some(), func() *exec.Cmd { return b.process(0) }, func(call string) {
 				b.oldOrNew(g)
 				g.Expect(b.prepare(0, 0)).To(Succeed(), "again, after it was killed before %s", call)
 				b.isNew(g)
 				beside := 1
-				if source == member.RecoverFromKept {
+				if to.source == member.RecoverFromKept {
 					beside++
+				} else if to.lost {
+					beside = 0
 				}
 				g.Expect(b.setAside(g, 0)).To(HaveLen(beside), "nothing else is left, killed before %s", call)
 				b.reset(g, 0)
@@ -144,10 +171,10 @@ func TestGoingBackKilledAtEachWrite(t *testing.T) {
 			t.Logf("the first member: %d kills", kills)
 			g.Expect(kills).To(BeNumerically(">", 3))
 			b.start(g, 0, "existing")
-			g.Eventually(func() string { return b.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("wanted"))
+			g.Eventually(func() string { return b.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal(b.value))
 			g.Expect(b.revisionOf(g, 0)).To(Equal(b.revision))
 			b.recordID(b.idOf(g, 0))
-			if source == member.RecoverFromPoint {
+			if to.source == member.RecoverFromPoint {
 				b.joinKilled(t)
 			}
 		})
@@ -182,5 +209,5 @@ func (b *goingBack) joinKilled(t *testing.T) {
 	b.run(g, 1)
 	b.promote(g, 1)
 	b.awaitVoters(g, 2)
-	g.Expect(b.get(g, 1)).To(Equal("wanted"))
+	g.Expect(b.get(g, 1)).To(Equal(b.value))
 }

@@ -187,3 +187,32 @@ func TestRestoredMemberIsAboveWhatWasLost(t *testing.T) {
 		c.recordID(c.idOf(g, 0))
 	}
 }
+
+// The only member cannot go back, since what was previewed is gone. A recovery, which is the way out, starts the cluster from the data of before.
+func TestOnlyMemberGivesARestoreUp(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 1)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c.share(g, 1)
+	c.start(g, 0, "new")
+	before := c.idOf(g, 0)
+	c.put(g, "wanted")
+	wanted := c.revision(g)
+	taker := c.takeSnapshots(g)
+	c.put(g, "last")
+	_, err := taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	c.stop(0)
+	point := c.preview(g, backup.Target{Revision: wanted})
+	point.Base = "Full-00000000-00000001-1"
+	c.mayBegin = false
+	c.share(g, 1)
+	c.recordID(before)
+	c.recover(g, &member.Recovery{Task: "aaaa", TaskName: "go-back", Member: "m0", Source: member.RecoverFromPoint, PreviousClusterID: before, Restore: point})
+	g.Expect(c.prepare(0, 0)).To(MatchError(ContainSubstring("To give up, create a QuorumLossRecovery: it starts the cluster from that data")))
+	c.recover(g, &member.Recovery{Task: "bbbb", TaskName: "recover", Member: "m0", Source: member.RecoverFromData, PreviousClusterID: before})
+	c.start(g, 0, "existing")
+	g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("last"))
+	g.Expect(c.idOf(g, 0)).NotTo(Equal(before))
+}

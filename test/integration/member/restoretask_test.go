@@ -5,6 +5,7 @@
 package member_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,10 +17,14 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
@@ -28,12 +33,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
 	restoretask "github.com/etcd-foreman/etcd-foreman/tasks/restore"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +63,8 @@ type operated struct {
 	seen    *words.Snapshot
 	// at has what happens once when a phase has been entered, before the members follow.
 	at map[v1alpha1.RecoveryPhase]func()
+	// archive is another store, which Jobs mount as the claim of that name.
+	archive store.Config
 }
 
 func operate(g Gomega, c *cluster, id string, changes ...func(*snapshotter.Options)) *operated {
@@ -151,12 +160,15 @@ func (o *operated) result(j *batchv1.Job) any {
 		o.g.Expect(err).NotTo(HaveOccurred())
 		return found
 	}
-	o.g.Expect(args[0]).To(Equal("restore-preview"))
 	flags := map[string]string{}
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		flags[name] = value
 	}
+	if args[0] == "copy" {
+		return o.copied(j, flags)
+	}
+	o.g.Expect(args[0]).To(Equal("restore-preview"))
 	from, err := store.Open(o.t.Context(), o.store)
 	o.g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = from.Close() }()
@@ -177,6 +189,29 @@ func (o *operated) result(j *batchv1.Job) any {
 	return p
 }
 
+// copied does what the Job of a CopyBackups does, with the keys that it has: those that its flags name.
+func (o *operated) copied(j *batchv1.Job, flags map[string]string) any {
+	open := func(role string) *store.Store {
+		c := store.Config{Provider: store.Local, Prefix: flags[role+"store-prefix"]}
+		for _, v := range j.Spec.Template.Spec.Volumes {
+			if v.Name == role+"store" {
+				c.Container = map[string]string{"backups": o.store.Container, "archive": o.archive.Container}[v.PersistentVolumeClaim.ClaimName]
+			}
+		}
+		if flags[role+"store-signing-keys"] != "" {
+			c.SigningKeys = o.store.SigningKeys
+		}
+		o.g.Expect(flags).NotTo(HaveKey(role + "store-identities"))
+		s, err := store.Open(o.t.Context(), c)
+		o.g.Expect(err).NotTo(HaveOccurred())
+		o.t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	result, err := copier.Copy(o.t.Context(), copier.Config{Source: open("source-"), Target: open(""), Now: time.Now(), Log: logr.Discard()})
+	o.g.Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
 // follow does what the Etcd controller and the members do in a phase.
 func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 	r := t.Status.Recovery
@@ -190,7 +225,7 @@ func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 		o.service.Spec.Selector = map[string]string{v1alpha1.LabelFencedBy: string(t.UID)}
 		o.g.Expect(o.api.Update(o.t.Context(), o.service)).To(Succeed())
 	case r.Phase == v1alpha1.RecoveryStopping && o.seen.StatefulSet.HeldAtZeroBy == "":
-		for i := range 3 {
+		for i := range o.processes {
 			o.stop(i)
 		}
 		o.seen = &words.Snapshot{StatefulSet: words.StatefulSet{Name: "main", Observed: true, AgentImage: "agent", HeldAtZeroBy: t.UID}}
@@ -221,11 +256,15 @@ func (o *operated) follow(t *v1alpha1.EtcdOperatorTask) {
 
 // carryOut carries a Restore out to its end.
 func (o *operated) carryOut(name, config string) *v1alpha1.EtcdOperatorTask {
+	return o.carryOutBy(tasks.For(o.handler), v1alpha1.Restore, name, config)
+}
+
+// carryOutBy carries a task of a type out to its end.
+func (o *operated) carryOutBy(handler tasks.Handler, kind v1alpha1.TaskType, name, config string) *v1alpha1.EtcdOperatorTask {
 	ctx := o.t.Context()
 	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), OwnerReferences: apitest.ControlledBy(o.etcd)}}
-	t.Spec.Type, t.Spec.OwnerEtcdReference.Name = v1alpha1.Restore, o.etcd.Name
+	t.Spec.Type, t.Spec.OwnerEtcdReference.Name = kind, o.etcd.Name
 	o.g.Expect(o.api.Create(ctx, t)).To(Succeed())
-	handler := tasks.For(o.handler)
 	decoded, err := handler.Decode(config)
 	o.g.Expect(err).NotTo(HaveOccurred())
 	task := tasks.Task{Object: t, Etcd: o.etcd, Config: decoded}
@@ -454,6 +493,45 @@ func TestUndoWithoutTheKeptData(t *testing.T) {
 	g.Expect(again.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
 }
 
+// The member that an undo starts on was down before, and lacks what the others have acknowledged. An undo of that undo brings all of it back, from
+// the one that was the most advanced.
+func TestUndoOfAnUndoOnAMemberThatWasDown(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	o := operate(g, c, c.startThree(g))
+	c.put(g, "wanted")
+	target := c.revision(g)
+	_, err := o.taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	preview := o.carryOut("preview", fmt.Sprintf("to: {revision: %d}", target))
+	o.at[v1alpha1.RecoverySurveying] = func() {
+		g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed(), "so that another member keeps what an undo goes back to")
+	}
+	back := o.carryOut("back", fmt.Sprintf("{to: {revision: %d}, confirm: %s}", target, preview.Status.Result["confirm"]))
+	keeps := back.Status.Recovery.Member
+	g.Expect(keeps).NotTo(Equal("main-0"))
+	o.at[v1alpha1.RecoveryFencing] = func() {
+		i, err := strconv.Atoi(strings.TrimPrefix(keeps, "main-"))
+		g.Expect(err).NotTo(HaveOccurred())
+		o.stop(i)
+		c.change(g, func(ctx context.Context, etcd *clientv3.Client) error {
+			_, err := etcd.Put(ctx, key, "while it was down")
+			return err
+		})
+	}
+	undo := o.carryOut("undo", "undo: back")
+	g.Expect(undo.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData))
+	g.Expect(undo.Status.Recovery.Member).To(Equal(keeps))
+	g.Expect(c.get(g, 0)).To(Equal("wanted"))
+	again := o.carryOut("again", "undo: undo")
+	g.Expect(again.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("while it was down"))
+	}
+}
+
 // A cluster goes back to what another one had, by a copy of that one's backup in the container of its own store, and undoes it.
 func TestRestoreFromAnotherPrefix(t *testing.T) {
 	t.Parallel()
@@ -497,6 +575,68 @@ func TestRestoreFromAnotherPrefix(t *testing.T) {
 	chain, err := o.taker.Latest(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(chain.Full.LastRevision).To(BeNumerically(">", last), "the first full snapshot of the new cluster is among the own ones")
+	g.Expect(o.carryOut("undo", "undo: back").Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("ours"))
+	}
+}
+
+// A cluster goes back to what is in another store, signed and encrypted, on the way that its refusal names: a CopyBackups brings it into the
+// container of the own store, and from names the prefix there.
+func TestRestoreFromAnotherStore(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	identity, recipient := encryptiontest.Identity(t)
+	protected := store.Config{Provider: store.Local, SigningKeys: signaturetest.Keys(t), Recipients: []string{recipient}, Identities: encryptiontest.Folder(t, identity)}
+	at := func(prefix string) store.Config {
+		c := protected
+		c.Container, c.Prefix = t.TempDir(), prefix
+		return c
+	}
+	gone := newCluster(t, 1)
+	gone.store = at("gone/main")
+	gone.share(g, 1)
+	gone.start(g, 0, "new")
+	gone.put(g, "theirs")
+	target := gone.revision(g)
+	taker := gone.takeSnapshots(g)
+	gone.put(g, "unwanted")
+	_, err := taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	gone.stop(0)
+
+	c := newCluster(t, 3)
+	c.store = at("here")
+	o := operate(g, c, c.startThree(g))
+	o.archive = gone.store
+	o.etcd.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
+	g.Expect(o.api.Update(t.Context(), o.etcd)).To(Succeed())
+	o.handler.Rules = policy.Rules{LocalClaims: []string{"ns/backups"}, CopyStores: []configv1alpha1.CopyStore{{Provider: "Local", Container: "archive"}}}
+	c.put(g, "ours")
+	_, err = o.taker.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	handler := tasks.For(o.handler)
+	decoded, err := handler.Decode(fmt.Sprintf("{to: {revision: %d}, from: {provider: Local, container: archive, prefix: gone/main}}", target))
+	g.Expect(err).NotTo(HaveOccurred())
+	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "elsewhere"}}
+	task.Spec.OwnerEtcdReference.Name = o.etcd.Name
+	refused, err := handler.Admit(t.Context(), tasks.Task{Object: task, Etcd: o.etcd, Config: decoded})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(refused.Outcome).To(Equal(tasks.Reject))
+	g.Expect(refused.Message).To(ContainSubstring("copy-backups main -n ns --wait --source-provider Local --source-container archive --source-prefix gone/main --target-provider Local --target-container backups --target-prefix ns/main-copy. Then"))
+	copied := o.carryOutBy(tasks.For(&copybackups.Handler{Jobs: o.handler.Jobs, Rules: o.handler.Rules}), v1alpha1.CopyBackups, "copy",
+		"{sourceStore: {provider: Local, container: archive, prefix: gone/main}, targetStore: {provider: Local, container: backups, prefix: ns/main-copy}}")
+	g.Expect(copied.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+
+	config := fmt.Sprintf("to: {revision: %d}, from: {prefix: ns/main-copy}", target)
+	preview := o.carryOut("preview", "{"+config+"}")
+	g.Expect(preview.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	back := o.carryOut("back", "{"+config+", confirm: "+preview.Status.Result["confirm"]+"}")
+	g.Expect(back.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	for i := range 3 {
+		g.Expect(c.get(g, i)).To(Equal("theirs"))
+	}
 	g.Expect(o.carryOut("undo", "undo: back").Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
 	for i := range 3 {
 		g.Expect(c.get(g, i)).To(Equal("ours"))

@@ -93,6 +93,10 @@ func (c *Cluster) switchTo(ctx context.Context, config string, undoes bool) (str
 			r.Target = status.Recovery.Restore.Revision
 		}
 		c.Restored(r)
+		if undoes && r.Target != 0 {
+			// It lacks what was written between that snapshot and the stop, and no fault of this operation takes a volume.
+			return fmt.Errorf("task %s has undone by the final snapshot, although no volume was lost", name)
+		}
 		return nil
 	})
 	if err != nil || went == "" {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,13 +47,14 @@ func TestRestoreAndUndo(t *testing.T) {
 		want []string
 		told []history.Restore
 		left int
+		says string
 	}{
-		"all of it":                             {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), wentBack(v1alpha1.RecoverFromKeptData, 0)}, []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true}}, 2},
-		"an undo by the final snapshot":         {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), wentBack(v1alpha1.RecoverFromTarget, 45)}, []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true, Target: 45}}, 2},
-		"the delta fails":                       {[]v1alpha1.EtcdOperatorTaskStatus{gaveUp}, []string{delta}, nil, 1},
-		"the preview fails":                     {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, gaveUp}, []string{delta, preview}, nil, 2},
-		"the restore fails and changes nothing": {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, gaveUp}, []string{delta, preview, back}, nil, 3},
-		"the undo fails":                        {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), gaveUp}, []string{delta, preview, back, undo}, []history.Restore{target}, 3},
+		"all of it":                             {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), wentBack(v1alpha1.RecoverFromKeptData, 0)}, []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true}}, 2, ""},
+		"an undo by the final snapshot":         {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), wentBack(v1alpha1.RecoverFromTarget, 45)}, []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true, Target: 45}}, 4, "by the final snapshot, although no volume was lost"},
+		"the delta fails":                       {[]v1alpha1.EtcdOperatorTaskStatus{gaveUp}, []string{delta}, nil, 1, ""},
+		"the preview fails":                     {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, gaveUp}, []string{delta, preview}, nil, 2, ""},
+		"the restore fails and changes nothing": {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, gaveUp}, []string{delta, preview, back}, nil, 3, ""},
+		"the undo fails":                        {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), gaveUp}, []string{delta, preview, back, undo}, []history.Restore{target}, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, asked := settledCluster(t, test.ends)
@@ -66,8 +68,12 @@ func TestRestoreAndUndo(t *testing.T) {
 			c.Read = func(context.Context) error { reads++; return nil }
 			c.Outage = func(o oracle.Outage) { outages = append(outages, o) }
 			c.Ended = func(string, v1alpha1.EtcdOperatorTaskStatus) {}
-			if err := c.restoreAndUndo(t.Context()); err != nil {
+			err := c.restoreAndUndo(t.Context())
+			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Fatal(err)
+			}
+			if err != nil {
+				reads++ // the run ends, and with it what members have is read
 			}
 			left := &v1alpha1.EtcdOperatorTaskList{}
 			if err := c.Kube.List(t.Context(), left); err != nil {

@@ -159,13 +159,14 @@ func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 }
 
 // hasFinal reports whether the cluster has ended with a final snapshot: it is recent, or nothing was written after it. Snapshots that
-// the agent took after it, by its schedule, on request, or when it stopped, do not hide it.
+// the agent took after it, by its schedule, on request, or when it stopped, do not hide it. That of a Restore, which is marked as kept, is
+// that of no end: the cluster went on.
 func hasFinal(list []backup.Snapshot, now time.Time) bool {
 	sorted := backup.Sorted(list)
 	written := false
 	for _, s := range slices.Backward(sorted) {
 		written = written || s.LastRevision != sorted[len(sorted)-1].LastRevision
-		if s.Final {
+		if s.Final && !s.Kept {
 			return !written || now.Sub(s.Created) <= finalAge
 		}
 	}

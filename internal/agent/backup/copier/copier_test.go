@@ -50,6 +50,10 @@ func TestHasFinal(t *testing.T) {
 		s.Final = true
 		return s
 	}
+	kept := func(s backup.Snapshot) backup.Snapshot {
+		s.Kept = true
+		return s
+	}
 	// since are full snapshots of each hour since.
 	since := func(from int, revision int64) (all []backup.Snapshot) {
 		for i := range 9 {
@@ -72,6 +76,8 @@ func TestHasFinal(t *testing.T) {
 		"the cluster was restored to what was before":  {append(since(-1, 39), final(day(-2))), false},
 		"restored, and written to as much":             {append(since(-2, 39), snapshot(backup.Full, 0, 40, day(0)), final(day(-2).Add(-time.Hour))), false},
 		"only a delta since the cluster woke up":       {[]backup.Snapshot{final(day(-2)), snapshot(backup.Delta, 41, 50, day(0))}, false},
+		"that of a Restore":                            {append(since(0, 1_000_000_041), kept(final(day(0)))), false},
+		"that of a Restore, and one of a move":         {append(since(0, 1_000_000_041), kept(final(day(0))), final(day(0).Add(20*time.Hour))), true},
 		"an earlier one, and one that nothing follows": {append(since(-4, 39), final(day(-5)), final(day(-2).Add(time.Hour))), true},
 	} {
 		t.Run(name, func(t *testing.T) {

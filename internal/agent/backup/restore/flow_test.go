@@ -254,7 +254,7 @@ func TestRestoreOfAPoint(t *testing.T) {
 		fails  string
 	}{
 		"as previewed":          {func(*Point) {}, ""},
-		"another hash":          {func(p *Point) { p.Hash++ }, "Preview the restore again"},
+		"another hash":          {func(p *Point) { p.Hash++ }, "have to be put back"},
 		"no such base":          {func(p *Point) { p.Base = "Full-00000000-00000001-1767268800" }, "looking for revision 3 in "},
 		"no room for it":        {func(p *Point) { p.Bytes = 1 << 60 }, "checking for free space: "},
 		"a revision of no hash": {func(p *Point) { p.Revision = 4 }, "HashKV at revision 4"},

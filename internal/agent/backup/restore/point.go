@@ -78,7 +78,7 @@ func (p Point) verify(path string, revision int64, missing error) error {
 	case err != nil:
 		return err
 	case hash != p.Hash:
-		return fmt.Errorf("HashKV at revision %d is %d, and %d was previewed: the snapshots are not those of the preview. Preview the restore again", revision, hash, p.Hash)
+		return fmt.Errorf("HashKV at revision %d is %d, and %d was previewed: the snapshots are not those that were previewed, which have to be put back", revision, hash, p.Hash)
 	}
 	return nil
 }

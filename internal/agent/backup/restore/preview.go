@@ -99,6 +99,9 @@ func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Previ
 	}
 	p.Keys, p.Digest = int64(len(then.keys)), backup.DigestOf(c.EtcdUID, c.ClusterID, choice.Chain, p.Revision, p.Hash)
 	p.Refused = p.Fits(c.Members)
+	if from != own {
+		p.FromTaken = list[len(list)-1].Created
+	}
 	if broken == nil {
 		broken = own.compare(ctx, &p, then, path, newest, from == own)
 	}

@@ -204,9 +204,14 @@ func TestHoldsEnd(t *testing.T) {
 	_, err = s.Hold(t.Context(), full(9).Name(), 0, noon)
 	g.Expect(err).To(MatchError(ContainSubstring("does not have what is to be restored any more")))
 	g.Expect(os.RemoveAll(folder)).To(Succeed())
-	g.Expect(os.WriteFile(folder, nil, 0o600)).To(Succeed(), "a file in place of the folder")
+	inItsPlace := filepath.Join(folder, holdPrefix+backup.Hold{Since: noon, Base: full(1)}.String())
+	g.Expect(os.MkdirAll(filepath.Join(inItsPlace, "folder"), 0o700)).To(Succeed())
 	_, err = s.Hold(t.Context(), full(1).Name(), 0, noon)
 	g.Expect(err).To(MatchError(HavePrefix("holding snapshot " + full(1).Name())))
+	g.Expect(os.RemoveAll(folder)).To(Succeed())
+	g.Expect(os.WriteFile(folder, nil, 0o600)).To(Succeed(), "a file in place of the folder")
+	_, err = s.Hold(t.Context(), full(1).Name(), 0, noon)
+	g.Expect(err).To(MatchError(HavePrefix("listing the store: ")), "what is kept is not known")
 }
 
 // What Azure and Google answer is told like what S3 answers.

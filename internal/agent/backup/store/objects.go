@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,9 @@ func (o *objects) open(ctx context.Context) (*blob.Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials of the store: %w", err)
 	}
+	if err := o.present(); err != nil {
+		return nil, err
+	}
 	if o.bucket != nil && now == o.read {
 		return o.bucket, nil
 	}
@@ -68,6 +72,41 @@ func (o *objects) open(ctx context.Context) (*blob.Bucket, error) {
 	return bucket, nil
 }
 
+// present returns an error if the folder of a Local store is missing. A volume that is not mounted is no empty store, and what is written
+// would be beside it.
+func (o *objects) present() error {
+	if !o.isLocal() || o.config.Container == "" {
+		return nil
+	}
+	if _, err := os.Stat(o.config.Container); err != nil {
+		return fmt.Errorf("opening the store: its folder cannot be found, so its volume may not be mounted: %w", err)
+	}
+	return nil
+}
+
+// readable returns an error if a folder of a Local store cannot be read: a listing skips it, as if it were empty. One that nothing was written
+// to yet is missing.
+func (o *objects) readable(folder string) error {
+	if !o.isLocal() {
+		return nil
+	}
+	dir, err := os.Open(o.file(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return o.present()
+	}
+	if err != nil {
+		return fmt.Errorf("listing the store: %w", err)
+	}
+	_, err = dir.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return fmt.Errorf("listing the store: %w", err)
+	}
+	return nil
+}
+
 // close ends the connections.
 func (o *objects) close() error {
 	o.mu.Lock()
@@ -77,7 +116,11 @@ func (o *objects) close() error {
 
 // in visits the objects in a folder, by their names.
 func (o *objects) in(ctx context.Context, folder string, visit func(name string, object *blob.ListObject)) error {
-	return o.each(ctx, folder+"/", func(object *blob.ListObject) { visit(strings.TrimPrefix(object.Key, folder+"/"), object) })
+	err := o.each(ctx, folder+"/", func(object *blob.ListObject) { visit(strings.TrimPrefix(object.Key, folder+"/"), object) })
+	if err != nil {
+		return err
+	}
+	return o.readable(folder)
 }
 
 // each visits the objects whose keys begin with a prefix.

@@ -107,6 +107,43 @@ func TestErrorOfTheDisk(t *testing.T) {
 	}
 }
 
+// A Local store whose folder is gone, since its volume is not mounted, is not an empty one: nothing is listed, and nothing is written beside it.
+func TestTheFolderIsGone(t *testing.T) {
+	g := NewWithT(t)
+	s, dir := local(t)
+	ctx := t.Context()
+	_, err := s.Write(ctx, full(1), content)
+	g.Expect(err).NotTo(HaveOccurred())
+	root := filepath.Join(dir, "..", "..", "..")
+	g.Expect(os.Rename(root, root+"-away")).To(Succeed())
+	gone := MatchError(ContainSubstring("its volume may not be mounted"))
+	_, err = s.List(ctx)
+	g.Expect(err).To(gone)
+	_, err = s.Trusted(ctx, time.Time{})
+	g.Expect(err).To(gone)
+	_, err = s.Write(ctx, full(2), content)
+	g.Expect(err).To(gone)
+	_, err = s.Keep(ctx, full(1).Name())
+	g.Expect(err).To(gone)
+	g.Expect(s.Delete(ctx, full(1))).To(gone)
+	g.Expect(s.Sweep(ctx, time.Now())).To(gone)
+	g.Expect(root).NotTo(BeADirectory())
+	g.Expect(s.objects.readable("a/b/v2")).To(gone, "it goes away while it is listed")
+	g.Expect(os.Rename(root+"-away", root)).To(Succeed())
+	g.Expect(s.List(ctx)).To(HaveLen(1), "it is back")
+}
+
+// A folder that cannot be read is not an empty one.
+func TestAFolderThatCannotBeRead(t *testing.T) {
+	g := NewWithT(t)
+	s, dir := local(t)
+	g.Expect(os.MkdirAll(filepath.Dir(dir), 0o700)).To(Succeed())
+	g.Expect(s.List(t.Context())).To(BeEmpty(), "nothing was written to it yet")
+	g.Expect(os.WriteFile(dir, nil, 0o600)).To(Succeed())
+	_, err := s.List(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("listing the store: ")))
+}
+
 func TestObjects(t *testing.T) {
 	g := NewWithT(t)
 	s, dir := local(t)
