@@ -97,7 +97,8 @@ func TestEachKindHasItsPool(t *testing.T) {
 			return &transform(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{etcd}}}).(*corev1.Pod).Spec.Containers[0].Ports[0]
 		},
 		"sets": func(transform func(client.Object) any, n int) any {
-			s := &appsv1.StatefulSet{}
+			owner := metav1.NewControllerRef(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main"}}, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
+			s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "main", OwnerReferences: []metav1.OwnerReference{*owner}}}
 			s.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(n))}
 			return transform(s).(*appsv1.StatefulSet).Spec.Template.Spec.SecurityContext
 		},

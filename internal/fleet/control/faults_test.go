@@ -93,6 +93,10 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 			}
 			return o
 		},
+		"a canary was superseded": func() *operator {
+			_, o := holding(t, true, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.State = v1alpha1.TaskStateRejected })
+			return o
+		},
 		"the policy is another": func() *operator {
 			w, o := watching(t)
 			if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil {
@@ -124,21 +128,68 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 // Whichever request fails while a task asks, it does not start.
 func TestEachRequestOfATaskThatAsksFails(t *testing.T) {
 	var task tasks.Task
-	fails(t, nil, func() *operator {
+	granted := func() (*world, *operator) {
 		w := newWorld(t, 1, 1)
-		task = w.rolls(0)
-		return w.operator()
-	}, func(o *operator) error {
-		wait, err := o.Ask(t.Context(), task)
-		if err != nil && wait != nil {
-			t.Errorf("%+v beside %v", wait, err)
+		o := w.operator()
+		o.pass(interval)
+		if wait := o.ask(0); wait != nil {
+			t.Fatalf("%+v", wait)
 		}
-		if wait != nil && strings.Contains(wait.Message, apitest.ErrInjected.Error()) {
-			// The ledger is rebuilt, and counts later what could not be counted.
-			return apitest.ErrInjected
-		}
-		return err
-	})
+		return w, o
+	}
+	for name, prepare := range map[string]func() *operator{
+		"a rollout": func() *operator {
+			w := newWorld(t, 1, 1)
+			task = w.rolls(0)
+			return w.operator()
+		},
+		"beside a task that runs": func() *operator {
+			w := newWorld(t, 1, 1)
+			o := w.operator()
+			o.pass(interval)
+			o.start(0)
+			task = w.follower()
+			return o
+		},
+		"its slot is given back": func() *operator {
+			w, o := granted()
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+			task = w.task(0)
+			return o
+		},
+		"its slot was for another version": func() *operator {
+			w, o := granted()
+			changed := w.task(0).Object
+			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
+			if err := w.api.Update(t.Context(), changed); err != nil {
+				t.Fatal(err)
+			}
+			task = w.task(0)
+			return o
+		},
+		"no policy is for it": func() *operator {
+			w := newWorld(t, 1, 1)
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.NamespaceSelector.MatchLabels = map[string]string{"tier": "other"}
+			})
+			task = w.task(0)
+			return w.operator()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, nil, prepare, func(o *operator) error {
+				wait, err := o.Ask(t.Context(), task)
+				if err != nil && wait != nil {
+					t.Errorf("%+v beside %v", wait, err)
+				}
+				if wait != nil && strings.Contains(wait.Message, apitest.ErrInjected.Error()) {
+					// The ledger is rebuilt, and counts later what could not be counted.
+					return apitest.ErrInjected
+				}
+				return err
+			})
+		})
+	}
 }
 
 // What a policy limits is a number, or a percentage up to all; anything else is invalid.
