@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -940,5 +941,176 @@ func TestSetup(t *testing.T) {
 	}
 	if err := o.Setup(mgr, 1); err == nil || !strings.HasPrefix(err.Error(), "setting up the controller of the fleet: ") {
 		t.Error(err)
+	}
+}
+
+// A ledger that is made for the first time has not been lost.
+func TestTheFirstLedger(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	if l, err := w.operator().Store.Read(t.Context()); err != nil || !l.Rebuilt.IsZero() {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// The default has no canaries and pauses no change, so it follows none.
+func TestTheDefaultFollowsNoChange(t *testing.T) {
+	w := newWorld(t, 6, 6)
+	w.automate()
+	task := w.task(0).Object
+	task.Spec.Config = "restart: true"
+	if err := errors.Join(w.api.Update(t.Context(), task), w.api.Delete(t.Context(), w.read())); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.begin(w.task(0)); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	o.pass(interval)
+	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 || l.Holders[0].Change != "" || len(l.Changes) > 0 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if v, err := o.look(t.Context()); err != nil {
+		t.Error(err)
+	} else if c, err := o.candidate(t.Context(), v, w.task(0)); err != nil || c.Change != "" || c.Class != fleet.Automatic {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
+// answering has an operator's client answer some requests with an error.
+func (o *operator) answering(refuses func(verb string, object any) error) {
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := refuses("patch", object); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := refuses(name, object); err != nil {
+				return err
+			}
+			return c.SubResource(name).Patch(ctx, object, patch, options...)
+		},
+	})
+}
+
+// What is deleted before it is written to is no error: a task that is to be fenced, and a policy whose status is to be shown.
+func TestWhatIsGoneIsNoError(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	asked := map[string]int{}
+	o.answering(func(verb string, _ any) error {
+		asked[verb]++
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("any").GroupResource(), "any")
+	})
+	if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil || asked["patch"] == 0 || asked["status"] == 0 {
+		t.Errorf("%v %v", err, asked)
+	}
+	if l, err := o.Store.Read(t.Context()); err != nil || l.Recorded("all") == nil {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A task that is gone cannot give its slot back: what holds it is found out by the controller.
+func TestASlotOfATaskThatIsGone(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	granted := w.task(0)
+	if wait := o.asks(granted); wait != nil {
+		t.Fatalf("%+v", wait)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+	late := w.task(0)
+	if err := w.api.Delete(t.Context(), w.task(0).Object); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(maxAge)
+	if wait := o.asks(late); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+		t.Errorf("%+v", wait)
+	}
+	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// Policies are asked in the order of their names, in whatever order a cache lists them: the first that orders says by which label.
+func TestTheOrderOfPolicies(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	for name, key := range map[string]string{"b": "second", "a": "", "c": "third"} {
+		p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		p.Spec.OrderBy = key
+		if err := w.api.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := w.operator()
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			if policies, ok := list.(*v1alpha1.EtcdFleetPolicyList); ok {
+				slices.Reverse(policies.Items)
+			}
+			return err
+		},
+	})
+	v, err := o.look(t.Context())
+	if err != nil || !slices.Equal(v.covering["ns0"], []string{"a", "all", "b", "c"}) || v.orderBy("ns0") != "second" || v.orderBy("elsewhere") != "" {
+		t.Errorf("%v %v %q", err, v.covering, v.orderBy("ns0"))
+	}
+}
+
+// A cluster is being recovered while the task that does it runs, and changes its members while that task does; a task that no Etcd owns yet
+// says nothing of one.
+func TestWhichClustersAreRecoveredOrChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		taskType             v1alpha1.TaskType
+		state                v1alpha1.TaskState
+		owned                bool
+		recovering, changing bool
+	}{
+		"a recovery":              {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, true, true, false},
+		"one that waits":          {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStatePending, true, false, false},
+		"one that nobody owns":    {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, false, false, false},
+		"a Restore, at first":     {v1alpha1.Restore, v1alpha1.TaskStateInProgress, true, false, false},
+		"a change of members":     {v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress, true, false, true},
+		"one that has yet to run": {v1alpha1.MembershipChange, v1alpha1.TaskStatePending, true, false, false},
+		"maintenance":             {v1alpha1.OnDemandMaintenance, v1alpha1.TaskStateInProgress, true, false, false},
+	} {
+		w := newWorld(t, 1, 1)
+		task := w.task(0).Object
+		task.Spec.Type = c.taskType
+		if !c.owned {
+			task.OwnerReferences = nil
+		}
+		if err := w.api.Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		task = w.task(0).Object
+		task.Status.State, task.Status.InitiatedAt = c.state, &metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Status().Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		v, err := w.operator().look(t.Context())
+		if err != nil || (len(v.impaired) == 1) != c.recovering || v.changing["etcd0"] != c.changing {
+			t.Errorf("%s: %v %+v %v", name, err, v.impaired, v.changing)
+		}
+		if c.recovering && !v.impaired[0].Since.Equal(w.clock.Now()) {
+			t.Errorf("%s: %+v", name, v.impaired)
+		}
+	}
+}
+
+// The owner of a task is the Etcd that it names.
+func TestWhoOwnsATask(t *testing.T) {
+	task := &v1alpha1.EtcdOperatorTask{}
+	task.Spec.OwnerEtcdReference.Name = "main"
+	for want, owners := range map[types.UID][]metav1.OwnerReference{
+		"":    {{Kind: "ConfigMap", Name: "main", UID: "1"}, {Kind: v1alpha1.KindEtcd, Name: "other", UID: "2"}},
+		"yes": {{Kind: v1alpha1.KindEtcd, Name: "other", UID: "2"}, {Kind: v1alpha1.KindEtcd, Name: "main", UID: "yes"}},
+	} {
+		if task.OwnerReferences = owners; etcdOf(task) != want {
+			t.Errorf("%q, want %q", etcdOf(task), want)
+		}
 	}
 }
