@@ -145,6 +145,7 @@ func TestEachRequestOfATaskThatAsksFails(t *testing.T) {
 		},
 		"beside a task that runs": func() *operator {
 			w := newWorld(t, 1, 1)
+			w.limit = 2 // two holders of one cluster
 			o := w.operator()
 			o.pass(interval)
 			o.start(0)

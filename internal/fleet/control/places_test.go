@@ -84,9 +84,6 @@ func TestWhatPauses(t *testing.T) {
 		"it is invalid": {func(p *v1alpha1.EtcdFleetPolicy) {
 			p.Spec.Windows, p.Spec.AtEnd, p.Spec.MaxConcurrent = closed, v1alpha1.FleetPause, ptr.To(intstr.FromString("many"))
 		}, ""},
-		"it never opens": {func(p *v1alpha1.EtcdFleetPolicy) {
-			p.Spec.Windows, p.Spec.AtEnd = []v1alpha1.FleetWindow{{Schedule: "0 2 30 2 *", Duration: metav1.Duration{Duration: time.Hour}}}, v1alpha1.FleetPause
-		}, "and keeps its slot"},
 	} {
 		w := newWorld(t, 1, 1)
 		w.policy(c.change)

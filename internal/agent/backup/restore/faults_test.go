@@ -115,6 +115,9 @@ func TestADatabaseThatEtcdCannotUse(t *testing.T) {
 				_, err = ReadAtRest(t.Context(), AtRestConfig{Store: r.store, WorkDir: t.TempDir()})
 				r.Expect(err).To(MatchError(And(ContainSubstring("is corrupt: "), ContainSubstring(c.says))))
 
+				if signed {
+					return // no signature says that two full snapshots are of one history
+				}
 				r = newTrial(t, signed)
 				r.put("a=1")
 				older := r.full()
@@ -146,9 +149,8 @@ func TestAPanicIsAnError(t *testing.T) {
 	r.fullOf(3, r.malformed)
 	config := r.into()
 	config.Point = &Point{Base: r.last.Name(), Revision: 3}
-	result, err := Restore(t.Context(), config)
+	_, err := Restore(t.Context(), config)
 	r.Expect(err).To(MatchError(HavePrefix(says)))
-	r.Expect(result).To(BeZero())
 	_, err = Compact(t.Context(), CompactConfig{Store: r.store, WorkDir: t.TempDir()})
 	r.Expect(err).To(MatchError(HavePrefix(says)))
 	_, err = Preview(t.Context(), PreviewConfig{Store: r.store, WorkDir: t.TempDir(), Target: backup.Target{Latest: true}})
