@@ -230,6 +230,17 @@ func TestAStoreThatFails(t *testing.T) {
 	}
 }
 
+// A compaction makes nothing of a full snapshot that is corrupt.
+func TestACompactionOfWhatIsCorrupt(t *testing.T) {
+	r := newTrial(t, false)
+	r.put("a=1")
+	r.corrupt(r.full())
+	_, err := Compact(t.Context(), CompactConfig{Store: r.store, WorkDir: t.TempDir()})
+	_, corrupt := errors.AsType[*backup.CorruptError](err)
+	r.Expect(corrupt).To(BeTrue(), "%v", err)
+	r.Expect(r.store.List(t.Context())).To(HaveLen(1))
+}
+
 // Only a corrupt full snapshot has an older one tried: one that cannot be read now may be read later.
 func TestWhatIsTriedNext(t *testing.T) {
 	r := newTrial(t, false)
@@ -407,6 +418,7 @@ func TestStepsThatFail(t *testing.T) {
 	r.Expect(compactTo(t.Context(), r.oldDatabase(), 5)).To(MatchError(And(HavePrefix("compacting to revision 5: "), ContainSubstring(mvcc.ErrFutureRev.Error()))))
 	_, err = hashKV(r.oldDatabase(), 5)
 	r.Expect(err).To(MatchError(HavePrefix("computing HashKV at revision 5: ")))
+	r.Expect(Point{Revision: 5}.verify(r.oldDatabase(), 5, nil)).To(MatchError(err))
 
 	db, err := openDatabase(r.oldDatabase())
 	r.Expect(err).NotTo(HaveOccurred())
