@@ -524,6 +524,8 @@ func TestWhatJustFits(t *testing.T) {
 	g.Expect(len(kept[1].Prefix)).To(BeNumerically("<", 10))
 	found.Prefixes[0].Prefix = strings.Repeat("a", maxPreview)
 	g.Expect(fitting(found).Prefixes).To(HaveExactElements(HaveField("Keys", int64(2))))
+	found.Snapshot, found.Prefixes = strings.Repeat("x", 2*maxPreview), found.Prefixes[:1]
+	g.Expect(fitting(found)).To(Equal(found), "there is nothing left to leave out")
 }
 
 // Prefixes below which as much is stored are in the order of their names; nothing is said of others if there are none.
