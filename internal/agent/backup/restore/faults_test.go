@@ -545,6 +545,25 @@ func TestTheOrderOfSizes(t *testing.T) {
 	g.Expect(names).To(Equal([]string{"/c/", "/a/", "/b/"}))
 }
 
+// So are those with as many changes, behind those with more.
+func TestTheOrderOfChanges(t *testing.T) {
+	g := NewWithT(t)
+	then := newKeySpace()
+	for i := range 2 * hotprefix.EnoughKeys {
+		for _, prefix := range []string{"d", "b", "c", "a", "e"} {
+			if i < hotprefix.EnoughKeys || prefix == "e" {
+				then.put(fmt.Appendf(nil, "/%s/0/%d", prefix, i), nil)
+			}
+		}
+	}
+	_, prefixes := then.changesFrom(newKeySpace())
+	names := ""
+	for _, p := range prefixes {
+		names += p.Prefix[1:2]
+	}
+	g.Expect(names).To(Equal("eabcd"))
+}
+
 // The age of a snapshot is that of the newest that it has.
 func TestTheDateOfACompaction(t *testing.T) {
 	g := NewWithT(t)
