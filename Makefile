@@ -185,7 +185,7 @@ bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulat
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: bench-attack
-bench-attack: assets ## Compare the operator's reactions for 50 Etcds, and its memory, with those while a tenant attacks it. 25 minutes; ATTACK='-attack 90s' is shorter.
+bench-attack: assets ## Compare the operator's reactions for 50 Etcds, and its memory, with those beside an honest tenant, and while that one attacks it. 40 minutes; ATTACK='-attack 90s' is shorter.
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet -etcds 50 -attack 10m $(ATTACK)
 
 .PHONY: generate

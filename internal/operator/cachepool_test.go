@@ -7,13 +7,17 @@ package operator
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // What templates and claims of most Etcds have in common is in the cache once, and each object says what it said before.
@@ -82,4 +86,51 @@ func TestThePoolIsBounded(t *testing.T) {
 	g.Expect(pooled(p, (*corev1.ContainerPort)(nil))).To(BeNil())
 	// Values of two types may be encoded in the same way.
 	g.Expect(pooled(p, &metav1.ObjectMeta{})).To(Equal(&metav1.ObjectMeta{}))
+}
+
+// Who fills the pool of one kind, such as that of claims, does not fill that of another.
+func TestEachKindHasItsPool(t *testing.T) {
+	// Each makes an object with a part that others have if they were made with the same number, and returns where the cache has that.
+	kinds := map[string]func(transform func(client.Object) any, n int) any{
+		"pods": func(transform func(client.Object) any, n int) any {
+			etcd := corev1.Container{Name: v1alpha1.ContainerEtcd, Ports: []corev1.ContainerPort{{ContainerPort: int32(n)}}}
+			return &transform(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{etcd}}}).(*corev1.Pod).Spec.Containers[0].Ports[0]
+		},
+		"sets": func(transform func(client.Object) any, n int) any {
+			owner := metav1.NewControllerRef(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main"}}, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
+			s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "main", OwnerReferences: []metav1.OwnerReference{*owner}}}
+			s.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(n))}
+			return transform(s).(*appsv1.StatefulSet).Spec.Template.Spec.SecurityContext
+		},
+		"claims": func(transform func(client.Object) any, n int) any {
+			return transform(&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(fmt.Sprint(n))}}).(*corev1.PersistentVolumeClaim).Spec.StorageClassName
+		},
+	}
+	for full, fill := range kinds {
+		options, err := CacheOptions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		transform := func(o client.Object) any {
+			for of, by := range options.ByObject {
+				if reflect.TypeOf(of) == reflect.TypeOf(o) {
+					kept, err := by.Transform(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return kept
+				}
+			}
+			t.Fatalf("%T is not in the cache", o)
+			return nil
+		}
+		for n := range maxPooled {
+			fill(transform, n)
+		}
+		for kind, in := range kinds {
+			if shared := in(transform, -1) == in(transform, -1); shared == (kind == full) {
+				t.Errorf("once the pool of %s is full, two %s share what they have in common: %t", full, kind, shared)
+			}
+		}
+	}
 }

@@ -5,7 +5,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,85 +25,19 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-var errUnanswered = errors.New("the API server does not answer")
-
-// fault lets the request of a number fail.
-type fault struct {
-	at, requests int
-	failed       string
-}
-
-func (f *fault) next(verb string, object any) error {
-	if f.requests++; f.requests == f.at {
-		f.failed = fmt.Sprintf("%s %T", verb, object)
-		return errUnanswered
-	}
-	return nil
-}
-
-func (f *fault) before(c client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			if err := f.next("get", o); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, o, options...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if err := f.next("list", list); err != nil {
-				return err
-			}
-			return c.List(ctx, list, options...)
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			if err := f.next("create", o); err != nil {
-				return err
-			}
-			return c.Create(ctx, o, options...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
-			if err := f.next("update", o); err != nil {
-				return err
-			}
-			return c.Update(ctx, o, options...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if err := f.next("patch", o); err != nil {
-				return err
-			}
-			return c.Patch(ctx, o, patch, options...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if err := f.next("patch status", o); err != nil {
-				return err
-			}
-			return c.SubResource(name).Patch(ctx, o, patch, options...)
-		},
-	})
-}
-
 // fails runs something once for each request that it sends, which fails: the error comes back, but for those that need no answer.
-func fails(t *testing.T, unneeded func(request string) bool, prepare func() (*world, *operator), run func(o *operator) error) {
+func fails(t *testing.T, unneeded []string, prepare func() *operator, run func(o *operator) error) {
 	t.Helper()
-	for n := 1; ; n++ {
-		w, o := prepare()
-		f := &fault{at: n}
-		fresh := New(f.before(o.client), f.before(w.api), operatorNamespace, w.clock, o.Recorder, o.Metrics)
-		o.Controller = fresh
-		err := run(o)
-		if f.requests < n {
-			if err != nil || n == 1 {
-				t.Errorf("after %d requests: %v", n-1, err)
-			}
-			return
-		}
-		if !errors.Is(err, errUnanswered) && !unneeded(f.failed) {
-			t.Errorf("request %d (%s) failed, and the error was %v", n, f.failed, err)
-		}
+	requests, err := apitest.EachFails(t, unneeded, func(before func(client.WithWatch) client.WithWatch) error {
+		o := prepare()
+		o.Controller = New(before(o.client), before(o.world.api), operatorNamespace, o.world.clock, o.Recorder, o.Metrics)
+		return run(o)
+	})
+	if err != nil || requests == 0 {
+		t.Errorf("when none of %d failed: %v", requests, err)
 	}
 }
 
@@ -138,18 +72,18 @@ func (w *world) rolls(i int) tasks.Task {
 
 // Whichever request of a pass fails, its error comes back: the pass is repeated, and nothing is decided on half of what there is.
 func TestEachRequestOfAPassFails(t *testing.T) {
-	for name, prepare := range map[string]func() (*world, *operator){
-		"a canary is watched": func() (*world, *operator) { return watching(t) },
-		"the first pass": func() (*world, *operator) {
+	for name, prepare := range map[string]func() *operator{
+		"a canary is watched": func() *operator { _, o := watching(t); return o },
+		"the first pass": func() *operator {
 			w := newWorld(t, 2, 1)
 			task := w.task(0)
 			task.Object.Status.State, task.Object.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
 			if err := w.api.Status().Update(t.Context(), task.Object); err != nil {
 				t.Fatal(err)
 			}
-			return w, w.operator()
+			return w.operator()
 		},
-		"a task and its cluster are gone": func() (*world, *operator) {
+		"a task and its cluster are gone": func() *operator {
 			w, o := watching(t)
 			_, etcd, task := w.objects(0)
 			for _, o := range []client.Object{etcd, task} {
@@ -157,9 +91,13 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return w, o
+			return o
 		},
-		"the policy is another": func() (*world, *operator) {
+		"a canary was superseded": func() *operator {
+			_, o := holding(t, true, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.State = v1alpha1.TaskStateRejected })
+			return o
+		},
+		"the policy is another": func() *operator {
 			w, o := watching(t)
 			if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil {
 				t.Fatal(err)
@@ -169,7 +107,7 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 			if err := errors.Join(w.api.Delete(t.Context(), p), w.api.Create(t.Context(), other)); err != nil {
 				t.Fatal(err)
 			}
-			return w, o
+			return o
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +117,7 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 				// What the rebuild of the ledger counts, the pass has counted itself.
 				unneeded = []string{"get *v1alpha1.Etcd", "list *v1alpha1.EtcdOperatorTaskList", "patch *v1alpha1.EtcdOperatorTask"}
 			}
-			fails(t, func(request string) bool { return slices.Contains(unneeded, request) }, prepare, func(o *operator) error {
+			fails(t, unneeded, prepare, func(o *operator) error {
 				_, err := o.Reconcile(t.Context(), ctrl.Request{})
 				return err
 			})
@@ -190,21 +128,69 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 // Whichever request fails while a task asks, it does not start.
 func TestEachRequestOfATaskThatAsksFails(t *testing.T) {
 	var task tasks.Task
-	fails(t, func(string) bool { return false }, func() (*world, *operator) {
+	granted := func() (*world, *operator) {
 		w := newWorld(t, 1, 1)
-		task = w.rolls(0)
-		return w, w.operator()
-	}, func(o *operator) error {
-		wait, err := o.Ask(t.Context(), task)
-		if err != nil && wait != nil {
-			t.Errorf("%+v beside %v", wait, err)
+		o := w.operator()
+		o.pass(interval)
+		if wait := o.ask(0); wait != nil {
+			t.Fatalf("%+v", wait)
 		}
-		if wait != nil && strings.Contains(wait.Message, errUnanswered.Error()) {
-			// The ledger is rebuilt, and counts later what could not be counted.
-			return errUnanswered
-		}
-		return err
-	})
+		return w, o
+	}
+	for name, prepare := range map[string]func() *operator{
+		"a rollout": func() *operator {
+			w := newWorld(t, 1, 1)
+			task = w.rolls(0)
+			return w.operator()
+		},
+		"beside a task that runs": func() *operator {
+			w := newWorld(t, 1, 1)
+			w.limit = 2 // two holders of one cluster
+			o := w.operator()
+			o.pass(interval)
+			o.start(0)
+			task = w.follower()
+			return o
+		},
+		"its slot is given back": func() *operator {
+			w, o := granted()
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
+			task = w.task(0)
+			return o
+		},
+		"its slot was for another version": func() *operator {
+			w, o := granted()
+			changed := w.task(0).Object
+			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
+			if err := w.api.Update(t.Context(), changed); err != nil {
+				t.Fatal(err)
+			}
+			task = w.task(0)
+			return o
+		},
+		"no policy is for it": func() *operator {
+			w := newWorld(t, 1, 1)
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.NamespaceSelector.MatchLabels = map[string]string{"tier": "other"}
+			})
+			task = w.task(0)
+			return w.operator()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, nil, prepare, func(o *operator) error {
+				wait, err := o.Ask(t.Context(), task)
+				if err != nil && wait != nil {
+					t.Errorf("%+v beside %v", wait, err)
+				}
+				if wait != nil && strings.Contains(wait.Message, apitest.ErrInjected.Error()) {
+					// The ledger is rebuilt, and counts later what could not be counted.
+					return apitest.ErrInjected
+				}
+				return err
+			})
+		})
+	}
 }
 
 // What a policy limits is a number, or a percentage up to all; anything else is invalid.

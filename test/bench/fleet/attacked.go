@@ -20,19 +20,30 @@ const (
 	maxBegin = 10 * time.Minute
 )
 
-// underAttack measures the reactions for healthy Etcds for a while, then while an attack begins, and for as long again while it goes on.
+// underAttack measures the reactions for healthy Etcds for a while, then beside as many honest Etcds as will hang later, then while an attack
+// begins, and for as long again while it goes on.
 func (b *bench) underAttack(ctx context.Context) error {
 	size := attack.Size{ConfigMaps: b.configMaps, Copies: copies, KeyBytes: keyBytes}
 	attacker, err := attack.New(ctx, b.env.Client, b.env.Config, b.env.Scheme, b.fleet, b.etcds, b.hanging, size)
 	if err != nil {
 		return err
 	}
-	b.results.Attack = &comparison{}
-	err = b.console.Step("writes stop", func(func(string)) (string, error) { return "", b.server.untilQuiet(ctx) })
+	b.results.Attack = &comparison{Neighbors: b.hanging}
+	if err := b.atRest(ctx, "quiet", &b.results.Attack.Quiet); err != nil {
+		return err
+	}
+	err = b.console.Step(fmt.Sprintf("%d Etcds of another tenant", b.hanging), func(note func(string)) (string, error) {
+		if err := attacker.Settle(ctx); err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("not all are ready within %s", makeTimeout))
+		defer cancel()
+		return "", b.untilReady(ctx, b.etcds+b.hanging, note)
+	})
 	if err != nil {
 		return err
 	}
-	if err := b.react(ctx, "quiet", &b.results.Attack.Quiet, nil); err != nil {
+	if err := b.atRest(ctx, "beside an honest tenant", &b.results.Attack.Honest); err != nil {
 		return err
 	}
 	running, stop := context.WithCancel(ctx)
@@ -51,6 +62,14 @@ func (b *bench) underAttack(ctx context.Context) error {
 		return err
 	}
 	return b.react(ctx, "attacked", &b.results.Attack.Attacked, nil)
+}
+
+// atRest measures the reactions for the time of an attack, once nothing is written any more.
+func (b *bench) atRest(ctx context.Context, name string, into *reactions) error {
+	if err := b.console.Step("writes stop", func(func(string)) (string, error) { return "", b.server.untilQuiet(ctx) }); err != nil {
+		return err
+	}
+	return b.react(ctx, name, into, nil)
 }
 
 // react measures reactions for healthy Etcds, those that stay as they are and those that are rolled, until something has happened, or

@@ -24,13 +24,29 @@ func TestPercentile(t *testing.T) {
 
 func TestComparison(t *testing.T) {
 	g := NewWithT(t)
-	c := comparison{Quiet: reactions{Rejected: []float64{0.01}, Resident: 100}, Attacked: reactions{Rejected: []float64{0.02}, Resident: 120, Missed: 1}}
-	g.Expect(c.table()).To(And(ContainSubstring("| a task is rejected, 99 % | 10 ms | 0 ms | 20 ms | 2.00 |"), ContainSubstring("| resident memory of the operator, maximum | 100 MiB | 0 MiB | 120 MiB | 1.20 |")))
+	c := comparison{
+		Neighbors: 10, Quiet: reactions{Rejected: []float64{0.01}, Resident: 100}, Honest: reactions{Rejected: []float64{0.016}, Resident: 110},
+		Attacked: reactions{Rejected: []float64{0.02}, Resident: 120, Missed: 1},
+	}
+	g.Expect(c.table()).To(And(
+		ContainSubstring("| for healthy Etcds | quiet | beside 10 honest Etcds |"),
+		ContainSubstring("| a task is rejected, 99 % | 10 ms | 16 ms | 0 ms | 20 ms | 2.00 | 1.25 |"),
+		ContainSubstring("| resident memory of the operator, maximum | 100 MiB | 110 MiB | 0 MiB | 120 MiB | 1.20 | 1.09 |"),
+		ContainSubstring("takes 1024 KiB while they are honest, and 2048 KiB,")))
 	met := map[string]bool{}
 	for _, target := range c.targets() {
 		met[target.Name] = target.Met
 	}
-	g.Expect(met).To(HaveKeyWithValue("a task is rejected, 99 %", false))
-	g.Expect(met).To(HaveKeyWithValue("resident memory of the operator, maximum", true))
-	g.Expect(met).To(HaveKeyWithValue("reactions that failed or took more than a minute", false))
+	for name, want := range map[string]bool{
+		"a task is rejected, 99 %": false, "a task is rejected, 99 %, to honest": false, "resident memory of the operator, maximum": true,
+		"resident memory of the operator, maximum, to honest": true, "reactions that failed or took more than a minute": false,
+	} {
+		g.Expect(met).To(HaveKeyWithValue(name, want))
+	}
+	c.Honest.Rejected[0], c.Honest.Resident = 0.018, 90
+	for _, target := range c.targets() {
+		met[target.Name] = target.Met
+	}
+	g.Expect(met).To(HaveKeyWithValue("a task is rejected, 99 %, to honest", true))
+	g.Expect(met).To(HaveKeyWithValue("resident memory of the operator, maximum, to honest", false))
 }

@@ -24,8 +24,8 @@
 // With -policy, it measures instead how a template goes through all Etcds under an EtcdFleetPolicy: how many a bad one reaches and when it
 // is paused, or how long a good one takes compared with the ideal.
 //
-// With -attack, it measures instead how fast the operator reacts for the Etcds, and how much memory it takes, while all is quiet, and
-// while an administrator of another namespace does all that package attack knows to keep it busy.
+// With -attack, it measures instead how fast the operator reacts for the Etcds, and how much memory it takes, while all is quiet, beside
+// another namespace with many honest Etcds, and while the administrator of that namespace does all that package attack knows to keep it busy.
 package main
 
 import (
@@ -79,9 +79,9 @@ func main() {
 	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
 	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, at some cost of time and memory")
 	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
-	flag.DurationVar(&o.attack, "attack", 0, "instead of all the rest, measure for so long, and for so long again while a tenant attacks the operator; with -etcds 50, say")
+	flag.DurationVar(&o.attack, "attack", 0, "instead of all the rest, measure for so long, for so long again beside an honest tenant, and for so long while that one attacks the operator; with -etcds 50, say")
 	flag.StringVar(&o.means, "means", strings.Join(attack.Means(), ","), "what that tenant does")
-	flag.IntVar(&o.hanging, "hanging", 300, "how many Etcds of that tenant have members that hang")
+	flag.IntVar(&o.hanging, "hanging", 300, "how many Etcds that tenant has: at first their members answer, and in the attack they hang")
 	flag.IntVar(&o.configMaps, "config-maps", 200, "how many ConfigMaps of almost a megabyte the tenant has")
 	flag.StringVar(&o.policy, "policy", "", "instead of all the rest, change all templates at once under an EtcdFleetPolicy, to one that is: "+strings.Join(templates(), ", "))
 	flag.IntVar(&o.slots, "slots", 50, "how many slots that policy has")

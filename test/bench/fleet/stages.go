@@ -52,29 +52,33 @@ func (b *bench) make(ctx context.Context) error {
 			return "", err
 		}
 		from := time.Now()
-		err := poll.Until(ctx, 2*time.Second, func() (bool, error) {
-			if err := b.operator.alive(); err != nil {
-				return false, err
-			}
-			etcds := &v1alpha1.EtcdList{}
-			if err := b.env.Client.List(ctx, etcds); err != nil {
-				return false, fmt.Errorf("listing Etcds: %w", err)
-			}
-			ready := 0
-			for i := range etcds.Items {
-				if r := etcds.Items[i].Status.Ready; r != nil && *r {
-					ready++
-				}
-			}
-			note(fmt.Sprintf("%d of %d are ready", ready, b.etcds))
-			return ready == b.etcds, nil
-		})
-		if err != nil {
+		if err := b.untilReady(ctx, b.etcds, note); err != nil {
 			return "", err
 		}
 		b.results.MadeIn = time.Since(from).Seconds()
 		_, b.results.WhileMade = b.operator.memory()
 		return fmt.Sprintf("all ready, with %d pods", b.etcds*simulated.Members), nil
+	})
+}
+
+// untilReady waits until as many Etcds are ready as there are.
+func (b *bench) untilReady(ctx context.Context, all int, note func(string)) error {
+	return poll.Until(ctx, 2*time.Second, func() (bool, error) {
+		if err := b.operator.alive(); err != nil {
+			return false, err
+		}
+		etcds := &v1alpha1.EtcdList{}
+		if err := b.env.Client.List(ctx, etcds); err != nil {
+			return false, fmt.Errorf("listing Etcds: %w", err)
+		}
+		ready := 0
+		for i := range etcds.Items {
+			if r := etcds.Items[i].Status.Ready; r != nil && *r {
+				ready++
+			}
+		}
+		note(fmt.Sprintf("%d of %d are ready", ready, all))
+		return ready == all, nil
 	})
 }
 

@@ -133,6 +133,10 @@ func TestTheStoreOfAnErrorIsNamed(t *testing.T) {
 	result, err := Copy(t.Context(), Config{Source: bad.store, Target: empty, Now: now, Log: logr.Discard(), WaitForFinal: time.Millisecond})
 	g.Expect(err).To(MatchError(HavePrefix("source: ")))
 	g.Expect(result.FinalSnapshot).To(BeNil(), "it is not known")
+	refused := 0
+	bad.refuses = func(*http.Request) bool { refused++; return refused == 1 }
+	_, err = Copy(t.Context(), Config{Source: bad.store, Target: empty, Now: now, Log: logr.Discard(), WaitForFinal: time.Millisecond})
+	g.Expect(err).To(MatchError(HavePrefix("source: ")), "whatever it answers later")
 	g.Expect(empty.List(t.Context())).To(BeEmpty())
 }
 

@@ -44,7 +44,8 @@ func describe(path string, p *backup.Preview) (*keySpace, error) {
 	return keys, err
 }
 
-// revisions reads the revision of each change. Over a malformed one, etcd panics here, and not later in a goroutine of its own.
+// revisions reads the revision of each change. Over a malformed one, etcd panics here, and not later, in a goroutine of its own that nothing
+// recovers.
 func revisions(path string) error {
 	return look(path, func(tx *bolt.Tx) error {
 		return tx.Bucket(schema.Key.Name()).ForEach(func(k, _ []byte) error { mvcc.BytesToRev(k); return nil })

@@ -146,7 +146,7 @@ func (s *source) restoreTo(ctx context.Context, path string, choice backup.Choic
 	if err := s.fetchDatabase(ctx, *choice.Full, path); err != nil {
 		return applied{}, err
 	}
-	if err := usable(*choice.Full, func() error { return errors.Join(opens(path), revisions(path)) }); err != nil {
+	if err := usable(*choice.Full, func() error { return opens(path) }); err != nil {
 		return applied{}, err
 	}
 	return s.applyAll(ctx, path, choice)

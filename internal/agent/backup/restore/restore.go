@@ -206,11 +206,11 @@ func usable(full backup.Snapshot, use func() error) (err error) {
 	return err
 }
 
-// opens returns an error if a database cannot be opened, or is not etcd's.
+// opens returns an error if a database cannot be opened, or is not etcd's. It panics over what etcd could not start with.
 func opens(path string) error {
 	db, err := openDatabase(path)
 	if err != nil {
 		return err
 	}
-	return db.close()
+	return errors.Join(db.close(), revisions(path))
 }

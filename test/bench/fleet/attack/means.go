@@ -44,7 +44,17 @@ func (a *Attacker) etcd(name string, replicas int32) *v1alpha1.Etcd {
 	return &v1alpha1.Etcd{ObjectMeta: meta(name), Spec: v1alpha1.EtcdSpec{Replicas: replicas, Etcd: v1alpha1.EtcdConfig{ClientPort: ptr.To(int32(a.fleet.Port))}}}
 }
 
-// hangingEtcds makes Etcds whose members accept requests and never answer, though their probes pass, and has each restarted.
+// Settle makes the Etcds that are to hang later, while their members answer: what an honest tenant has.
+func (a *Attacker) Settle(ctx context.Context) error {
+	for i := a.first; i < a.first+a.hanging; i++ {
+		if err := a.client.Create(ctx, a.etcd(simulated.CrowdedName(i), 1)); err != nil {
+			return fmt.Errorf("creating Etcd %s: %w", simulated.CrowdedName(i), err)
+		}
+	}
+	return nil
+}
+
+// hangingEtcds has the members of Etcds accept requests and never answer, though their probes pass, and has each restarted.
 func (a *Attacker) hangingEtcds(ctx context.Context) (goOn func(n int)) {
 	for i := a.first; i < a.first+a.hanging && ctx.Err() == nil; i++ {
 		a.fleet.Freeze(true, i)

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// The metrics of the fleet are what its policies' statuses say, and go with the policies.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	series := func() int {
+		n, err := testutil.GatherAndCount(registry, "etcd_foreman_fleet_slots", "etcd_foreman_fleet_slots_used", "etcd_foreman_fleet_waiting", "etcd_foreman_fleet_paused", "etcd_foreman_fleet_slot_awaited_since_timestamp_seconds")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	paused := func(reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, Reason: reason}}
+	}
+	for reason, want := range map[string]float64{"": 0, v1alpha1.ReasonPausedBySpec: 0, v1alpha1.ReasonChangeFailed: 1, v1alpha1.ReasonInvalidPolicy: 1} {
+		s := &v1alpha1.EtcdFleetPolicyStatus{Limit: 3, Used: 2, Waiting: 5}
+		if reason != "" {
+			s.Conditions = paused(reason)
+		}
+		m.show("all", s)
+		for vec, value := range map[*prometheus.GaugeVec]float64{m.slots: 3, m.used: 2, m.waiting: 5, m.paused: want} {
+			if got := testutil.ToFloat64(vec.WithLabelValues("all")); got != value {
+				t.Errorf("%q: %v, want %v", reason, got, value)
+			}
+		}
+	}
+	at := time.Unix(1_700_000_000, 0)
+	m.await(map[string]*fleet.Policy{"all": {}, "other": {}}, map[string]time.Time{"all": at})
+	if all, other := testutil.ToFloat64(m.awaited.WithLabelValues("all")), testutil.ToFloat64(m.awaited.WithLabelValues("other")); all != 1_700_000_000 || other != 0 {
+		t.Errorf("%v, %v", all, other)
+	}
+	m.ledger(&fleet.Ledger{})
+	if got := testutil.ToFloat64(m.rebuilt); got != 0 {
+		t.Error(got)
+	}
+	m.ledger(&fleet.Ledger{Rebuilt: at})
+	if got := testutil.ToFloat64(m.rebuilt); got != 1_700_000_000 {
+		t.Error(got)
+	}
+	if n := series(); n != 6 {
+		t.Error(n)
+	}
+	if m.reset(); series() != 0 {
+		t.Errorf("%d are left", series())
+	}
+	m.waited(3 * time.Second)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if h := f.GetMetric()[0].GetHistogram(); f.GetName() == "etcd_foreman_fleet_slot_wait_seconds" && (h.GetSampleCount() != 1 || h.GetSampleSum() != 3) {
+			t.Errorf("%+v", h)
+		}
+	}
+}
+
+// A pass publishes the metrics, looks at what there is now, and is over once there is nothing to do.
+func TestWhatAPassPublishes(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	o.pass(interval)
+	if o.start(0); o.ask(1) == nil {
+		t.Fatal("there is one slot")
+	}
+	w.clock.Step(time.Minute)
+	since := float64(w.clock.Now().Add(-time.Minute).Unix())
+	o.pass(interval)
+	if limit, used, waiting, awaited := testutil.ToFloat64(o.Metrics.slots), testutil.ToFloat64(o.Metrics.used), testutil.ToFloat64(o.Metrics.waiting), testutil.ToFloat64(o.Metrics.awaited); limit != 1 || used != 1 || waiting != 1 || awaited != since {
+		t.Errorf("%v %v %v %v, want %v", limit, used, waiting, awaited, since)
+	}
+	// Within the second, a policy changes.
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.MaxConcurrent = ptr.To(intstr.FromInt32(2)) })
+	result, err := o.Reconcile(t.Context(), ctrl.Request{})
+	if err != nil || result.RequeueAfter != interval || w.read().Status.Limit != 2 || len(o.wakes) == 0 {
+		t.Errorf("%+v %v %+v, %d woken", result, err, w.read().Status, len(o.wakes))
+	}
+	if w.limit = 2; o.ask(1) != nil {
+		t.Error("there is a slot")
+	}
+	w.lose()
+	o = w.operator()
+	if o.pass(interval); testutil.ToFloat64(o.Metrics.rebuilt) != float64(w.clock.Now().Unix()) {
+		t.Error(testutil.ToFloat64(o.Metrics.rebuilt))
+	}
+	if err := w.api.Delete(t.Context(), w.read()); err != nil {
+		t.Fatal(err)
+	}
+	if o.pass(interval); testutil.CollectAndCount(o.Metrics.slots) != 0 {
+		t.Error("there is no policy any more")
+	}
+}
+
+// A change that fails is announced once, and its tasks say so at once; again if it was resumed and fails again.
+func TestAFailedChangeIsAnnouncedOnce(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	recorder := o.Recorder.(*events.FakeRecorder)
+	l := &fleet.Ledger{Policies: []fleet.Recorded{{Name: "all"}, {Name: "other"}}}
+	fail := func(policy, change string) {
+		l.Grant(fleet.Holder{Task: "t", Etcd: "e", EtcdName: "main", Policies: []string{policy}, Change: change})
+		l.Failed("t", "it crashes", w.clock.Now())
+		l.Release("t", w.clock.Now())
+	}
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := fleet.Input{Ledger: l, Waiting: []fleet.Candidate{{Task: "1", Change: "A"}, {Task: "2", Change: "B"}}}
+	report := func(want string, warnings int) {
+		t.Helper()
+		if got := fmt.Sprint(o.report(v, in)); got != want || len(recorder.Events) != warnings {
+			t.Errorf("%s and %d events, want %s and %d", got, len(recorder.Events), want, warnings)
+		}
+		for len(recorder.Events) > 0 {
+			if e := <-recorder.Events; !strings.Contains(e, v1alpha1.ReasonChangeFailed) || !strings.Contains(e, "it crashes") {
+				t.Error(e)
+			}
+		}
+	}
+	report("[]", 0)
+	fail("other", "A")
+	report("[]", 0)
+	fail("all", "A")
+	report("[1]", 1)
+	report("[]", 0)
+	if !l.ResumeBy("all", l.Change("all", "A").ResumeToken()) {
+		t.Fatal("it is not resumed")
+	}
+	report("[]", 0)
+	fail("all", "A")
+	report("[1]", 1)
+}
+
+// A status shows so many holders, changes and failures, and no more, whatever the ledger has.
+func TestAStatusIsBounded(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &fleet.Ledger{Policies: []fleet.Recorded{{Name: "all", UID: "policy"}}}
+	now := w.clock.Now()
+	for i := range maxHolders + 1 {
+		l.Holders = append(l.Holders, fleet.Holder{Task: types.UID(fmt.Sprint(i)), Etcd: types.UID(fmt.Sprint(i)), EtcdName: "main", Policies: []string{"all"}, Change: "A", Granted: now})
+	}
+	l.Holders[1].Ended = now.Add(time.Minute)
+	l.Holders = append([]fleet.Holder{{Task: "other", Policies: []string{"other"}, Change: "A"}}, l.Holders...)
+	for i := range maxChanges + 1 {
+		l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: fmt.Sprintf("%c", 'A'+i), Since: now.Add(time.Duration(i) * time.Second)})
+	}
+	for range maxFailures + 1 {
+		l.Changes[maxChanges].Failures = append(l.Changes[maxChanges].Failures, fleet.Failure{EtcdName: "main", Reason: "it crashes"})
+	}
+	in := fleet.Input{Now: now, Policies: v.policies, Covering: v.covering, Ledger: l}
+	s := o.status(v, in, &v.objects[0])
+	if len(s.Holders) != maxHolders || s.Holders[0].WatchedSince != nil || s.Holders[1].WatchedSince == nil || !s.Holders[1].WatchedSince.Time.Equal(now.Add(time.Minute)) {
+		t.Errorf("%d holders: %+v", len(s.Holders), s.Holders[:2])
+	}
+	last := s.Changes[maxChanges-1]
+	if len(s.Changes) != maxChanges || s.Changes[0].Failed != maxFailures+1 || len(s.Changes[0].Failures) != maxFailures || s.Changes[0].Paused == "" || last.Change != "B" {
+		t.Errorf("%d changes: %+v … %+v", len(s.Changes), s.Changes[0], last)
+	}
+	all := changesOf(in, &fleet.Policy{Name: "all", MaxFailures: 100}, nil)
+	if i := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Change == "B" }); i < 0 || all[i].Running != 0 || all[i].Paused != "" {
+		t.Errorf("%+v", all)
+	}
+	l.Changes = l.Changes[:1]
+	if c := changesOf(in, &fleet.Policy{Name: "all"}, nil)[0]; c.Running != maxHolders || c.Watched != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// answering has an operator's client answer some requests with an error.
+func (o *operator) answering(refuses func(verb string, object any) error) {
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := refuses("patch", object); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := refuses(name, object); err != nil {
+				return err
+			}
+			return c.SubResource(name).Patch(ctx, object, patch, options...)
+		},
+	})
+}
+
+// What is deleted before it is written to is no error: a task that is to be fenced, and a policy whose status is to be shown.
+func TestWhatIsGoneIsNoError(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	asked := map[string]int{}
+	o.answering(func(verb string, _ any) error {
+		asked[verb]++
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("any").GroupResource(), "any")
+	})
+	if _, err := o.Reconcile(t.Context(), ctrl.Request{}); err != nil || asked["patch"] == 0 || asked["status"] == 0 {
+		t.Errorf("%v %v", err, asked)
+	}
+	if l, err := o.Store.Read(t.Context()); err != nil || l.Recorded("all") == nil {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A ledger that is made for the first time has not been lost.
+func TestTheFirstLedger(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	if l, err := w.operator().Store.Read(t.Context()); err != nil || !l.Rebuilt.IsZero() {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// The default has no canaries and pauses no change, so it follows none.
+func TestTheDefaultFollowsNoChange(t *testing.T) {
+	w := newWorld(t, 6, 6)
+	w.automate()
+	task := w.task(0).Object
+	task.Spec.Config = "restart: true"
+	if err := errors.Join(w.api.Update(t.Context(), task), w.api.Delete(t.Context(), w.read())); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.begin(w.task(0)); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	o.pass(interval)
+	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 || l.Holders[0].Change != "" || len(l.Changes) > 0 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if v, err := o.look(t.Context()); err != nil {
+		t.Error(err)
+	} else if c, err := o.candidate(t.Context(), v, w.task(0)); err != nil || c.Change != "" || c.Class != fleet.Automatic {
+		t.Errorf("%+v %v", c, err)
+	}
+}

@@ -1,0 +1,358 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// A fingerprint that is known is not made again; a revision, or a pod, of another owner says nothing; and what cannot be read is an error.
+func TestFingerprintsOfARollout(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	task := w.rolls(0)
+	change := func(o *operator) string {
+		t.Helper()
+		found, err := o.change(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	o := w.operator()
+	first := change(o)
+	revision := func(name string) *appsv1.ControllerRevision {
+		r := &appsv1.ControllerRevision{}
+		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "ns0", Name: name}, r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	// A pod of another StatefulSet has the label of this one.
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns0", Name: "stranger", Labels: map[string]string{v1alpha1.LabelPartOf: "main", appsv1.StatefulSetRevisionLabel: "r0"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "other", UID: "other", Controller: ptr.To(true)}},
+	}}
+	older := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "r0", OwnerReferences: revision("r1").OwnerReferences}, Data: runtime.RawExtension{Raw: []byte(`{"image":"etcd:0"}`)}}
+	if err := errors.Join(w.api.Create(t.Context(), stranger), w.api.Create(t.Context(), older)); err != nil {
+		t.Fatal(err)
+	}
+	if got := change(w.operator()); got != first {
+		t.Errorf("%s, want %s", got, first)
+	}
+	// The target is of another StatefulSet.
+	target := revision("r2")
+	target.OwnerReferences[0].UID = "other"
+	if err := w.api.Update(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	if got := change(o); got != first {
+		t.Errorf("%s is known", got)
+	}
+	if got := change(w.operator()); got != "v1-unknown-r2" {
+		t.Error(got)
+	}
+	target.OwnerReferences = revision("r1").OwnerReferences
+	if err := w.api.Update(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	o = w.operator()
+	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, object, options...)
+			if r, ok := object.(*appsv1.ControllerRevision); ok && key.Name == "r2" {
+				r.Data.Raw = []byte("{")
+			}
+			return err
+		},
+	})
+	if got, err := o.change(t.Context(), task); err == nil || got != "" || len(o.prints) > 0 {
+		t.Errorf("%q, and %v is kept", got, o.prints)
+	}
+	// All pods have the target.
+	task.Object.Spec.Config = "targetRevision: r1"
+	if got := change(o); got != fleet.Restart {
+		t.Error(got)
+	}
+}
+
+// A cluster is watched for as long as the most patient of its policies wants: a canary for longer than others.
+func TestHowLongAClusterIsWatched(t *testing.T) {
+	policy := func(soak, canary time.Duration) *fleet.Policy {
+		return &fleet.Policy{Soak: soak, Canary: fleet.Canary{Soak: canary}}
+	}
+	v := &view{policies: map[string]*fleet.Policy{"short": policy(time.Minute, time.Hour), "long": policy(2*time.Minute, 2*time.Minute), "quick": policy(3*time.Second, time.Second)}}
+	for _, c := range []struct {
+		policies []string
+		canary   bool
+		want     time.Duration
+	}{
+		{[]string{"short"}, false, time.Minute}, {[]string{"short"}, true, time.Hour}, {[]string{"short", "long", "gone"}, false, 2 * time.Minute},
+		{[]string{"long", "short"}, true, time.Hour}, {[]string{"quick"}, true, 3 * time.Second}, {nil, true, 0},
+	} {
+		if got := (&Controller{}).soak(v, &fleet.Holder{Policies: c.policies, Canary: c.canary}); got != c.want {
+			t.Errorf("%v, canary: %t: %s, want %s", c.policies, c.canary, got, c.want)
+		}
+	}
+}
+
+// What does not belong to the members, and what is not known, is neither success nor failure of a cluster that is watched.
+func TestWhatIsNoFailure(t *testing.T) {
+	pod := func(w *world, change func(*corev1.Pod)) {
+		p := &corev1.Pod{}
+		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "ns0", Name: "main-0"}, p); err != nil {
+			t.Fatal(err)
+		}
+		if change(p); w.api.Status().Update(t.Context(), p) != nil {
+			t.Fatal("the pod cannot be changed")
+		}
+	}
+	for name, c := range map[string]struct {
+		before, happens func(*world)
+		want            string
+	}{
+		"a Job begins": {nil, func(w *world) {
+			for name, owner := range map[string][]metav1.OwnerReference{"job": {{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}}, "alone": nil} {
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelPartOf: "main"}, OwnerReferences: owner}}
+				if err := w.api.Create(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, "done"},
+		"the agent restarts": {nil, func(w *world) {
+			pod(w, func(p *corev1.Pod) {
+				running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: w.clock.Now()}}}
+				p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: v1alpha1.ContainerBackupRestore, State: running})
+			})
+		}, "done"},
+		"etcd stops": {nil, func(w *world) {
+			pod(w, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} })
+		}, "while it was watched: a member restarted, or its pod was replaced"},
+		"another error": {nil, func(w *world) {
+			w.etcd(func(e *v1alpha1.Etcd) {
+				e.Status.LastErrors = []v1alpha1.LastError{{Code: "ERR_OTHER", Description: "no alarm"}}
+			})
+		}, "done"},
+		"an error, and an alarm": {nil, func(w *world) {
+			w.etcd(func(e *v1alpha1.Etcd) {
+				e.Status.LastErrors = []v1alpha1.LastError{{Code: "ERR_OTHER"}, {Code: v1alpha1.ErrAlarm, Description: "CORRUPT"}}
+			})
+		}, "while it was watched: CORRUPT"},
+		"its backups work again": {func(w *world) { w.etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)) }, func(w *world) {
+			w.etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionTrue))
+		}, "done"},
+		"it hibernates": {nil, func(w *world) {
+			w.etcdOf(0, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+		}, "neither"},
+		"nothing is known": {nil, func(w *world) { w.etcd(func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }) }, "watched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			if c.before != nil {
+				c.before(w)
+			}
+			o.pass(30 * time.Second)
+			c.happens(w)
+			for range 24 {
+				w.clock.Step(settle / 2)
+				o.pass(interval)
+			}
+			if got := o.outcome(); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// The order in which a cache lists pods says nothing.
+func TestTheOrderOfPods(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	first := w.pod(0, w.clock.Now())
+	second := first.DeepCopy()
+	second.Name, second.UID, second.ResourceVersion = "main-1", "another", ""
+	if err := w.api.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	etcd := w.task(0).Etcd
+	before, err := o.pods(t.Context(), etcd)
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			if pods, ok := list.(*corev1.PodList); ok {
+				slices.Reverse(pods.Items)
+			}
+			return err
+		},
+	})
+	after, err2 := o.pods(t.Context(), etcd)
+	if err != nil || err2 != nil || before != after || strings.Count(before, ",") != 1 {
+		t.Errorf("%q and %q, %v %v", before, after, err, err2)
+	}
+}
+
+// holding returns an operator whose ledger has a holder with the task of the first cluster, which runs unless its state is changed.
+func holding(t *testing.T, canary bool, change func(w *world, task *v1alpha1.EtcdOperatorTask)) (*world, *operator) {
+	t.Helper()
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", Canary: canary, ResourceVersion: w.task(0).Object.ResourceVersion})
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	task := w.task(0).Object
+	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
+	change(w, task)
+	if err := w.api.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	return w, o
+}
+
+// What a task that runs does to a cluster is a failure only if the quorum of several members is known to be lost.
+func TestWhatIsNoFailureOfATaskThatRuns(t *testing.T) {
+	ready := func(status metav1.ConditionStatus, reason string) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			w.etcd(func(e *v1alpha1.Etcd) {
+				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: "because"})
+			})
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*world, *v1alpha1.EtcdOperatorTask)
+		want   string
+	}{
+		"its quorum is lost": {ready(metav1.ConditionFalse, v1alpha1.ReasonQuorumLost), "the quorum was lost: because"},
+		"it may be":          {ready(metav1.ConditionUnknown, v1alpha1.ReasonQuorumLost), "watched"},
+		"another reason":     {ready(metav1.ConditionFalse, "Other"), "watched"},
+		"nothing is known of it": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			w.etcd(func(e *v1alpha1.Etcd) { e.Status.Conditions = nil })
+		}, "watched"},
+		"it progresses": {func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: "Replacing"}}
+		}, "watched"},
+		"its only member stops": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			w.etcdOf(0, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 1 })
+			ready(metav1.ConditionFalse, v1alpha1.ReasonQuorumLost)(w, task)
+		}, "watched"},
+		"its Etcd is gone": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			if err := w.api.Delete(t.Context(), w.task(0).Etcd); err != nil {
+				t.Fatal(err)
+			}
+		}, "watched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, o := holding(t, false, c.change)
+			if o.pass(2 * interval); o.outcome() != c.want {
+				t.Errorf("%q, want %q", o.outcome(), c.want)
+			}
+		})
+	}
+}
+
+// A task of the same name that was created since is another one, and so is an Etcd; one that hibernates has no members to wait for.
+func TestWhoHoldsNothingAnyMore(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"another task": func(w *world) {
+			_, _, task := w.objects(0)
+			task.UID = "another"
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another Etcd": func(w *world) {
+			etcd := w.etcdNow()
+			other := etcd.DeepCopy()
+			other.UID, other.ResourceVersion = "another", ""
+			set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(other)
+			if err := errors.Join(w.api.Delete(t.Context(), etcd), w.api.Create(t.Context(), other)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it hibernates": func(w *world) {
+			set := set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)
+			w.etcd(set)
+			etcd := w.etcdNow()
+			etcd.Spec.Replicas = 0
+			if err := w.api.Update(t.Context(), etcd); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := holding(t, false, func(*world, *v1alpha1.EtcdOperatorTask) {})
+			if err := w.api.Delete(t.Context(), w.task(0).Object); err != nil {
+				t.Fatal(err)
+			}
+			change(w)
+			if o.pass(settle + 2*interval); o.outcome() != "neither" {
+				t.Error(o.outcome())
+			}
+		})
+	}
+}
+
+// etcdNow reads the Etcd of the first cluster.
+func (w *world) etcdNow() *v1alpha1.Etcd {
+	w.t.Helper()
+	etcd := &v1alpha1.Etcd{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns0", Name: "main"}, etcd); err != nil {
+		w.t.Fatal(err)
+	}
+	return etcd
+}
+
+// Each finding is recorded once.
+func TestFindingsAreRecordedOnce(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for name, c := range map[string]struct {
+		holder fleet.Holder
+		f      finding
+		new    bool
+	}{
+		"succeeded":                             {fleet.Holder{}, finding{kind: succeeded}, true},
+		"succeeded again":                       {fleet.Holder{Ended: now}, finding{kind: succeeded}, false},
+		"aborted":                               {fleet.Holder{}, finding{kind: aborted}, true},
+		"aborted again":                         {fleet.Holder{Aborted: true}, finding{kind: aborted}, false},
+		"aborted, and unwell":                   {fleet.Holder{Aborted: true}, finding{kind: aborted, reason: "unwell"}, false},
+		"aborted, and well, as a canary":        {fleet.Holder{Aborted: true, Canary: true}, finding{kind: aborted}, false},
+		"aborted, and unwell, as a canary":      {fleet.Holder{Aborted: true, Canary: true, Change: "A"}, finding{kind: aborted, reason: "unwell"}, true},
+		"and counted":                           {fleet.Holder{Aborted: true, Canary: true, Change: "A", Counted: true}, finding{kind: aborted, reason: "unwell"}, false},
+		"failing":                               {fleet.Holder{Change: "A"}, finding{kind: failing, reason: "stalled"}, true},
+		"failing again":                         {fleet.Holder{Change: "A", Counted: true}, finding{kind: failing, reason: "stalled"}, false},
+		"failing, and it changes nothing":       {fleet.Holder{}, finding{kind: failing, reason: "stalled"}, false},
+		"watched from now on":                   {fleet.Holder{Ended: now}, finding{kind: baseline, reason: "pods"}, true},
+		"it was granted again, and has not run": {fleet.Holder{ResourceVersion: "2"}, finding{kind: released, version: "1"}, false},
+	} {
+		l := &fleet.Ledger{}
+		c.holder.Task, c.holder.Policies, c.holder.Etcd = "t", []string{"all"}, "e"
+		l.Holders = []fleet.Holder{c.holder}
+		c.f.task = "t"
+		if got := c.f.apply(l, now); got != c.new {
+			t.Errorf("%s: %t", name, got)
+		}
+		if c.f.kind == baseline && l.Holders[0].Baseline != "pods" {
+			t.Errorf("%+v", l.Holders)
+		}
+	}
+}
