@@ -76,7 +76,12 @@ func (s *session) run(script Script) {
 		s.limit()
 	}
 	for _, j := range s.judges {
-		s.Create(j.name, v1alpha1.EtcdSpec{Replicas: script.Members}, nil)
+		spec := v1alpha1.EtcdSpec{Replicas: script.Members}
+		if script.Store {
+			spec.Backup, j.backups = store(), &backups{world: s.World, of: j}
+			j.backups.keep()
+		}
+		s.Create(j.name, spec, nil)
 	}
 	s.write()
 	s.start()
@@ -112,9 +117,6 @@ func (s *session) carryOut(o Operation, task string) {
 	j := s.judges[0]
 	if len(s.judges) > 1 {
 		j = s.judges[random.IntN(len(s.judges))]
-	}
-	if spoilt := []string{"restarts", "maintains"}; j.isSpoiled() && slices.Contains(inFleets, o.Name) && !slices.Contains(spoilt, o.Name) {
-		return // who ends this before it has failed has another Etcd try the template
 	}
 	all[slices.IndexFunc(all, func(w wish) bool { return w.name == o.Name })].begin(s, j, task, random)
 }
