@@ -174,6 +174,9 @@ func (j *judge) cluster(leader *members.Member) {
 		least = j.backups.lacks(acknowledged)
 	}
 	for _, d := range j.world.disks {
+		if leader.Disk.Restored && !lists(j.settled, d.Member) {
+			continue // the only member restores the backup by itself, without those that have left
+		}
 		if d.Cluster == before && !d.Damaged {
 			least = min(least, members.Missing(d, acknowledged))
 		}

@@ -47,6 +47,7 @@ func TestJudgeOfRestores(t *testing.T) {
 				}
 				j := w.judges[0]
 				w.Etcd.Acknowledged["a"], w.Etcd.Acknowledged["b"] = []int{1, 2, 3}, []int{4}
+				j.settled = []members.Peer{{ID: 1}}
 				for _, id := range test.before {
 					w.disks[id] = leading(id, append([]int{1, 2, 3}, map[string][]int{"b": {4}}[id]...), 0, false).Disk
 				}

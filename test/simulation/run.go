@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Result is what has become of a seed.
@@ -144,11 +145,26 @@ func (s *session) help(j *judge) {
 				s.Log("user", "deletes task "+t.Name)
 				s.remove(t)
 			}
+			s.decide(j, t)
 			return
 		}
 		s.recoveries++
 		j.Task(fmt.Sprintf("recovery-%d", s.recoveries), v1alpha1.QuorumLossRecovery, "")
 	})
+}
+
+// decide has a user do what a recovery asks for that does not know which data served last: delete the claims with data of other clusters.
+func (s *session) decide(j *judge, recovery *v1alpha1.EtcdOperatorTask) {
+	if !strings.Contains(said(recovery), "delete claim ") || len(j.clusters) == 0 {
+		return
+	}
+	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
+		d := s.disks[c.Spec.VolumeName]
+		if d != nil && d.Cluster != "" && d.Cluster != j.clusters[len(j.clusters)-1] && etcdOf(podOfClaim(c.Name)) == j.name {
+			s.Log("user", "deletes claim "+c.Name)
+			s.remove(c)
+		}
+	}
 }
 
 // pass lets time pass, until something is broken or done.
