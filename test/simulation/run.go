@@ -145,17 +145,19 @@ func (s *session) help(j *judge) {
 				s.Log("user", "deletes task "+t.Name)
 				s.remove(t)
 			}
-			s.decide(j, t)
+			s.decide(j, said(t))
 			return
 		}
+		s.decide(j, saidOf(j.etcd()))
 		s.recoveries++
 		j.Task(fmt.Sprintf("recovery-%d", s.recoveries), v1alpha1.QuorumLossRecovery, "")
 	})
 }
 
-// decide has a user do what a recovery asks for that does not know which data served last: delete the claims with data of other clusters.
-func (s *session) decide(j *judge, recovery *v1alpha1.EtcdOperatorTask) {
-	if !strings.Contains(said(recovery), "delete claim ") || len(j.clusters) == 0 {
+// decide has a user do what a recovery asks for, or an Etcd that is created again, that does not know which data served last: delete the claims with data
+// of other clusters.
+func (s *session) decide(j *judge, asks string) {
+	if asks = strings.ToLower(asks); len(j.clusters) == 0 || !strings.Contains(asks, "delete claim ") && !strings.Contains(asks, "delete each claim ") {
 		return
 	}
 	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
