@@ -105,6 +105,9 @@ type Verdict struct {
 	Step *Step
 	// Event is the reason of an event that is made of the Message, if any, once the status is written.
 	Event string
+	// ProgressDeadline is after what time without progress the task counts as stalled; 0 for never. What goes into the status says
+	// when the last progress was.
+	ProgressDeadline time.Duration
 
 	// What goes into the task's status; left as it is where nil or empty.
 	Progress      string

@@ -37,6 +37,8 @@ type record struct {
 	config *decoded
 	// reading of the clock for a task that runs, or has ended.
 	reading reading
+	// progress is what the clock said when this process first saw the newest progress of a task.
+	progress reading
 	// troubled: it was deleted and could not be cleaned up after, and there was an event.
 	troubled bool
 }
@@ -197,6 +199,17 @@ func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clo
 	}
 	seen = clock.Since(r.reading.at)
 	return r.reading.before + seen, seen
+}
+
+// idle returns for how long this process has seen a task without progress since its last one.
+func (b *bookkeeping) idle(t *v1alpha1.EtcdOperatorTask, last time.Time, clock clock.PassiveClock) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, second := b.of(t), last.Truncate(time.Second)
+	if !r.progress.since.Equal(second) || r.progress.at.IsZero() {
+		r.progress = reading{since: second, at: clock.Now()}
+	}
+	return clock.Since(r.progress.at)
 }
 
 // correct remembers for how long a task has been running, or how long ago it ended, by a clock that is known to be right.

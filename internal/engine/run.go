@@ -124,7 +124,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 	case err != nil:
 		return 0, r.failed(ctx, cached, task.Object, err)
 	}
-	decided := r.Clock.Now()
+	decided, verdict := r.Clock.Now(), r.stalls(cached, verdict)
 	status.RecordVerdict(task.Object, verdict, decided)
 	switch {
 	case verdict.Outcome != tasks.Continue:
@@ -152,6 +152,33 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return retryInterval, nil
 	}
 	return r.perform(ctx, task, *verdict.Step)
+}
+
+// stalls has a verdict say that a task is stalled once this process has seen it without progress for its deadline. When the last progress was may have
+// been written by the clock of another operator, so that counts from when it is first seen. What another one has said is kept until there is progress:
+// two operators do not correct each other.
+func (r *Reconciler) stalls(cached *v1alpha1.EtcdOperatorTask, v tasks.Verdict) tasks.Verdict {
+	at := lastProgress(v.Rollout, v.Membership)
+	if v.Outcome != tasks.Continue || v.ProgressDeadline == 0 || at == nil {
+		return v
+	}
+	idle := r.books.idle(cached, at.Time, r.Clock)
+	said := progressing(cached).Reason == v1alpha1.ReasonStalled && at.Equal(lastProgress(cached.Status.Rollout, cached.Status.Membership))
+	if said || idle >= v.ProgressDeadline {
+		v.Reason, v.Message = v1alpha1.ReasonStalled, fmt.Sprintf("no progress for %s; %s", v.ProgressDeadline, v.Message)
+	}
+	return v
+}
+
+// lastProgress is when a task last made progress, by what its status says, or is to say; nil if it does not.
+func lastProgress(rollout *v1alpha1.RolloutStatus, membership *v1alpha1.MembershipStatus) *metav1.Time {
+	switch {
+	case rollout != nil:
+		return rollout.LastProgressTime
+	case membership != nil:
+		return membership.LastProgressTime
+	}
+	return nil
 }
 
 // perform has the handler carry out a step that was recorded as an intent.

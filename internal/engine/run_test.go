@@ -536,3 +536,38 @@ func TestAPreemptedTaskIsBlockedByNoGuard(t *testing.T) {
 	e.Expect(held).To(BeNil())
 	e.Expect(all).To(BeEmpty())
 }
+
+// A task is stalled once this operator has seen it without progress for its deadline, whatever the clock of another one has written. What another one
+// has said is kept until there is progress: two of them do not correct each other.
+func TestStalledByWhatThisOperatorHasSeen(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	first, second := newEngine(t, s), newEngine(t, s)
+	last := epoch.Add(-time.Hour)
+	for _, e := range []*engine{first, second} {
+		e.execute = func() tasks.Verdict {
+			return tasks.Verdict{
+				Outcome: tasks.Continue, Reason: v1alpha1.ReasonHeld, Message: "why", ProgressDeadline: 10 * time.Minute,
+				Rollout: &v1alpha1.RolloutStatus{LastProgressTime: &metav1.Time{Time: last}},
+			}
+		}
+	}
+	says := func(e *engine) string {
+		e.look()
+		return e.progress("a")
+	}
+	first.Expect(says(first)).To(Equal("Held: why"), "by a clock that is an hour behind")
+	first.pass(10*time.Minute - time.Second)
+	first.Expect(says(first)).To(Equal("Held: why"))
+	first.pass(time.Second)
+	first.Expect(says(first)).To(Equal("Stalled: no progress for 10m0s; why"))
+	written := s.get(t, "a").ResourceVersion
+	for range 3 {
+		first.Expect(says(second)).To(HavePrefix("Stalled: "), "it has only just begun to look")
+		first.Expect(says(first)).To(HavePrefix("Stalled: "))
+	}
+	first.Expect(s.get(t, "a").ResourceVersion).To(Equal(written), "nothing is corrected")
+	last = epoch
+	first.Expect(says(second)).To(Equal("Held: why"))
+	first.Expect(says(first)).To(Equal("Held: why"))
+}

@@ -52,11 +52,8 @@ func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
 		}
 		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in, *d.Step, now}, RecheckAfter: recheckAfter}
 	}
-	if waitsForCutOver := len(d.Blocking) > 0 && d.Blocking[len(d.Blocking)-1].Guard == membership.GuardSourcesKeepQuorum; waitsForCutOver {
-		return v
-	}
-	if v.Outcome == tasks.Continue && recorded.LastProgressTime != nil && now.Sub(recorded.LastProgressTime.Time) >= progressDeadline {
-		v.Reason, v.Message = v1alpha1.ReasonStalled, fmt.Sprintf("no progress for %s; %s", progressDeadline, v.Message)
+	if waitsForCutOver := len(d.Blocking) > 0 && d.Blocking[len(d.Blocking)-1].Guard == membership.GuardSourcesKeepQuorum; !waitsForCutOver {
+		v.ProgressDeadline = progressDeadline
 	}
 	return v
 }

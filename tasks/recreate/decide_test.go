@@ -154,8 +154,7 @@ func TestRecordAndVerdict(t *testing.T) {
 	in.Recorded = *v.Rollout
 	v = verdict(*in, decide(*in), epoch.Add(2*time.Minute))
 	g.Expect(v.LastOperation).To(BeNil(), "nothing has happened")
-	v = verdict(*in, decide(*in), epoch.Add(11*time.Minute))
-	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
+	g.Expect(v.ProgressDeadline).To(Equal(progressDeadline))
 
 	in.hold()
 	v = verdict(*in, decide(*in), epoch.Add(12*time.Minute))

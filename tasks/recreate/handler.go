@@ -78,13 +78,11 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecreateInProgress, Message: d.Message, RequeueAfter: pollInterval,
 		Rollout: &recorded, Progress: fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
 	}
-	switch {
-	case d.Outcome == tasks.Done:
+	if d.Outcome == tasks.Done {
 		v.EndReason = v1alpha1.ReasonRecreateComplete
-	case d.Phase == in.Recorded.Phase && now.Sub(recorded.LastProgressTime.Time) >= progressDeadline:
-		v.Reason, v.Message = v1alpha1.ReasonStalled, fmt.Sprintf("no progress for %s; %s", progressDeadline, d.Message)
 	}
 	if d.Phase == in.Recorded.Phase {
+		v.ProgressDeadline = progressDeadline
 		return v
 	}
 	v.LastOperation = &v1alpha1.LastOperation{Name: "StartAllPods", State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}

@@ -220,7 +220,7 @@ func TestVerdict(t *testing.T) {
 		state         v1alpha1.OperationState
 	}{
 		"waits":              {ready, ready, tasks.Continue, progressDeadline - time.Second, v1alpha1.ReasonRecreateInProgress, "", "", ""},
-		"waits for long":     {ready, ready, tasks.Continue, progressDeadline, v1alpha1.ReasonStalled, "", "", ""},
+		"waits for long":     {ready, ready, tasks.Continue, progressDeadline, v1alpha1.ReasonRecreateInProgress, "", "", ""},
 		"ends after long":    {ready, v1alpha1.RecreateComplete, tasks.Done, progressDeadline, v1alpha1.ReasonRecreateInProgress, "RecreateComplete", "StartAllPods", v1alpha1.OperationStateCompleted},
 		"begins":             {"", v1alpha1.RecreateNeedsDeletion, tasks.Continue, progressDeadline, v1alpha1.ReasonRecreateInProgress, "RecreateStarted", "StopAllPods", v1alpha1.OperationStateInProgress},
 		"waits for the last": {v1alpha1.RecreateNeedsDeletion, v1alpha1.RecreateWaitingTermination, tasks.Continue, 0, v1alpha1.ReasonRecreateInProgress, "", "StopAllPods", v1alpha1.OperationStateInProgress},
@@ -233,6 +233,7 @@ func TestVerdict(t *testing.T) {
 			in.Recorded.MostParticipatingReplicas = 3
 			v := verdict(*in, Decision{Outcome: tc.outcome, Phase: tc.phase, Message: "why"}, epoch)
 			g.Expect(v.Reason).To(Equal(tc.reason))
+			g.Expect(v.ProgressDeadline == progressDeadline).To(Equal(tc.before == tc.phase), "the engine judges for how long there was no progress")
 			g.Expect(v.Event).To(Equal(tc.event))
 			g.Expect(v.EndReason == v1alpha1.ReasonRecreateComplete).To(Equal(tc.outcome == tasks.Done))
 			if tc.operation == "" {

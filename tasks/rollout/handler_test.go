@@ -368,12 +368,14 @@ func TestVerdictOfAStalledRollout(t *testing.T) {
 	g := NewWithT(t)
 	in := rollout.Input{Snapshot: observed(noon, updated(0), dead(0)), Config: rollout.DefaultConfig()}
 	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", UpdatedReplicas: 1, ParticipatingReplicas: 2, LastProgressTime: &metav1.Time{Time: noon.Add(-9 * time.Minute)}}
-	g.Expect(verdict(in, rollout.Decide(in, noon), noon).Reason).To(Equal(v1alpha1.ReasonHeld))
-	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-10 * time.Minute)}
-	v := verdict(in, rollout.Decide(in, noon), noon)
-	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
-	g.Expect(v.Message).To(HavePrefix("no progress for 10m0s; OthersParticipating: m-0 is not running (crashed)"))
-	g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
+	for _, at := range []time.Time{noon, noon.Add(time.Hour)} {
+		v := verdict(in, rollout.Decide(in, at), at)
+		g.Expect(v.Reason).To(Equal(v1alpha1.ReasonHeld), "the engine judges for how long that has lasted")
+		g.Expect(v.ProgressDeadline).To(Equal(10 * time.Minute))
+		g.Expect(v.Rollout.LastProgressTime.Time).To(Equal(noon.Add(-9 * time.Minute)))
+		g.Expect(v.Message).To(HavePrefix("OthersParticipating: m-0 is not running (crashed)"))
+		g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
+	}
 }
 
 // After a handover the handler looks again soon, until the members know of it.

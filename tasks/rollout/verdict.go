@@ -51,10 +51,7 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 			v.Step.RecheckAfter = 50 * time.Millisecond
 		}
 	}
-	if v.Outcome == tasks.Continue && now.Sub(recorded.LastProgressTime.Time) >= in.Config.ProgressDeadline.Duration {
-		v.Reason = v1alpha1.ReasonStalled
-		v.Message = fmt.Sprintf("no progress for %s; %s", in.Config.ProgressDeadline.Duration, v.Message)
-	}
+	v.ProgressDeadline = in.Config.ProgressDeadline.Duration
 	return v
 }
 

@@ -83,6 +83,7 @@ func (a *preparation) look() {
 	}
 	a.ask()
 	a.in.NewClusterID = s.RecoveredID(a.in.ClusterID, a.in.OthersClusterID, a.in.Data.ClusterID)
+	a.in.Backup = a.backup()
 }
 
 // ask asks another member, by a linearizable read, what it knows of this one.
@@ -133,19 +134,39 @@ func (a *preparation) act(d member.Decision) bool {
 		a.disk.Join(a.in.OthersClusterID, a.listed().ID, a.list)
 		return true
 	case member.SetAside:
-		*a.disk = members.Disk{}
+		a.aside(d.Suffix)
 		a.after(a.world.between(50, 500), a.prepare)
+		return false
+	case member.Restore:
+		a.remake("RestoreFailed", a.restore)
 		return false
 	case member.Replace:
 		a.replace(d)
 		return false
 	case member.Rebuild:
-		a.disk.Rebuild(a.in.NewClusterID, members.Peer{ID: memberID(a.id.PeerURL, a.shared.Token()), Name: a.name, PeerURL: a.id.PeerURL})
-		a.after(a.world.between(100, 5000), a.prepare)
+		a.remake("RebuildFailed", a.rebuild)
 		return false
 	}
 	a.refuse(&cluster.Refusal{Reason: d.Reason, Message: d.Why, Volume: d.Volume}, d.Action == member.Wait)
 	return false
+}
+
+// remake has the agent make other data, which takes a while, and decide again.
+func (a *preparation) remake(reason string, do func() (why string)) {
+	if why := do(); why != "" {
+		a.refuse(&cluster.Refusal{Reason: reason, Message: why}, true)
+		return
+	}
+	a.after(a.world.between(100, 5000), a.prepare)
+}
+
+// rebuild makes a cluster of one member, of the member's data or of an earlier state.
+func (a *preparation) rebuild() (why string) {
+	if a.shared.Recovery.Restore != nil {
+		return a.goBack()
+	}
+	a.disk.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
+	return ""
 }
 
 // bootstrap has a member begin a cluster with the other founders. etcd refuses if one of them has seen it before.
@@ -172,7 +193,7 @@ func (a *preparation) replace(d member.Decision) {
 	if self := a.listed(); self != nil {
 		err = a.world.Etcd.Remove(a.via, self.ID)
 	} else {
-		*a.disk = members.Disk{}
+		a.aside(member.ReplacedSuffix)
 		err = a.world.Etcd.AddLearner(a.via, a.id.PeerURL)
 	}
 	if err != nil {

@@ -28,12 +28,13 @@ import (
 
 const claimProtection = "kubernetes.io/pvc-protection"
 
-// protect removes claims that are deleted once no pod uses them.
+// protect removes claims that are deleted once no pod uses them that has not ended.
 func (w *World) protect() {
 	used := map[string]bool{}
 	for _, p := range apiserver.Of[*corev1.Pod](w.API.Live()) {
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		for _, v := range p.Spec.Volumes {
-			if v.PersistentVolumeClaim != nil {
+			if v.PersistentVolumeClaim != nil && !ended {
 				used[v.PersistentVolumeClaim.ClaimName] = true
 			}
 		}

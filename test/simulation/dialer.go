@@ -113,6 +113,8 @@ func (a *asked) change(ctx context.Context, what string, c listChange, do func(w
 			w.Log(m.Name, "  refuses: "+err.Error())
 		case breaks != "":
 			w.broke("%s", breaks)
+		case w.faults.fatal && c.id != 0:
+			a.operator.kill()
 		}
 		return err
 	})
@@ -153,7 +155,7 @@ func (a *asked) MoveLeader(ctx context.Context, to uint64) error {
 
 func (a *asked) Database(ctx context.Context) (d etcdclient.Database, err error) {
 	err = a.ask(ctx, "database of", func(_ *World, m *members.Member) error {
-		d = etcdclient.Database{Size: 1 << 20, InUse: 1 << 20, Revision: int64(1 + len(m.Disk.All()))}
+		d = etcdclient.Database{Size: databaseBytes, InUse: databaseBytes, Revision: m.Disk.Revision()}
 		return nil
 	})
 	return d, err

@@ -34,6 +34,10 @@ type faults struct {
 	// delayed: every second removal of a pod arrives up to mostDelayed late. replaced: a pod that is to be removed is deleted by a user before the
 	// request arrives, and has a successor of its name.
 	delayed, replaced bool
+	// fatal: the operator ends as soon as it has promoted or removed a member.
+	fatal bool
+	// storeless: the store of backups does not answer.
+	storeless bool
 	// skew is how far off the clock of the next operator is; 0 for what is drawn.
 	skew time.Duration
 	// injected counts, by name.

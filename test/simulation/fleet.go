@@ -32,11 +32,7 @@ const crashes = "crashes-"
 
 // fleetWishes are the operations of those who run a fleet; what users do to one of its Etcds is in wishes, too.
 var fleetWishes = []wish{
-	{"changes all pod templates", func(s *session, _ *judge, task string, _ *rand.Rand) {
-		if !slices.ContainsFunc(s.judges, (*judge).isSpoiled) {
-			s.release(task)
-		}
-	}},
+	{"changes all pod templates", func(s *session, _ *judge, task string, _ *rand.Rand) { s.release(task) }},
 	{"changes all pod templates to one that crashes", func(s *session, _ *judge, task string, random *rand.Rand) {
 		s.open++
 		s.spoil(crashes+task, time.Duration([]int{60, 660}[random.IntN(2)]+random.IntN(200))*time.Second, random.IntN(3) > 0)

@@ -8,8 +8,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -18,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// jobs is the controller of Jobs: each gets a pod. The agent in it surveys a volume.
+// jobs is the controller of Jobs: each gets a pod. The agent in it surveys a volume, previews a restore, or takes a final snapshot.
 func (w *World) jobs() {
 	for _, j := range apiserver.Of[*batchv1.Job](w.API.Live()) {
 		name := j.Name + "-pod"
@@ -36,7 +39,7 @@ func (w *World) jobs() {
 	}
 }
 
-// finish has the agent in a Job report, once the node of the volume is there.
+// finish has the agent in a Job report, once the node of the volume is there, and the store if it takes that.
 func (w *World) finish(name string) {
 	j, p := apiserver.Find[*batchv1.Job](w.API.Live(), Namespace, name), apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, name+"-pod")
 	if j == nil || p == nil || len(j.Status.Conditions) > 0 {
@@ -51,7 +54,12 @@ func (w *World) finish(name string) {
 		}
 		disk = w.disks[claim.Spec.VolumeName]
 	}
-	report, err := json.Marshal(survey(disk))
+	said, does := w.work(p.Spec.Containers[0].Args, disk)
+	if !does {
+		w.After(w.between(1000, 5000), "Job controller", "", func() { w.finish(name) })
+		return
+	}
+	report, err := json.Marshal(said)
 	w.must(err)
 	w.Log("Job "+name, string(report))
 	edit(w, p.Namespace, p.Name, "status", func(p *corev1.Pod) {
@@ -64,19 +72,37 @@ func (w *World) finish(name string) {
 	})
 }
 
+// work is what the agent in a Job reports; false while it cannot.
+func (w *World) work(args []string, d *members.Disk) (said any, does bool) {
+	given := flags(args)
+	if args[0] == "survey" {
+		return survey(d), true
+	}
+	if w.faults.storeless {
+		return nil, false
+	}
+	b := w.judges[slices.IndexFunc(w.judges, func(j *judge) bool { return prefix(j.name) == given["store-prefix"] })].backups
+	if args[0] == "restore-preview" {
+		return b.preview(given), true
+	}
+	whole := *d
+	whole.Commit = d.Last() // what is not known to be committed may have been acknowledged
+	return b.take(&whole, backup.Full, true).Facts(), true
+}
+
 // survey is what the agent says of a volume.
 func survey(d *members.Disk) member.Survey {
 	if d == nil || d.Cluster == "" {
-		return member.Survey{State: member.SurveyNone}
+		s := member.Survey{State: member.SurveyNone}
+		if d != nil {
+			s.Kept = slices.Sorted(maps.Keys(d.Kept))
+		}
+		return s
 	}
 	s := member.Survey{
 		State: member.SurveyPresent, ClusterID: d.Cluster, MemberID: strconv.FormatUint(d.Member, 16), LastTerm: d.LastTerm(), LastIndex: uint64(d.Last()),
-		CommitIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Revision: int64(1 + len(d.Writes)), Bytes: 1 << 20,
-	}
-	for _, e := range d.Applied() {
-		if e.Write != 0 {
-			s.Revision++
-		}
+		CommitIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Revision: d.Revision(), Bytes: databaseBytes,
+		Removed: d.Removed(), Kept: slices.Sorted(maps.Keys(d.Kept)),
 	}
 	for _, p := range d.Peers() {
 		if !p.Learner {

@@ -49,6 +49,15 @@ type judge struct {
 	// untrue are statements that are not so, and told those that were complained of.
 	untrue truths
 	told   map[string]bool
+
+	// backups are those of the Etcd; nil without a store.
+	backups *backups
+	// goals are the states, as writes, that users have asked to go back to, and undoes: they have asked to undo it once.
+	goals  [][]int
+	undoes bool
+	// highest is the highest revision that a member has had, and gaveUp when users last asked for no members and no volumes.
+	highest int64
+	gaveUp  time.Duration
 }
 
 type since struct {
@@ -82,8 +91,11 @@ func (s since) now(is bool, at time.Duration) since {
 // members looks at what the members are.
 func (j *judge) members() {
 	w := j.world
-	if j.asked() == 0 {
+	if e := j.etcd(); j.asked() == 0 {
 		j.hibernated = w.Now()
+		if e != nil && e.Spec.Retention().WhenScaled == v1alpha1.VolumesDeleted {
+			j.gaveUp = w.Now()
+		}
 	}
 	leader, list := j.leader()
 	if leader == nil {
@@ -102,6 +114,9 @@ func (j *judge) members() {
 		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), w.Now())
 	}
 	j.cluster(leader)
+	if j.backups != nil {
+		j.highest = max(j.highest, leader.Disk.Revision())
+	}
 	j.consecutive(leader)
 }
 
@@ -149,17 +164,47 @@ func (j *judge) cluster(leader *members.Member) {
 	if n == 0 {
 		return
 	}
+	if j.isGoal(leader) {
+		return
+	}
 	before := j.clusters[n-1]
 	acknowledged := j.world.Etcd.Acknowledged[before]
 	least := len(acknowledged)
+	if leader.Disk.Restored {
+		least = j.backups.lacks(acknowledged)
+	}
 	for _, d := range j.world.disks {
+		if leader.Disk.Restored && !lists(j.settled, d.Member) {
+			continue // the only member restores the backup by itself, without those that have left
+		}
 		if d.Cluster == before && !d.Damaged {
 			least = min(least, members.Missing(d, acknowledged))
 		}
 	}
 	if lost := members.Missing(leader.Disk, acknowledged); lost > least {
-		j.world.broke("cluster %s lacks %d writes that were acknowledged in cluster %s, and a volume lacks only %d", id, lost, before, least)
+		j.world.broke("cluster %s lacks %d writes that were acknowledged in cluster %s, and a volume or a backup lacks only %d", id, lost, before, least)
 	}
+}
+
+// isGoal reports whether a cluster that leads for the first time has exactly what users have asked to go back to: nothing else may lose what was
+// acknowledged. Its revisions are above all that there were. An undo goes back to all that was acknowledged in the cluster before.
+func (j *judge) isGoal(leader *members.Member) bool {
+	if leader.Disk.Raised == 0 {
+		return false
+	}
+	goal := slices.IndexFunc(j.goals, func(goal []int) bool { return leader.Disk.Restored && slices.Equal(goal, leader.Disk.Writes) })
+	switch n := len(j.clusters); {
+	case goal >= 0:
+		j.goals = slices.Delete(j.goals, goal, goal+1)
+	case j.undoes && n > 2 && members.Missing(leader.Disk, j.world.Etcd.Acknowledged[j.clusters[n-3]]) == 0:
+		j.undoes = false
+	default:
+		return false
+	}
+	if leader.Disk.Revision() <= j.highest {
+		j.world.broke("cluster %s goes back to revision %d, although members have had revision %d", leader.Disk.Cluster, leader.Disk.Revision(), j.highest)
+	}
+	return true
 }
 
 // aimed is a request of an operator, with the time when it asked, and the pod that it removes: the one that it saw last.
@@ -335,7 +380,7 @@ func (j *judge) mayStop() bool {
 	recreates := slices.ContainsFunc(apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()), func(t *v1alpha1.EtcdOperatorTask) bool {
 		return t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal()
 	})
-	return recreates || j.asked() == 0 || j.world.Now()-j.hibernated < sight
+	return recreates || j.replaces() || j.asked() == 0 || j.world.Now()-j.hibernated < sight
 }
 
 // podOfURL is the pod in the host name of a URL.

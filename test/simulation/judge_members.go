@@ -119,6 +119,12 @@ func (j *judge) claim(o *operator, name string) string {
 	if slices.ContainsFunc(list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == pod }) {
 		return fmt.Sprintf("%s deletes claim %s, whose member is listed", o.name, name)
 	}
+	if leader == nil && !j.quorate.is && j.gaveUp > j.quorate.at && len(j.clusters) > 0 {
+		if last := j.clusters[len(j.clusters)-1]; j.backups.lacks(j.world.Etcd.Acknowledged[last]) > 0 {
+			return fmt.Sprintf("%s deletes claim %s, and no snapshot has all that was acknowledged in cluster %s", o.name, name, last)
+		}
+		return ""
+	}
 	if leader == nil && !j.quorate.is && j.world.Now()-j.quorate.at > sight {
 		return fmt.Sprintf("%s deletes claim %s, while no quorum serves since %s", o.name, name, j.quorate.at)
 	}

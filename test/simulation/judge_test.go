@@ -5,87 +5,64 @@
 package simulation
 
 import (
-	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
-	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 )
 
-// newWorld makes a world of one Etcd.
-func newWorld(t *testing.T) *World {
-	t.Helper()
-	w, err := New(1, 3, 1)
-	if err != nil {
-		t.Fatal(err)
+// A restore on purpose loses what came after its target, once, and nothing else does; its revisions go on above those before. Its undo brings back
+// all that was acknowledged.
+func TestJudgeOfRestores(t *testing.T) {
+	leading := func(id string, writes []int, raised int64, restored bool) *members.Member {
+		d := &members.Disk{}
+		d.Restore(id, members.Peer{ID: 1}, writes, raised)
+		d.Restored = restored
+		return &members.Member{Disk: d}
 	}
-	return w
-}
-
-// A cluster counts once, however many holders it has, and one that was created again under the name of another is another one.
-func TestTheLedgerIsCountedByCluster(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, c := range map[string]struct {
-		holders []fleet.Holder
-		says    string
+	for name, test := range map[string]struct {
+		goals  [][]int
+		undoes bool
+		before []string
+		next   *members.Member
+		broken string
 	}{
-		"two of one cluster":         {[]fleet.Holder{{Task: "1", Etcd: "a", EtcdName: "main"}, {Task: "2", Etcd: "a", EtcdName: "main"}}, ""},
-		"two clusters":               {[]fleet.Holder{{Etcd: "a", EtcdName: "main"}, {Etcd: "b", EtcdName: "other"}}, "main and other"},
-		"two of the same name":       {[]fleet.Holder{{Etcd: "a", EtcdName: "main"}, {Etcd: "b", EtcdName: "main"}}, "main and main"},
-		"one is watched":             {[]fleet.Holder{{Etcd: "a", EtcdName: "main", Ended: now}, {Etcd: "b", EtcdName: "other"}}, ""},
-		"one is a canary, watched":   {[]fleet.Holder{{Etcd: "a", EtcdName: "main", Ended: now, Canary: true}, {Etcd: "b", EtcdName: "other"}}, "main and other"},
-		"one runs without asking":    {[]fleet.Holder{{Etcd: "a", EtcdName: "main", Unasked: true}, {Etcd: "b", EtcdName: "other"}}, ""},
-		"one of them is one of both": {[]fleet.Holder{{Etcd: "a", EtcdName: "main", Unasked: true}, {Etcd: "a", EtcdName: "main"}, {Etcd: "b", EtcdName: "other"}}, "main and other"},
+		"nobody asked for it":               {nil, false, []string{"a"}, leading("b", []int{1}, 9, true), "lacks 2 writes that were acknowledged in cluster a"},
+		"exactly what was asked for":        {[][]int{{1}}, false, []string{"a"}, leading("b", []int{1}, 9, true), ""},
+		"less than that":                    {[][]int{{1, 2}}, false, []string{"a"}, leading("b", []int{1}, 9, true), "lacks 2 writes"},
+		"more than that":                    {[][]int{{1}}, false, []string{"a"}, leading("b", []int{1, 2}, 9, true), "lacks 1 writes"},
+		"with revisions of before":          {[][]int{{1}}, false, []string{"a"}, leading("b", []int{1}, 1, true), "goes back to revision 3, although members have had revision 4"},
+		"from a volume":                     {[][]int{{1}}, false, []string{"a"}, leading("b", []int{1}, 9, false), "lacks 2 writes"},
+		"an undo":                           {nil, true, []string{"a", "b"}, leading("c", []int{1, 2, 3}, 9, false), ""},
+		"an undo that nobody asked for":     {nil, false, []string{"a", "b"}, leading("c", []int{1, 2, 3}, 9, false), "lacks 1 writes that were acknowledged in cluster b"},
+		"an undo that lacks something":      {nil, true, []string{"a", "b"}, leading("c", []int{1, 2}, 9, false), "lacks 1 writes that were acknowledged in cluster b"},
+		"all that there was, from a volume": {nil, false, []string{"a"}, leading("b", []int{1, 2, 3}, 0, false), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := json.Marshal(fleet.Ledger{Holders: c.holders})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := newWorld(t)
-			newFleetJudge(w, 1).ledger(string(text))
-			if got := strings.Join(w.Broken, "; "); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
-				t.Errorf("%q, want %q", got, c.says)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w, err := New(1, 1, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				j := w.judges[0]
+				w.Etcd.Acknowledged["a"], w.Etcd.Acknowledged["b"] = []int{1, 2, 3}, []int{4}
+				j.settled = []members.Peer{{ID: 1}}
+				for _, id := range test.before {
+					w.disks[id] = leading(id, append([]int{1, 2, 3}, map[string][]int{"b": {4}}[id]...), 0, false).Disk
+				}
+				j.clusters, j.goals, j.undoes, j.highest = test.before, test.goals, test.undoes, 4
+				j.backups = &backups{world: w, of: j, list: []stored{{cluster: "a", writes: []int{1, 2, 3}}}}
+				j.cluster(test.next)
+				said := strings.Join(w.Broken, "; ")
+				if test.broken == "" && said != "" || !strings.Contains(said, test.broken) {
+					t.Errorf("says %q, and not %q", said, test.broken)
+				}
+				if len(j.goals) > 0 && test.broken == "" {
+					t.Error("it may lose the same again")
+				}
+				w.Close()
+			})
 		})
 	}
-}
-
-// What a controller writes again and again is noticed once, by its verb and its object; another object, another controller and another minute
-// have counts of their own.
-func TestRepeatedWritesAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		write := func(who, verb, name string) aimed {
-			return aimed{who: who, Request: apiserver.Request{Verb: verb, Kind: "Pod", Key: types.NamespacedName{Namespace: Namespace, Name: name}, Writes: true}}
-		}
-		same := write("a/etcd", "patch", "main-0")
-		noticed := func() (at []int) {
-			for n := range mostOften + 10 {
-				if w.again(same) {
-					at = append(at, n+1)
-				}
-			}
-			return at
-		}
-		if at := noticed(); !slices.Equal(at, []int{mostOften}) {
-			t.Errorf("noticed at %v", at)
-		}
-		for _, other := range []aimed{write("b/etcd", "patch", "main-0"), write("a/etcd", "delete", "main-0"), write("a/etcd", "patch", "main-1")} {
-			for range mostOften - 1 {
-				if w.again(other) {
-					t.Errorf("%s %s is taken for another", other.who, other)
-				}
-			}
-		}
-		<-time.After(time.Minute)
-		if at := noticed(); !slices.Equal(at, []int{mostOften}) {
-			t.Errorf("in the next minute, noticed at %v", at)
-		}
-	})
 }

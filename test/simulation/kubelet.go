@@ -7,7 +7,6 @@ package simulation
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -30,7 +29,7 @@ type pod struct {
 	ip    string
 	disk  *members.Disk
 	// shared is the ConfigMap as it is mounted, and told what the agent reads in it; nil if it cannot.
-	shared map[string]string
+	shared *corev1.ConfigMap
 	told   *member.Shared
 	// bad: its template is one with which no member starts.
 	bad bool
@@ -124,23 +123,27 @@ func (w *World) freeIP() string {
 // mount has the kubelet take the ConfigMap as it is now, and again after a while.
 func (p *pod) mount() {
 	if c := apiserver.Find[*corev1.ConfigMap](p.world.API.Live(), Namespace, etcdOf(p.name)+"-config"); c != nil {
-		p.take(c.Data)
+		p.take(c)
 	}
 	p.world.once("mount of "+string(p.uid), p.world.between(1000, 60_000), func() { p.now(p.mount) })
 }
 
-// take has the agent read what is mounted.
-func (p *pod) take(data map[string]string) {
-	if maps.Equal(p.shared, data) {
+// take has the agent read what is mounted. All agents read the same in one revision of a ConfigMap, and change nothing of it.
+func (p *pod) take(c *corev1.ConfigMap) {
+	if p.shared == c {
 		return
 	}
-	p.shared, p.told = data, nil
-	shared, err := member.ParseShared(data)
+	p.shared, p.told = c, p.world.configurations[c]
+	if p.told != nil {
+		return
+	}
+	shared, err := member.ParseShared(c.Data)
 	if err != nil {
 		p.world.broke("%s cannot read its configuration: %v", p.name, err)
 		return
 	}
 	p.told = &shared
+	p.world.configurations[c] = p.told
 }
 
 // end stops the containers of a pod, and confirms it.

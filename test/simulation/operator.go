@@ -73,9 +73,10 @@ func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) i
 
 // compose makes the controllers, each of which looks at once.
 func (o *operator) compose(t testing.TB, d wiring.Dependencies) {
-	d.Namespace = operatorNamespace
+	d.Namespace, d.Agent = operatorNamespace, o.agents
 	parts := composition.New(t, d, composition.Configured(func(c *configv1alpha1.OperatorConfiguration) {
 		c.FeatureGates[string(configv1alpha1.FleetPolicies)] = o.world.fleet != nil
+		c.Backup.AllowCloudIdentity = true
 	}))
 	add := func(name, etcd string, reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)) {
 		c := &controller{operator: o, name: name, who: o.name + "/" + name, etcd: etcd, reconcile: reconcile, due: -1}

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Result is what has become of a seed.
@@ -76,7 +77,12 @@ func (s *session) run(script Script) {
 		s.limit()
 	}
 	for _, j := range s.judges {
-		s.Create(j.name, v1alpha1.EtcdSpec{Replicas: script.Members}, nil)
+		spec := v1alpha1.EtcdSpec{Replicas: script.Members}
+		if script.Store {
+			spec.Backup, j.backups = store(), &backups{world: s.World, of: j}
+			j.backups.keep()
+		}
+		s.Create(j.name, spec, nil)
 	}
 	s.write()
 	s.start()
@@ -113,9 +119,6 @@ func (s *session) carryOut(o Operation, task string) {
 	if len(s.judges) > 1 {
 		j = s.judges[random.IntN(len(s.judges))]
 	}
-	if spoilt := []string{"restarts", "maintains"}; j.isSpoiled() && slices.Contains(inFleets, o.Name) && !slices.Contains(spoilt, o.Name) {
-		return // who ends this before it has failed has another Etcd try the template
-	}
 	all[slices.IndexFunc(all, func(w wish) bool { return w.name == o.Name })].begin(s, j, task, random)
 }
 
@@ -142,11 +145,28 @@ func (s *session) help(j *judge) {
 				s.Log("user", "deletes task "+t.Name)
 				s.remove(t)
 			}
+			s.decide(j, said(t))
 			return
 		}
+		s.decide(j, saidOf(j.etcd()))
 		s.recoveries++
 		j.Task(fmt.Sprintf("recovery-%d", s.recoveries), v1alpha1.QuorumLossRecovery, "")
 	})
+}
+
+// decide has a user do what a recovery asks for, or an Etcd that is created again, that does not know which data served last: delete the claims with data
+// of other clusters.
+func (s *session) decide(j *judge, asks string) {
+	if asks = strings.ToLower(asks); len(j.clusters) == 0 || !strings.Contains(asks, "delete claim ") && !strings.Contains(asks, "delete each claim ") {
+		return
+	}
+	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
+		d := s.disks[c.Spec.VolumeName]
+		if d != nil && d.Cluster != "" && d.Cluster != j.clusters[len(j.clusters)-1] && etcdOf(podOfClaim(c.Name)) == j.name {
+			s.Log("user", "deletes claim "+c.Name)
+			s.remove(c)
+		}
+	}
 }
 
 // pass lets time pass, until something is broken or done.

@@ -22,7 +22,9 @@ type Script struct {
 	// Members that the Etcd begins with.
 	Members int32
 	// Etcds is how many there are, if there is a fleet.
-	Etcds      int
+	Etcds int
+	// Store: the Etcd has backups.
+	Store      bool
 	Faults     []Fault
 	Operations []Operation
 }
@@ -54,7 +56,7 @@ const (
 // Script draws what a seed stands for.
 func (d Draw) Script(seed uint64) Script {
 	users := loop.Random(seed, "users")
-	s := Script{Seed: seed, Members: []int32{3, 3, 5, 1}[users.IntN(4)]}
+	s := Script{Seed: seed, Members: []int32{3, 3, 5, 1}[users.IntN(4)], Store: loop.Random(seed, "store").IntN(2) == 0}
 	s.Operations = d.operations(users, wishes, 10, 180)
 	s.Faults = d.faults(loop.Random(seed, "chaos"), s.operating(), 25)
 	return s
@@ -117,6 +119,9 @@ func (s Script) String() string {
 	if s.Etcds > 0 {
 		fmt.Fprintf(&b, "etcds %d\n", s.Etcds)
 	}
+	if s.Store {
+		fmt.Fprintln(&b, "store")
+	}
 	for _, f := range s.Faults {
 		fmt.Fprintf(&b, "fault at %s for %s, %d: %s\n", f.At, f.For, f.Pick, f.Name)
 	}
@@ -136,6 +141,8 @@ func ParseScript(text string) (s Script, err error) {
 		var pick uint64
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
+		case line == "store":
+			s.Store = true
 		case scans(line, "seed %d", &s.Seed), scans(line, "members %d", &s.Members), scans(line, "etcds %d", &s.Etcds):
 		case scans(what, "fault at %s for %s %d", &at, &long, &pick):
 			f := Fault{Name: name, Pick: pick}

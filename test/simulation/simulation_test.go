@@ -11,10 +11,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +26,10 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	debug.SetGCPercent(800) // a run takes some ten megabytes
+	// A run takes some ten megabytes, and one goroutine of it runs at a time: threads would only wake each other.
+	debug.SetGCPercent(2000)
+	debug.SetMemoryLimit(768 << 20)
+	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }
 
@@ -56,9 +61,17 @@ func duration(t *testing.T, name string) time.Duration {
 	return d
 }
 
+// processor returns the time of the processor that this process has taken, with that of the system.
+func processor() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
 // Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on, and SIM_FOR
-// ends it after a time. The first that
-// breaks something ends the test, unless SIM_ON is set, and its trace and its story are written.
+// ends it after a time, SIM_CPU after one of the processor. The first that breaks something ends the test, unless SIM_ON is set, and its trace and its story are written.
 func TestSimulation(t *testing.T) { simulate(t, draw().Script, 3) }
 
 // So it is with several Etcds and a policy for their fleet.
@@ -73,9 +86,9 @@ func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
 		first, seeds = seed, 1
 	}
-	begun, sum, limit := time.Now(), Result{Injected: map[string]int{}}, duration(t, "SIM_FOR")
+	begun, sum, limit, most := time.Now(), Result{Injected: map[string]int{}}, duration(t, "SIM_FOR"), duration(t, "SIM_CPU")
 	for seed := first; seed < first+seeds; seed++ {
-		if limit > 0 && time.Since(begun) > limit {
+		if limit > 0 && time.Since(begun) > limit || most > 0 && processor() > most {
 			seeds = seed - first
 			break
 		}
@@ -101,8 +114,9 @@ func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64)
 			sum.Injected[name] += n
 		}
 	}
-	took := time.Since(begun)
-	t.Logf("%d seeds, %s of virtual time, %d operations, %d of them with faults, in %s: %.0f of these a minute", seeds, sum.Lasted.Round(time.Second), sum.Operations, sum.Faulted, took.Round(time.Millisecond), float64(sum.Faulted)/took.Minutes())
+	took, cost := time.Since(begun), processor()
+	t.Logf("%d seeds, %s of virtual time, %d operations, %d of them with faults, in %s: %.0f of these a minute, and %s of the processor each", seeds, sum.Lasted.Round(time.Second), sum.Operations, sum.Faulted, took.Round(time.Millisecond),
+		float64(sum.Faulted)/took.Minutes(), (cost / time.Duration(max(sum.Faulted, 1))).Round(time.Millisecond/10))
 	for _, name := range slices.Sorted(maps.Keys(sum.Injected)) {
 		t.Logf("%6d times: %s", sum.Injected[name], name)
 	}

@@ -146,10 +146,11 @@ func (c *chaos) wipingMost() func() {
 	return func() {}
 }
 
-// healthy returns how many voters there are, if all of the Etcd's members vote and serve. Of a cluster that is smaller, a volume may be the last.
+// healthy returns how many voters there are, if all of the Etcd's members vote and serve. Of a cluster of fewer than three that grows, a volume may be
+// the last.
 func (j *judge) healthy() int {
 	leader, list := j.leader()
-	if leader == nil || j.asked() == 0 || len(list) < int(j.asked()) {
+	if leader == nil || j.asked() == 0 || len(list) < int(min(j.asked(), 3)) {
 		return 0
 	}
 	for _, p := range list {
@@ -181,6 +182,18 @@ func (c *chaos) replacing() func() {
 		o.kill()
 	}
 	return c.start
+}
+
+// endingAfterChange has the operator end as soon as it has promoted or removed a member, and starts another one later.
+func (c *chaos) endingAfterChange() func() {
+	end := c.set(&c.faults.fatal)
+	if end == nil {
+		return nil
+	}
+	return func() {
+		end()
+		c.start()
+	}
 }
 
 // skewing replaces the operator by one whose clock is up to a quarter of an hour ahead or behind.
@@ -216,5 +229,63 @@ func (c *chaos) pausing() func() {
 			}
 			c.start()
 		})
+	}
+}
+
+// wipingOnly loses what is on the volume of the only member, if there is a backup.
+func (c *chaos) wipingOnly() func() {
+	j := c.one()
+	if j.healthy() != 1 || j.backups.newest() == nil {
+		return nil
+	}
+	c.wipe(j.running()[0])
+	return func() {}
+}
+
+// wipingAll loses what is on the volumes of all members, if there is a backup.
+func (c *chaos) wipingAll() func() {
+	j := c.one()
+	if j.healthy() < 3 || j.backups.newest() == nil {
+		return nil
+	}
+	for _, m := range j.running() {
+		c.wipe(m)
+	}
+	return func() {}
+}
+
+// losingNew waits for the next cluster that takes the place of one before. Its first node loses its power once the cluster has acknowledged a write, or
+// its volume once there is another voter, and not yet a third one.
+func (c *chaos) losingNew() func() {
+	j, volume, over := c.one(), c.random.IntN(2) == 0, false
+	known, lost := len(j.clusters), (*node)(nil)
+	if known == 0 {
+		return nil
+	}
+	var look func()
+	look = func() {
+		if over || lost != nil {
+			return
+		}
+		c.After(50*time.Millisecond, "chaos", "", look)
+		leader, _ := j.leader()
+		if leader == nil || len(j.clusters) == known || len(c.Etcd.Acknowledged[leader.Disk.Cluster]) == 0 || c.podOf(leader).node.silent() {
+			return
+		}
+		switch at := c.podOf(leader).node; {
+		case !volume:
+			c.Log(at.name, "is lost")
+			at.lose(true)
+			lost = at
+		case len(j.voters()) == 2 && j.asked() > 2:
+			c.wipe(leader)
+			lost = at
+		}
+	}
+	look()
+	return func() {
+		if over = true; lost != nil && lost.off && !volume {
+			lost.comeBack()
+		}
 	}
 }

@@ -28,7 +28,9 @@ func (w *World) Create(name string, spec v1alpha1.EtcdSpec, annotations map[stri
 func (w *World) write() {
 	w.After(w.between(200, 2000), "client", "", func() {
 		if running := w.Etcd.Running(); len(running) > 0 {
-			w.Etcd.Write(running[w.pace.IntN(len(running))])
+			if m := running[w.pace.IntN(len(running))]; !w.of(m.Name).fenced() {
+				w.Etcd.Write(m)
+			}
 		}
 		w.write()
 	})
@@ -83,6 +85,8 @@ func (j *judge) Unfinished() string {
 		return left
 	}
 	switch {
+	case j.fenced():
+		return "clients are kept away"
 	case !ptr.Deref(etcd.Status.Ready, false):
 		return fmt.Sprintf("the Etcd is not ready: %+v", etcd.Status.Conditions)
 	case etcd.Status.ClusterID != leader.Disk.Cluster:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,7 @@ var wishes = []wish{
 	{"moves the volumes to another class", move},
 	{"removes a member with etcdctl", etcdctl},
 	{"deletes the Etcd, and creates it again", createAgain},
+	{"goes back to an earlier state", goBack},
 	{"recovers, needed or not", func(_ *session, j *judge, task string, _ *rand.Rand) { j.Task(task, v1alpha1.QuorumLossRecovery, "") }},
 }
 
@@ -120,9 +122,15 @@ func hibernate(s *session, j *judge, _ string, random *rand.Rand) {
 	if before == 0 {
 		return
 	}
-	edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	wakes := time.Duration(20+random.IntN(100)) * time.Second
+	edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) {
+		e.Spec.Replicas = 0
+		if j.backups != nil && random.IntN(2) == 0 {
+			e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+		}
+	})
 	s.open++
-	s.After(time.Duration(20+random.IntN(100))*time.Second, "user", "wakes the Etcd up", func() {
+	s.After(wakes, "user", "wakes the Etcd up", func() {
 		s.open--
 		edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Replicas = before })
 	})
@@ -148,20 +156,37 @@ func createAgain(s *session, j *judge, _ string, random *rand.Rand) {
 	}
 	s.remove(before)
 	s.open++
-	squats := random.IntN(6)
-	s.After(time.Duration(random.IntN(60))*time.Second, "user", "", func() { s.createOnce(j, before, squats) })
+	squats, after := random.IntN(6), time.Duration(random.IntN(60))*time.Second
+	loses := random.IntN(4)
+	s.After(after, "user", "", func() { s.createOnce(j, before, squats, loses) })
 }
 
-// createOnce creates the Etcd once that before it is gone, now and then after a stranger has taken one of its names.
-func (s *session) createOnce(j *judge, before *v1alpha1.Etcd, squats int) {
-	if j.etcd() != nil {
-		s.After(time.Second, "user", "", func() { s.createOnce(j, before, squats) })
+// createOnce creates the Etcd once that before it is gone, now and then after a stranger has taken one of its names, or after some of the volumes are
+// lost that it has left behind.
+func (s *session) createOnce(j *judge, before *v1alpha1.Etcd, squats, loses int) {
+	if j.etcd() != nil || len(j.running()) > 0 && loses > 0 {
+		s.After(time.Second, "user", "", func() { s.createOnce(j, before, squats, loses) })
 		return
 	}
 	s.open--
+	s.loseVolumes(j, loses)
 	s.squat(j, squats)
 	s.Log("user", "creates the Etcd again")
 	s.Create(j.name, before.Spec, before.Annotations)
+}
+
+// loseVolumes loses what is on some of the volumes of an Etcd that is gone, but for the last one.
+func (s *session) loseVolumes(j *judge, most int) {
+	var held []*members.Disk
+	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
+		if d := s.disks[c.Spec.VolumeName]; d != nil && d.Cluster != "" && etcdOf(podOfClaim(c.Name)) == j.name {
+			held = append(held, d)
+		}
+	}
+	for i := range min(most, len(held)-1) {
+		s.Log("user", "loses a volume that the Etcd has left behind")
+		*held[len(held)-1-i] = members.Disk{}
+	}
 }
 
 // squat has a stranger create an object of a name that the Etcd needs, if that is free, and delete it after a while.

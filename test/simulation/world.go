@@ -13,8 +13,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
@@ -55,6 +57,8 @@ type World struct {
 	ended map[types.UID]time.Duration
 	// repeats are the newest writes of controllers.
 	repeats map[string]repeated
+	// configurations are what agents read in a ConfigMap, by its revision.
+	configurations map[*corev1.ConfigMap]*member.Shared
 	// raft is how many broken promises of raft were told of.
 	raft int
 	// pace draws how long things take, and lives for how long tasks are kept.
@@ -65,9 +69,12 @@ type World struct {
 	pending map[string]bool
 }
 
+// scheme is the same in all worlds: it takes longer to make than some of them last.
+var scheme = sync.OnceValues(inmemory.NewScheme)
+
 // New makes a world of nodes for a number of Etcds, without one and without an operator.
 func New(seed uint64, nodes, etcds int) (*World, error) {
-	scheme, err := inmemory.NewScheme()
+	scheme, err := scheme()
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +82,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
 		pace: l.Random("pace"), lives: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
+		configurations: map[*corev1.ConfigMap]*member.Shared{},
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
 		return nil, err

@@ -20,17 +20,18 @@ type SnapshotLeases struct{ Full, Delta *coordinationv1.Lease }
 // ReadSnapshotLeases reads the snapshot leases of an Etcd.
 func ReadSnapshotLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (SnapshotLeases, error) {
 	var leases SnapshotLeases
-	for name, into := range map[string]**coordinationv1.Lease{
-		etcd.FullSnapshotLeaseName(): &leases.Full, etcd.DeltaSnapshotLeaseName(): &leases.Delta,
-	} {
-		lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: etcd.Namespace, Name: name}
+	for _, of := range []struct {
+		name string
+		into **coordinationv1.Lease
+	}{{etcd.FullSnapshotLeaseName(), &leases.Full}, {etcd.DeltaSnapshotLeaseName(), &leases.Delta}} {
+		lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: etcd.Namespace, Name: of.name}
 		err := reader.Get(ctx, key, lease)
 		if client.IgnoreNotFound(err) != nil {
 			return SnapshotLeases{}, fmt.Errorf("reading lease %s: %w", key, err)
 		}
 		// A foreign lease says nothing about this Etcd's snapshots.
 		if err == nil && ownership.Of(etcd, "Lease", lease) == nil {
-			*into = lease
+			*of.into = lease
 		}
 	}
 	return leases, nil

@@ -28,6 +28,8 @@ type bug struct {
 	Patience time.Duration
 	// Fleet: it takes several Etcds and an EtcdFleetPolicy to show.
 	Fleet bool
+	// Issue says what the operator once did; empty for a bug that it never had.
+	Issue string
 }
 
 // edit replaces a text that a file has exactly once.

@@ -31,38 +31,54 @@ var defects = []bug{
 			{"internal/rollout/quorum.go", "	if quorum.Exists(rest, voters) {", "	if quorum.Exists(rest, voters) || voters == 2 {"}},
 	},
 	{
+		Name:  "once: no volume is surveyed before the first start of an Etcd that is created again",
+		Issue: "An Etcd that was created again beside retained claims served an empty cluster beside data, if most volumes were lost.",
+		Edits: []edit{{"internal/etcd/firststart/decision.go", "	case len(f.claims) == 0 && f.recorded == \"\":\n", "	case f.recorded == \"\":\n"}},
+	},
+	{
+		Name:  "once: a single member is never restored once its cluster is not that of its token",
+		Issue: "The only member of a cluster that was created again, recovered or made smaller refused the backup that it had just restored, for ever.",
+		Edits: []edit{{"internal/agent/member/lineage.go", "	if s.Recovery != nil || s.ClusterID == \"\" {\n		return s.Token()", "	if s.Recovery != nil || s.ClusterID != \"*\" {\n		return s.Token()"}},
+	},
+	{
 		Name:  "once: an Etcd that is created again begins a cluster beside its old volumes",
 		Edits: []edit{{"internal/agent/member/decide.go", "	case !f.MayBegin:", "	case !f.MayBegin && f.Member == \"\":"}},
 	},
 	{
-		Name: "once: the recorded cluster ID is stale after a second recovery",
+		Name:  "once: the recorded cluster ID is stale after a second recovery",
+		Issue: "A second recovery left the cluster ID of the status stale: every restart then refused good data.",
 		Edits: []edit{{"internal/etcd/status/status.go",
 			"		next.ClusterID, _ = lineage(etcd, s)\n",
 			"		if r := next.Recovery; next.ClusterID == \"\" || r != nil && len(r.EarlierClusterIDs) == 0 {\n			next.ClusterID, _ = lineage(etcd, s)\n		}\n"}},
 	},
 	{
-		Name: "once: the survey passes over the newest cluster",
+		Name:  "once: the survey passes over the newest cluster",
+		Issue: "The survey passed over the newest data when the member was gone that an unfinished recovery had chosen.",
 		Edits: []edit{
 			{"tasks/recovery/choose.go", "range slices.Backward(e.Lineage)", "range slices.All(e.Lineage)"},
 			{"tasks/recovery/choose.go", "	case len(f.doubts) > 0:", "	case len(f.doubts) > 100:"},
 			{"tasks/recovery/choose.go", "	case !f.newest && len(f.aside) > 0:", "	case !f.newest && len(f.aside) > 100:"}},
 	},
 	{
-		Name: "once: a voter that no operator saw is not surveyed",
+		Name:  "once: a voter that no operator saw is not surveyed",
+		Issue: "A voter that was promoted while no operator watched was not surveyed.",
 		Edits: []edit{
 			{"tasks/newcluster/volumes.go", "Beyond: true,", "Beyond: false,"},
 			{"internal/job/survey/jobs.go", "		known = max(known, int32(len(v.Survey.Voters)))\n", ""}},
 	},
 	{
 		Name:  "once: the last word of a lost node proves that etcd is stopped",
+		Issue: "What a kubelet had said before its node was lost counted as proof that etcd is stopped.",
 		Edits: []edit{{"internal/cluster/readings.go", "func (o *Ordinal) IsDown() bool { return o.isDown() && o.Pod.Stale() == \"\" }", "func (o *Ordinal) IsDown() bool { return o.isDown() }"}},
 	},
 	{
 		Name:  "once: it does in a recovery",
+		Issue: "So it did in a recovery.",
 		Edits: []edit{{"tasks/recovery/lost.go", "		case o.MayRun():", "		case o.Class != v1alpha1.ClassDead && o.Class != v1alpha1.ClassStarting && o.MayRun():"}},
 	},
 	{
-		Name: "once: a leader is unknown when two cluster IDs tie",
+		Name:  "once: a leader is unknown when two cluster IDs tie",
+		Issue: "A leader that was known was reported unknown when two cluster IDs tied.",
 		Edits: []edit{
 			{"internal/cluster/observe/lineage.go", "		case f.id == l.recorded && f.left == 0:", "		case f.id == l.recorded && f.left < 0:"},
 			{"internal/cluster/observe/lineage.go", "cmp.Or(cmp.Compare(best.left, f.left), cmp.Compare(f.members, best.members), cmp.Compare(f.leads, best.leads)) > 0", "cmp.Compare(f.members, best.members) > 0"}},
@@ -116,6 +132,7 @@ var defects = []bug{
 	},
 	{
 		Name:  "once: every Job takes too long to start by a clock that is ahead",
+		Issue: "An operator's clock three minutes ahead failed every task with a Job at birth.",
 		Edits: []edit{{"internal/job/live.go", "state.StartingSince.IsZero() || age >= 0 && age < startDeadline {", "!now.IsZero() || age > 0 {"}},
 	},
 	{
@@ -151,6 +168,7 @@ var defects = []bug{
 	},
 	{
 		Name:  "once: a clock that is ahead deletes tasks before their time",
+		Issue: "A clock that jumped past the TTL deleted a recovery's task, and with it the kept data.",
 		Edits: []edit{{"internal/engine/ttl.go", "	if future || elapsed >= ttl && seen < ttl {", "	if future && seen >= ttl {"}},
 	},
 }

@@ -33,10 +33,12 @@ func main() {
 	buildOnly := flag.Bool("build", false, "build the variants, and do not run them")
 	simulate := flag.Int("simulate", 0, "look for the bugs with so many seeds of the simulation, and not on the local Kubernetes")
 	starts := flag.Int("starts", 1, "simulate from so many first seeds, and print the medians")
+	within := flag.Duration("within", 10*time.Minute, "simulate for so long at most, in time of the processor, from each first seed")
+	write := flag.Bool("page", false, "write the page of what was simulated, and nothing else")
 	plain := flag.Bool("plain", false, "simulate without a swarm as well, and print both")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*only, length.String(), *keep, *buildOnly, *simulate, *starts, *plain})
+	err := run(ctx, options{*only, length.String(), *keep, *buildOnly, *simulate, *starts, *within, *plain, *write})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -49,15 +51,21 @@ type options struct {
 	buildOnly          bool
 	// simulate is the number of seeds; 0 for the local Kubernetes.
 	simulate int
-	// starts and plain are those of the simulation.
+	// starts, within and plain are those of the simulation.
 	starts int
+	within time.Duration
 	plain  bool
+	// page is written, and nothing else is done.
+	page bool
 }
 
 func run(ctx context.Context, o options) error {
 	root, err := checkout(ctx)
 	if err != nil {
 		return err
+	}
+	if o.page {
+		return page(root)
 	}
 	temporary, err := os.MkdirTemp("", "seeded-")
 	if err != nil {
@@ -84,16 +92,15 @@ func run(ctx context.Context, o options) error {
 // tryThem tries the bugs with the simulation or on the local Kubernetes, and returns the names of those that were not caught.
 func tryThem(ctx context.Context, o options, root, copied string) ([]string, error) {
 	if o.simulate > 0 {
-		beside := ""
-		if o.plain {
-			beside = " plain: seeds | processor |"
-		}
-		fmt.Printf("| bug | seeds | processor |%s as |\n|%s\n", beside, strings.Repeat("---|", 4+strings.Count(beside, "|")))
+		fmt.Printf("| bug | found by | plain | as | measured |\n|%s\n", strings.Repeat("---|", 5))
 		if err := os.MkdirAll(o.keep, 0o755); err != nil {
 			return nil, err
 		}
-		s := simulation{copied, o.keep, o.simulate, o.starts, o.plain}
-		return tryAll(ctx, slices.Concat(bugs, defects), o, func(b bug) (string, error) { return b.simulate(ctx, s) })
+		s := simulation{copied, o.keep, o.simulate, o.starts, o.within, o.plain}
+		missed, err := tryAll(ctx, slices.Concat(bugs, defects), o, func(b bug) (string, error) {
+			return b.simulate(ctx, s, filepath.Join(root, resultsFile))
+		})
+		return missed, errors.Join(err, page(root))
 	}
 	programs, err := buildPrograms(ctx, root, o.keep)
 	if err != nil {

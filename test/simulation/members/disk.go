@@ -13,6 +13,7 @@ package members
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -45,7 +46,9 @@ type Disk struct {
 	Founders []Peer
 	Writes   []int
 	Base     int
-	Log      []Entry
+	// Raised is what restores have added to the revision: it is that of the writes otherwise.
+	Raised int64
+	Log    []Entry
 	// Synced is how many entries of the log survive a loss of power.
 	Synced int
 	// Term is the newest that the member knows, and Commit the index that it knows to be committed.
@@ -53,6 +56,10 @@ type Disk struct {
 	Commit int
 	// Damaged: it cannot be read any more.
 	Damaged bool
+	// Restored: its data came from a backup, and not from a volume.
+	Restored bool
+	// Kept is what was set aside on the volume, by the name of its directory.
+	Kept map[string]*Disk
 
 	// list is the member list after the first entries of the log that were applied, as many as listed says, and gone are those that were removed by
 	// them. What was applied never changes.
@@ -106,6 +113,24 @@ func (d *Disk) Removes(id uint64) bool {
 	return slices.Contains(d.gone, id)
 }
 
+// Revision returns that of the database: of what is committed as far as the member knows.
+func (d *Disk) Revision() int64 {
+	n := int64(1+len(d.Writes)) + d.Raised
+	for _, e := range d.Applied() {
+		if e.Write != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Committed returns the writes that are committed as far as the member knows, in the order of their revisions.
+func (d *Disk) Committed() []int {
+	committed := *d
+	committed.Log = d.Applied()
+	return committed.All()
+}
+
 // All returns the writes in the data, with those that are not known to be committed.
 func (d *Disk) All() []int {
 	all := slices.Clone(d.Writes)
@@ -130,17 +155,34 @@ func (d *Disk) LosePower() {
 
 // Bootstrap makes the data of a founder of a cluster.
 func (d *Disk) Bootstrap(cluster string, id uint64, founders []Peer) {
-	*d = Disk{Cluster: cluster, Member: id, Founders: founders, Term: 1}
+	*d = Disk{Cluster: cluster, Member: id, Founders: founders, Term: 1, Kept: d.Kept}
+}
+
+// SetAside leaves the volume without data, and keeps what there was in a directory.
+func (d *Disk) SetAside(dir string) {
+	kept, was := maps.Clone(d.Kept), *d
+	if was.Kept = nil; d.Cluster != "" {
+		if kept == nil {
+			kept = map[string]*Disk{}
+		}
+		kept[dir] = &was
+	}
+	*d = Disk{Kept: kept}
+}
+
+// Restore makes a cluster of one member of writes that a backup has.
+func (d *Disk) Restore(cluster string, founder Peer, writes []int, raised int64) {
+	*d = Disk{Cluster: cluster, Member: founder.ID, Founders: []Peer{founder}, Writes: slices.Clip(writes), Raised: raised, Term: 1, Restored: true, Kept: d.Kept}
 }
 
 // Join makes the data of a member that was added, before the leader has sent it anything.
 func (d *Disk) Join(cluster string, id uint64, list []Peer) {
-	*d = Disk{Cluster: cluster, Member: id, Founders: list}
+	*d = Disk{Cluster: cluster, Member: id, Founders: list, Kept: d.Kept}
 }
 
 // Rebuild makes a cluster of one member of all that the data has.
 func (d *Disk) Rebuild(cluster string, founder Peer) {
-	*d = Disk{Cluster: cluster, Member: founder.ID, Founders: []Peer{founder}, Writes: d.All(), Base: d.Last(), Term: d.Term + 1, Commit: d.Last()}
+	*d = Disk{Cluster: cluster, Member: founder.ID, Founders: []Peer{founder}, Writes: d.All(), Raised: d.Raised, Base: d.Last(), Term: d.Term + 1, Commit: d.Last(), Kept: d.Kept}
 }
 
 // copyFrom makes the log that of a leader, but for what is more than a number of entries longer. It fails for data of another history, which
@@ -160,7 +202,7 @@ func (d *Disk) copyFrom(leader *Disk, most int) error {
 		shared, d.listed = 0, 0
 	}
 	n := min(len(leader.Log), max(synced, shared)+most)
-	d.Founders, d.Writes, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Base, slices.Clip(leader.Log[:n]), synced
+	d.Founders, d.Writes, d.Raised, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Raised, leader.Base, slices.Clip(leader.Log[:n]), synced
 	return nil
 }
 
