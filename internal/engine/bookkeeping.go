@@ -63,10 +63,9 @@ const (
 	maxPause   = 30 * time.Second
 )
 
-// written is a write of a status: when it was, whether it could not wait, and the resourceVersion that it made.
+// written is a write of a status: when it was, and the resourceVersion that it made.
 type written struct {
 	at              time.Time
-	urgent          bool
 	resourceVersion string
 }
 

@@ -52,10 +52,9 @@ type Reconciler struct {
 }
 
 const (
-	// detailsAfterUrgent and detailsAfterDetails are how long a change that is not urgent waits to be written, after a
-	// write that was urgent, and after one that was not.
-	detailsAfterUrgent  = 5 * time.Second
-	detailsAfterDetails = 10 * time.Second
+	// detailInterval is the least time between a write of a status and one that only changes its details. A pod that is replaced comes
+	// within this time as a rule, and then there is nothing to say of it.
+	detailInterval = 10 * time.Second
 	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
 	retryInterval = time.Second
 )

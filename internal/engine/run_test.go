@@ -411,24 +411,30 @@ func TestExpiryOnAClockThatIsWrong(t *testing.T) {
 	}
 }
 
-// A change that matters is written at once. Another wording waits, and is written in the end.
+// A change that matters is written at once. Another wording waits, also after a change that mattered, and is written in the end: a pod
+// that is replaced within that time costs no write of its own.
 func TestWordingWaits(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", running)
 	e := newEngine(t, s)
+	e.pass(time.Hour)
+	e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonStalled, Message: "urgent"})
+	e.look()
+	e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Message: "zero"})
+	e.look()
+	e.Expect(e.progress("a")).To(Equal("Running: zero"), "a condition has changed")
 	says := func(what string, again time.Duration) string {
 		e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Message: what, RequeueAfter: time.Hour})
 		e.Expect(e.look()).To(Equal(again))
 		return progressing(s.get(t, "a")).Message
 	}
-	e.Expect(says("one", time.Hour)).To(Equal("one"))
-	e.pass(time.Second)
-	e.Expect(says("two", detailsAfterUrgent-time.Second)).To(Equal("one"))
-	e.pass(detailsAfterUrgent - time.Second)
-	e.Expect(says("three", time.Hour)).To(Equal("three"))
-	e.pass(detailsAfterUrgent)
-	e.Expect(says("four", detailsAfterDetails-detailsAfterUrgent)).To(Equal("three"))
-	e.Expect(says("three", time.Hour)).To(Equal("three"), "nothing is left to write")
+	e.pass(6 * time.Second)
+	e.Expect(says("one", detailInterval-6*time.Second)).To(Equal("zero"))
+	e.pass(detailInterval - 6*time.Second)
+	e.Expect(says("two", time.Hour)).To(Equal("two"))
+	e.pass(9 * time.Second)
+	e.Expect(says("three", detailInterval-9*time.Second)).To(Equal("two"))
+	e.Expect(says("two", time.Hour)).To(Equal("two"), "nothing is left to write")
 	e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonStalled, Message: "five"})
 	e.look()
 	e.Expect(e.progress("a")).To(Equal("Stalled: five"), "a condition has changed")

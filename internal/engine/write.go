@@ -26,20 +26,10 @@ func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
 		return 0, nil
 	}
-	if wait := putOff(r.books.lastWrite(t), r.Clock.Now()); wait > 0 && !status.IsUrgent(&cached.Status, &t.Status) {
+	if wait := r.books.lastWrite(t).at.Add(detailInterval).Sub(r.Clock.Now()); wait > 0 && !status.IsUrgent(&cached.Status, &t.Status) {
 		return wait, nil
 	}
 	return 0, r.writeNow(ctx, cached, t)
-}
-
-// putOff is how long a change that is not urgent still waits. What is said first about a hold is said soon; how its
-// wording changes while it lasts matters less.
-func putOff(last written, now time.Time) time.Duration {
-	interval := detailsAfterUrgent
-	if !last.urgent {
-		interval = detailsAfterDetails
-	}
-	return last.at.Add(interval).Sub(now)
 }
 
 // writeNow writes a status under the resourceVersion that it is based on: an operator that worked on an older
@@ -54,7 +44,7 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	}
 	t.Status = decided
 	now := r.Clock.Now()
-	r.books.wrote(t, written{now, status.IsUrgent(&before.Status, &decided), t.ResourceVersion})
+	r.books.wrote(t, written{now, t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
 	r.reportTransition(before, t)
 	return nil

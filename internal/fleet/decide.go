@@ -12,12 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// notInLine returns the decision about a task that does not wait, or not any more: it has started by what another operator has written.
+func notInLine() Decision {
+	return Decision{Hold: &Hold{Reason: WaitingForSlot, Message: "the task is not in line"}}
+}
+
+// InLine reports whether a task waits.
+func (in *Input) InLine(task types.UID) bool {
+	return slices.ContainsFunc(in.Waiting, func(c Candidate) bool { return c.Task == task })
+}
+
 // Decide says whether a task that waits may take a slot now.
 func Decide(in Input, task types.UID) Decision {
 	s := newState(in)
 	c := s.candidate(task)
 	if c == nil {
-		return Decision{Hold: &Hold{Reason: WaitingForSlot, Message: "the task is not in line"}}
+		return notInLine()
 	}
 	d := Decision{Before: s.before(c)}
 	// What objects now objects all the more once those ahead have taken their slots.
@@ -37,6 +47,9 @@ func Decide(in Input, task types.UID) Decision {
 func Again(in Input, task types.UID) Decision {
 	s := newState(in)
 	c := s.candidate(task)
+	if c == nil {
+		return notInLine()
+	}
 	hold := s.objection(c)
 	return Decision{Hold: hold, Canary: hold == nil && s.canary(c)}
 }

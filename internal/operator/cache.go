@@ -6,7 +6,9 @@ package operator
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -38,7 +40,9 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		return cache.ByObject{Label: labels.NewSelector().Add(*managed), Transform: transform}
 	}
 	// One for each kind: a tenant who fills that of the claims does not fill that of the pods.
-	pods, sets, claims := &pool{}, &pool{}, &pool{}
+	pods, sets, claims, volumes := &pool{}, &pool{}, &pool{}, &pool{}
+	// What has the name of its Etcd in it is common to those of the same name in many namespaces.
+	named := &pool{}
 	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                   ours(keep(pods.pods(trimmedPod))),
 		&appsv1.StatefulSet{}:           ours(keep(sets.sets(keptSet))),
@@ -49,12 +53,18 @@ func CacheOptions(namespaces ...string) (cache.Options, error) {
 		&rbacv1.RoleBinding{}:           ours(bounded[rbacv1.RoleBinding]("RoleBinding", maxObject)),
 		&policyv1.PodDisruptionBudget{}: ours(bounded[policyv1.PodDisruptionBudget]("PodDisruptionBudget", maxObject)),
 		&coordinationv1.Lease{}:         ours(keep(keptLease)),
+		&v1alpha1.Etcd{}:                {Transform: keep(trimmedEtcd)},
 		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
 		&corev1.Namespace{}:             {Transform: keep(trimmedNamespace)},
-		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
+		&corev1.PersistentVolume{}:      {Transform: keep(volumes.volumes(trimmedVolume))},
 		&corev1.PersistentVolumeClaim{}: {Transform: keep(claims.claims(trimmedClaim))},
 	}}
+	owners := &owners{}
+	for object, by := range options.ByObject {
+		by.Transform = owners.after(named.named(by.Transform))
+		options.ByObject[object] = by
+	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
 			options.DefaultNamespaces = map[string]cache.Config{}
@@ -130,14 +140,14 @@ func trimmedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 
 // trimmedConditions keeps the conditions that package observe reads.
 func trimmedConditions(all []corev1.PodCondition) []corev1.PodCondition {
-	var kept []corev1.PodCondition
-	for _, c := range all {
-		switch c.Type {
-		case corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget:
-			kept = append(kept, c)
-		}
+	kept := slices.DeleteFunc(slices.Clone(all), func(c corev1.PodCondition) bool {
+		return c.Type != corev1.PodReady && c.Type != corev1.PodScheduled && c.Type != corev1.DisruptionTarget
+	})
+	if len(kept) == 0 {
+		return nil
 	}
-	return kept
+	// A copy of the right size.
+	return slices.Clone(kept)
 }
 
 func trimmedMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
@@ -162,7 +172,10 @@ func trimmedNamespace(n *corev1.Namespace) *corev1.Namespace {
 }
 
 func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	kept := &corev1.PersistentVolume{ObjectMeta: trimmedMeta(v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity}}
+	kept := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion},
+		Spec:       corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity},
+	}
 	if c := v.Spec.ClaimRef; c != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{UID: c.UID}
 	}
@@ -202,6 +215,18 @@ var ofAnOrdinal = regexp.MustCompile(`-[0-9]+$`)
 
 // sourced stands for any other volume or snapshot from which a claim gets its content.
 var sourced = &corev1.TypedLocalObjectReference{}
+
+// trimmedEtcd leaves out what kubectl keeps in it of the manifest, which is as large as the spec and is for kubectl alone, and the room that
+// the decoder left for more conditions. The operator only patches Etcds.
+func trimmedEtcd(e *v1alpha1.Etcd) *v1alpha1.Etcd {
+	kept := *e
+	if _, applied := e.Annotations[corev1.LastAppliedConfigAnnotation]; applied {
+		kept.Annotations = maps.Clone(e.Annotations)
+		delete(kept.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	kept.Status.Conditions, kept.Status.Members = slices.Clone(e.Status.Conditions), slices.Clone(e.Status.Members)
+	return &kept
+}
 
 // trimmedTask leaves out the configs of a task that has ended. They are most of it, and are not read again.
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {

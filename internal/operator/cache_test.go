@@ -61,7 +61,7 @@ func TestTrimmedObjects(t *testing.T) {
 
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
 	volume := trimmedVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x", ClaimRef: &corev1.ObjectReference{Name: "c", UID: "c"}}})
-	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
+	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "1"}, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	claim.Name, lean.Name, lean.Labels = "n-0", "n-0", nil
 	g.Expect(trimmedClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
@@ -74,6 +74,24 @@ func TestTrimmedObjects(t *testing.T) {
 	}
 	claim.Annotations = map[string]string{"long": "story", v1alpha1.AnnotationAdoptedBy: "etcd"}
 	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "the adoption is kept")
+}
+
+// Of an Etcd everything is kept but what kubectl keeps in it.
+func TestWhatIsKeptOfEtcds(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "etcd", ResourceVersion: "7", Annotations: map[string]string{
+		corev1.LastAppliedConfigAnnotation: "{}", v1alpha1.AnnotationOperation: "reconcile",
+	}}}
+	etcd.Spec.Replicas = 3
+	etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue})
+	etcd.Status.Members = []v1alpha1.Member{{Name: "etcd-0"}}
+	etcd.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	whole := etcd.DeepCopy()
+	want := etcd.DeepCopy()
+	want.ManagedFields, want.Annotations = nil, map[string]string{v1alpha1.AnnotationOperation: "reconcile"}
+	g.Expect(trimmedEtcd(etcd)).To(Equal(func() *v1alpha1.Etcd { kept := want.DeepCopy(); kept.ManagedFields = whole.ManagedFields; return kept }()))
+	g.Expect(etcd).To(Equal(whole), "what was read is left as it is")
+	g.Expect(keep(trimmedEtcd)(etcd)).To(Equal(want))
 }
 
 // A task is kept whole for as long as it may be decoded.

@@ -8,8 +8,13 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Bounds of a pool: how many values it has, and the bytes of each. What is not among the first is kept by its object.
@@ -55,11 +60,20 @@ func pooled[T any, P message[T]](in *pool, value P) P {
 	return value
 }
 
-// pods, sets and claims have what is kept of an object use the pool.
+// pods, volumes, sets and claims have what is kept of an object use the pool.
 func (p *pool) pods(trim func(*corev1.Pod) *corev1.Pod) func(*corev1.Pod) *corev1.Pod {
 	return func(pod *corev1.Pod) *corev1.Pod {
 		kept := trim(pod)
-		p.template(&kept.Spec)
+		// What is kept of containers has no name of a cluster in it.
+		kept.Spec.Containers = pooled(p, &corev1.PodSpec{Containers: kept.Spec.Containers}).Containers
+		return kept
+	}
+}
+
+func (p *pool) volumes(trim func(*corev1.PersistentVolume) *corev1.PersistentVolume) func(*corev1.PersistentVolume) *corev1.PersistentVolume {
+	return func(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
+		kept := trim(volume)
+		kept.Spec.NodeAffinity = pooled(p, kept.Spec.NodeAffinity)
 		return kept
 	}
 }
@@ -83,7 +97,7 @@ func (p *pool) claims(trim func(*corev1.PersistentVolumeClaim) *corev1.Persisten
 	}
 }
 
-// template has a pod, or a template of pods, use what others have as well.
+// template has a template of pods use what others have as well.
 func (p *pool) template(spec *corev1.PodSpec) {
 	spec.SecurityContext = pooled(p, spec.SecurityContext)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -92,8 +106,55 @@ func (p *pool) template(spec *corev1.PodSpec) {
 		}
 	}
 	for i := range spec.Volumes {
-		spec.Volumes[i].Projected = pooled(p, spec.Volumes[i].Projected)
+		// A volume that has it already may be one that others have in common, which is only read.
+		if common := pooled(p, spec.Volumes[i].Projected); common != spec.Volumes[i].Projected {
+			spec.Volumes[i].Projected = common
+		}
 	}
+}
+
+// named has what a transform keeps of an object of an Etcd use parts that have the name of the Etcd in them, and not its namespace. With a
+// pool for all kinds, the objects of Etcds of the same name in many namespaces, such as Gardener's, have them in common.
+func (p *pool) named(transform toolscache.TransformFunc) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		kept, err := transform(object)
+		if o, ok := kept.(metav1.Object); !ok || err != nil || o.GetLabels()[v1alpha1.LabelPartOf] == "" {
+			return kept, err
+		}
+		switch o := kept.(type) {
+		case *corev1.Pod:
+			// Its labels have its own name.
+			return kept, nil
+		case *appsv1.StatefulSet:
+			p.namedSet(&o.Spec)
+		case *corev1.Service:
+			o.Spec.Selector = p.texts(o.Spec.Selector)
+			o.Spec.Ports = pooled(p, &corev1.ServiceSpec{Ports: o.Spec.Ports}).Ports
+		case *policyv1.PodDisruptionBudget:
+			o.Spec.Selector = pooled(p, o.Spec.Selector)
+		case *rbacv1.Role:
+			o.Rules = pooled(p, &rbacv1.Role{Rules: o.Rules}).Rules
+		}
+		o := kept.(metav1.Object)
+		o.SetLabels(p.texts(o.GetLabels()))
+		return kept, nil
+	}
+}
+
+func (p *pool) namedSet(set *appsv1.StatefulSetSpec) {
+	set.Selector, set.Template.Labels = pooled(p, set.Selector), p.texts(set.Template.Labels)
+	spec := &set.Template.Spec
+	spec.Affinity, spec.Volumes = pooled(p, spec.Affinity), pooled(p, &corev1.PodSpec{Volumes: spec.Volumes}).Volumes
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = pooled(p, &corev1.Container{VolumeMounts: containers[i].VolumeMounts}).VolumeMounts
+		}
+	}
+}
+
+// texts returns labels, or a selector by them, as others have it.
+func (p *pool) texts(texts map[string]string) map[string]string {
+	return pooled(p, &metav1.LabelSelector{MatchLabels: texts}).MatchLabels
 }
 
 // container has a container use what others have as well.

@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -64,9 +65,58 @@ func TestPooledParts(t *testing.T) {
 	}
 	same(&sets[0].Spec.Template.Spec, &sets[1].Spec.Template.Spec)
 	same(&kept["Pod"][0].(*corev1.Pod).Spec, &kept["Pod"][1].(*corev1.Pod).Spec)
+	g.Expect(&kept["Pod"][0].(*corev1.Pod).Spec.Containers[0] == &kept["Pod"][1].(*corev1.Pod).Spec.Containers[0]).To(BeTrue())
 	claims := [2]*corev1.PersistentVolumeClaim{kept["PersistentVolumeClaim"][0].(*corev1.PersistentVolumeClaim), kept["PersistentVolumeClaim"][1].(*corev1.PersistentVolumeClaim)}
 	g.Expect(claims[0]).To(Equal(claims[1]))
 	g.Expect(&claims[0].Spec.AccessModes[0] == &claims[1].Spec.AccessModes[0]).To(BeTrue())
+}
+
+// What an Etcd has in common with those of the same name in other namespaces is in the cache once. Each object says what it would say by
+// itself, and what is there already is left as it is, also when it comes again.
+func TestNamedParts(t *testing.T) {
+	transforms := func() func(kind string, data []byte) client.Object {
+		options, err := CacheOptions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]toolscache.TransformFunc{}
+		for of, with := range options.ByObject {
+			by[reflect.TypeOf(of).Elem().Name()] = with.Transform
+		}
+		return func(kind string, data []byte) client.Object {
+			o := kinds[kind]()
+			if err := json.Unmarshal(data, o); err != nil {
+				t.Fatal(err)
+			}
+			kept, err := by[kind](o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kept.(client.Object)
+		}
+	}
+	g, keep := NewWithT(t), transforms()
+	same := func(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	for kind, all := range objectsOfAnEtcd(t) {
+		for _, data := range all {
+			first := keep(kind, data)
+			before := first.DeepCopyObject()
+			for i := range 3 {
+				other := elsewhere(data, i)
+				kept := keep(kind, other)
+				g.Expect(kept).To(Equal(transforms()(kind, other)), "it says what it says where nothing is in the pools")
+				shared := kind != "Pod" && kind != "Etcd" && kind != "PersistentVolume"
+				g.Expect(same(kept.GetLabels(), first.GetLabels())).To(Equal(shared || len(kept.GetLabels()) == 0), kind)
+			}
+			g.Expect(first).To(Equal(before))
+		}
+	}
+	sets := objectsOfAnEtcd(t)["StatefulSet"][0]
+	a, b := keep("StatefulSet", sets).(*appsv1.StatefulSet).Spec, keep("StatefulSet", elsewhere(sets, 1)).(*appsv1.StatefulSet).Spec
+	g.Expect(a.Selector == b.Selector && a.Template.Spec.Affinity == b.Template.Spec.Affinity && same(a.Template.Labels, b.Template.Labels)).To(BeTrue())
+	g.Expect(&a.Template.Spec.Volumes[0] == &b.Template.Spec.Volumes[0]).To(BeTrue())
+	g.Expect(&a.Template.Spec.Containers[0].VolumeMounts[0] == &b.Template.Spec.Containers[0].VolumeMounts[0]).To(BeTrue())
+	g.Expect(a.Template.Annotations).NotTo(Equal(b.Template.Annotations), "these are two Etcds")
 }
 
 // What others write into their objects neither adds to the pool without end, nor replaces what is in it.

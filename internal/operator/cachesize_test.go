@@ -5,6 +5,7 @@
 package operator
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -31,9 +32,10 @@ var kinds = map[string]func() client.Object{
 	"Service": func() client.Object { return &corev1.Service{} }, "PodDisruptionBudget": func() client.Object { return &policyv1.PodDisruptionBudget{} },
 	"StatefulSet": func() client.Object { return &appsv1.StatefulSet{} }, "Lease": func() client.Object { return &coordinationv1.Lease{} },
 	"Pod": func() client.Object { return &corev1.Pod{} }, "PersistentVolumeClaim": func() client.Object { return &corev1.PersistentVolumeClaim{} },
+	"PersistentVolume": func() client.Object { return &corev1.PersistentVolume{} }, "Etcd": func() client.Object { return &v1alpha1.Etcd{} },
 }
 
-// objectsOfAnEtcd are those of an Etcd with three members and backups, in JSON, as the API server has them, by kind.
+// objectsOfAnEtcd are an Etcd with three members and backups and its objects, in JSON, as the API server has them, by kind.
 func objectsOfAnEtcd(b testing.TB) map[string][][]byte {
 	b.Helper()
 	file, err := os.Open("../etcd/component/testdata/backup-default.yaml")
@@ -88,12 +90,55 @@ func objectsOfAnEtcd(b testing.TB) map[string][][]byte {
 		claim.Spec = set.Spec.VolumeClaimTemplates[0].Spec
 		claim.Spec.VolumeName, claim.Status.Phase, claim.Status.Capacity = "pvc-4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f", corev1.ClaimBound, claim.Spec.Resources.Requests
 		add("PersistentVolumeClaim", claim, 30+i)
+		add("PersistentVolume", volumeOf(claim), 40+i)
 	}
+	add("Etcd", wellEtcd(set.Namespace, set.Name), 50)
 	return all
+}
+
+// volumeOf is the volume of a claim, in a zone.
+func volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	zone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"eu-1a"}}
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Finalizers: []string{"kubernetes.io/pv-protection"}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "csi.example.com"}}}
+	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: "4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e99"}
+	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}}}}
+	return v
+}
+
+// wellEtcd is an Etcd of three members that is well, with the status that it has then.
+func wellEtcd(namespace, name string) *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	e.Spec.Replicas = 3
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Container: "bucket", Provider: "S3", Prefix: namespace + "/" + name}}
+	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionBackupReady, v1alpha1.ConditionDataVolumesReady, v1alpha1.ConditionScaled, v1alpha1.ConditionReconciled, v1alpha1.ConditionTLSReady} {
+		e.Status.Conditions.Set(metav1.Condition{Type: c, Status: metav1.ConditionTrue, ObservedGeneration: 3, Reason: c, Message: "all 3 members are as they should be", LastTransitionTime: metav1.Now()})
+	}
+	for i := range 3 {
+		e.Status.Members = append(e.Status.Members, v1alpha1.Member{Name: fmt.Sprint(name, "-", i), ID: "8e9e05c52164694d", Role: "Member", Status: "Ready", Reason: "Participating", LastTransitionTime: metav1.Now()})
+	}
+	e.Status.Replicas, e.Status.CurrentReplicas, e.Status.ReadyReplicas, e.Status.UpdatedReplicas, e.Status.ClusterSize, e.Status.Ready, e.Status.ClusterID = 3, 3, 3, 3, 3, ptr.To(true), "cdf818194e3a8c32"
+	return e
+}
+
+// elsewhere is an object as another Etcd of the same name has it: in another namespace, with other UIDs and another template.
+func elsewhere(data []byte, i int) []byte {
+	for _, text := range []string{"shoot-a", "9a8e-0d6a4c1d2e", "37dcb462aa1b02c6"} {
+		data = bytes.ReplaceAll(data, []byte(text), fmt.Appendf(nil, "%s%06d", text[:len(text)-6], i))
+	}
+	return data
 }
 
 // The heap that the cache takes for the objects of an Etcd, by their kind.
 func BenchmarkObjectsOfAnEtcd(b *testing.B) {
+	b.Run("of the same name", func(b *testing.B) { benchmarkObjects(b, elsewhere) })
+	b.Run("of another name", func(b *testing.B) {
+		benchmarkObjects(b, func(data []byte, i int) []byte {
+			return bytes.ReplaceAll(elsewhere(data, i), []byte("etcd-main"), fmt.Appendf(nil, "etcd-%04d", i))
+		})
+	})
+}
+
+func benchmarkObjects(b *testing.B, elsewhere func([]byte, int) []byte) {
 	const etcds = 200
 	objects := objectsOfAnEtcd(b)
 	options, err := CacheOptions()
@@ -107,10 +152,10 @@ func BenchmarkObjectsOfAnEtcd(b *testing.B) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			var kept []any
-			for range etcds {
+			for i := range etcds {
 				for _, data := range all {
 					o := kinds[kind]()
-					if err := json.Unmarshal(data, o); err != nil {
+					if err := json.Unmarshal(elsewhere(data, i), o); err != nil {
 						b.Fatal(err)
 					}
 					transform := options.DefaultTransform

@@ -24,7 +24,7 @@ func TestContentsOfTheCache(t *testing.T) {
 	for object, by := range some.ByObject {
 		g.Expect(by.Namespaces).To(BeNil(), "%T is restricted to the namespaces", object)
 		switch object.(type) {
-		case *corev1.Namespace, *corev1.Node, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim, *v1alpha1.EtcdOperatorTask:
+		case *corev1.Namespace, *corev1.Node, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim, *v1alpha1.Etcd, *v1alpha1.EtcdOperatorTask:
 			g.Expect(by.Transform).NotTo(BeNil(), "%T is trimmed", object)
 		default:
 			g.Expect(by.Label).NotTo(BeNil(), "%T is selected by its labels", object)

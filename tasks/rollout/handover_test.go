@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // slowLeader answers a while after nobody waits for it any more.
@@ -47,6 +50,29 @@ func TestAHandoverEndsWithItsRequests(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Expect(handOver(ctx, leader, leads{leader: 8}, 7)).To(MatchError(context.Canceled))
+}
+
+// While leadership moves, the task says so: what it said of the pod before would be a write for some milliseconds, and the next step another.
+func TestAHandoverThatDoesNotShowYet(t *testing.T) {
+	// m-0 leads, the others are updated. m-1 was asked to take over, and m-2 does not know a leader.
+	between := observed(noon, updated(1, 2), func(s *cluster.Snapshot) { s.Ordinals[2].Serving = false })
+	for name, c := range map[string]struct {
+		after time.Duration
+		told  bool
+	}{"a moment ago": {30 * time.Millisecond, false}, "and has not happened": {rollout.HandoverWindow, true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, between, between)
+			r.task.Object.Status.Rollout = &v1alpha1.RolloutStatus{
+				TargetRevision: "new", LeaderHandover: &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon}},
+				Pods: []v1alpha1.RolloutPod{{Name: "m-1", UID: "before", LastOperation: v1alpha1.LastOperation{Name: "DeletePod", State: v1alpha1.OperationStateCompleted}}},
+			}
+			r.clock.SetTime(noon.Add(c.after))
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Step).To(BeNil(), v.Message)
+			r.Expect(v.LastOperation != nil).To(Equal(c.told))
+		})
+	}
 }
 
 // What was last done is that of the newest pod, once it has ended.

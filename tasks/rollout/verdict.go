@@ -42,7 +42,8 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold().Guard, d.Hold().Message), pollInterval
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
-			v.RequeueAfter = handoverInterval
+			// The engine's record of the handover stands: a write for these milliseconds says nothing.
+			v.RequeueAfter, v.LastOperation = handoverInterval, nil
 		}
 	case rollout.Act:
 		v.Message = d.Step.Reason

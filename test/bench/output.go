@@ -41,7 +41,12 @@ func (r results) table(targets []target.Target) string {
 		}
 	}
 	for _, s := range r.measured() {
-		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s)))
+		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s, s.ways[0])))
+		for _, one := range r.of(s, quorumAware) {
+			if s.ways[0].key == quorumAware.key && one.requests.total() > maxRequests(s.members) {
+				fmt.Fprintf(&out, "  too many in pair %d: %s\n", one.pair+1, breakdown(one.requests))
+			}
+		}
 	}
 	if len(r.idleGaps) > 0 {
 		fmt.Fprintf(&out, "\nlongest gap of an idle minute: %s\n", target.Seconds(median(r.idleGaps).Seconds()))
@@ -132,7 +137,12 @@ func (r results) document() map[string]any {
 			}
 			entry := map[string]any{"median": mediansOf(r.of(s, way)), "runs": runs}
 			if way.managed {
-				entry["requests"] = r.typicalRequests(s).byKind()
+				entry["requests"] = r.typicalRequests(s, way).byKind()
+				var each []map[string]int
+				for _, one := range r.of(s, way) {
+					each = append(each, one.requests.byKind())
+				}
+				entry["requestsOfEach"] = each
 			}
 			of[way.key] = entry
 		}

@@ -114,9 +114,9 @@ func (r results) overheads(w way) []time.Duration {
 	return all
 }
 
-// typicalRequests returns the median number of requests of each kind in our rollouts of a scenario.
-func (r results) typicalRequests(s scenario) requests {
-	rollouts := r.of(s, s.ways[0])
+// typicalRequests returns the median number of requests of each kind in the rollouts of a scenario in a way of ours.
+func (r results) typicalRequests(s scenario, w way) requests {
+	rollouts := r.of(s, w)
 	kinds := requests{}
 	for _, one := range rollouts {
 		maps.Copy(kinds, one.requests)

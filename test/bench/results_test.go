@@ -59,6 +59,9 @@ func TestTargets(t *testing.T) {
 	if targets := r.targets(); target.Met(targets) || targets[2].Met {
 		t.Error("a rollout with too many requests meets its target")
 	}
+	if said := "too many in pair 1: 46 (43 list pods, 3 delete pods)"; !strings.Contains(r.table(nil), said) || strings.Count(r.table(nil), "too many") != 1 {
+		t.Errorf("the table does not say %q of that rollout alone:\n%s", said, r.table(nil))
+	}
 	if targets := (results{}).targets(); len(targets) != 0 {
 		t.Errorf("%d targets without measurements", len(targets))
 	}

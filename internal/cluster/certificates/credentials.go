@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +45,8 @@ type Credentials struct {
 
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]*credential
+	// swept is when those were dropped last that are not used. Looking for them at each request takes longer the more Etcds there are.
+	swept time.Time
 }
 
 // credential is that of one Etcd.
@@ -111,15 +114,14 @@ func (c *Credentials) Doubt(etcd types.NamespacedName) {
 	}
 }
 
-// of returns the credential of an Etcd. It drops credentials that have not been used for a while.
+// of returns the credential of an Etcd. Now and then it drops credentials that have not been used for a while.
 func (c *Credentials) of(etcd types.NamespacedName) *credential {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Clock.Now()
-	for key, other := range c.etcds {
-		if now.Sub(other.used) > 2*trustFor {
-			delete(c.etcds, key)
-		}
+	if now.Sub(c.swept) > trustFor {
+		c.swept = now
+		maps.DeleteFunc(c.etcds, func(_ types.NamespacedName, other *credential) bool { return now.Sub(other.used) > 2*trustFor })
 	}
 	if c.etcds == nil {
 		c.etcds = map[types.NamespacedName]*credential{}

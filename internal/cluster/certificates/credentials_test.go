@@ -86,6 +86,25 @@ func TestRead(t *testing.T) {
 
 func ptrTo(s string) *string { return &s }
 
+// Private keys of Etcds that are not asked any more are forgotten, and those of ten thousand are not looked through at each request.
+func TestCredentialsThatAreNotUsedAreDropped(t *testing.T) {
+	g, now := NewWithT(t), clocktesting.NewFakePassiveClock(time.Now())
+	c := &Credentials{Clock: now}
+	use := func(name string) { c.of(client.ObjectKey{Namespace: "ns", Name: name}) }
+	forward := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
+	use("gone")
+	forward(trustFor + time.Second)
+	use("used")
+	g.Expect(c.etcds).To(HaveLen(2))
+	swept := c.swept
+	forward(time.Second)
+	use("used")
+	g.Expect(c.swept).To(Equal(swept))
+	forward(trustFor + time.Second)
+	use("used")
+	g.Expect(c.etcds).To(HaveLen(1))
+}
+
 func TestCredentialsFollowTheirSecrets(t *testing.T) {
 	g := NewWithT(t)
 	ca, s, etcd := newCA(t), newSecrets(t), withTLS()

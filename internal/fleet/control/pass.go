@@ -70,12 +70,14 @@ type news struct {
 	found    []finding
 	replaced []types.UID
 	census   census
+	// runs are the tasks that run without a slot, as the API server says.
+	runs map[types.UID]bool
 }
 
 // news looks at all there is, and says what could not be read.
 func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
-	var errs [3]error
-	n.ledger = c.generation()
+	var errs [4]error
+	n.ledger, n.runs = c.generation(), map[types.UID]bool{}
 	n.found, errs[0] = c.follow(ctx, v, known)
 	n.replaced, errs[1] = c.replaced(ctx, v, known)
 	n.census = c.countTasks(ctx, v, func(policy string) bool {
@@ -83,6 +85,7 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 		return r == nil || slices.Contains(n.replaced, r.UID)
 	})
 	errs[2] = n.census.err
+	errs[3] = c.meet(ctx, strangers(known, v, nil), n.runs)
 	return n, errors.Join(errs[:]...)
 }
 
@@ -92,7 +95,7 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	if n.ledger == c.generation() {
 		changed = n.census.record(l, v) || changed
 	}
-	changed = c.adopt(l, v) || changed
+	changed = c.adopt(l, v, n.runs) || changed
 	for i := range v.objects {
 		o := &v.objects[i]
 		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {

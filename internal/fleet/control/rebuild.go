@@ -274,11 +274,35 @@ func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy, now time.Time) {
 	}
 }
 
+// strangers returns the tasks that run by what the cache shows, that the ledger does not know, and of which it is not known whether they do.
+func strangers(l *fleet.Ledger, v *view, known map[types.UID]bool) (all []*v1alpha1.EtcdOperatorTask) {
+	for uid, t := range v.tasks {
+		if _, met := known[uid]; !met && t.Status.State == v1alpha1.TaskStateInProgress && l.Holder(uid) == nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// meet reads tasks from the API server, and adds whether they run. A cache that lags shows tasks that have ended, and whose slots are free.
+// One that cannot be read counts as running.
+func (c *Controller) meet(ctx context.Context, all []*v1alpha1.EtcdOperatorTask, runs map[types.UID]bool) (unread error) {
+	for _, t := range all {
+		live := &v1alpha1.EtcdOperatorTask{}
+		err := client.IgnoreNotFound(c.Live.Get(ctx, client.ObjectKeyFromObject(t), live))
+		if err != nil {
+			unread = errors.Join(unread, fmt.Errorf("reading task %s/%s, which runs without a slot: %w", t.Namespace, t.Name, err))
+		}
+		runs[t.UID] = err != nil || live.UID == t.UID && live.Status.State == v1alpha1.TaskStateInProgress
+	}
+	return unread
+}
+
 // adopt records the tasks that run without having asked: they ran before there was a policy for them. It reports whether there are any.
-func (c *Controller) adopt(l *fleet.Ledger, v *view) bool {
+func (c *Controller) adopt(l *fleet.Ledger, v *view, runs map[types.UID]bool) bool {
 	found := false
 	for uid, t := range v.tasks {
-		if t.Status.State == v1alpha1.TaskStateInProgress && l.Holder(uid) == nil {
+		if runs[uid] && l.Holder(uid) == nil {
 			l.Grant(unasked(t, v.covering[t.Namespace], c.Clock.Now()))
 			found = true
 		}

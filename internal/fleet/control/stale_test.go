@@ -485,3 +485,89 @@ func TestALedgerIsNotMadeOfAStaleCache(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A task that has ended, and whose slot is free, takes none again because a cache that lags shows that it runs: neither in a pass nor when
+// another task asks. Found by two operators of which one was paused.
+func TestATaskThatStillRunsInTheCache(t *testing.T) {
+	for name, look := range map[string]func(o *operator, old *view){
+		"in a pass": func(o *operator, old *view) {
+			known, err := o.Store.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := o.news(t.Context(), old, known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { return o.record(l, old, n) }); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"when another asks": func(o *operator, old *view) {
+			o.mu.Lock()
+			o.seen, o.seenAt = old, o.Clock.Now()
+			o.mu.Unlock()
+			if wait := o.asks(o.world.task(1)); wait != nil {
+				t.Errorf("it waits for a slot that is free: %+v", wait)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, 1)
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To[int32](0) })
+			o := w.operator()
+			o.pass(interval)
+			running := w.task(0)
+			if wait := o.asks(running); wait != nil {
+				t.Fatalf("%+v", wait)
+			}
+			if err := w.begin(running); err != nil {
+				t.Fatal(err)
+			}
+			o.refresh()
+			old, err := o.look(t.Context())
+			if err != nil || old.tasks[running.Object.UID] == nil {
+				t.Fatal(err, "the cache does not show the task")
+			}
+			w.finish()
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Release(running.Object.UID, w.clock.Now()); return true }); err != nil {
+				t.Fatal(err)
+			}
+			look(o, old)
+			l, err := o.Store.Read(t.Context())
+			if err != nil || l.Holder(running.Object.UID) != nil {
+				t.Errorf("%+v, %v", l, err)
+			}
+		})
+	}
+}
+
+// A pass may take a task out of the line while it asks, since its twin has started it. It starts nothing, whoever asks for it.
+func TestATaskThatLeavesTheLineWhileItAsks(t *testing.T) {
+	for _, bypass := range []bool{false, true} {
+		w := newWorld(t, 1, 1)
+		o := w.operator()
+		o.pass(interval)
+		task := w.task(0)
+		if bypass {
+			metav1.SetMetaDataAnnotation(&task.Object.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
+		}
+		if wait := o.asks(task); wait != nil {
+			t.Fatalf("%+v", wait)
+		}
+		v, err := o.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := o.Store.Read(t.Context())
+		if err != nil || l.Holder(task.Object.UID) == nil {
+			t.Fatal(l, err)
+		}
+		a := &attempt{Controller: o.Controller, view: v, task: task, candidate: fleet.Candidate{Task: task.Object.UID, Namespace: task.Object.Namespace, Etcd: task.Etcd.UID}, confirmed: true}
+		next := *l
+		a.try(&next)
+		if a.granted || a.decision.Hold == nil {
+			t.Errorf("bypass %t: %+v", bypass, a.decision)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // attempt is an attempt to give a task a slot, or several: what a live read shows is told to the next one.
@@ -30,6 +31,10 @@ type attempt struct {
 	void string
 	// confirmed: the API server has the policies that this is decided by.
 	confirmed bool
+	// runs says of tasks that run by what the cache shows, and that the ledger does not know, whether they do by a live read; strangers are
+	// those of which that is not known.
+	runs      map[types.UID]bool
+	strangers []*v1alpha1.EtcdOperatorTask
 
 	// What came of the last one: it was granted, or the decision says why not. It may be granted once that is confirmed, unless an earlier
 	// grant stands, for this resourceVersion of the task.
@@ -44,12 +49,16 @@ type attempt struct {
 // take has the ledger record that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a
 // live read shows that it is void: an operator that was paused may still write that start.
 func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
-	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object)}
+	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object), runs: map[types.UID]bool{}}
 	for {
 		if err := c.Store.Change(ctx, a.try); err != nil {
 			return false, a.decision, err
 		}
 		switch {
+		case len(a.strangers) > 0:
+			if err := c.meet(ctx, a.strangers, a.runs); err != nil {
+				log.FromContext(ctx).Error(err, "Tasks that could not be read count as running")
+			}
 		case a.stays:
 			if done, err := c.letGo(ctx, a); err != nil || !done {
 				return false, a.decision, err
@@ -97,7 +106,10 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	a.granted, a.may, a.stands, a.stays = false, false, "", false
 	version := a.task.Object.ResourceVersion
 	// The task itself may run by what the cache shows, so this comes first.
-	changed = a.adopt(l, a.view)
+	if a.strangers = strangers(l, a.view, a.runs); len(a.strangers) > 0 {
+		return false
+	}
+	changed = a.adopt(l, a.view, a.runs)
 	held := l.Withdraw(a.candidate.Task)
 	if held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void {
 		a.stands = held.ResourceVersion
@@ -124,7 +136,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 
 // decide says whether a task may take a slot, or have it still if it was granted one before, and whether changes have lapsed.
 func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, lapsed bool) {
-	if bypasses(a.task.Object) {
+	if bypasses(a.task.Object) && in.InLine(a.candidate.Task) {
 		return fleet.Decision{}, false
 	}
 	if name := unseen(in.Ledger, a.view); name != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,7 +90,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.NewInvalidMetric(taskCount, err)
 		return
 	}
+	labels := labelPairs{}
 	for i := range etcds.Items {
+		collectConditions(&etcds.Items[i], labels, to)
 		c.collectEtcd(ctx, &etcds.Items[i], put)
 	}
 	collectTasks(tasks.Items, put)
@@ -97,11 +100,43 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 type put func(d *prometheus.Desc, value float64, labels ...string)
 
-func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put put) {
+// conditionMetric is a condition of an Etcd. Ten thousand Etcds have a hundred thousand, and a scrape has all of them in memory: they share
+// labels, which a const metric has for itself.
+type conditionMetric struct {
+	labels [4]*dto.LabelPair
+	value  float64
+}
+
+// Desc implements prometheus.Metric.
+func (m *conditionMetric) Desc() *prometheus.Desc { return condition }
+
+// Write implements prometheus.Metric.
+func (m *conditionMetric) Write(to *dto.Metric) error {
+	to.Label, to.Gauge = m.labels[:], &dto.Gauge{Value: &m.value}
+	return nil
+}
+
+// labelPairs are labels that series have in common.
+type labelPairs map[[2]string]*dto.LabelPair
+
+func (l labelPairs) of(name, value string) *dto.LabelPair {
+	key := [2]string{name, value}
+	if l[key] == nil {
+		l[key] = &dto.LabelPair{Name: &name, Value: &value}
+	}
+	return l[key]
+}
+
+func collectConditions(etcd *v1alpha1.Etcd, labels labelPairs, to chan<- prometheus.Metric) {
+	name, namespace := labels.of("etcd", etcd.Name), &dto.LabelPair{Name: ptr.To("etcd_namespace"), Value: &etcd.Namespace}
 	for _, is := range etcd.Status.Conditions {
 		value := map[metav1.ConditionStatus]float64{metav1.ConditionTrue: 1, metav1.ConditionFalse: 0, metav1.ConditionUnknown: -1}[is.Status]
-		put(condition, value, etcd.Name, etcd.Namespace, is.Type, is.Reason)
+		// Sorted by their names, as the registry wants them.
+		to <- &conditionMetric{[4]*dto.LabelPair{labels.of("condition", is.Type), name, namespace, labels.of("reason", is.Reason)}, value}
 	}
+}
+
+func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put put) {
 	if is := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonHeldAtZero {
 		put(heldAtZero, 1, etcd.Name, etcd.Namespace)
 	}

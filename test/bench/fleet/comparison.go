@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/attack"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
@@ -34,7 +35,7 @@ type comparison struct {
 }
 
 // percentile returns the least of some sorted figures that a share of them does not exceed; 0 if there are none.
-func percentile(sorted []float64, share float64) float64 {
+func percentile[T float64 | time.Duration](sorted []T, share float64) T {
 	if len(sorted) == 0 {
 		return 0
 	}

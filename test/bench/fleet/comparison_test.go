@@ -19,7 +19,7 @@ func TestPercentile(t *testing.T) {
 	g.Expect(percentile(hundred, 0.99)).To(Equal(99.0))
 	g.Expect(percentile(hundred, 0.5)).To(Equal(50.0))
 	g.Expect(percentile(hundred[:3], 0.99)).To(Equal(3.0))
-	g.Expect(percentile(nil, 0.99)).To(BeZero())
+	g.Expect(percentile([]float64(nil), 0.99)).To(BeZero())
 }
 
 func TestComparison(t *testing.T) {

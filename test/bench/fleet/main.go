@@ -7,6 +7,7 @@
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-profiles] [-strict]
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -etcds 50 -attack 10m
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -policy crashes|restarts|good [-slots 50] [-soak 1m]
+//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -etcds 200 -policy good -slots 5 -soak 10s -operators 2 [-pause 1m]
 //
 // What is real: the operator's binary, in its own process with two cores and the permissions of its ServiceAccount;
 // kube-apiserver, its etcd, and kube-controller-manager with the controllers of StatefulSets, PodDisruptionBudgets
@@ -22,7 +23,8 @@
 // .local/bench-fleet.json.
 //
 // With -policy, it measures instead how a template goes through all Etcds under an EtcdFleetPolicy: how many a bad one reaches and when it
-// is paused, or how long a good one takes compared with the ideal.
+// is paused, or how long a good one takes compared with the ideal. With several -operators, all act at the same time, without leader
+// election, and one after the other is paused: at no revision of the ledger may more slots be in use than there are.
 //
 // With -attack, it measures instead how fast the operator reacts for the Etcds, and how much memory it takes, while all is quiet, beside
 // another namespace with many honest Etcds, and while the administrator of that namespace does all that package attack knows to keep it busy.
@@ -57,7 +59,7 @@ type options struct {
 	etcds, rollouts, hung int
 	samples               int
 	idle                  time.Duration
-	podStart              time.Duration
+	podStart, spread      time.Duration
 	strict, profiles      bool
 	// attack is for how long the operator is attacked.
 	attack              time.Duration
@@ -67,6 +69,9 @@ type options struct {
 	policy string
 	slots  int
 	soak   time.Duration
+	// operators is how many act at the same time then, and pause how long one of them is paused in turn.
+	operators int
+	pause     time.Duration
 }
 
 func main() {
@@ -77,6 +82,7 @@ func main() {
 	flag.IntVar(&o.samples, "samples", 15, "how often the reaction for a healthy Etcd is measured beside others that are frozen or have many tasks")
 	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the idle operator is watched")
 	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
+	flag.DurationVar(&o.spread, "spread", 0, "over how long the changes of the rollouts at the same time are spread; 0: as fast as the API server takes them")
 	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, at some cost of time and memory")
 	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
 	flag.DurationVar(&o.attack, "attack", 0, "instead of all the rest, measure for so long, for so long again beside an honest tenant, and for so long while that one attacks the operator; with -etcds 50, say")
@@ -86,6 +92,8 @@ func main() {
 	flag.StringVar(&o.policy, "policy", "", "instead of all the rest, change all templates at once under an EtcdFleetPolicy, to one that is: "+strings.Join(templates(), ", "))
 	flag.IntVar(&o.slots, "slots", 50, "how many slots that policy has")
 	flag.DurationVar(&o.soak, "soak", time.Minute, "for how long it watches each cluster")
+	flag.IntVar(&o.operators, "operators", 1, "how many operators act at the same time then, without leader election; several are paused in turn")
+	flag.DurationVar(&o.pause, "pause", time.Minute, "for how long one of several operators is paused")
 	flag.Parse()
 	// The benchmark disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
@@ -111,6 +119,9 @@ func (o options) check() error {
 	}
 	if o.policy != "" && (!slices.Contains(templates(), o.policy) || o.slots < 1) {
 		return fmt.Errorf("changing templates to %q, with %d slots: there are %s, and one slot at least", o.policy, o.slots, strings.Join(templates(), ", "))
+	}
+	if o.operators < 1 || o.operators > 1 && o.policy != good {
+		return fmt.Errorf("starting %d operators: several are measured with -policy %s", o.operators, good)
 	}
 	if o.attack == 0 && o.policy == "" && (o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung) {
 		return fmt.Errorf("measuring %d rollouts while %d hang: at least one rollout, and %d more Etcds than both together are needed", o.rollouts, o.hung, firstOfMany)
@@ -148,7 +159,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	b.profiling.Wait()
-	targets := b.results.targets()
+	targets := b.results.targets(b.etcds)
 	fmt.Print(b.results.table(targets))
 	b.console.Line("\n  results                  %s", b.file())
 	if err != nil {
@@ -159,6 +170,10 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	return nil
 }
+
+// space is the quota of the API server's etcd: that of ten thousand Etcds has more than the default of 2 GiB, with what their creation leaves
+// until it is compacted.
+const space = 8 << 30
 
 // bench is one run.
 type bench struct {
@@ -172,6 +187,7 @@ type bench struct {
 	stop     context.CancelFunc
 	kubelet  *simulated.Kubelet
 	operator *operator
+	twins    []*operator
 	results  results
 	// profiling waits for the profiles being recorded.
 	profiling sync.WaitGroup
@@ -182,7 +198,7 @@ func (b *bench) setUp(ctx context.Context) error {
 	return b.console.Step("control plane", func(note func(string)) (string, error) {
 		var err error
 		// Without the Secret of the key that is installed, each operator that starts has another one, and tells it all members.
-		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles(), env.WithManifests("fleet/role.yaml", "manager/signing_key.yaml")); err != nil {
+		if b.env, err = env.Start(env.WithSpace(space), env.WithControllerManager(), env.WithRoles(), env.WithManifests("fleet/role.yaml", "manager/signing_key.yaml")); err != nil {
 			return "", err
 		}
 		b.server = apiServer{b.env.Config}
@@ -203,8 +219,10 @@ func (b *bench) setUp(ctx context.Context) error {
 
 func (b *bench) tearDown() error {
 	var all []error
-	if b.operator != nil {
-		all = append(all, b.operator.end(syscall.SIGKILL))
+	for _, o := range append(b.twins, b.operator) {
+		if o != nil {
+			all = append(all, o.end(syscall.SIGKILL))
+		}
 	}
 	if b.stop != nil {
 		b.stop()

@@ -29,9 +29,12 @@ const configuration = `apiVersion: operator.config.druid.gardener.cloud/v1alpha1
 kind: OperatorConfiguration
 featureGates: {QuorumAwareUpdatesWithOnDelete: true, FleetPolicies: %t}
 images: {etcdAgent: localhost/etcd-agent:fleet}
-leaderElection: {namespace: etcd-foreman-system}
+leaderElection: {namespace: %s, enabled: %t}
 server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", pprofBindAddress: "%s"}
 `
+
+// operatorNamespace is that of the operator.
+const operatorNamespace = "etcd-foreman-system"
 
 // cores that the operator may use.
 const cores = 2
@@ -58,36 +61,46 @@ func buildOperator(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startOperator starts an operator that logs to operator.log, and serves profiles and knows policies on request.
-func startOperator(dir string, kubeconfig []byte, profiles, policies bool) (*operator, error) {
+// startOperator starts an operator that logs to operator.log, and serves profiles and knows policies on request. Further ones have a number.
+func (b *bench) startOperator(number int) (*operator, error) {
+	kubeconfig, err := b.env.OperatorKubeconfig()
+	if err != nil {
+		return nil, err
+	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	pprof := "0"
-	if profiles {
+	if b.profiles {
 		other, err := freePort()
 		if err != nil {
 			return nil, err
 		}
 		pprof = fmt.Sprintf("127.0.0.1:%d", other)
 	}
-	for name, data := range map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": fmt.Appendf(nil, configuration, policies, port, pprof)} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+	suffix := ""
+	if number > 0 {
+		suffix = fmt.Sprint("-", number)
+	}
+	path := func(name, extension string) string { return filepath.Join(b.dir, name+suffix+extension) }
+	config := fmt.Appendf(nil, configuration, b.policy != "", operatorNamespace, b.operators == 1, port, pprof)
+	for path, data := range map[string][]byte{path("kubeconfig", ""): kubeconfig, path("config", ".yaml"): config} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the operator's configuration: %w", err)
 		}
 	}
-	log, err := os.OpenFile(filepath.Join(dir, "operator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(path("operator", ".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the operator's log: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the process has it
 	o := &operator{
-		cmd:     exec.Command(binary(dir), "--config="+filepath.Join(dir, "config.yaml")),
+		cmd:     exec.Command(binary(b.dir), "--config="+path("config", ".yaml")),
 		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), profiles: "http://" + pprof + "/debug/pprof/", exited: make(chan struct{}),
 	}
-	// An empty GOGC is none: the operator sets it.
-	o.cmd.Env = append(os.Environ(), "GOGC=", "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), fmt.Sprintf("GOMAXPROCS=%d", cores))
+	// An empty GOGC is none: the operator sets it. The limit is that of config/manager.
+	o.cmd.Env = append(os.Environ(), "GOGC=", "GOMEMLIMIT=900MiB", "KUBECONFIG="+path("kubeconfig", ""), fmt.Sprintf("GOMAXPROCS=%d", cores))
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	o.started = time.Now()
 	if err := o.cmd.Start(); err != nil {
@@ -198,6 +211,48 @@ func (o *operator) memory() (now, greatest float64) {
 		}
 	}
 	return now, greatest
+}
+
+// memory is what the memory of an operator is, in MiB, as its runtime accounts for it.
+type memory struct {
+	// Heap is what is alive and what is garbage, HeapInUse that with what is free between objects, and Stacks those of Goroutines.
+	Heap      float64 `json:"heapMiB"`
+	HeapInUse float64 `json:"heapInUseMiB"`
+	Stacks    float64 `json:"stacksMiB"`
+	// Runtime is what the garbage collector and the runtime need, and Unused what has not been given back yet.
+	Runtime    float64 `json:"runtimeMiB"`
+	Unused     float64 `json:"unusedMiB"`
+	Goroutines float64 `json:"goroutines"`
+	// Series are those of its metrics.
+	Series int `json:"series"`
+}
+
+// account reads what the memory of the operator is.
+func (o *operator) account(ctx context.Context) (memory, error) {
+	families, err := scrape(ctx, http.DefaultClient, o.metrics)
+	if err != nil {
+		return memory{}, err
+	}
+	mebibytes := func(names ...string) (total float64) {
+		for _, name := range names {
+			total += sum(families["go_memstats_"+name+"_bytes"], nil) / (1 << 20)
+		}
+		return total
+	}
+	m := memory{
+		Heap: mebibytes("heap_alloc"), HeapInUse: mebibytes("heap_inuse"), Stacks: mebibytes("stack_inuse"),
+		Runtime: mebibytes("gc_sys", "other_sys", "mspan_sys", "mcache_sys", "buck_hash_sys"),
+		Unused:  mebibytes("heap_idle") - mebibytes("heap_released"), Goroutines: sum(families["go_goroutines"], nil),
+	}
+	for _, f := range families {
+		m.Series += len(f.GetMetric())
+	}
+	return m, nil
+}
+
+// String describes it.
+func (m memory) String() string {
+	return fmt.Sprintf("of which %.0f heap (%.0f in use), %.0f stacks of %.0f goroutines, %.0f runtime, %.0f unused; %d series of metrics", m.Heap, m.HeapInUse, m.Stacks, m.Goroutines, m.Runtime, m.Unused, m.Series)
 }
 
 // kibibytes converts KiB to MiB.

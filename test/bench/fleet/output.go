@@ -22,8 +22,11 @@ import (
 
 // The targets.
 const (
-	maxReady    = 10 * time.Second
-	maxResident = 200 // MiB
+	// maxReady and maxResident are for a thousand Etcds, and for ten thousand; in between they grow evenly.
+	maxReady, maxReadyOfMany       = 10, 60    // s
+	maxResident, maxResidentOfMany = 200, 1024 // MiB
+	// maxReaction is how long 99 % of the events may take until their step: a template that changes, a pod that is ready.
+	maxReaction = time.Second
 	// maxBusy is the maximum percentage of busy workers of a controller that runs rollouts: one must be idle, or some
 	// rollout waits for another.
 	maxBusy = 99
@@ -44,6 +47,8 @@ type results struct {
 	AtReady  float64 `json:"residentWhenReadyMiB,omitempty"`
 	Idle     float64 `json:"residentIdleMiB,omitempty"`
 	Resident float64 `json:"residentMaxMiB,omitempty"`
+	// Memory is what the memory of the idle operator is.
+	Memory memory `json:"memoryIdle,omitzero"`
 	// IdleLoad is the load of an idle operator, with all writes.
 	IdleLoad *Load `json:"idle,omitempty"`
 	// Neighbors is the reaction for healthy Etcds beside others.
@@ -57,18 +62,27 @@ type results struct {
 	alone, many *rollouts
 }
 
+// limit returns the limit for a number of Etcds, of one for a thousand and one for ten thousand.
+func limit(etcds int, thousand, tenThousand float64) float64 {
+	return thousand + (tenThousand-thousand)*float64(max(etcds-1000, 0))/9000
+}
+
 func median(sorted []time.Duration) time.Duration { return sorted[(len(sorted)-1)/2] }
 
-// targets returns the targets that have results so far.
-func (r results) targets() []target.Target {
+// targets returns the targets that have results so far, for a number of Etcds.
+func (r results) targets(etcds int) []target.Target {
 	var all []target.Target
 	if r.Ready > 0 {
 		all = append(all,
-			target.New("restart: every Etcd reconciled, queue empty", "s", r.Ready, maxReady.Seconds()),
-			target.New("maximum resident memory", "MiB", r.Resident, maxResident))
+			target.New("restart: every Etcd reconciled, queue empty", "s", r.Ready, limit(etcds, maxReady, maxReadyOfMany)),
+			target.New("maximum resident memory", "MiB", r.Resident, limit(etcds, maxResident, maxResidentOfMany)))
 	}
 	if r.many != nil {
-		all = append(all, target.New(fmt.Sprintf("%d rollouts at once: busy workers, maximum", len(r.many.each)), "%", 100*r.many.load.mostBusy(), maxBusy).Against(100*r.alone.load.mostBusy()))
+		name := fmt.Sprintf("%d rollouts at once: ", len(r.many.each))
+		all = append(all,
+			target.New(name+"busy workers, maximum", "%", 100*r.many.load.mostBusy(), maxBusy).Against(100*r.alone.load.mostBusy()),
+			target.New(name+"from a change to the first deletion, 99 %", "s", percentile(r.many.reactions(), 0.99).Seconds(), maxReaction.Seconds()),
+			target.New(name+"from a pod being ready to the next deletion, 99 %", "s", percentile(r.many.gaps(), 0.99).Seconds(), maxReaction.Seconds()))
 	}
 	if r.IdleLoad != nil {
 		all = append(all, target.New("writes while idle, except leases", "", float64(total(r.IdleLoad.Writes)), 0))
@@ -93,9 +107,8 @@ func (r results) table(targets []target.Target) string {
 			continue
 		}
 		gaps, first := some.gaps(), some.reactions()
-		fmt.Fprintf(&out, "rollouts at once: %d; first deletion after %s (slowest %s); from a pod being ready to the next deletion %s (slowest %s); total %s\n  %s\n", len(some.each),
-			target.Seconds(median(first).Seconds()), target.Seconds(first[len(first)-1].Seconds()),
-			target.Seconds(median(gaps).Seconds()), target.Seconds(gaps[len(gaps)-1].Seconds()), target.Seconds(some.slowest().Seconds()), some.load)
+		fmt.Fprintf(&out, "rollouts at once: %d; first deletion after %s; from a pod being ready to the next deletion %s; total %s; %.1f requests of the operator for each\n  %s\n", len(some.each),
+			spread(first), spread(gaps), target.Seconds(some.slowest().Seconds()), some.load.Requests/float64(len(some.each)), some.load)
 	}
 	if r.many != nil {
 		// Not a target: on a machine with few CPUs, the API server dominates.
@@ -103,7 +116,7 @@ func (r results) table(targets []target.Target) string {
 			len(r.many.each), r.many.slowest().Seconds()/r.alone.slowest().Seconds(), 100*r.many.load.Machine/float64(runtime.NumCPU()))
 	}
 	if r.IdleLoad != nil {
-		fmt.Fprintf(&out, "idle: %.0f MiB; %s\n", r.Idle, r.IdleLoad)
+		fmt.Fprintf(&out, "idle: %.0f MiB, %s; %s\n", r.Idle, r.Memory, r.IdleLoad)
 		for _, kind := range slices.Sorted(maps.Keys(r.IdleLoad.Writes)) {
 			fmt.Fprintf(&out, "  writes: %d %s\n", r.IdleLoad.Writes[kind], strings.TrimSpace(kind))
 		}
@@ -122,13 +135,19 @@ func (r results) table(targets []target.Target) string {
 	return out.String()
 }
 
+// spread describes some times, the shortest first.
+func spread(sorted []time.Duration) string {
+	return fmt.Sprintf("%s (99 %% within %s, slowest %s)", target.Seconds(median(sorted).Seconds()), target.Seconds(percentile(sorted, 0.99).Seconds()), target.Seconds(sorted[len(sorted)-1].Seconds()))
+}
+
 // summary returns a summary of rollouts for the file.
 func (r *rollouts) summary() map[string]any {
 	gaps, first := r.gaps(), r.reactions()
 	return map[string]any{
 		"atOnce": len(r.each), "slowest": r.slowest().Seconds(), "load": r.load,
-		"medianReaction": median(first).Seconds(), "slowestReaction": first[len(first)-1].Seconds(),
-		"medianGap": median(gaps).Seconds(), "longestGap": gaps[len(gaps)-1].Seconds(),
+		"medianReaction": median(first).Seconds(), "p99Reaction": percentile(first, 0.99).Seconds(), "slowestReaction": first[len(first)-1].Seconds(),
+		"medianGap": median(gaps).Seconds(), "p99Gap": percentile(gaps, 0.99).Seconds(), "longestGap": gaps[len(gaps)-1].Seconds(),
+		"requestsOfEach": r.load.Requests / float64(len(r.each)),
 	}
 }
 
@@ -143,7 +162,7 @@ func (b *bench) write() error {
 		"measuredAt": time.Now().UTC().Format(time.RFC3339),
 		"machine":    map[string]any{"cpus": runtime.NumCPU(), "os": runtime.GOOS, "arch": runtime.GOARCH},
 		"etcds":      b.etcds, "members": simulated.Members, "podStartSeconds": b.podStart.Seconds(), "idleSeconds": b.idle.Seconds(),
-		"results": b.results, "targets": b.results.targets(),
+		"results": b.results, "targets": b.results.targets(b.etcds),
 	}
 	if b.results.alone != nil {
 		all["oneRollout"] = b.results.alone.summary()

@@ -33,6 +33,26 @@ func TestAnOperatorThatEnds(t *testing.T) {
 	}
 }
 
+// A policy that has just been created is paused until tasks are counted: that is not the end of a template.
+func TestAPolicyThatIsNotInForceYet(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for reason, paused := range map[string]string{v1alpha1.ReasonTasksNotCounted: "", v1alpha1.ReasonChangeFailed: "why"} {
+		policy := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}, Status: v1alpha1.EtcdFleetPolicyStatus{
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, Reason: reason, Message: "why"}},
+			Changes:    []v1alpha1.FleetChange{{Done: 2}},
+		}}
+		o := &operator{exited: make(chan struct{})}
+		b := &bench{options: options{etcds: 2}, env: &env.Env{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).Build()}, operator: o}
+		p := &passage{}
+		if err := b.untilThrough(t.Context(), func(string) {}, p); err != nil || p.Paused != paused {
+			t.Errorf("%s: %q, %v", reason, p.Paused, err)
+		}
+	}
+}
+
 func TestIdeal(t *testing.T) {
 	const s = time.Second
 	for name, c := range map[string]struct {

@@ -136,6 +136,9 @@ func (b *bench) rest(ctx context.Context) error {
 		load := after.since(before)
 		b.results.IdleLoad = &load
 		b.results.Idle, _ = b.operator.memory()
+		if b.results.Memory, err = b.operator.account(ctx); err != nil {
+			return "", err
+		}
 		return fmt.Sprintf("%d writes in %s, %.2f cores, %.0f MiB", total(load.Writes), b.idle, load.Programs[operatorProgram], b.results.Idle), nil
 	})
 }

@@ -141,6 +141,7 @@ func (b *bench) rollWatched(ctx context.Context, etcds []int) (from time.Time, c
 		if err := b.change(ctx, i); err != nil {
 			return from, nil, nil, err
 		}
+		sleep(ctx, b.spread/time.Duration(len(etcds))-time.Since(changed[i]))
 	}
 	return from, changed, nil, b.untilRolled(ctx, from, etcds...)
 }

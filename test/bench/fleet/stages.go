@@ -29,16 +29,23 @@ const (
 )
 
 const (
-	// makeTimeout is for all Etcds together; a loaded machine takes minutes.
+	// makeTimeout is for a thousand Etcds together; a loaded machine takes minutes.
 	makeTimeout = 30 * time.Minute
-	// restartTimeout is how long the operator may take to be ready.
+	// restartTimeout is how long the operator of a thousand Etcds may take to be ready.
 	restartTimeout = 5 * time.Minute
-	// readyInterval is how often the operator is asked whether it is ready. Its answer names every Etcd: asked five times a second, answers
-	// are a quarter of what a starting operator does.
+	// makeInterval is how often a thousand Etcds are listed until they are ready.
+	makeInterval = 2 * time.Second
+	// readyInterval is how often the operator of a thousand Etcds is asked whether it is ready. Its answer names every Etcd: asked five times
+	// a second, answers are a quarter of what a starting operator does.
 	readyInterval = time.Second
 	// creators is how many Etcds are created at the same time.
 	creators = 10
 )
+
+// scaled returns a time that is given for a thousand Etcds: proportionally longer for more.
+func (b *bench) scaled(d time.Duration) time.Duration {
+	return d * time.Duration(max(b.etcds, 1000)) / 1000
+}
 
 // make starts the operator and creates the Etcds.
 func (b *bench) make(ctx context.Context) error {
@@ -46,7 +53,7 @@ func (b *bench) make(ctx context.Context) error {
 		if err := b.restartOperator(); err != nil {
 			return "", err
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("not all are ready within %s", makeTimeout))
+		ctx, cancel := context.WithTimeoutCause(ctx, b.scaled(makeTimeout), fmt.Errorf("not all are ready within %s", b.scaled(makeTimeout)))
 		defer cancel()
 		if err := b.create(ctx); err != nil {
 			return "", err
@@ -63,7 +70,7 @@ func (b *bench) make(ctx context.Context) error {
 
 // untilReady waits until as many Etcds are ready as there are.
 func (b *bench) untilReady(ctx context.Context, all int, note func(string)) error {
-	return poll.Until(ctx, 2*time.Second, func() (bool, error) {
+	return poll.Until(ctx, b.scaled(makeInterval), func() (bool, error) {
 		if err := b.operator.alive(); err != nil {
 			return false, err
 		}
@@ -138,9 +145,9 @@ func (b *bench) restart(ctx context.Context) error {
 		}
 		started := b.operator.started
 		b.profile(ctx, "restart-cpu", cpuProfile)
-		ctx, cancel := context.WithTimeoutCause(ctx, restartTimeout, fmt.Errorf("the operator is not ready within %s", restartTimeout))
+		ctx, cancel := context.WithTimeoutCause(ctx, b.scaled(restartTimeout), fmt.Errorf("the operator is not ready within %s", b.scaled(restartTimeout)))
 		defer cancel()
-		err := poll.Until(ctx, readyInterval, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
+		err := poll.Until(ctx, b.scaled(readyInterval), func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
 		if err != nil {
 			return "", err
 		}
@@ -159,12 +166,8 @@ func (b *bench) restart(ctx context.Context) error {
 }
 
 // restartOperator starts an operator with the kubeconfig of its ServiceAccount.
-func (b *bench) restartOperator() error {
-	kubeconfig, err := b.env.OperatorKubeconfig()
-	if err != nil {
-		return err
-	}
-	b.operator, err = startOperator(b.dir, kubeconfig, b.profiles, b.policy != "")
+func (b *bench) restartOperator() (err error) {
+	b.operator, err = b.startOperator(0)
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
 )
 
-// watchInterval is how often workers are counted, which costs the operator some milliseconds each time.
+// watchInterval is how often workers are counted, which costs the operator of a thousand Etcds some milliseconds each time.
 const watchInterval = 500 * time.Millisecond
 
 // Workers of a controller: the maximum number of busy ones, and their number. While one is idle, no reconcile waits.
@@ -29,7 +29,7 @@ func (b *bench) watchWorkers(ctx context.Context) (stop func() map[string]Worker
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		// It ends with the context.
-		_ = poll.Until(ctx, watchInterval, func() (bool, error) {
+		_ = poll.Until(ctx, b.scaled(watchInterval), func() (bool, error) {
 			// Retry if it does not answer.
 			families, _ := scrape(ctx, http.DefaultClient, b.operator.metrics)
 			for _, m := range families["controller_runtime_active_workers"].GetMetric() {

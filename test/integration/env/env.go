@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,9 +55,10 @@ type Env struct {
 
 // Option changes what Main starts.
 type Option struct {
-	// configure changes the API server before it starts; started runs after its start.
-	configure func(*envtest.APIServer)
-	started   func(*Env) error
+	// configure changes the API server before it starts, and configureEtcd its etcd; started runs after its start.
+	configure     func(*envtest.APIServer)
+	configureEtcd func(*envtest.Etcd)
+	started       func(*Env) error
 	// featureGates are passed to the API server and the kube-controller-manager.
 	featureGates string
 	// withoutCRDs leaves the installation of CRDs to the tests.
@@ -71,6 +73,11 @@ func WithAudit(policy, log string) Option {
 	return Option{configure: func(server *envtest.APIServer) {
 		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", log).Set("audit-log-mode", "blocking-strict")
 	}}
+}
+
+// WithSpace gives the API server's etcd a quota, in bytes, in place of its default of 2 GiB.
+func WithSpace(quota int64) Option {
+	return Option{configureEtcd: func(etcd *envtest.Etcd) { etcd.Configure().Set("quota-backend-bytes", strconv.FormatInt(quota, 10)) }}
 }
 
 // WithFeatureGates sets feature gates of Kubernetes, "A=true,B=false".
@@ -135,6 +142,10 @@ func Start(options ...Option) (*Env, error) {
 		}
 		if option.configure != nil {
 			option.configure(server.ControlPlane.GetAPIServer())
+		}
+		if option.configureEtcd != nil {
+			server.ControlPlane.Etcd = &envtest.Etcd{}
+			option.configureEtcd(server.ControlPlane.Etcd)
 		}
 	}
 	config, err := server.Start()
