@@ -341,7 +341,7 @@ func TestWhyKeptDataIsNotTaken(t *testing.T) {
 	})
 	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 ends at revision 99, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
 	in.Recorded.Restore.Base = ""
-	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored: bring it back"))
+	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored. A preview says why (--to snapshot="))
 }
 
 // Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.
