@@ -6,6 +6,8 @@ package diagnose
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -59,7 +61,10 @@ func TestWatchOfAMemberThatStandsStill(t *testing.T) {
 	c := start(t, options{members: 1})
 	still := c.dial(0).(etcdclient.Watcher)
 	c.Expect(still.(etcdclient.Client).Read(t.Context(), false)).To(Succeed(), "it is connected")
-	c.Expect(syscall.Kill(c.members[0].process.Pid, syscall.SIGSTOP)).To(Succeed())
+	pid := c.members[0].process.Pid
+	c.Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+	// On a busy machine another of its threads goes on until the one that has got the signal runs.
+	c.Eventually(func() ([]byte, error) { return os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) }).Should(ContainSubstring(") T "))
 	ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(20*time.Second))
 	defer cancel()
 	c.Expect(still.Watch(ctx, func(etcdclient.Change) bool { return true })).To(MatchError(etcdclient.ErrNotWatched))
