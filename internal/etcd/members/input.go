@@ -104,8 +104,13 @@ func (k Known) drains(i int) bool {
 // joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty
 // if they do not. From then on they wait for the operator, which must not wait for them.
 func (k Known) joining() string {
-	voters := len(k.Snapshot.Cluster.Voters)
-	if k.Etcd.Status.Recovery == nil || k.Announced || voters >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
+	voters, removed := len(k.Snapshot.Cluster.Voters), 0
+	for i := range k.Snapshot.Ordinals {
+		if k.isRemoved(i, &k.Snapshot.Ordinals[i]) {
+			removed++ // it has joined, and only another pod of it would join again
+		}
+	}
+	if k.Etcd.Status.Recovery == nil || k.Announced || voters+removed >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
 		return ""
 	}
 	return "the cluster was recovered or has woken up, and its members join it"

@@ -457,6 +457,12 @@ func TestMembersOfARecoveredClusterJoin(t *testing.T) {
 	g.Expect(acting()).To(ContainSubstring("its members join"))
 	k.Announced = true
 	g.Expect(acting()).To(BeEmpty(), "main-3 has left, and its pod goes; or it waits to be added")
+	k.Announced = false
+	o := &k.Snapshot.Ordinals[3]
+	o.Class, o.Answers, o.Serving, o.Read, k.List = v1alpha1.ClassDead, false, false, cluster.Read{Etcd: "etcd", Removed: "4"}, k.List[:3]
+	g.Expect(acting()).To(BeEmpty(), "main-3 has joined and was removed: only another pod of it can join")
+	k.Snapshot.Cluster.Voters = k.Snapshot.Cluster.Voters[:2]
+	g.Expect(acting()).To(ContainSubstring("its members join"), "main-2 is still to join")
 }
 
 // A member that has lost its data is replaced also while the spec is suspended.
@@ -470,8 +476,17 @@ func TestASuspendedSpecKeepsNoMemberAway(t *testing.T) {
 // rollout may wait for it.
 func TestBesideARollout(t *testing.T) {
 	rolling := []v1alpha1.EtcdOperatorTask{{
-		Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress},
+		Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout},
+		Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress, Rollout: &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{
+			{UID: "main-0", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}},
+			{UID: "removed", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress}},
+		}}},
 	}}
+	// Three voters have four pods, and the one without a vote cannot go first.
+	leftBefore := func(s *cluster.Snapshot) {
+		s.Ordinals = append(s.Ordinals, cluster.Ordinal{Pod: &cluster.Pod{UID: "main-3"}})
+		s.Cluster.Voters[1].Ordinal, s.Cluster.Voters[2].Ordinal = 2, 3
+	}
 	for name, c := range map[string]struct {
 		voters   int
 		replicas int32
@@ -485,6 +500,19 @@ func TestBesideARollout(t *testing.T) {
 		"stays":                       {3, 3, nil, false},
 		"a member is away":            {3, 1, func(s *cluster.Snapshot) { s.Cluster.Voters[2].Serving = false }, false},
 		"a pod of a member that left": {3, 1, func(s *cluster.Snapshot) { s.Ordinals = append(s.Ordinals, cluster.Ordinal{}) }, false},
+		"a pod before the last one is that of a member that left": {3, 1, leftBefore, false},
+		"it has left, and a removal is on its way": {3, 1, func(s *cluster.Snapshot) {
+			leftBefore(s)
+			s.Ordinals[2].Pod.UID = "removed"
+		}, true},
+		"it has left, and is what the rollout removes": {3, 1, func(s *cluster.Snapshot) {
+			leftBefore(s)
+			s.Ordinals[1].Pod.UID = "removed"
+		}, false},
+		"it has left, and a voter of a source has no pod": {3, 1, func(s *cluster.Snapshot) {
+			leftBefore(s)
+			s.Cluster.Voters[0].Ordinal = -1
+		}, false},
 	} {
 		k := known(c.voters)
 		k.Etcd.Spec.Replicas = c.replicas
@@ -499,6 +527,13 @@ func TestBesideARollout(t *testing.T) {
 		}
 		NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
 	}
+	k := known(3)
+	for i := range 3 {
+		k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+	}
+	leftBefore(k.Snapshot)
+	k.Etcd.Spec.Replicas, rolling[0].Spec.OverrideGuards = 1, []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardOthersParticipating)}
+	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).NotTo(BeEmpty(), "the rollout does not wait for the pod")
 }
 
 // The pod that a rollout needs to be replaced is outdated, and not the one after it.
