@@ -624,11 +624,7 @@ func TestATwinThatAsksForATaskThatHasStarted(t *testing.T) {
 				t.Fatal(before, err)
 			}
 			if c.full {
-				other := w.task(1).Etcd
-				set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(other)
-				if err := w.api.Status().Update(t.Context(), other); err != nil {
-					t.Fatal(err)
-				}
+				w.lackMember(1)
 			}
 			if wait := o.asks(read); wait == nil || wait.RequeueAfter != stale {
 				t.Errorf("%+v", wait)

@@ -111,7 +111,11 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	}
 	changed = a.adopt(l, a.view, &a.met)
 	held := l.Withdraw(a.candidate.Task)
-	if held != nil && (held.Over() || held.ResourceVersion != version && held.ResourceVersion != a.void) {
+	switch {
+	case held != nil && held.Over():
+		a.decision = a.behind("", "the cache does not show yet that the task has ended")
+		return false
+	case held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void:
 		a.stands = held.ResourceVersion
 		return false
 	}
