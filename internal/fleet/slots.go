@@ -101,7 +101,7 @@ func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 
 // without leaves out the cluster itself, as far as no task of it runs: its next one takes over.
 func without(holders []*Holder, etcd types.UID) []*Holder {
-	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && h.over() })
+	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && h.Over() })
 }
 
 // wreck is for how long a cluster has lacked a member before a change for it not to count.
