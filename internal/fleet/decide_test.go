@@ -348,6 +348,8 @@ func TestHowLongASlotIsAwaited(t *testing.T) {
 		"a slot is free":             {situation(), time.Time{}},
 		"a window is closed":         {situation(full, policy(func(p *Policy) { p.Paused = true })), time.Time{}},
 		"the last was given later":   {situation(full), noon.Add(-time.Minute)},
+		"a namespace has its share":  {situation(share(4, 2, false), holders(holding("w2"), holding("w3"))), time.Time{}},
+		"others wait for a slot":     {situation(share(2, 1, false), holders(holding("w2"), holding("a")), others(waiting("x"))), noon.Add(-time.Minute)},
 		"it was given before":        {situation(holders(holding("a", func(h *Holder) { h.Granted = since.Add(-time.Hour) }), holding("b", func(h *Holder) { h.Granted = since.Add(-time.Hour) }))), since},
 		"a change went on":           {situation(full, history(Change{Policy: "p", Name: "A", Passed: 1, Last: noon})), noon},
 		"a change of another policy": {situation(full, history(Change{Policy: "p", Name: "A", Passed: 1}, Change{Policy: "q", Name: "A", Last: noon})), noon.Add(-time.Minute)},

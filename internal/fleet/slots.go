@@ -45,7 +45,7 @@ func shareFree(s *state, p *Policy, c *Candidate) *Hold {
 	if len(holders) < p.Share() {
 		return nil
 	}
-	return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
+	return &Hold{Reason: WaitingForSlot, Share: true, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
 }
 
 // own looks at the slots that the cluster of a task holds already. It shares that of a task which runs, since it is the clusters that are
