@@ -134,6 +134,19 @@ func (d *druids) adopted() (names []string) {
 	return names
 }
 
+// Whether etcd-druid has just written is judged by the clock of the API server, which has recorded when it wrote.
+func TestDruidIsQuietByTheClockOfTheAPIServer(t *testing.T) {
+	d := newDruids(t, v1alpha1.OperationAdopt)
+	d.update(func(e *v1alpha1.Etcd) {
+		e.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: v1alpha1.ManagedByDruid, Subresource: "status", Time: &metav1.Time{Time: time.Now().Add(-quiet / 2)}}}
+	})
+	d.change = func(a *Adopter) { a.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour)) }
+	why, err := d.reconcile()
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(why.why).To(ContainSubstring("etcd-druid is running"))
+	d.Expect(d.adopted()).To(BeEmpty())
+}
+
 // An adoption and its way back. What is interrupted is continued.
 func TestAdoptAndHandBack(t *testing.T) {
 	d := newDruids(t, v1alpha1.OperationAdopt)
