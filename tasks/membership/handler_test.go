@@ -405,6 +405,14 @@ func TestDeletesClaims(t *testing.T) {
 		r.Expect(r.next(0).Outcome).To(Equal(tasks.Done), "claims are kept: "+name)
 		r.task.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 		r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+		v := r.next(0)
+		r.Expect(v.Outcome).To(Equal(tasks.Done), "nobody has looked at it: "+name)
+		r.Expect(v.Message).To(ContainSubstring("main-main-3 stay"))
+		r.Expect(r.api.Create(t.Context(), &v1alpha1.EtcdOperatorTask{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "before"},
+			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+			Status:     v1alpha1.EtcdOperatorTaskStatus{Membership: &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "ScaleDown", Pod: "main-3"}}}},
+		})).To(Succeed())
 		v, err := r.handler.Execute(t.Context(), r.task)
 		r.Expect(err).NotTo(HaveOccurred())
 		r.Expect(v.Step.Operation).To(Equal("DeleteClaim"))
