@@ -5,6 +5,9 @@
 package operator
 
 import (
+	"context"
+	"fmt"
+
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
