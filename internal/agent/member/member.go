@@ -21,6 +21,8 @@ const (
 	// KeyRecovery is how a cluster restarts after the loss of its quorum: a Recovery as YAML. It is absent or empty if there
 	// is none.
 	KeyRecovery = "recovery.yaml"
+	// KeyKept is there if members keep what they had before a Restore although no recovery is recorded any more.
+	KeyKept = "kept"
 	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is absent or empty if they may not,
 	// and once the cluster has served.
 	KeyFirstStart = "first-start.yaml"

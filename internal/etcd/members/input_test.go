@@ -651,3 +651,63 @@ func TestMoves(t *testing.T) {
 		})
 	}
 }
+
+// A claim goes with its ordinal only if no Restore keeps data there, and if a task has scaled its pod away: what another one holds is not
+// known. One that was made for a further member is known.
+func TestClaimsThatAreKept(t *testing.T) {
+	made := func(at time.Time) func(*Known) {
+		return func(k *Known) {
+			k.Claims[3] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim", Labels: ownLabels, CreationTimestamp: metav1.NewTime(at)}}
+		}
+	}
+	temporary := func(k *Known) { k.Claims[3].Annotations = map[string]string{v1alpha1.AnnotationTemporary: "claim"} }
+	restore := func(ended *metav1.Time) []v1alpha1.EtcdOperatorTask {
+		t := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "restore"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore}}
+		t.Status.Recovery, t.Status.CompletedAt = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}, ended
+		return []v1alpha1.EtcdOperatorTask{{}, t}
+	}
+	ended := &metav1.Time{Time: noon}
+	scaled := func(pod string, created time.Time) []v1alpha1.EtcdOperatorTask {
+		t := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
+		t.Status.Membership = &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "RemoveMember", Pod: "main-3"}, {Action: "ScaleDown", Pod: pod}}}
+		return []v1alpha1.EtcdOperatorTask{{}, t}
+	}
+	left := scaled("main-3", noon)
+	for name, c := range map[string]struct {
+		known   Known
+		request Request
+		want    bool
+	}{
+		"its pod was scaled away":            {known(3, made(noon)), Request{Tasks: left}, false},
+		"another's pod was":                  {known(3, made(noon)), Request{Tasks: scaled("main-4", noon)}, true},
+		"made since its pod was":             {known(3, made(noon)), Request{Tasks: scaled("main-3", noon.Add(-1e9))}, true},
+		"nobody has looked at it":            {known(3, made(noon)), Request{}, true},
+		"made for a further member":          {known(3, made(noon), temporary), Request{}, false},
+		"there is none":                      {known(3), Request{}, false},
+		"it has a pod":                       {known(4, made(noon)), Request{}, false},
+		"a Restore keeps data there":         {known(3, made(noon.Add(-1e9))), Request{Tasks: append(restore(ended), left...)}, true},
+		"made since the Restore":             {known(3, made(noon)), Request{Tasks: append(restore(ended), left...)}, false},
+		"a Restore runs":                     {known(3, made(noon)), Request{Tasks: append(restore(nil), left...)}, true},
+		"for a further member, at a Restore": {known(3, made(noon.Add(-1e9)), temporary), Request{Tasks: restore(ended)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.request.Goal.Size = 3
+			in := c.known.Input(c.request)
+			NewWithT(t).Expect(len(in.Ordinals) > 3 && in.Ordinals[3].Kept).To(Equal(c.want))
+		})
+	}
+}
+
+// A volume does not move on which a Restore keeps data.
+func TestKeptDataDoesNotMove(t *testing.T) {
+	g := NewWithT(t)
+	moves := func(k *Known) {
+		k.Class = "fast"
+		k.Etcd.Spec.StorageClass = &k.Class
+		k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVolumesMoving})
+	}
+	t1 := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore}, ObjectMeta: metav1.ObjectMeta{Name: "restore"}}
+	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Volume)))
+	t1.Status.Recovery = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}
+	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Nothing)))
+}
