@@ -269,8 +269,8 @@ func TestAnOperatorThatIsFrozen(t *testing.T) {
 			twin.pass(interval)
 			if before {
 				twin.start(0)
-				w.clock.Step(2 * maxAge)
 			}
+			w.clock.Step(2 * maxAge)
 			point := 0
 			more = false
 			freeze := func() {
