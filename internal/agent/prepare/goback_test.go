@@ -107,11 +107,12 @@ func TestGoingBack(t *testing.T) {
 // The first member of a new cluster begins it on the volume that it had when it was chosen, and on no empty one in its place.
 func TestANewClusterBeginsOnItsVolume(t *testing.T) {
 	begins := func(p *pod) {
-		text, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe", HadData: true}.Encode()
-		p.Expect(err).NotTo(HaveOccurred())
 		p.share(member.KeyBootstrap, inOne)
 		p.share(member.KeyClusterID, "cafe")
+		text, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe"}.Encode()
+		p.Expect(err).NotTo(HaveOccurred())
 		p.share(member.KeyRecovery, text)
+		p.share(member.KeyRecoveryDetails, "task: task\nhadData: true\n")
 		p.options.Backups = stored{exist: true, restore: func() error { return errors.New("no space") }}
 	}
 	for name, c := range map[string]attempt{

@@ -354,14 +354,17 @@ func (c *cluster) startThree(g Gomega) (id string) {
 
 // recover instructs the members how to recover the cluster; nil ends the recovery.
 func (c *cluster) recover(g Gomega, r *member.Recovery) {
-	value := ""
+	value, details := "", ""
 	if r != nil {
 		var err error
 		value, err = r.Encode()
 		g.Expect(err).NotTo(HaveOccurred())
+		details, err = r.EncodeDetails()
+		g.Expect(err).NotTo(HaveOccurred())
 	}
 	for i := range c.members {
 		g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), member.KeyRecovery), []byte(value), 0o600)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), member.KeyRecoveryDetails), []byte(details), 0o600)).To(Succeed())
 	}
 }
 
