@@ -119,7 +119,11 @@ func TestANewClusterBeginsOnItsVolume(t *testing.T) {
 		"an empty one": {given: begins, reason: v1alpha1.ReasonDataLost, says: "may have begun"},
 		"one on which its data was set aside": {
 			given:  func(p *pod) { begins(p); p.blocks(".before-task-") },
-			reason: v1alpha1.ReasonRestoreFailed, says: "no space", aside: ".before-task-1", note: "restored",
+			reason: v1alpha1.ReasonDataLost, says: "may have begun", aside: ".before-task-1",
+		},
+		"one with its data, which stays until the backup is restored": {
+			given:  func(p *pod) { begins(p); p.holds() },
+			reason: v1alpha1.ReasonRestoreFailed, says: "restoring the backup of member m-0 failed, and what is on its volume is unchanged: no space", note: "restored",
 		},
 	} {
 		t.Run(name, c.run)
