@@ -56,8 +56,8 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Unobserved(tasks.Reject, err)
 	case snapshot.StatefulSet.OfDruid:
 		return tasks.Rejected(v1alpha1.ErrForeignObject, "StatefulSet %s has the pods of etcd-druid, and their agents cannot restore at the operator's word: let a rollout replace them first", snapshot.StatefulSet.Name), nil
-	case task.Config.From != nil && h.agentOutdated(snapshot, etcd):
-		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one cannot restore from another prefix: roll the agents first (kubectl etcdtask rollout %s -n %s)", h.ImageFor(etcd), etcd.Name, etcd.Namespace), nil
+	case h.agentOutdated(snapshot, etcd):
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one may not know all that a restore takes: roll the agents first (kubectl etcdtask rollout %s -n %s)", h.ImageFor(etcd), etcd.Name, etcd.Namespace), nil
 	case untried(snapshot) != "":
 		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", untried(snapshot)), nil
 	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:

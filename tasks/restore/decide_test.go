@@ -30,7 +30,7 @@ const before, after = 0xcafe, 0xbeef
 // at is a restore in a phase, of a cluster of three that serves.
 func at(phase v1alpha1.RecoveryPhase, change ...func(*Input)) Input {
 	in := Input{
-		Input:     newcluster.Input{Task: "task", Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}},
+		Input:     newcluster.Input{Task: "task", Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true, AgentImage: "agent:v1"}}},
 		ClusterID: newcluster.ID(before), Members: 3, Known: 90, MaxWrites: 100, Fenced: true, Since: epoch,
 	}
 	in.Recorded = v1alpha1.RecoveryStatus{

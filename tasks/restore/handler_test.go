@@ -102,9 +102,10 @@ func TestAdmit(t *testing.T) {
 		"pods of etcd-druid":             {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.StatefulSet.OfDruid = true }), nil, v1alpha1.ErrForeignObject, "etcd-druid"},
 		"from another prefix":            {from("ns/copy"), newEtcd(), at(saving), nil, "", "nothing is changed"},
 		"from its own backup":            {from("ns/main"), newEtcd(), at(saving), nil, v1alpha1.ErrInvalidConfig, "spec.config: from overlaps the live backups of Etcd main"},
-		"confirmed from another prefix":  {confirmedFrom, newEtcd(), at(saving, agent("agent:v1")), nil, "", "3 of 3 voters serve"},
-		"by older agents":                {confirmedFrom, newEtcd(), at(saving, agent("agent:v0")), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
-		"by an older agent":              {confirmedFrom, newEtcd(), at(saving, agent("agent:v1"), func(in *Input) { in.Snapshot.Ordinals[2].Pod.AgentOutdated = true }), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
+		"confirmed from another prefix":  {confirmedFrom, newEtcd(), at(saving), nil, "", "3 of 3 voters serve"},
+		"by older agents":                {confirmed, newEtcd(), at(saving, agent("agent:v0")), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
+		"an undo by older agents":        {undo, newEtcd(made("r1-uid")), at(saving, agent("agent:v0")), earlier(), v1alpha1.ErrRestoreRefused, "roll the agents first"},
+		"by an older agent":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.Ordinals[2].Pod.AgentOutdated = true }), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
 		"from that of another namespace": {from("away/secret"), newEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "S3", Container: "backups", SecretRef: &v1alpha1.SecretReference{Name: "s"}}
 		}), at(saving), nil, v1alpha1.ErrInvalidConfig, "of an Etcd of another namespace"},

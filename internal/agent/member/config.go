@@ -102,7 +102,7 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyKept, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
 		if errors.Is(err, fs.ErrNotExist) && key != KeyConfig && key != KeyBootstrap {
 			continue
@@ -132,6 +132,9 @@ func ParseShared(data map[string]string) (Shared, error) {
 		return Shared{}, err
 	}
 	if s.Recovery != nil {
+		if err := s.Recovery.readDetails(data[KeyRecoveryDetails]); err != nil {
+			return Shared{}, err
+		}
 		s.Revision = s.Recovery.Revision
 	}
 	if s.Accept, err = parseAcceptance([]byte(data[KeyAccept])); err != nil {

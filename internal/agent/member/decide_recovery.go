@@ -91,8 +91,8 @@ func (f Input) mayHaveBegun() bool {
 	case f.Data.State == DataDamaged && f.Data.ClusterID == "":
 		return f.KeptAside // what the member had before is there
 	case f.Data.State == DataNone:
-		// The backup is restored after the data is set aside, and a point before.
-		return f.Recovery.HadData && (!f.KeptAside || f.Recovery.Source == RecoverFromPoint)
+		// The data is set aside once the backup is restored.
+		return f.Recovery.HadData
 	}
 	return false
 }

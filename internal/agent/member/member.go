@@ -21,6 +21,9 @@ const (
 	// KeyRecovery is how a cluster restarts after the loss of its quorum: a Recovery as YAML. It is absent or empty if there
 	// is none.
 	KeyRecovery = "recovery.yaml"
+	// KeyRecoveryDetails is what was added to KeyRecovery later, as YAML: agents that do not know it recover without. It is absent or empty
+	// if there is nothing.
+	KeyRecoveryDetails = "recovery-details.yaml"
 	// KeyKept is there if members keep what they had before a Restore although no recovery is recorded any more.
 	KeyKept = "kept"
 	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is absent or empty if they may not,

@@ -46,15 +46,25 @@ type Recovery struct {
 	// EarlierClusterIDs are those of clusters whose recovery was not completed. A member may still have their data.
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
 	// Revision that a backup must reach to be restored: that of the final snapshot that a cluster wakes up from, or beyond the data that a
-	// recovery from quorum loss has found; 0 for any.
+	// recovery from quorum loss has found; 0 for any. Of the latter, it is in the details.
 	Revision int64 `json:"revision,omitempty"`
 	// HighestRevision is the highest one that a recovery from quorum loss knows of the cluster before: the new one continues above it. It is
-	// 0 where the revision is not raised, as on waking up, or where Restore says by how much it is.
-	HighestRevision int64 `json:"highestRevision,omitempty"`
-	// HadData: there was data on the volume of Member. If it is empty now, it is another volume: see mayHaveBegun.
-	HadData bool `json:"hadData,omitempty"`
+	// 0 where the revision is not raised, as on waking up, or where Restore says by how much it is. It is in the details.
+	HighestRevision int64 `json:"-"`
+	// HadData: there was data on the volume of Member. If it is empty now, it is another volume: see mayHaveBegun. It is in the details.
+	HadData bool `json:"-"`
 	// Restore is the state that the cluster goes back to, by RecoverFromPoint or RecoverFromKept; nil otherwise.
 	Restore *RestorePoint `json:"restore,omitempty"`
+}
+
+// recoveryDetails is the value of KeyRecoveryDetails: what agents from before that key do not know of a Recovery. They refuse one with an
+// unknown field, and with a revision they take it for a wake-up, which does not raise the revision.
+type recoveryDetails struct {
+	// Task of the Recovery. An operator from before the key leaves it there: details of another task do not count.
+	Task            string `json:"task"`
+	Revision        int64  `json:"revision,omitempty"`
+	HighestRevision int64  `json:"highestRevision,omitempty"`
+	HadData         bool   `json:"hadData,omitempty"`
 }
 
 // RestorePoint is a state that a person has chosen to go back to.
@@ -97,8 +107,8 @@ func (p *RestorePoint) check(source RecoverySource) error {
 // restores reports whether a person goes back to a state on purpose.
 func (r Recovery) restores() bool { return r.Restore != nil }
 
-// wakes reports whether the cluster wakes up from its final snapshot.
-func (r Recovery) wakes() bool { return r.Revision > 0 && r.HighestRevision == 0 }
+// wakes reports whether the cluster wakes up from its final snapshot: no task recovers it.
+func (r Recovery) wakes() bool { return r.Revision > 0 && r.TaskName == "" }
 
 // MayBeBehind reports whether the newest backup may lack what clients have seen. Only the final snapshot of a hibernation certainly has
 // everything.
@@ -136,11 +146,42 @@ func ParseRecovery(value []byte) (*Recovery, error) {
 	return r, nil
 }
 
+// readDetails reads the value of KeyRecoveryDetails.
+func (r *Recovery) readDetails(value string) error {
+	d := recoveryDetails{}
+	if err := yaml.Unmarshal([]byte(value), &d); err != nil {
+		return fmt.Errorf("reading %s of the shared configuration: %w", KeyRecoveryDetails, err)
+	}
+	if d.Task == r.Task {
+		r.Revision, r.HighestRevision, r.HadData = max(r.Revision, d.Revision), d.HighestRevision, d.HadData
+	}
+	return nil
+}
+
 // Encode returns the value of KeyRecovery.
 func (r Recovery) Encode() (string, error) {
+	if !r.wakes() {
+		r.Revision = 0
+	}
 	value, err := yaml.Marshal(r)
 	if err != nil {
 		return "", fmt.Errorf("encoding a recovery: %w", err)
+	}
+	return string(value), nil
+}
+
+// EncodeDetails returns the value of KeyRecoveryDetails; empty if there are none.
+func (r Recovery) EncodeDetails() (string, error) {
+	d := recoveryDetails{Task: r.Task, Revision: r.Revision, HighestRevision: r.HighestRevision, HadData: r.HadData}
+	if r.wakes() {
+		d.Revision = 0
+	}
+	if d == (recoveryDetails{Task: r.Task}) {
+		return "", nil
+	}
+	value, err := yaml.Marshal(d)
+	if err != nil {
+		return "", fmt.Errorf("encoding the details of a recovery: %w", err)
 	}
 	return string(value), nil
 }

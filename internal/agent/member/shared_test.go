@@ -27,7 +27,7 @@ func mounted(t *testing.T, data map[string]string) string {
 // complete is a ConfigMap with every key.
 func complete() map[string]string {
 	return map[string]string{
-		KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig, KeyClusterID: "cafe\n", KeyRecovery: recovery,
+		KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig, KeyClusterID: "cafe\n", KeyRecovery: recovery, KeyRecoveryDetails: "task: 5b1c\nhighestRevision: 7\nhadData: true\n",
 		KeyFirstStart: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\n", KeyAccept: "revision: 7\n",
 		KeyMembers: "etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\nclusterID: cafe\ngeneration: 7\nleaving: [main-2]\n",
 	}
@@ -41,7 +41,8 @@ func TestReadShared(t *testing.T) {
 	read, err := ReadShared(mounted(t, complete()))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(read).To(Equal(want))
-	g.Expect(read.Recovery).NotTo(BeNil())
+	g.Expect(read.Recovery.HighestRevision).To(BeEquivalentTo(7))
+	g.Expect(read.Recovery.HadData).To(BeTrue())
 	g.Expect(read.Accept).To(Equal(&Acceptance{Revision: 7}))
 	g.Expect(read.MayBegin()).To(BeTrue())
 	g.Expect(read.DataDir()).To(Equal("/var/etcd/data/new.etcd"))
@@ -69,6 +70,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 	for _, c := range []struct{ key, value, want string }{
 		{KeyConfig, "a: [", "reading " + KeyConfig + " of the shared configuration"},
 		{KeyBootstrap, "a: [", "reading " + KeyBootstrap + " of the shared configuration"},
+		{KeyRecoveryDetails, "task: [", "reading " + KeyRecoveryDetails + " of the shared configuration"},
 		{KeyMembers, "etcd: [", "reading " + KeyMembers + " of the shared configuration"},
 		{KeyAccept, "revision: 7\nmore: true\n", "reading " + KeyAccept + " of the shared configuration"},
 	} {
@@ -151,6 +153,25 @@ func TestEncoded(t *testing.T) {
 	}
 	g.Expect(Acceptance{}.Encode()).To(BeEmpty())
 	g.Expect(parseAcceptance([]byte(" \n"))).To(BeNil())
+}
+
+// Details count for the recovery of their task alone: an operator that does not know them leaves those of an earlier one. Later operators may
+// add to them. What a recovery has of them, or lacks, makes it no wake-up.
+func TestRecoveryDetails(t *testing.T) {
+	g := NewWithT(t)
+	data := complete()
+	data[KeyRecoveryDetails] = "task: 5b1c\nrevision: 6\nhighestRevision: 7\nhadData: true\nmore: true\n"
+	s, err := ParseShared(data)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.Recovery).To(HaveField("HighestRevision", BeEquivalentTo(7)))
+	g.Expect(s.Revision).To(BeEquivalentTo(6))
+	data[KeyRecoveryDetails] = "task: another\nrevision: 6\nhighestRevision: 7\nhadData: true\n"
+	s, err = ParseShared(data)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.Recovery).To(Equal(&Recovery{Task: "5b1c", Member: "etcd-main-1", Source: RecoverFromData, PreviousClusterID: "cafe"}))
+	g.Expect(s.Revision).To(BeZero())
+	g.Expect((&Recovery{TaskName: "recover", Revision: 6}).MayBeBehind()).To(BeTrue())
+	g.Expect((&Recovery{Revision: 6}).MayBeBehind()).To(BeFalse(), "it wakes up from its final snapshot")
 }
 
 // The IDs are those that etcd gives to these clusters; internal/agent/prepare compares more of them with etcd's code.

@@ -47,8 +47,8 @@ func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Restore makes the data directory from the newest full snapshot and the deltas that follow it. For a recovery from an earlier state, it
-// makes the directory of that state, which is still to be swapped for the data directory.
+// Restore makes the data directory from the newest full snapshot and the deltas that follow it. For a recovery, it makes a directory that is
+// still to be swapped for the data directory, also of an earlier state.
 func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
 	accept, err := acceptance(shared.Accept)
 	if err != nil {
@@ -68,11 +68,11 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
 		Behind: shared.ClusterID != "" && shared.Recovery.MayBeBehind(),
 	}
-	if shared.Recovery != nil {
-		config.Known = shared.Recovery.HighestRevision
+	if r := shared.Recovery; r != nil {
+		config.Known = r.HighestRevision
+		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), datadir.RestoringDir(shared.DataDir())
 	}
 	if r := shared.Recovery; r != nil && r.Restore != nil {
-		config.DataDir, config.WorkDir = datadir.RebuiltDir(shared.DataDir(), r.Task), datadir.RestoringDir(shared.DataDir())
 		config.Point = &restore.Point{Base: r.Restore.Base, Revision: r.Restore.Revision, Hash: r.Restore.Hash, Bytes: r.Restore.Bytes}
 		config.Behind, config.Bump = false, r.Restore.Bump
 	} else if from.Signed() {

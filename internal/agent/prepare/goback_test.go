@@ -107,18 +107,23 @@ func TestGoingBack(t *testing.T) {
 // The first member of a new cluster begins it on the volume that it had when it was chosen, and on no empty one in its place.
 func TestANewClusterBeginsOnItsVolume(t *testing.T) {
 	begins := func(p *pod) {
-		text, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe", HadData: true}.Encode()
-		p.Expect(err).NotTo(HaveOccurred())
 		p.share(member.KeyBootstrap, inOne)
 		p.share(member.KeyClusterID, "cafe")
+		text, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe"}.Encode()
+		p.Expect(err).NotTo(HaveOccurred())
 		p.share(member.KeyRecovery, text)
+		p.share(member.KeyRecoveryDetails, "task: task\nhadData: true\n")
 		p.options.Backups = stored{exist: true, restore: func() error { return errors.New("no space") }}
 	}
 	for name, c := range map[string]attempt{
 		"an empty one": {given: begins, reason: v1alpha1.ReasonDataLost, says: "may have begun"},
 		"one on which its data was set aside": {
 			given:  func(p *pod) { begins(p); p.blocks(".before-task-") },
-			reason: v1alpha1.ReasonRestoreFailed, says: "no space", aside: ".before-task-1", note: "restored",
+			reason: v1alpha1.ReasonDataLost, says: "may have begun", aside: ".before-task-1",
+		},
+		"one with its data, which stays until the backup is restored": {
+			given:  func(p *pod) { begins(p); p.holds() },
+			reason: v1alpha1.ReasonRestoreFailed, says: "restoring the backup of member m-0 failed, and what is on its volume is unchanged: no space", note: "restored",
 		},
 	} {
 		t.Run(name, c.run)

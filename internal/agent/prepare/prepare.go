@@ -212,18 +212,27 @@ func (p *preparation) replace(ctx context.Context, in member.Input, known knowle
 	return p.others.addLearner(ctx, p.id.PeerURL)
 }
 
-// restore restores the backup into the data directory of the first member of a cluster.
+// restore restores the backup into the data directory of the first member of a cluster. In a recovery, data from before it is set aside
+// once the backup is restored: it may be all that is left, and the backup may be of no use.
 func (p *preparation) restore(ctx context.Context, in member.Input) (waits *cluster.Refusal, err error) {
-	if err := p.clear(in, p.suffix(in, member.AsideSuffix)); err != nil {
-		return nil, err
+	p.data = nil
+	restore, unchanged := func() error { return p.Backups.Restore(ctx, p.shared, p.id) }, ""
+	if in.Recovery != nil {
+		restore, unchanged = func() error { return p.fromSnapshots(ctx) }, ", and what is on its volume is unchanged"
+	}
+	if in.Recovery == nil || in.Data.ClusterID == in.NewClusterID {
+		unchanged = ""
+		if err := p.clear(in, member.AsideSuffix); err != nil {
+			return nil, err
+		}
 	}
 	// Before there is data: the next decision after a crash starts with it, and does not come by here.
 	if err := p.note(member.RestoreNote{FromBackup: true, ClusterID: in.NewClusterID}); err != nil {
 		return nil, err
 	}
-	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
+	if err := restore(); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
-		return &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
+		return &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed%s: %v", p.id.Name, unchanged, err)}, nil
 	}
 	// The next decision finds the data, and starts with it.
 	return p.once(ctx)

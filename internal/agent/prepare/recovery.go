@@ -84,7 +84,7 @@ func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err e
 	if r.Source == member.RecoverFromKept {
 		err = p.fromKept(ctx)
 	} else {
-		err = p.fromPoint(ctx)
+		err = p.fromSnapshots(ctx)
 	}
 	if err != nil {
 		p.log.Error(err, "Restoring an earlier state failed")
@@ -94,8 +94,8 @@ func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err e
 	return p.once(ctx)
 }
 
-// fromPoint restores a state from the backup.
-func (p *preparation) fromPoint(ctx context.Context) error {
+// fromSnapshots restores a state from the backup, or the newest one, and then sets the data of now aside.
+func (p *preparation) fromSnapshots(ctx context.Context) error {
 	dataDir, task := p.shared.DataDir(), p.shared.Recovery.Task
 	made, err := datadir.Rebuilt(dataDir, task)
 	if err != nil {

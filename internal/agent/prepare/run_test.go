@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -263,7 +264,7 @@ func TestRun(t *testing.T) {
 			given: func(p *pod) {
 				p.recovers(fromBackup)
 				p.holds()
-				p.options.Backups = stored{exist: true, restore: func() error { return os.CopyFS(p.data, os.DirFS(rebuilt(p.t, recovery))) }}
+				p.options.Backups = stored{exist: true, restore: func() error { return os.CopyFS(datadir.RebuiltDir(p.data, "task"), os.DirFS(rebuilt(p.t, recovery))) }}
 			},
 			state: "existing", aside: ".before-task-1", note: "restored ",
 		},

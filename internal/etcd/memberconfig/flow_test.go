@@ -97,7 +97,7 @@ func TestWrite(t *testing.T) {
 	}
 	apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error { return r.write(api, with(api), etcd) })
 	r.Expect(r.write(r.api, with(r.api), etcd)).To(Succeed())
-	text, err := encode(etcd.Status.Recovery)
+	text, _, err := encode(etcd.Status.Recovery)
 	r.Expect(err).NotTo(HaveOccurred())
 	want := map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text, "other": "stays"}
 	if trust.String() != "" {
@@ -169,7 +169,7 @@ func TestWriteNeedsTheLiveStatus(t *testing.T) {
 func TestWriteWithAStaleCache(t *testing.T) {
 	etcd := served()
 	current := own(etcd, nil)
-	text, err := encode(etcd.Status.Recovery)
+	text, _, err := encode(etcd.Status.Recovery)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	current.Data = map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}
 	foreign := own(etcd, nil)
@@ -260,7 +260,11 @@ func TestAnnounce(t *testing.T) {
 }
 
 func TestInstructed(t *testing.T) {
-	text, err := encode(served().Status.Recovery)
+	text, _, err := encode(served().Status.Recovery)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	detailed := served()
+	detailed.Status.Recovery.HadData = true
+	_, details, err := encode(detailed.Status.Recovery)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	without := served()
 	without.Status.Recovery = nil
@@ -270,6 +274,8 @@ func TestInstructed(t *testing.T) {
 		want bool
 	}{
 		"instructed":                {served(), map[string]string{member.KeyRecovery: text}, true},
+		"in detail":                 {detailed, map[string]string{member.KeyRecovery: text, member.KeyRecoveryDetails: details}, true},
+		"without the details":       {detailed, map[string]string{member.KeyRecovery: text}, false},
 		"not yet":                   {served(), map[string]string{}, false},
 		"otherwise":                 {served(), map[string]string{member.KeyRecovery: "other"}, false},
 		"nothing to instruct":       {without, map[string]string{}, false},

@@ -164,7 +164,7 @@ func (i Writer) patch(ctx context.Context, config *corev1.ConfigMap, data map[st
 // Instructed reports whether the members have been instructed to recover their cluster as the status of the Etcd says, by what
 // the API server says.
 func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, manager string) (bool, error) {
-	wanted, err := encode(etcd.Status.Recovery)
+	wanted, details, err := encode(etcd.Status.Recovery)
 	if err != nil {
 		return false, err
 	}
@@ -172,7 +172,7 @@ func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, ma
 	if err != nil || config == nil {
 		return false, err
 	}
-	return wanted != "" && config.Data[member.KeyRecovery] == wanted, nil
+	return wanted != "" && config.Data[member.KeyRecovery] == wanted && config.Data[member.KeyRecoveryDetails] == details, nil
 }
 
 // ConfigMap returns the ConfigMap that the members of an Etcd read; nil when there is none. It need not be the Etcd's own.
@@ -189,7 +189,7 @@ func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, m
 // missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.
 func missing(etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
 	status := &etcd.Status
-	recovery, err := encode(status.Recovery)
+	recovery, details, err := encode(status.Recovery)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +198,12 @@ func missing(etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[str
 		return nil, err
 	}
 	change := map[string]any{}
-	if before, ok := data[member.KeySource]; source != "" && before != source {
-		change[member.KeySource] = source
-	} else if source == "" && ok {
-		change[member.KeySource] = nil
+	for key, value := range map[string]string{member.KeySource: source, member.KeyRecovery: recovery, member.KeyRecoveryDetails: details} {
+		if before, ok := data[key]; value != "" && before != value {
+			change[key] = value
+		} else if value == "" && ok {
+			change[key] = nil
+		}
 	}
 	if id := status.ClusterID; id != "" && data[member.KeyClusterID] != id {
 		change[member.KeyClusterID] = id
@@ -209,11 +211,6 @@ func missing(etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[str
 	if _, ok := data[member.KeyFirstStart]; ok && status.ClusterID != "" {
 		// The cluster has begun, and no member begins it a second time.
 		change[member.KeyFirstStart] = nil
-	}
-	if before, ok := data[member.KeyRecovery]; recovery != "" && before != recovery {
-		change[member.KeyRecovery] = recovery
-	} else if recovery == "" && ok {
-		change[member.KeyRecovery] = nil
 	}
 	if trust != "" && data[member.KeyAgentAPI] != trust {
 		change[member.KeyAgentAPI] = trust
@@ -230,14 +227,17 @@ func encodeSource(etcd *v1alpha1.Etcd) (string, error) {
 	return member.Source{ClientEndpoints: source.ClientEndpoints, Leads: etcd.SourceStays()}.Encode() //nolint:wrapcheck // it says what
 }
 
-// encode returns what the members read of a recovery; empty when there is none.
-func encode(r *v1alpha1.ClusterRecovery) (string, error) {
+// encode returns what the members read of a recovery, and its details; empty when there is none.
+func encode(r *v1alpha1.ClusterRecovery) (text, details string, err error) {
 	if r == nil {
-		return "", nil
+		return "", "", nil
 	}
-	text, err := component.Recovery(r).Encode()
+	recovery := component.Recovery(r)
+	if text, err = recovery.Encode(); err == nil {
+		details, err = recovery.EncodeDetails()
+	}
 	if err != nil {
-		return "", fmt.Errorf("encoding the recovery for the members: %w", err)
+		return "", "", fmt.Errorf("encoding the recovery for the members: %w", err)
 	}
-	return text, nil
+	return text, details, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	appsv1 "k8s.io/api/apps/v1"
@@ -243,7 +244,7 @@ func (r *run) prepare(ctx context.Context, etcd *v1alpha1.Etcd) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name, Labels: labels, OwnerReferences: owner},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To(etcd.Spec.Replicas), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "localhost/etcd:v1"}}}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "localhost/etcd:v1"}, {Name: v1alpha1.ContainerBackupRestore, Image: composition.Agent}}}},
 		},
 	}
 	must(r.t, r.world.Create(ctx, set))

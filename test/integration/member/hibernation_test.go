@@ -71,7 +71,7 @@ func TestHibernation(t *testing.T) {
 
 	r := member.Recovery{Task: "9f3e", Member: "m0", Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: final.LastRevision + 1}
 	c.recover(g, &r)
-	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("end at revision %d, and the final one", final.LastRevision))))
+	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("end at revision %d, and must reach revision %d", final.LastRevision, final.LastRevision+1))))
 	g.Expect(c.dataDir(0)).NotTo(BeADirectory(), "less than the final snapshot is not restored")
 	r.Revision = final.LastRevision
 	c.recover(g, &r)

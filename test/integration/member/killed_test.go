@@ -60,13 +60,18 @@ func goBack(t *testing.T, source member.RecoverySource, lost bool) *goingBack {
 		target = backup.Target{Snapshot: final.Name()}
 		b.revision, b.value = c.revision(g)+bump, "unwanted"
 	}
+	latest := c.revision(g)
 	c.stop(0)
 
 	b.recovery = &member.Recovery{Task: "bbbb", TaskName: "back", Member: "m0", Source: source, PreviousClusterID: id}
 	if source == member.RecoverFromKept {
 		b.recovery.Restore = &member.RestorePoint{Kept: kept, Bump: bump}
-	} else {
+	} else if source == member.RecoverFromPoint {
 		b.recovery.Restore = c.preview(g, target)
+	} else {
+		// The volume had data when the backup was chosen, so the first member waits if it has neither that, nor what was restored.
+		b.recovery.HadData, b.recovery.HighestRevision, b.value = true, 1, "unwanted"
+		b.revision = latest + datadir.Margin
 	}
 	c.mayBegin = false
 	c.share(g, 2)
@@ -110,7 +115,8 @@ func (b *goingBack) kept(g Gomega, i int) {
 	aside := b.aside(g, i, member.BeforeSuffix+"bbbb-")
 	g.Expect(aside).To(HaveLen(1))
 	g.Expect(exec.Command("diff", "-r", had, aside[0]).CombinedOutput()).To(BeEmpty())
-	if kept := b.recovery.Restore.Kept; kept != "" && i == 0 {
+	if to := b.recovery.Restore; to != nil && to.Kept != "" && i == 0 {
+		kept := to.Kept
 		g.Expect(exec.Command("diff", "-r", filepath.Join(b.originalOf(i), kept), filepath.Join(b.memberDir(i), kept)).CombinedOutput()).To(BeEmpty(), "what an earlier restore kept")
 	}
 }
@@ -150,7 +156,7 @@ func TestGoingBackKilledAtEachWrite(t *testing.T) {
 	for name, to := range map[string]struct {
 		source member.RecoverySource
 		lost   bool
-	}{"to a target": {member.RecoverFromPoint, false}, "to kept data": {member.RecoverFromKept, false}, "to the final snapshot, without the volume": {member.RecoverFromPoint, true}} {
+	}{"to a target": {member.RecoverFromPoint, false}, "to kept data": {member.RecoverFromKept, false}, "to the final snapshot, without the volume": {member.RecoverFromPoint, true}, "to the newest backup, after quorum loss": {member.RecoverFromBackup, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)

@@ -96,7 +96,7 @@ func TestOnlyMemberThatWokeUpRestoresNoLess(t *testing.T) {
 	c.recover(g, &member.Recovery{Task: "9f3e", Member: "m0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 1000})
 	c.stop(0)
 	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
-	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("at revision 1000, is missing"))))
+	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("must reach revision 1000"))))
 }
 
 // beginAsUsual starts a cluster of one whose ID is recorded, with a backup.

@@ -181,7 +181,8 @@ func TestRecoveryFromABackup(t *testing.T) {
 
 	r.Source, r.Revision, r.HighestRevision = member.RecoverFromBackup, 999, 3_000_000_000
 	c.recover(g, r)
-	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("must reach revision 999"))), "the volumes have more")
+	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("what is on its volume is unchanged"), ContainSubstring("must reach revision 999"))), "the volumes have more")
+	g.Expect(c.setAside(g, 1)).To(BeEmpty())
 	r.Revision = 2
 	c.recover(g, r)
 	g.Expect(c.prepare(2, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRecovering+": "), ContainSubstring("the newest backup, by member m1"))))
@@ -199,6 +200,36 @@ func TestRecoveryFromABackup(t *testing.T) {
 	c.awaitVoters(g, 3)
 	g.Expect(c.get(g, 2)).To(Equal("in the delta"), "its own data, which had more, was put aside")
 	g.Expect(filepath.Glob(c.dataDir(2) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
+}
+
+// The backup is chosen over the only data that is left, and is of no use: it ends before the revision that its Lease has. The data is where
+// it was, and a user who decides for it gets it.
+func TestABackupThatIsTooShortLeavesTheData(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	id := c.startThree(g)
+	_, err := c.takeSnapshots(g).Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.put(g, "in no snapshot")
+	for i := range 3 {
+		c.stop(i)
+		if i != 1 {
+			g.Expect(os.RemoveAll(c.dataDir(i))).To(Succeed())
+		}
+	}
+	c.recover(g, &member.Recovery{Task: "5b1c", TaskName: "recover", Member: "m1", Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: 999, HighestRevision: 999, HadData: true})
+	for range 2 {
+		g.Expect(c.prepare(1, 0)).To(MatchError(ContainSubstring("must reach revision 999")))
+	}
+	survey, err := datadir.Survey(c.dataDir(1))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(survey.ClusterID).To(Equal(id))
+	g.Expect(survey.SetAside).To(BeEmpty())
+	c.recover(g, &member.Recovery{Task: "6c2d", TaskName: "from-data", Member: "m1", Source: member.RecoverFromData, PreviousClusterID: id, HighestRevision: 999, HadData: true})
+	c.start(g, 1, "existing")
+	g.Expect(c.get(g, 1)).To(Equal("in no snapshot"))
 }
 
 // A voter that had fallen behind is all that is left: clients have seen later revisions, and are told that what they know is compacted.
@@ -355,14 +386,17 @@ func (c *cluster) startThree(g Gomega) (id string) {
 
 // recover instructs the members how to recover the cluster; nil ends the recovery.
 func (c *cluster) recover(g Gomega, r *member.Recovery) {
-	value := ""
+	value, details := "", ""
 	if r != nil {
 		var err error
 		value, err = r.Encode()
 		g.Expect(err).NotTo(HaveOccurred())
+		details, err = r.EncodeDetails()
+		g.Expect(err).NotTo(HaveOccurred())
 	}
 	for i := range c.members {
 		g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), member.KeyRecovery), []byte(value), 0o600)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), member.KeyRecoveryDetails), []byte(details), 0o600)).To(Succeed())
 	}
 }
 
