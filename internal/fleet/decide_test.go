@@ -80,8 +80,8 @@ func canary(h *Holder)  { h.Canary = true; soaking(h) }
 func repair(c *Candidate) {
 	c.Class = Repair
 }
-func beside(task types.UID) func(*Candidate) { return func(c *Candidate) { c.Beside = task } }
-func aborted(h *Holder)                      { h.Aborted = true }
+func beside(c *Candidate) { c.Beside = "w0" }
+func aborted(h *Holder)   { h.Aborted = true }
 
 // What stands in the way of w1, and how that is said.
 func TestDecide(t *testing.T) {
@@ -112,10 +112,10 @@ func TestDecide(t *testing.T) {
 		"watched clusters use none":           {situation(holders(holding("a"), holding("b", soaking))), "", ""},
 		"watched canaries do":                 {situation(holders(holding("a"), holding("b", canary))), WaitingForSlot, "b/etcd-b is watched after task task-b"},
 		"but not for the next task of it":     {situation(holders(holding("a"), holding("w1", canary))), "", ""},
-		"a task beside one that holds a slot": {situation(candidate(beside("w0")), holders(holding("a"), holding("w1", func(h *Holder) { h.Task, h.Change = "w0", "" }))), "", ""},
+		"a task beside one that holds a slot": {situation(candidate(beside), holders(holding("a"), holding("w1", func(h *Holder) { h.Task, h.Change = "w0", "" }))), "", ""},
 		"that has ended, or does not run":     {situation(policy(func(p *Policy) { p.MaxConcurrent = 9 }), holders(holding("w1", func(h *Holder) { h.Task, h.TaskName = "w0", "task-w0" }))), WaitingForSlot, "task task-w0 of the same Etcd holds a slot of EtcdFleetPolicy p: what has become of it is found out first"},
-		"also beside another one that runs":   {situation(candidate(beside("w0")), holders(holding("w1", func(h *Holder) { h.Task = "w0" }), holding("w1", func(h *Holder) { h.Task, h.TaskName = "x0", "task-x0" }))), WaitingForSlot, "task task-x0 of the same Etcd"},
-		"where half are for repairs, too":     {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair), candidate(beside("w0")), holders(holding("w1", func(h *Holder) { h.Task, h.Change, h.Impaired = "w0", "", true }))), "", ""},
+		"also beside another one that runs":   {situation(candidate(beside), holders(holding("w1", func(h *Holder) { h.Task = "w0" }), holding("w1", func(h *Holder) { h.Task, h.TaskName = "x0", "task-x0" }))), WaitingForSlot, "task task-x0 of the same Etcd"},
+		"where half are for repairs, too":     {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), candidate(repair), candidate(beside), holders(holding("w1", func(h *Holder) { h.Task, h.Change, h.Impaired = "w0", "", true }))), "", ""},
 		"one that grew into the policy":       {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Policies = nil }))), WaitingForSlot, "etcd-b"},
 		"one of a policy that was":            {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Policies = []string{"gone"}; h.Namespace = "elsewhere" }))), "", ""},
 		"one of a namespace that has left":    {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForSlot, "elsewhere/etcd-b"},
@@ -182,7 +182,7 @@ func TestDecide(t *testing.T) {
 		"it has not":                         {situation(share(4, 2, false), holders(holding("w2"), holding("a1"), holding("w3", soaking))), "", ""},
 		"for repairs, too":                   {situation(share(4, 2, false), candidate(repair), holders(holding("w2"), holding("w3"))), WaitingForSlot, "of one namespace"},
 		"its own slot of the share":          {situation(share(4, 1, false), holders(holding("w1", aborted))), "", ""},
-		"beside a task of the share":         {situation(share(4, 1, false), candidate(beside("w0")), holders(holding("w1", func(h *Holder) { h.Task = "w0" }))), "", ""},
+		"beside a task of the share":         {situation(share(4, 1, false), candidate(beside), holders(holding("w1", func(h *Holder) { h.Task = "w0" }))), "", ""},
 		"a share in percent is rounded up":   {situation(share(5, 50, true), holders(holding("w2"), holding("w3"))), "", ""},
 		"and no more":                        {situation(share(5, 50, true), holders(holding("w2"), holding("w3"), holding("w4"))), WaitingForSlot, "get 3 slots"},
 		"one percent of a slot is one":       {situation(share(1, 1, true)), "", ""},

@@ -91,7 +91,6 @@ func TestTheCacheKeepsWhatAnEtcdNeeds(t *testing.T) {
 	g.Expect(kept.Size()).To(BeNumerically("<", maxLease))
 	lease.OwnerReferences = nil
 	g.Expect(transformed(t, lease.DeepCopy()).Annotations).To(BeEmpty(), "no Etcd needs it")
-
 }
 
 // Whoever may create pods and claims in a namespace can give them the labels of an Etcd's, or need none: all claims are cached. What the cache

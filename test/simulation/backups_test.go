@@ -29,7 +29,7 @@ func TestStatesInTheStore(t *testing.T) {
 				d.Log = append(d.Log, members.Entry{Term: 1, Write: n})
 			}
 			d.Commit = d.Last()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		b.take(d, backup.Delta, false)
 		if b.newest().Kind != backup.Full {

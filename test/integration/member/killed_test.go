@@ -64,11 +64,12 @@ func goBack(t *testing.T, source member.RecoverySource, lost bool) *goingBack {
 	c.stop(0)
 
 	b.recovery = &member.Recovery{Task: "bbbb", TaskName: "back", Member: "m0", Source: source, PreviousClusterID: id}
-	if source == member.RecoverFromKept {
+	switch source {
+	case member.RecoverFromKept:
 		b.recovery.Restore = &member.RestorePoint{Kept: kept, Bump: bump}
-	} else if source == member.RecoverFromPoint {
+	case member.RecoverFromPoint:
 		b.recovery.Restore = c.preview(g, target)
-	} else {
+	default:
 		// The volume had data when the backup was chosen, so the first member waits if it has neither that, nor what was restored.
 		b.recovery.HadData, b.recovery.HighestRevision, b.value = true, 1, "unwanted"
 		b.revision = latest + datadir.Margin

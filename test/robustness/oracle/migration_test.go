@@ -83,7 +83,7 @@ func TestMigration(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %s", j.Kind, j.Verdict))
 			}
 			joining := []string{"add voter without a learner's time " + safe, "add voter without a learner's time " + safe, "add learner " + safe}
-			if want := append(joining, c.want...); !slices.Equal(got, want) {
+			if want := slices.Concat(joining, c.want); !slices.Equal(got, want) {
 				t.Errorf("judged\n%q, and not\n%q", got, want)
 			}
 		})

@@ -40,14 +40,14 @@ func ours(name string) map[string]string {
 // filler is text that differs from that with another number.
 func filler(n, size int) string { return fmt.Sprint(n) + strings.Repeat("x", size) }
 
-func (a *Attacker) etcd(name string, replicas int32) *v1alpha1.Etcd {
-	return &v1alpha1.Etcd{ObjectMeta: meta(name), Spec: v1alpha1.EtcdSpec{Replicas: replicas, Etcd: v1alpha1.EtcdConfig{ClientPort: ptr.To(int32(a.fleet.Port))}}}
+func (a *Attacker) etcd(name string) *v1alpha1.Etcd {
+	return &v1alpha1.Etcd{ObjectMeta: meta(name), Spec: v1alpha1.EtcdSpec{Replicas: 1, Etcd: v1alpha1.EtcdConfig{ClientPort: ptr.To(int32(a.fleet.Port))}}}
 }
 
 // Settle makes the Etcds that are to hang later, while their members answer: what an honest tenant has.
 func (a *Attacker) Settle(ctx context.Context) error {
 	for i := a.first; i < a.first+a.hanging; i++ {
-		if err := a.client.Create(ctx, a.etcd(simulated.CrowdedName(i), 1)); err != nil {
+		if err := a.client.Create(ctx, a.etcd(simulated.CrowdedName(i))); err != nil {
 			return fmt.Errorf("creating Etcd %s: %w", simulated.CrowdedName(i), err)
 		}
 	}
@@ -58,7 +58,7 @@ func (a *Attacker) Settle(ctx context.Context) error {
 func (a *Attacker) hangingEtcds(ctx context.Context) (goOn func(n int)) {
 	for i := a.first; i < a.first+a.hanging && ctx.Err() == nil; i++ {
 		a.fleet.Freeze(true, i)
-		a.create(ctx, "Etcds that hang", a.etcd(simulated.CrowdedName(i), 1))
+		a.create(ctx, "Etcds that hang", a.etcd(simulated.CrowdedName(i)))
 		task := &v1alpha1.EtcdOperatorTask{ObjectMeta: meta(simulated.CrowdedName(i)), Spec: v1alpha1.EtcdOperatorTaskSpec{
 			Type: v1alpha1.QuorumAwareRollout, Config: "restart: true", OwnerEtcdReference: v1alpha1.EtcdReference{Name: simulated.CrowdedName(i)},
 		}}
@@ -105,7 +105,7 @@ func (a *Attacker) statefulSet(ctx context.Context) (goOn func(n int)) {
 func (a *Attacker) template(ctx context.Context) (goOn func(n int)) {
 	const kind = "changes of a large template"
 	name := "changing"
-	a.create(ctx, kind, a.etcd(name, 1))
+	a.create(ctx, kind, a.etcd(name))
 	return func(n int) {
 		patch := fmt.Sprintf(`{"spec":{"annotations":{"a":%q}}}`, filler(n, largeTemplate))
 		a.try(ctx, kind, a.client.Patch(ctx, &v1alpha1.Etcd{ObjectMeta: meta(name)}, client.RawPatch("application/merge-patch+json", []byte(patch))))
@@ -124,7 +124,7 @@ func (a *Attacker) authority(ctx context.Context) (goOn func(n int)) {
 		a.create(ctx, kind, &corev1.Secret{ObjectMeta: meta(name), Data: data})
 	}
 	for i := range 5 {
-		e := a.etcd(fmt.Sprintf("giant-%d", i), 1)
+		e := a.etcd(fmt.Sprintf("giant-%d", i))
 		e.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{
 			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: secretCA}},
 			ServerTLSSecretRef: v1alpha1.SecretReference{Name: secretPair}, ClientTLSSecretRef: v1alpha1.SecretReference{Name: secretPair},
