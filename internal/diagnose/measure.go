@@ -24,9 +24,12 @@ type reading struct {
 func (r reading) hasMetrics() bool { return len(r.First.Metrics) > 0 && len(r.Second.Metrics) > 0 }
 
 // restarted reports whether etcd started between the scrapes. Then its counters began at zero, and no difference means anything.
-// If its container has been running for longer, the clock of its node was set.
+// If its container has been running for longer, and used no less CPU in all than before, the clock of its node was set: a status of the
+// pod may be from before the start, but a new process has used little.
 func (r reading) restarted() bool {
-	if r.Pod != nil && r.Pod.Running > r.window+time.Minute {
+	before, _ := r.First.Metrics.total("process_cpu_seconds_total", nil)
+	after, _ := r.Second.Metrics.total("process_cpu_seconds_total", nil)
+	if r.Pod != nil && r.Pod.Running > r.window+time.Minute && after >= before {
 		return false
 	}
 	return startedAgain(r.First.Metrics, r.Second.Metrics)

@@ -443,6 +443,7 @@ func rows() []row {
 			return w
 		}(), []Cause{Memory, Restarts}, Sure, true},
 		{"a clock that was set in between is no start", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99), []Cause{SlowDisk}, Sure, true},
+		{"a start that the status of the pod does not show yet", fast().slowSyncs(1).set(1, "process_start_time_seconds", 1, 99).set(1, "process_cpu_seconds_total", 10, 0.2), []Cause{Restarts}, Sure, true},
 		{"an agent that started again is no busy node", func() *world {
 			w := fast().lateSyncs().wakeups(1, 0.03)
 			w.Members[1].First.Agent["process_start_time_seconds"], w.Members[1].Second.Agent["process_start_time_seconds"] = []Series{{Value: 1}}, []Series{{Value: 99}}

@@ -11,15 +11,17 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// That a recovery ends, and that a restore begins, is decided on live reads: its task may be deleted, which aborts it.
+// That a recovery ends, and that another one begins, is decided on live reads: the task of a restore may be deleted, which aborts it, and a
+// cache that lags may show one that has ended since, whose recovery would replace a newer one, or that of no task any more.
 func TestWhatIsDecidedOnTheRecovery(t *testing.T) {
 	recovery := &v1alpha1.ClusterRecovery{TaskUID: "a"}
 	restore := &v1alpha1.ClusterRecovery{TaskUID: "b", Restore: &v1alpha1.ClusterRestore{}}
+	older := &v1alpha1.ClusterRecovery{TaskUID: "c"}
 	for _, c := range []struct {
 		recorded, next *v1alpha1.ClusterRecovery
 		want           bool
 	}{
-		{nil, nil, false}, {nil, recovery, false}, {recovery, recovery, false}, {restore, restore, false},
+		{nil, nil, false}, {recovery, recovery, false}, {restore, restore, false}, {nil, recovery, true}, {recovery, older, true}, {restore, older, true},
 		{recovery, nil, true}, {restore, nil, true}, {nil, restore, true}, {recovery, restore, true},
 	} {
 		p := &pass{etcd: &v1alpha1.Etcd{}}

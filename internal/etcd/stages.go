@@ -241,7 +241,8 @@ func (p *pass) listAdvertised(ctx context.Context) error {
 
 // confirmRecovery reads the tasks and the members from the API server before the status loses a recovery: the members then remove the
 // data that they had before, or continue as the cluster before, and the cache may not show yet the task that keeps it. It does the same
-// before the status records a restore: the cache may not show yet that its task is deleted, which aborts it.
+// before the status records another recovery: the cache may not show yet that a restore's task is deleted, which aborts it, or that the
+// task has ended, and a newer one has replaced its recovery.
 func (p *pass) confirmRecovery(ctx context.Context) error {
 	if !p.decidesOnRecovery(status.Next(p.found).Recovery) {
 		return nil
@@ -259,13 +260,13 @@ func (p *pass) confirmRecovery(ctx context.Context) error {
 	return nil
 }
 
-// decidesOnRecovery reports whether the status loses a recovery by its next one, or begins a restore.
+// decidesOnRecovery reports whether the status loses a recovery by its next one, or begins another.
 func (p *pass) decidesOnRecovery(next *v1alpha1.ClusterRecovery) bool {
 	recorded := p.etcd.Status.Recovery
 	if next == nil || recorded == nil {
-		return recorded != nil || next != nil && next.Restore != nil
+		return next != recorded
 	}
-	return next.Restore != nil && next.TaskUID != recorded.TaskUID
+	return next.TaskUID != recorded.TaskUID
 }
 
 // instructMembers writes what the status says of the cluster for the members.

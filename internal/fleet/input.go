@@ -89,6 +89,8 @@ type Hold struct {
 	Message string
 	// Next is when that may change by time alone; zero if it does not.
 	Next time.Time
+	// Share: its namespace has as many slots as it may, whether or not others are free.
+	Share bool
 }
 
 // Decision is whether a task may take a slot now, and if not, why.

@@ -13,6 +13,8 @@ import (
 
 // Ledger is who holds slots, and what has become of changes. It is the only truth of both: what is not in it was not granted.
 type Ledger struct {
+	// Revision is that of the stored ledger which this one is made of; empty if none is stored.
+	Revision string `json:"-"`
 	// Rebuilt is when it was last made of the tasks that ran, because it was lost; zero if it never was.
 	Rebuilt time.Time `json:"rebuilt,omitzero"`
 	// Holders are the clusters whose task runs, and those that are watched after it.
@@ -64,8 +66,8 @@ type Holder struct {
 	Aborted bool `json:"aborted,omitempty"`
 }
 
-// over reports whether its task is over, and the cluster is only watched: its next task ends that.
-func (h *Holder) over() bool { return !h.Ended.IsZero() || h.Aborted }
+// Over reports whether its task is over, and the cluster is only watched: its next task ends that.
+func (h *Holder) Over() bool { return !h.Ended.IsZero() || h.Aborted }
 
 // UsesSlot reports whether it counts against limits.
 func (h *Holder) UsesSlot() bool { return h.Ended.IsZero() || h.Canary }

@@ -38,14 +38,14 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 
 // shareFree keeps one namespace from having more slots than it may: who suspends tasks that run there, or breaks clusters, keeps them.
 func shareFree(s *state, p *Policy, c *Candidate) *Hold {
-	if shares, _ := s.own(c); shares || p.Share() == p.Limit() {
+	if shares, before := s.own(c); shares || before != nil || p.Share() == p.Limit() {
 		return nil
 	}
 	holders := slices.DeleteFunc(without(s.usage[p.Name].holders, c.Etcd), func(h *Holder) bool { return h.Namespace != c.Namespace })
 	if len(holders) < p.Share() {
 		return nil
 	}
-	return &Hold{Reason: WaitingForSlot, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
+	return &Hold{Reason: WaitingForSlot, Share: true, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
 }
 
 // own looks at the slots that the cluster of a task holds already. It shares that of a task which runs, since it is the clusters that are
@@ -77,22 +77,21 @@ func repairs(holders []*Holder) (n int) {
 
 // impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself, with or without a quorum,
 // uses a slot already, so its task takes none from anyone: otherwise two would wait for each other. One that had lacked it for long
-// before the change only shows. Those of one namespace use half of the slots at most: who may break clusters in one namespace does not
-// stop the others.
+// before the change only shows. Those of one namespace use half of the slots at most, and with its tasks no more than its share: who may
+// break clusters in one namespace does not stop the others.
 func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 	if c.Class == Repair || slices.ContainsFunc(s.Impaired, func(i Impaired) bool { return i.Etcd == c.Etcd }) {
 		return 0
 	}
-	n, of := 0, map[string]int{}
-	if p.Share() < p.Limit() {
-		for _, h := range s.usage[p.Name].holders {
-			of[h.Namespace]++
-		}
+	n, broken, used := 0, map[string]int{}, map[string]int{}
+	for _, h := range s.usage[p.Name].holders {
+		used[h.Namespace]++
 	}
+	limit, share := p.Limit(), p.Share()
 	for _, i := range s.usage[p.Name].impaired {
 		counts := i.Recovering || i.Since.After(s.began(p, c).Add(-wreck))
-		if counts && of[i.Namespace] < min(max(1, p.Limit()/2), p.Share()) {
-			of[i.Namespace]++
+		if counts && broken[i.Namespace] < max(1, limit/2) && (share == limit || used[i.Namespace]+broken[i.Namespace] < share) {
+			broken[i.Namespace]++
 			n++
 		}
 	}
@@ -101,7 +100,7 @@ func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 
 // without leaves out the cluster itself, as far as no task of it runs: its next one takes over.
 func without(holders []*Holder, etcd types.UID) []*Holder {
-	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && h.over() })
+	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && h.Over() })
 }
 
 // wreck is for how long a cluster has lacked a member before a change for it not to count.

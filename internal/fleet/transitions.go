@@ -49,7 +49,7 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 
 // Grant gives a task a slot. If its cluster is being watched, that ends: what the task does could not be told from what is watched for.
 func (l *Ledger) Grant(h Holder) {
-	l.Holders = slices.DeleteFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && o.over() })
+	l.Holders = slices.DeleteFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && o.Over() })
 	l.Holders = append(l.Holders, h)
 	for _, p := range h.Policies {
 		l.begin(p, h.Change, h.Granted)

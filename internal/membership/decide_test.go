@@ -40,6 +40,8 @@ func observed(replicas int, goal Goal, members ...Member) Input {
 
 func (in Input) at(ordinal int, o Ordinal) Input { in.Ordinals[ordinal] = o; return in }
 
+func (in Input) and(o Ordinal) Input { in.Ordinals = append(in.Ordinals, o); return in }
+
 func (in Input) unsaved() Input { in.BackedUp = false; return in }
 
 // TestDecide has what is easily decided wrongly.
@@ -56,6 +58,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{"a learner of the source is not ours to promote", observed(0, Goal{Size: 1, KeepSources: true}, append(sources[:3:3], source(3, learner))...), "ScaleUp"},
 		{"sources that have gone are no reason to remove our members", observed(3, Goal{KeepSources: true}, ours(0, leads), ours(1), ours(2)), "GoalOdd"},
+		{"a claim that is not kept goes with its ordinal", observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)).and(Ordinal{Claim: true}), "DeleteClaim"},
+		{"one that is kept stays", observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)).and(Ordinal{Claim: true, Temporary: true, Kept: true}), "Finished"},
 		{"somebody has to stay", observed(1, Goal{}, ours(0, leads)), "GoalOdd"},
 		{"two is no goal", observed(3, Goal{Size: 2}, ours(0, leads), ours(1), ours(2)), "GoalOdd"},
 		{"four is no goal", observed(3, Goal{Size: 4}, ours(0, leads), ours(1), ours(2)), "GoalOdd"},

@@ -100,7 +100,10 @@ type Ordinal struct {
 	// Terminating: the claim is being deleted; it goes with its pod. Temporary: it was made for a further member, and goes with it.
 	Terminating, Temporary bool
 	// Foreign says why the claim is not the Etcd's own; empty if it is, or if there is none.
-	Foreign  string
+	Foreign string
+	// Kept: its claim is not deleted when the ordinal goes, since a Restore keeps data there, or its member has not left by this task: what
+	// it holds is not known then.
+	Kept     bool
 	Outdated Outdated
 	Store    Store
 	// Told: since this pod came, members were told that its member joins.

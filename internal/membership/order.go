@@ -114,7 +114,7 @@ func cleanUp(s *state) *Step {
 		case s.listed(i) != nil:
 		case !s.wanted(i) && i == s.Replicas-1:
 			return &Step{Action: ScaleDown, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left", i)}
-		case !s.wanted(i) && i >= s.Replicas && o.Claim && !o.Terminating && (o.Temporary || !s.Goal.KeepClaims):
+		case !s.wanted(i) && i >= s.Replicas && o.Claim && !o.Terminating && !o.Kept && (o.Temporary || !s.Goal.KeepClaims):
 			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left, and its volume is not kept", i)}
 		case i >= s.Replicas: // the StatefulSet controller is removing the pod
 		case s.wanted(i) && o.Outdated == Volume && o.Claim && !o.Terminating:

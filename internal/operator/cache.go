@@ -92,22 +92,21 @@ func keep[T client.Object](trim func(T) T) toolscache.TransformFunc {
 // trimmedPod drops what a pod has from its template, which is most of it, and unused status.
 func trimmedPod(p *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: corev1.PodStatus{
-		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: trimmedConditions(p.Status.Conditions),
-		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
+		Phase: p.Status.Phase, Reason: cut(p.Status.Reason, maxValue), Message: cut(p.Status.Message, maxValue), PodIP: p.Status.PodIP, Conditions: trimmedConditions(p.Status.Conditions),
+		InitContainerStatuses: boundedContainers(p.Status.InitContainerStatuses), ContainerStatuses: boundedContainers(p.Status.ContainerStatuses),
 	}}
-	kept.Labels = bounds(p.Labels, readLabels...)
-	kept.Annotations = bounds(p.Annotations, readAnnotations...)
+	kept.Labels, kept.Annotations = boundedLabels(p.Labels), boundedAnnotations(p.Annotations)
 	kept.Finalizers, kept.OwnerReferences = few(p.Finalizers), boundedOwners(p.OwnerReferences)
 	for _, c := range p.Spec.Containers {
 		switch c.Name {
 		case v1alpha1.ContainerEtcd:
-			etcd := corev1.Container{Name: c.Name, Image: c.Image, Ports: few(c.Ports)}
+			etcd := corev1.Container{Name: c.Name, Image: cut(c.Image, maxValue), Ports: few(c.Ports)}
 			if c.ReadinessProbe != nil {
 				etcd.ReadinessProbe = probed
 			}
 			kept.Spec.Containers = append(kept.Spec.Containers, etcd)
 		case v1alpha1.ContainerBackupRestore:
-			kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+			kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Image: cut(c.Image, maxValue)})
 		}
 	}
 	for _, v := range p.Spec.Volumes {
@@ -127,17 +126,6 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 // probed stands for any readiness probe of a container.
 var probed = &corev1.Probe{}
 
-func trimmedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
-	if len(all) == 0 {
-		return nil
-	}
-	kept := make([]corev1.ContainerStatus, 0, len(all))
-	for _, c := range all {
-		kept = append(kept, corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, Ready: c.Ready})
-	}
-	return kept
-}
-
 // trimmedConditions keeps the conditions that package observe reads.
 func trimmedConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	kept := slices.DeleteFunc(slices.Clone(all), func(c corev1.PodCondition) bool {
@@ -147,7 +135,11 @@ func trimmedConditions(all []corev1.PodCondition) []corev1.PodCondition {
 		return nil
 	}
 	// A copy of the right size.
-	return slices.Clone(kept)
+	kept = slices.Clone(kept)
+	for i := range kept {
+		kept[i].Message = cut(kept[i].Message, maxValue)
+	}
+	return kept
 }
 
 func trimmedMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
@@ -189,7 +181,7 @@ func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.Spec.VolumeName}, Status: corev1.PersistentVolumeClaimStatus{Phase: c.Status.Phase},
 	}
 	copyIdentity(kept, c)
-	kept.Annotations = selected(c.Annotations, v1alpha1.AnnotationAdoptedBy)
+	kept.Annotations = selected(c.Annotations, v1alpha1.AnnotationAdoptedBy, v1alpha1.AnnotationTemporary)
 	if !ofAnOrdinal.MatchString(c.Name) {
 		return kept
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -25,8 +26,12 @@ const (
 	maxObject = 64 << 10
 	// maxLease is less: the names of member leases follow from the spec, so there may be any number that look like one.
 	maxLease = 4 << 10
-	// maxPodText bounds all labels of a pod, all annotations, and each of those that are kept of more.
-	maxPodText = 16 << 10
+	// maxLabels bounds the labels of a pod. Of more, those are kept that are read.
+	maxLabels = 4 << 10
+	// maxMark bounds the record of an in-place update of a pod.
+	maxMark = 16 << 10
+	// maxMessage bounds what is kept of what a container of a member says at its end. The kubelet cuts it there, too.
+	maxMessage = 4 << 10
 	// maxValue bounds what is kept of an object that is not kept whole.
 	maxValue = 1 << 10
 	// maxNames bounds lists of finalizers, owners, ports and volumes. What belongs to an Etcd has fewer.
@@ -39,7 +44,7 @@ var (
 		v1alpha1.LabelManagedBy, v1alpha1.LabelPartOf, v1alpha1.LabelComponent, v1alpha1.LabelName, v1alpha1.LabelCreatedBy, appsv1.StatefulSetRevisionLabel,
 	}
 	readAnnotations = []string{
-		v1alpha1.AnnotationCAChecksum, v1alpha1.AnnotationClientTLS, v1alpha1.AnnotationPeerTLS, v1alpha1.AnnotationConfigChecksum, v1alpha1.AnnotationInPlaceUpdate,
+		v1alpha1.AnnotationCAChecksum, v1alpha1.AnnotationClientTLS, v1alpha1.AnnotationPeerTLS, v1alpha1.AnnotationConfigChecksum,
 	}
 )
 
@@ -76,7 +81,7 @@ func keptLease(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l.Spec.DeepCopyInto(&identity.Spec)
 	for _, key := range []string{v1alpha1.AnnotationBackupError, v1alpha1.AnnotationBackupsCurrent, v1alpha1.AnnotationBackupOfRecovered, v1alpha1.AnnotationRestorable} {
 		if value, ok := l.Annotations[key]; ok {
-			metav1.SetMetaDataAnnotation(&identity.ObjectMeta, key, strings.ToValidUTF8(value[:min(len(value), maxValue)], ""))
+			metav1.SetMetaDataAnnotation(&identity.ObjectMeta, key, cut(value, maxValue))
 		}
 	}
 	return identity
@@ -122,22 +127,67 @@ func selected(all map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-// bounds returns the labels or annotations of a pod, and of too many only those that are read.
-func bounds(all map[string]string, read ...string) map[string]string {
+// boundedLabels returns the labels of a pod, by any of which a StatefulSet may select, and of too many only those that are read.
+func boundedLabels(all map[string]string) map[string]string {
 	size := 0
 	for key, value := range all {
 		size += len(key) + len(value)
 	}
-	if size <= maxPodText {
+	if size <= maxLabels {
 		return all
 	}
-	kept := map[string]string{}
-	for _, key := range read {
-		if value, ok := all[key]; ok && len(value) <= maxPodText {
-			kept[key] = value
+	return selected(all, readLabels...)
+}
+
+// boundedAnnotations returns the annotations of a pod that are read.
+func boundedAnnotations(all map[string]string) map[string]string {
+	kept := selected(all, readAnnotations...)
+	if mark, ok := all[v1alpha1.AnnotationInPlaceUpdate]; ok && len(mark) <= maxMark {
+		if kept == nil {
+			kept = map[string]string{}
 		}
+		kept[v1alpha1.AnnotationInPlaceUpdate] = mark
 	}
 	return kept
+}
+
+// boundedContainers keeps the containers that the operator knows, wherever they are, and the first of the others. One that is not ready
+// keeps its pod from being ready, so one of these stays.
+func boundedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	others, unready := 0, false
+	for _, c := range all {
+		most := maxMessage
+		if c.Name != v1alpha1.ContainerEtcd && c.Name != v1alpha1.ContainerBackupRestore && c.Name != v1alpha1.InitContainerPrepare {
+			if others++; others > maxNames && (c.Ready || unready) {
+				continue
+			}
+			most, unready = maxValue/4, unready || !c.Ready
+		}
+		kept = append(kept, corev1.ContainerStatus{Name: c.Name, State: boundedState(c.State, most), LastTerminationState: boundedState(c.LastTerminationState, most), Ready: c.Ready})
+	}
+	return kept
+}
+
+// boundedState cuts what the kubelet says of a container.
+func boundedState(s corev1.ContainerState, most int) corev1.ContainerState {
+	if s.Waiting != nil && len(s.Waiting.Message) > most {
+		waiting := *s.Waiting
+		waiting.Message, s.Waiting = cut(waiting.Message, most), &waiting
+	}
+	if s.Terminated != nil && len(s.Terminated.Message) > most {
+		ended := *s.Terminated
+		ended.Message, s.Terminated = cut(ended.Message, most), &ended
+	}
+	return s
+}
+
+// cut returns the beginning of a long text.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }
 
 // few returns a list, and of a long one the beginning.

@@ -7,11 +7,13 @@ package operator
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -118,8 +120,10 @@ func TestTheCacheBoundsPodsAndClaims(t *testing.T) {
 	delete(read.Annotations, v1alpha1.AnnotationAdoptedBy)
 	g.Expect(kept.Annotations).To(Equal(read.Annotations))
 	g.Expect(metav1.GetControllerOf(kept)).To(Equal(metav1.GetControllerOf(pod)))
-	pod.Annotations = map[string]string{"short": "x", "more": strings.Repeat("x", maxPodText-10)}
-	g.Expect(transformed(t, pod.DeepCopy()).Annotations).To(Equal(pod.Annotations))
+	pod.Annotations = map[string]string{"short": "x", v1alpha1.AnnotationPeerTLS: v1alpha1.TLSOn}
+	g.Expect(transformed(t, pod.DeepCopy()).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationPeerTLS: v1alpha1.TLSOn}), "nothing selects by annotations")
+	pod.Labels = map[string]string{"short": "x", v1alpha1.LabelPartOf: "m"}
+	g.Expect(transformed(t, pod.DeepCopy()).Labels).To(Equal(pod.Labels), "a StatefulSet may select by any label")
 
 	class, source := "fast", &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: strings.Repeat("x", 5000)}
 	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi"), "example.com/x": resource.MustParse("1")}
@@ -128,13 +132,13 @@ func TestTheCacheBoundsPodsAndClaims(t *testing.T) {
 			VolumeName: "v", StorageClassName: &class, DataSource: source, Resources: corev1.VolumeResourceRequirements{Requests: storage},
 			Selector: &metav1.LabelSelector{MatchLabels: large.Labels},
 		}}
-		c.Name = name
+		c.Name, c.Annotations[v1alpha1.AnnotationTemporary] = name, "u"
 		return c
 	}
 	member := transformed(t, claim("m-m-0"))
 	g.Expect(member.Size()).To(BeNumerically("<", 4<<10))
 	g.Expect(member.OwnerReferences).To(And(HaveLen(maxNames), ContainElement(large.OwnerReferences[0])))
-	g.Expect(member.Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "e"}))
+	g.Expect(member.Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "e", v1alpha1.AnnotationTemporary: "u"}))
 	g.Expect(member.Spec.Resources.Requests).To(Equal(corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}))
 	g.Expect(member.Spec).To(And(HaveField("VolumeName", "v"), HaveField("StorageClassName", &class), HaveField("Selector", BeNil()), HaveField("DataSource", Not(BeNil()))))
 	g.Expect(member.Labels).To(HaveKeyWithValue(v1alpha1.LabelPartOf, "m"))
@@ -143,6 +147,53 @@ func TestTheCacheBoundsPodsAndClaims(t *testing.T) {
 	g.Expect(other.Size()).To(BeNumerically("<", 1<<10))
 	g.Expect(other.Spec).To(Equal(corev1.PersistentVolumeClaimSpec{VolumeName: "v"}), "it may be the store of a member, whose volume is read")
 	g.Expect(other.Status).To(Equal(corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}))
+}
+
+// Everything that a tenant can make long of a pod is long: the labels and annotations that are read, images, names, and what containers say at
+// their end. What decides about a member is kept in whichever place it is.
+func TestTheCacheBoundsThePodThatHasMostOfAll(t *testing.T) {
+	g := NewWithT(t)
+	long := strings.Repeat("ä", 20<<10)
+	pod := &corev1.Pod{ObjectMeta: metaOf("m-0", ""), Status: corev1.PodStatus{Message: long, Reason: long}}
+	pod.Annotations = map[string]string{}
+	for _, key := range readAnnotations {
+		pod.Annotations[key] = strings.Repeat("x", maxValue)
+	}
+	pod.Annotations[v1alpha1.AnnotationInPlaceUpdate] = strings.Repeat("x", maxMark)
+	for i := range 60 {
+		pod.Labels[fmt.Sprint("example.com/", i)] = strings.Repeat("x", 63)
+		pod.Annotations[fmt.Sprint("example.com/", i)] = strings.Repeat("x", 200)
+	}
+	said := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: long}, Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: long}}
+	for i := range 500 {
+		name := fmt.Sprint("c-", i)
+		switch i {
+		case 490:
+			name = v1alpha1.ContainerBackupRestore
+		case 499:
+			name = v1alpha1.ContainerEtcd
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: long})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, State: said, LastTerminationState: said, Ready: i != 450})
+	}
+	refusal := strings.Repeat("r", 4<<10)
+	pod.Status.InitContainerStatuses = append(slices.Clone(pod.Status.ContainerStatuses[:400]), corev1.ContainerStatus{
+		Name: v1alpha1.InitContainerPrepare, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: refusal}},
+	})
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: long}}
+	before := pod.DeepCopy()
+	kept := transformed(t, pod)
+	g.Expect(pod).To(Equal(before), "the object of the watch is not changed")
+	g.Expect(kept.Size()).To(BeNumerically("<", 100<<10))
+	etcd := pods.Container(kept, v1alpha1.ContainerEtcd)
+	g.Expect(etcd).NotTo(BeNil())
+	g.Expect(etcd.State.Terminated.ExitCode).To(BeEquivalentTo(1))
+	g.Expect(etcd.State.Terminated.Message).To(And(HavePrefix("ää"), HaveLen(maxMessage)))
+	g.Expect(pods.Container(kept, v1alpha1.ContainerBackupRestore)).NotTo(BeNil())
+	g.Expect(kept.Status.ContainerStatuses).To(ContainElement(HaveField("Ready", false)), "one that is not ready keeps the pod from being ready")
+	last := kept.Status.InitContainerStatuses[len(kept.Status.InitContainerStatuses)-1]
+	g.Expect(last.LastTerminationState.Terminated.Message).To(Equal(refusal))
+	g.Expect(kept.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationInPlaceUpdate, HaveLen(maxMark)))
 }
 
 // An owner that is not kept by its name is still no owner of an Etcd's claim.

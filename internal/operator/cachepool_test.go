@@ -153,7 +153,7 @@ func TestEachKindHasItsPool(t *testing.T) {
 			return transform(s).(*appsv1.StatefulSet).Spec.Template.Spec.SecurityContext
 		},
 		"claims": func(transform func(client.Object) any, n int) any {
-			return transform(&corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(fmt.Sprint(n))}}).(*corev1.PersistentVolumeClaim).Spec.StorageClassName
+			return transform(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "main-main-0"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(fmt.Sprint(n))}}).(*corev1.PersistentVolumeClaim).Spec.StorageClassName
 		},
 	}
 	for full, fill := range kinds {

@@ -5,6 +5,9 @@
 package operator
 
 import (
+	"context"
+	"fmt"
+
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
@@ -87,7 +90,7 @@ func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies
 func (c *composition) etcds() *etcd.Reconciler {
 	r := &etcd.Reconciler{
 		Access: state.Access{Client: c.Client, API: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock, PodsManagedBy: c.config.ManagedByLabel},
-		Dialer: c.Dialer, Credentials: c.credentials, Source: c.observer.Source, ThroughSource: c.observer.ThroughSource, Recorder: c.Recorder, Images: c.config.Images, TLS: c.config.TLS, Allowed: c.rules.Etcd,
+		Dialer: c.Dialer, Credentials: c.credentials, Source: c.observer.Source, ThroughSource: c.observer.ThroughSource, Recorder: c.Recorder, Images: c.config.Images, TLS: c.config.TLS, Allowed: c.allowed,
 		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
 		Adopter: c.beside.adopter, Saved: c.stays.Saved,
 	}
@@ -95,6 +98,18 @@ func (c *composition) etcds() *etcd.Reconciler {
 		r.AgentTrust = c.agents.trust
 	}
 	return r
+}
+
+// allowed returns why the configuration, or an older Etcd with the same backups, refuses an Etcd; nil if nothing does.
+func (c *composition) allowed(etcd *v1alpha1.Etcd) error {
+	if err := c.rules.Etcd(etcd); err != nil || etcd.BackupStore() == nil {
+		return err //nolint:wrapcheck // it says what
+	}
+	neighbors := &v1alpha1.EtcdList{}
+	if err := c.Client.List(context.Background(), neighbors, client.InNamespace(etcd.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("it is not known which Etcds have the same backups: %w", err)
+	}
+	return c.rules.Beside(etcd, neighbors.Items) //nolint:wrapcheck // it says what
 }
 
 func (c *composition) upkeep() *upkeep.Reconciler {

@@ -13,6 +13,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,22 @@ func TestSourcesThatMayBeJoined(t *testing.T) {
 		g.Expect(dialed > 0).To(Equal(!refused), sources)
 		g.Expect(c.etcds().Allowed(etcd) != nil).To(Equal(refused), sources)
 	}
+}
+
+// An Etcd is refused that has the backups of an older one, by what the cache has.
+func TestEtcdsWithTheSameBackups(t *testing.T) {
+	g := NewWithT(t)
+	with := func(name string) *v1alpha1.Etcd {
+		e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "backups", Prefix: "ns/both", SecretRef: &v1alpha1.SecretReference{Name: "s"}}}
+		return e
+	}
+	c, err := newComposition(&configv1alpha1.OperatorConfiguration{Mode: configv1alpha1.ModeOperator}, Dependencies{
+		Client: apitest.API(with("a"), with("b")), Live: fake.NewClientBuilder().Build(), Clock: clock.RealClock{}, Recorder: &events.FakeRecorder{}, Registerer: prometheus.NewRegistry(),
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.etcds().Allowed(with("a"))).To(Succeed())
+	g.Expect(c.etcds().Allowed(with("b"))).To(MatchError(ContainSubstring("Etcd a, which is older")))
 }
 
 // The configuration reaches the metrics, the agents, and the connections to members.

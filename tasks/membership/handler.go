@@ -146,7 +146,7 @@ func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.T
 	}
 	timers, pending := h.tracker.observe(task.Object.UID, known, in.recorded.Request, h.Clock.Now())
 	in.Input = known.Input(members.Request{
-		Goal: members.Goal(etcd, task.Config.Size, task.Config.SingleMember), Timers: timers, Overridden: task.Object.Spec.OverrideGuards, Relieve: members.Relieve(etcd, all),
+		Goal: members.Goal(etcd, task.Config.Size, task.Config.SingleMember), Tasks: all, Timers: timers, Overridden: task.Object.Spec.OverrideGuards, Relieve: members.Relieve(etcd, all),
 		Pending: pending, Acting: members.Acting(etcd, snapshot, all),
 	})
 	return in, membership.Decide(in.Input), nil

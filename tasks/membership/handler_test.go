@@ -391,6 +391,15 @@ func TestToOneMember(t *testing.T) {
 	r.Expect(r.settle().Step.Operation).To(Equal("Announce"))
 }
 
+// scaledAway has an earlier task that has scaled a pod away.
+func (r *trial) scaledAway(pod string) {
+	r.Expect(r.api.Create(r.t.Context(), &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "before"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{Membership: &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "ScaleDown", Pod: pod}}}},
+	})).To(Succeed())
+}
+
 // Only a claim of the Etcd's own is deleted, as it was observed, and only as the policy says.
 func TestDeletesClaims(t *testing.T) {
 	for name, foreign := range map[string]bool{"its own": false, "a foreign one": true} {
@@ -405,6 +414,10 @@ func TestDeletesClaims(t *testing.T) {
 		r.Expect(r.next(0).Outcome).To(Equal(tasks.Done), "claims are kept: "+name)
 		r.task.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 		r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+		v := r.next(0)
+		r.Expect(v.Outcome).To(Equal(tasks.Done), "nobody has looked at it: "+name)
+		r.Expect(v.Message).To(ContainSubstring("main-main-3 stay"))
+		r.scaledAway("main-3")
 		v, err := r.handler.Execute(t.Context(), r.task)
 		r.Expect(err).NotTo(HaveOccurred())
 		r.Expect(v.Step.Operation).To(Equal("DeleteClaim"))

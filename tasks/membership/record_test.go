@@ -186,6 +186,13 @@ func TestVerdict(t *testing.T) {
 	g := NewWithT(t)
 	done := verdict(seen(), membership.Decision{Conclusion: membership.Finished}, noon)
 	g.Expect(done).To(And(HaveField("Outcome", tasks.Done), HaveField("Progress", "4/3"), HaveField("RequeueAfter", time.Duration(0)), HaveField("Message", ContainSubstring("4 voters"))))
+	g.Expect(done.Message).NotTo(ContainSubstring("stay"))
+	kept := func(in *input) {
+		in.Ordinals = []membership.Ordinal{{Kept: true}, {}, {}, {Kept: true}, {Kept: false}}
+	}
+	g.Expect(verdict(seen(kept), membership.Decision{Conclusion: membership.Finished}, noon).Message).To(ContainSubstring("; %s stay", seen().Etcd.ClaimName(3)))
+	retained := func(in *input) { in.Goal.KeepClaims = true }
+	g.Expect(verdict(seen(kept, retained), membership.Decision{Conclusion: membership.Finished}, noon).Message).NotTo(ContainSubstring("stay"), "as the spec asks for")
 	held := verdict(seen(), blocked(1, membership.GuardMembersSettled, membership.GuardBackedUp), noon)
 	g.Expect(held).To(And(HaveField("Outcome", tasks.Continue), HaveField("Reason", v1alpha1.ReasonHeld), HaveField("RequeueAfter", pollInterval), HaveField("Message", "MembersSettled: because of MembersSettled")))
 	g.Expect(held.Step).To(BeNil())

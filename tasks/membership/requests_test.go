@@ -148,6 +148,7 @@ func TestDeletesAClaimAsItWasObserved(t *testing.T) {
 		Namespace: "ns", Name: "main-main-3", UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
 	}}
 	r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
+	r.scaledAway("main-3")
 	step := r.decided()
 	r.Expect(step.Operation).To(Equal("DeleteClaim"))
 	r.eachRequestFails(step)

@@ -6,6 +6,7 @@ package membership
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -41,6 +42,9 @@ func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
 	case membership.Finished:
 		v.Outcome, v.RequeueAfter = tasks.Done, 0
 		v.Message = fmt.Sprintf("the cluster has %d voters, and every one of them is a member of the goal", recorded.Voters)
+		if kept := in.kept(); len(kept) > 0 {
+			v.Message += fmt.Sprintf("; %s stay: a Restore keeps data there, or no task has seen a member of this cluster leave them. Delete them once nothing on them is needed", strings.Join(kept, ", "))
+		}
 	case membership.Wait:
 		v.Reason, v.Message = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Blocking[0].Guard, d.Blocking[0].Message)
 	case membership.Act:
@@ -56,6 +60,16 @@ func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
 		v.ProgressDeadline = progressDeadline
 	}
 	return v
+}
+
+// kept returns the claims beyond the goal that stay although the spec asks for their deletion.
+func (in input) kept() (claims []string) {
+	for i := in.Goal.Size; i < len(in.Ordinals); i++ {
+		if o := in.Ordinals[i]; o.Kept && (o.Temporary || !in.Goal.KeepClaims) {
+			claims = append(claims, in.Etcd.ClaimName(int32(i)))
+		}
+	}
+	return claims
 }
 
 // scaledTo returns what the StatefulSet is to be scaled to by a decision; nil if it is not scaled.

@@ -275,7 +275,7 @@ func TestUndo(t *testing.T) {
 		"it cannot be read":           {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1", "new.etcd.before-first-2"), unreadable), "m-0", "", false},
 		"and there is no snapshot":    {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), unreadable), "", "", true},
 		"it is behind the snapshot":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(99)), "m-0", "", false},
-		"it has all of the snapshot":  {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(100)), "m-2", "new.etcd.before-first-1", false},
+		"it has all of the snapshot":  {at(surveying, stopped, on(9, 9, 9), undo, kept(2, "new.etcd.before-first-1"), reaches(100)), "m-2", "new.etcd.before-first-1", false},
 		"its revision is not known":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-2"), reaches(100)), "m-0", "", false},
 		"behind one that is gone":     {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(99)), "", "", true},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
@@ -287,7 +287,7 @@ func TestUndo(t *testing.T) {
 			if c.fails {
 				g.Expect(d.Outcome).To(Equal(tasks.Fail))
 				g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused), "not a code for which one is told to delete the Etcd")
-				g.Expect(d.Message).To(ContainSubstring("A preview says why (--to snapshot=final-of-r1). No data was changed; the members start as they were"))
+				g.Expect(d.Message).To(ContainSubstring("A preview says why (--to snapshot=" + c.in.Undone.FinalSnapshot + "). No data was changed; the members start as they were"))
 				return
 			}
 			g.Expect(d.Recovery.Member).To(Equal(c.member), d.Message)
@@ -341,7 +341,7 @@ func TestWhyKeptDataIsNotTaken(t *testing.T) {
 	})
 	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 ends at revision 99, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
 	in.Recorded.Restore.Base = ""
-	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored: bring it back"))
+	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored. A preview says why (--to snapshot="))
 }
 
 // Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.

@@ -140,6 +140,37 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// A cluster that has woken up without volumes records only that. Of its Restores, the newest is undone first, as before the hibernation.
+func TestTheNewestRestoreIsUndoneFirstAfterWakingUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		second int64
+		change func(*v1alpha1.EtcdOperatorTask)
+		why    string
+	}{
+		"a newer one":            {11, nil, "task r2 has replaced the cluster since task r1: undo that one first"},
+		"one of the same second": {10, nil, "task r2 has replaced the cluster since task r1: undo that one first"},
+		"an older one":           {9, nil, ""},
+		"a newer preview":        {11, func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }, ""},
+		"a newer one, aborted":   {11, func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd, healthy := newEtcd(func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "hibernation"} }), at(saving).Snapshot
+			created := func(second int64) func(*v1alpha1.EtcdOperatorTask) {
+				return func(t *v1alpha1.EtcdOperatorTask) { t.CreationTimestamp = metav1.Unix(second, 0) }
+			}
+			other := earlier(created(c.second), func(t *v1alpha1.EtcdOperatorTask) { t.Name, t.UID = "r2", "r2-uid" })
+			if c.change != nil {
+				c.change(other)
+			}
+			v, err := handlerOf(apitest.API(etcd, earlier(created(10)), other), healthy).Admit(t.Context(), taskOf(etcd, Config{Undo: "r1"}, nil))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Code == v1alpha1.ErrRestoreRefused).To(Equal(c.why != ""), v.Message)
+			g.Expect(v.Message).To(ContainSubstring(c.why))
+		})
+	}
+}
+
 // leaseOf is the lease of a delta snapshot at revision 7777.
 func leaseOf(etcd *v1alpha1.Etcd) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.DeltaSnapshotLeaseName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}

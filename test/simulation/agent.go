@@ -84,16 +84,33 @@ func (a *preparation) look() {
 	a.ask()
 	a.in.NewClusterID = s.RecoveredID(a.in.ClusterID, a.in.OthersClusterID, a.in.Data.ClusterID)
 	a.in.Backup = a.backup()
+	if r := s.Recovery; r != nil {
+		// Nothing interrupts a rebuild between its renames here, so that Rebuilt is never true.
+		for dir := range a.disk.Kept {
+			a.in.KeptAside = a.in.KeptAside || strings.Contains(dir, member.BeforeSuffix+r.Task+"-")
+		}
+		begins := r.Member == a.id.Name && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
+		a.in.Begun = begins && a.in.Others == member.AnswerNone && slices.ContainsFunc(a.reached(), func(m *members.Member) bool {
+			return slices.Contains(s.RecoveredIDs(), m.Disk.Cluster)
+		})
+	}
+}
+
+// reached are the members that answer this one at all.
+func (a *preparation) reached() (all []*members.Member) {
+	w := a.world
+	for _, m := range w.Etcd.Running() {
+		if at := w.podOf(m); !m.Frozen && at != a.pod && w.connected(at.node, a.node) && slices.ContainsFunc(a.id.PeerClientURLs, func(url string) bool { return strings.Contains(url, "//"+m.Name+".") }) {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // ask asks another member, by a linearizable read, what it knows of this one.
 func (a *preparation) ask() {
-	w := a.world
-	for _, m := range w.Etcd.Running() {
-		if at := w.podOf(m); at == a.pod || !w.connected(at.node, a.node) || !slices.ContainsFunc(a.id.PeerClientURLs, func(url string) bool { return strings.Contains(url, "//"+m.Name+".") }) {
-			continue
-		}
-		id, list, err := w.Etcd.Linearizable(m)
+	for _, m := range a.reached() {
+		id, list, err := a.world.Etcd.Linearizable(m)
 		if err != nil {
 			continue
 		}

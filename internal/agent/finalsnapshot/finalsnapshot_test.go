@@ -256,7 +256,7 @@ func TestTakeFails(t *testing.T) {
 			c.Store = r.open(store.Config{Provider: store.Local, Container: r.t.TempDir(), SigningKeys: keys})
 			r.Expect(os.RemoveAll(keys)).To(Succeed())
 		},
-		"writing snapshot": func(c *Config) {
+		"listing the store: ": func(c *Config) {
 			container := r.t.TempDir()
 			c.Store = r.open(store.Config{Provider: store.Local, Container: container, Prefix: "file"})
 			r.file(filepath.Join(container, "file"))

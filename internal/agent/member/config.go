@@ -29,6 +29,8 @@ type Shared struct {
 	ClusterID string
 	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
 	Recovery *Recovery
+	// Kept: what members had before a Restore stays on their volumes, also without a Recovery.
+	Kept bool
 	// Revision that a backup has to reach to be restored, even after the recovery is over; 0 for any.
 	Revision int64
 	// FirstStart permits to begin the cluster; nil if the operator has not.
@@ -100,7 +102,7 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
 		if errors.Is(err, fs.ErrNotExist) && key != KeyConfig && key != KeyBootstrap {
 			continue
@@ -115,7 +117,7 @@ func ReadShared(dir string) (Shared, error) {
 
 // ParseShared reads the data of the shared ConfigMap.
 func ParseShared(data map[string]string) (Shared, error) {
-	s := Shared{ClusterID: strings.TrimSpace(data[KeyClusterID]), FirstStart: ParseFirstStart(data[KeyFirstStart])}
+	s := Shared{ClusterID: strings.TrimSpace(data[KeyClusterID]), Kept: data[KeyKept] != "", FirstStart: ParseFirstStart(data[KeyFirstStart])}
 	if err := yaml.Unmarshal([]byte(data[KeyConfig]), &s.Config); err != nil {
 		return Shared{}, fmt.Errorf("reading %s of the shared configuration: %w", KeyConfig, err)
 	}

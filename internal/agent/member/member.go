@@ -24,6 +24,8 @@ const (
 	// KeyRecoveryDetails is what was added to KeyRecovery later, as YAML: agents that do not know it recover without. It is absent or empty
 	// if there is nothing.
 	KeyRecoveryDetails = "recovery-details.yaml"
+	// KeyKept is there if members keep what they had before a Restore although no recovery is recorded any more.
+	KeyKept = "kept"
 	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is absent or empty if they may not,
 	// and once the cluster has served.
 	KeyFirstStart = "first-start.yaml"

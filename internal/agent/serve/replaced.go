@@ -15,7 +15,7 @@ import (
 )
 
 // RemoveReplaced removes the data that was set aside when the member was replaced with a learner, because a quorum has all of
-// it; and that of members that were removed, and from before a recovery, once no recovery could need it. Call it when the member votes, until it reports that it is
+// it; and that of members that were removed, and from before a recovery, once no recovery and no undo could need it. Call it when the member votes, until it reports that it is
 // done.
 func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
 	removed, done, err := removeReplaced(shared)
@@ -35,7 +35,8 @@ func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) 
 	}
 	dataDir := config.DataDir()
 	patterns := []string{dataDir + member.ReplacedSuffix + "*"}
-	if config.Recovery == nil {
+	over := config.Recovery == nil && !config.Kept
+	if over {
 		patterns = append(patterns, dataDir+member.BeforeSuffix+"*", dataDir+member.RemovedSuffix+"*")
 		patterns = append(patterns, datadir.Leftovers(dataDir)...)
 	}
@@ -51,5 +52,5 @@ func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) 
 			removed = append(removed, dir)
 		}
 	}
-	return removed, config.Recovery == nil, nil
+	return removed, over, nil
 }

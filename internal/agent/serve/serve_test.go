@@ -284,7 +284,13 @@ func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 		g.Expect(filepath.Join(d, "member")).To(BeADirectory())
 	}
 
-	shared.Recovery = nil
+	shared.Recovery, shared.Kept = nil, true
+	removed, done, err = removeReplaced(from)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(removed).To(BeEmpty(), "a Restore can be undone")
+	g.Expect(done).To(BeFalse())
+
+	shared.Kept = false
 	removed, done, err = removeReplaced(from)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(removed).To(ConsistOf(before))

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -53,4 +54,15 @@ func running(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType) *v1alpha1.
 		return nil
 	}
 	return &tasks[i]
+}
+
+// KeeperOf returns the name of a Restore that keeps data on the volume of a claim; empty if none does. One that was made after the Restore has
+// ended has none of it. It keeps while it runs.
+func KeeperOf(tasks []v1alpha1.EtcdOperatorTask, claim *corev1.PersistentVolumeClaim) string {
+	for i := range tasks {
+		if t := &tasks[i]; claim != nil && t.KeepsData() && (t.Status.CompletedAt == nil || claim.CreationTimestamp.Before(t.Status.CompletedAt)) {
+			return t.Name
+		}
+	}
+	return ""
 }

@@ -178,5 +178,13 @@ func unreachable(volume *corev1.PersistentVolume, nodes []corev1.Node, at place,
 	if excluded != "" {
 		return fmt.Sprintf("its volume %s can only be used on nodes that the node affinity of the pod template excludes, such as %s: allow them, or move the volume first", volume.Name, excluded), nil
 	}
-	return fmt.Sprintf("its volume %s can only be used where no node takes pods now (node %s is %s)", volume.Name, at.Name, cmp.Or(at.Trouble, "cordoned")), nil
+	why := at.Trouble
+	switch {
+	case why != "":
+	case at.Cordoned:
+		why = "cordoned"
+	default:
+		why = "excluded by the node affinity of the pod template"
+	}
+	return fmt.Sprintf("its volume %s can only be used where no node takes pods now (node %s is %s)", volume.Name, at.Name, why), nil
 }

@@ -131,6 +131,7 @@ func TestTemplateThatExcludesTheVolume(t *testing.T) {
 		"no node is of the zone":            {append(both, newVolume("n1")), in("c"), "pod template excludes"},
 		"a label is asked for":              {append(both, newVolume("n1")), corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelTopologyZone: "b"}}, "pod template excludes"},
 		"its zone is only not preferred":    {append(both, newVolume("n1")), corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}, ""},
+		"its nodes are gone":                {append(both, newVolume("n9")), in("b"), "no node takes pods now (node n1 is excluded by the node affinity of the pod template)"},
 		"its node is cordoned, and allowed": {[]client.Object{cordoned, zoned("n2", "b"), newClaim(), newVolume("n1")}, in("a"), "no node takes pods now (node n1 is cordoned)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,9 @@ func (a Adopter) adopt(ctx context.Context, etcd *v1alpha1.Etcd) (why string, er
 	}
 	if f.etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt {
 		return "", state.ErrBehind
+	}
+	if f.now, err = servertime.Now(ctx, a.Client); err != nil {
+		return "", err //nolint:wrapcheck // it says what
 	}
 	if why := refuseAdoption(f); why != "" {
 		return why, nil

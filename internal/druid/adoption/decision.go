@@ -45,7 +45,8 @@ type input struct {
 	onDelete bool
 	// enabled: the operator adopts, by its feature gate.
 	enabled bool
-	now     time.Time
+	// now is the time by the clock of the API server, which has recorded when etcd-druid wrote.
+	now time.Time
 }
 
 // refuseAdoption returns why an Etcd is not adopted, as a sentence without its full stop that says what to do; empty if it may be.

@@ -134,6 +134,32 @@ func (d *druids) adopted() (names []string) {
 	return names
 }
 
+// writtenByDruid is an API server where etcd-druid wrote the Etcd at some time.
+type writtenByDruid struct {
+	client.Reader
+	at time.Time
+}
+
+func (w writtenByDruid) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	err := w.Reader.Get(ctx, key, o, options...)
+	if _, ok := o.(*v1alpha1.Etcd); ok {
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: v1alpha1.ManagedByDruid, Subresource: "status", Time: &metav1.Time{Time: w.at}}})
+	}
+	return err
+}
+
+// Whether etcd-druid has just written is judged by the clock of the API server, which has recorded when it wrote.
+func TestDruidIsQuietByTheClockOfTheAPIServer(t *testing.T) {
+	d := newDruids(t, v1alpha1.OperationAdopt)
+	d.change = func(a *Adopter) {
+		a.API, a.Clock = writtenByDruid{a.API, time.Now().Add(-quiet / 2)}, clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
+	}
+	why, err := d.reconcile()
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(why.why).To(ContainSubstring("etcd-druid is running"))
+	d.Expect(d.adopted()).To(BeEmpty())
+}
+
 // An adoption and its way back. What is interrupted is continued.
 func TestAdoptAndHandBack(t *testing.T) {
 	d := newDruids(t, v1alpha1.OperationAdopt)

@@ -32,7 +32,7 @@ func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (input, erro
 	if err != nil {
 		return input{}, err
 	}
-	f := input{etcd: etcd, onDelete: a.QuorumAware, enabled: a.Enabled, now: a.Clock.Now(), images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
+	f := input{etcd: etcd, onDelete: a.QuorumAware, enabled: a.Enabled, images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
 	set := &appsv1.StatefulSet{}
 	if err := a.API.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
 		return f, nil

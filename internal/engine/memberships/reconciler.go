@@ -109,7 +109,7 @@ func (r *Reconciler) due(ctx context.Context, reader client.Reader, etcd *v1alph
 	if err != nil {
 		return "", fmt.Errorf("reading the members of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	in := known.Input(members.Request{Goal: members.Goal(etcd, 0, false), Relieve: members.Relieve(etcd, tasks), Acting: members.Acting(etcd, snapshot, tasks)})
+	in := known.Input(members.Request{Goal: members.Goal(etcd, 0, false), Tasks: tasks, Relieve: members.Relieve(etcd, tasks), Acting: members.Acting(etcd, snapshot, tasks)})
 	d := membership.Decide(in)
 	if outdated, _ := snapshot.PodsBehind(); !isDue(in, d, outdated, tasks) {
 		return "", nil

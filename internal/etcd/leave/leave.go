@@ -144,6 +144,21 @@ func (l *Leaver) isReleased(ctx context.Context, etcd *v1alpha1.Etcd) (bool, err
 	return metav1.GetControllerOf(set) == nil && set.Labels[v1alpha1.LabelPartOf] == etcd.Name, nil
 }
 
+// refused says why the operator connects to no endpoint of the source; empty if it may connect to one.
+func (l *Leaver) refused(etcd *v1alpha1.Etcd) (why string) {
+	if l.Reader.Credentials == nil || l.Reader.Credentials.Elsewhere == nil {
+		return ""
+	}
+	for _, endpoint := range etcd.Source().ClientEndpoints {
+		err := l.Reader.Credentials.Elsewhere(etcd, endpoint)
+		if err == nil {
+			return ""
+		}
+		why += err.Error() + "; "
+	}
+	return why + "to have its members leave, have the administrator of the operator add one of these, and restart the operator. "
+}
+
 // step observes, decides, and carries out; why is empty once the members have left.
 func (l *Leaver) step(ctx context.Context, etcd *v1alpha1.Etcd) (why string, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout)
@@ -163,7 +178,7 @@ func (l *Leaver) step(ctx context.Context, etcd *v1alpha1.Etcd) (why string, aft
 	case d.left:
 		return "", 0, nil
 	case len(known.List) == 0:
-		return d.why, unreachableInterval, nil
+		return l.refused(etcd) + d.why, unreachableInterval, nil
 	case d.step != nil:
 		ctrl.LoggerFrom(ctx).Info("A member of an Etcd that is deleted leaves the source cluster", "action", d.step.Action, "memberID", hex(d.step.Member), "reason", d.step.Reason)
 		err = l.Reader.Ask(ctx, etcd, s, func(c etcdclient.Client) error {

@@ -8,11 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -112,6 +114,40 @@ func TestHold(t *testing.T) {
 	own.Spec.Etcd.BootstrapWithExistingCluster = nil
 	g.Expect(Hold(t.Context(), api, own)).To(Succeed())
 	g.Expect(own.Finalizers).To(BeEmpty(), "it joins nobody")
+}
+
+// An Etcd whose source the operator may not connect to is kept for that reason, which is to be fixed before anything is abandoned.
+func TestLeaveWhereTheOperatorMayNotConnect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refused []string
+		says    bool
+	}{"all": {[]string{"https://a:2379", "https://b:2379"}, true}, "one": {[]string{"https://a:2379"}, false}, "none": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := joined(2).Etcd
+			etcd.Finalizers, etcd.DeletionTimestamp = []string{v1alpha1.FinalizerLeaveSource}, &metav1.Time{Time: noon}
+			etcd.Spec.Etcd.BootstrapWithExistingCluster.ClientEndpoints = []string{"https://a:2379", "https://b:2379"}
+			l := leaverOf(apitest.API(etcd))
+			l.Observe = func(context.Context, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+				return &cluster.Snapshot{At: noon}, nil
+			}
+			l.Reader.Credentials = &certificates.Credentials{Elsewhere: func(_ *v1alpha1.Etcd, endpoint string) error {
+				if slices.Contains(tc.refused, endpoint) {
+					return fmt.Errorf("joinSources does not have %s", endpoint)
+				}
+				return nil
+			}}
+			why, after, err := l.Leave(t.Context(), etcd)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(after).To(Equal(unreachableInterval))
+			g.Expect(why).To(ContainSubstring(v1alpha1.AnnotationAbandonSource))
+			if tc.says {
+				g.Expect(why).To(HavePrefix("joinSources does not have https://a:2379; joinSources does not have https://b:2379; to have its members leave, have the administrator of the operator add one of these, and restart the operator. ListKnown: "))
+			} else {
+				g.Expect(why).NotTo(ContainSubstring("joinSources"))
+			}
+		})
+	}
 }
 
 func cutOver(e *v1alpha1.Etcd) {

@@ -349,3 +349,30 @@ func TestListReachesTheMemberThatARecoveryBeganWith(t *testing.T) {
 	shared.Recovery = component.Recovery(etcd.Status.Recovery)
 	r.Expect(shared.RecoveredIDs()).To(Equal(component.Lineage(etcd).RecoveredIDs()), "members and operator know the recovered cluster by the same IDs")
 }
+
+// Members keep what they had before a Restore for as long as its task exists, also if its record is gone: their only member was restored since.
+func TestMembersKeepWhatARestoreHasReplaced(t *testing.T) {
+	etcd := served()
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "restore", UID: "uid"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{Recovery: &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}},
+	}
+	r := newTrial(t, etcd, task, own(etcd, nil))
+	write := func() map[string]string {
+		r.Expect(r.write(r.api, r.writer(r.api), etcd)).To(Succeed())
+		return r.data()
+	}
+	r.Expect(write()).To(And(HaveKey(member.KeyRecovery), Not(HaveKey(member.KeyKept))))
+	etcd.Status.Recovery = nil
+	r.Expect(r.api.Update(t.Context(), etcd)).To(Succeed())
+	apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error { return r.write(api, r.writer(api), etcd) })
+	r.Expect(write()).To(And(Not(HaveKey(member.KeyRecovery)), HaveKeyWithValue(member.KeyKept, "true")))
+	shared, err := member.ParseShared(r.data())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(shared.Kept).To(BeTrue())
+	r.Expect(write()).To(HaveKey(member.KeyKept))
+
+	r.Expect(r.api.Delete(t.Context(), task)).To(Succeed())
+	r.Expect(write()).NotTo(HaveKey(member.KeyKept))
+}

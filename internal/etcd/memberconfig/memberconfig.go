@@ -10,10 +10,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
@@ -50,7 +52,7 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	if i.AgentTrust != nil {
 		trust = i.AgentTrust(etcd).String()
 	}
-	if data, err := missing(etcd, trust, config.Data); err != nil || len(data) == 0 {
+	if data, err := i.lacks(ctx, reader, etcd, trust, config.Data); err != nil || len(data) == 0 {
 		return err
 	}
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
@@ -64,7 +66,7 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	if config, err = ConfigMap(ctx, i.API, etcd, objects.Manager); err != nil || config == nil {
 		return err
 	}
-	data, err := missing(etcd, trust, config.Data)
+	data, err := i.lacks(ctx, i.API, etcd, trust, config.Data)
 	if err != nil || len(data) == 0 || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return err
 	}
@@ -73,6 +75,28 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 		return state.Behind(ctx, "Etcd %s records another cluster, or another recovery, or has another source", client.ObjectKeyFromObject(etcd))
 	}
 	return i.patch(ctx, config, data)
+}
+
+// lacks returns what is missing in the data of the ConfigMap, as missing does, and whether members keep what they had before a Restore: its
+// record goes before its task if the only member is restored from the backup, and makes the successor of the cluster.
+func (i Writer) lacks(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
+	change, err := missing(etcd, trust, data)
+	_, recovers := data[member.KeyRecovery]
+	_, keeps := data[member.KeyKept]
+	if err != nil || etcd.Status.Recovery != nil || !recovers && !keeps {
+		return change, err
+	}
+	tasks, err := etcdtasks.List(ctx, reader, etcd)
+	if err != nil {
+		return nil, fmt.Errorf("reading whether a task keeps data: %w", err)
+	}
+	switch wanted := slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.KeepsData() }); {
+	case wanted && !keeps:
+		change[member.KeyKept] = "true"
+	case !wanted && keeps:
+		change[member.KeyKept] = nil
+	}
+	return change, nil
 }
 
 // Permit permits the members of an Etcd to begin its cluster; nil withdraws that. The caller has decided so on the given live reads.

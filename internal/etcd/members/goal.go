@@ -50,7 +50,7 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return "the cluster hibernates"
 	case etcd.Status.Hibernation != nil:
 		return "the cluster wakes up"
-	case shrinksFromOdd(etcd, s) && etcdtasks.RollingOut(tasks) != nil:
+	case shrinksFromOdd(etcd, s) && mayRemoveVoter(etcdtasks.RollingOut(tasks), s):
 		return fmt.Sprintf("rollout %s is in progress, and the number of members shrinks after it", etcdtasks.RollingOut(tasks).Name)
 	case etcd.SpecSuspended() && !etcd.AsksFor(int32(s.Replicas())):
 		return "the reconciliation of the spec is suspended, so the number of members stays"
@@ -62,11 +62,29 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 	return ""
 }
 
-// shrinksFromOdd reports whether the next step is to remove a voter that serves from an odd number of voters, after which the quorum
-// can spare one fewer. What a rollout has requested may still take a member away then: of an even number it takes none. As long as the
-// last pod is that of a member that has no vote, that pod goes first: the rollout may wait for it.
+// shrinksFromOdd reports whether the next step may be to remove a voter that serves from an odd number of voters, after which the quorum
+// can spare one fewer. What a rollout has requested may still take a member away then: of an even number it takes none.
 func shrinksFromOdd(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
-	voters, last := len(s.Cluster.Voters), s.Replicas()-1
-	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters &&
-		slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last })
+	voters := len(s.Cluster.Voters)
+	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters
+}
+
+// mayRemoveVoter reports whether a rollout may remove the pod of a voter. If the member of another pod has no vote, the rollout waits for
+// that pod, which may go or join only once members change, unless it waits for none. What it has requested before may still be carried out.
+func mayRemoveVoter(rollout *v1alpha1.EtcdOperatorTask, s *cluster.Snapshot) bool {
+	if rollout == nil {
+		return false
+	}
+	votes := func(ordinal int) bool {
+		return slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
+	}
+	for i := range s.Ordinals {
+		if !votes(i) && !slices.Contains(rollout.Spec.OverrideGuards, v1alpha1.OverridableGuard(v1alpha1.GuardOthersParticipating)) {
+			return rollout.Status.Rollout != nil && slices.ContainsFunc(rollout.Status.Rollout.Pods, func(p v1alpha1.RolloutPod) bool {
+				i := s.OrdinalOf(p.UID)
+				return p.LastOperation.State == v1alpha1.OperationStateInProgress && i >= 0 && votes(i)
+			})
+		}
+	}
+	return true
 }

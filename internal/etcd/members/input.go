@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -53,6 +54,8 @@ type Request struct {
 	Goal       membership.Goal
 	Timers     Timers
 	Overridden []v1alpha1.OverridableGuard
+	// Tasks of the Etcd, also ended ones: a Restore keeps data on volumes, and a MembershipChange knows which pods it has scaled away.
+	Tasks []v1alpha1.EtcdOperatorTask
 	// Relieve is the UID of a pod that is to be replaced by way of a further member.
 	Relieve types.UID
 	// Pending and Acting are those of membership.Input.
@@ -80,8 +83,9 @@ func (k Known) Input(r Request) membership.Input {
 	}
 	for i := range k.ordinals(r.Goal) {
 		o := k.ordinal(i)
+		o.Kept = k.keeps(i, o, r.Tasks)
 		switch relieve := i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve; {
-		case i < r.Goal.Size && k.moves(i, o):
+		case i < r.Goal.Size && k.moves(i, o) && etcdtasks.KeeperOf(r.Tasks, k.Claims[i]) == "":
 			o.Outdated = membership.Volume
 		case relieve, i < r.Goal.Size && k.drains(i):
 			o.Outdated = membership.Pod
@@ -89,6 +93,22 @@ func (k Known) Input(r Request) membership.Input {
 		in.Ordinals = append(in.Ordinals, o)
 	}
 	return in
+}
+
+// keeps reports whether a claim is not deleted when its ordinal goes: a Restore keeps data there, or nobody has looked at it. One of a member
+// is that of a pod which a task has scaled away, and existed when that began: its agent would have said that the data is another cluster's.
+// Any other may have been restored by hand. One that was made for a further member is marked.
+func (k Known) keeps(i int, o membership.Ordinal, tasks []v1alpha1.EtcdOperatorTask) bool {
+	claim := k.Claims[i]
+	if claim == nil || etcdtasks.KeeperOf(tasks, claim) != "" {
+		return claim != nil
+	}
+	return !o.Temporary && i >= k.Snapshot.Replicas() && !slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Status.Membership != nil && !t.CreationTimestamp.Before(&claim.CreationTimestamp) &&
+			slices.ContainsFunc(t.Status.Membership.Steps, func(s v1alpha1.MembershipStep) bool {
+				return s.Action == string(membership.ScaleDown) && s.Pod == k.Etcd.PodName(int32(i))
+			})
+	})
 }
 
 // drains reports whether the node of the only member is cordoned, and its volume can be used on another one. As relief is, this is a state:
@@ -104,8 +124,13 @@ func (k Known) drains(i int) bool {
 // joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty
 // if they do not. From then on they wait for the operator, which must not wait for them.
 func (k Known) joining() string {
-	voters := len(k.Snapshot.Cluster.Voters)
-	if k.Etcd.Status.Recovery == nil || k.Announced || voters >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
+	voters, removed := len(k.Snapshot.Cluster.Voters), 0
+	for i := range k.Snapshot.Ordinals {
+		if k.isRemoved(i, &k.Snapshot.Ordinals[i]) {
+			removed++ // it has joined, and only another pod of it would join again
+		}
+	}
+	if k.Etcd.Status.Recovery == nil || k.Announced || voters+removed >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
 		return ""
 	}
 	return "the cluster was recovered or has woken up, and its members join it"

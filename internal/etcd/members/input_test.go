@@ -457,6 +457,12 @@ func TestMembersOfARecoveredClusterJoin(t *testing.T) {
 	g.Expect(acting()).To(ContainSubstring("its members join"))
 	k.Announced = true
 	g.Expect(acting()).To(BeEmpty(), "main-3 has left, and its pod goes; or it waits to be added")
+	k.Announced = false
+	o := &k.Snapshot.Ordinals[3]
+	o.Class, o.Answers, o.Serving, o.Read, k.List = v1alpha1.ClassDead, false, false, cluster.Read{Etcd: "etcd", Removed: "4"}, k.List[:3]
+	g.Expect(acting()).To(BeEmpty(), "main-3 has joined and was removed: only another pod of it can join")
+	k.Snapshot.Cluster.Voters = k.Snapshot.Cluster.Voters[:2]
+	g.Expect(acting()).To(ContainSubstring("its members join"), "main-2 is still to join")
 }
 
 // A member that has lost its data is replaced also while the spec is suspended.
@@ -470,8 +476,17 @@ func TestASuspendedSpecKeepsNoMemberAway(t *testing.T) {
 // rollout may wait for it.
 func TestBesideARollout(t *testing.T) {
 	rolling := []v1alpha1.EtcdOperatorTask{{
-		Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress},
+		Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout},
+		Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress, Rollout: &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{
+			{UID: "main-0", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}},
+			{UID: "removed", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress}},
+		}}},
 	}}
+	// Three voters have four pods, and the one without a vote cannot go first.
+	leftBefore := func(s *cluster.Snapshot) {
+		s.Ordinals = append(s.Ordinals, cluster.Ordinal{Pod: &cluster.Pod{UID: "main-3"}})
+		s.Cluster.Voters[1].Ordinal, s.Cluster.Voters[2].Ordinal = 2, 3
+	}
 	for name, c := range map[string]struct {
 		voters   int
 		replicas int32
@@ -485,6 +500,19 @@ func TestBesideARollout(t *testing.T) {
 		"stays":                       {3, 3, nil, false},
 		"a member is away":            {3, 1, func(s *cluster.Snapshot) { s.Cluster.Voters[2].Serving = false }, false},
 		"a pod of a member that left": {3, 1, func(s *cluster.Snapshot) { s.Ordinals = append(s.Ordinals, cluster.Ordinal{}) }, false},
+		"a pod before the last one is that of a member that left": {3, 1, leftBefore, false},
+		"it has left, and a removal is on its way": {3, 1, func(s *cluster.Snapshot) {
+			leftBefore(s)
+			s.Ordinals[2].Pod.UID = "removed"
+		}, true},
+		"it has left, and is what the rollout removes": {3, 1, func(s *cluster.Snapshot) {
+			leftBefore(s)
+			s.Ordinals[1].Pod.UID = "removed"
+		}, false},
+		"it has left, and a voter of a source has no pod": {3, 1, func(s *cluster.Snapshot) {
+			leftBefore(s)
+			s.Cluster.Voters[0].Ordinal = -1
+		}, false},
 	} {
 		k := known(c.voters)
 		k.Etcd.Spec.Replicas = c.replicas
@@ -499,6 +527,13 @@ func TestBesideARollout(t *testing.T) {
 		}
 		NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
 	}
+	k := known(3)
+	for i := range 3 {
+		k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+	}
+	leftBefore(k.Snapshot)
+	k.Etcd.Spec.Replicas, rolling[0].Spec.OverrideGuards = 1, []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardOthersParticipating)}
+	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).NotTo(BeEmpty(), "the rollout does not wait for the pod")
 }
 
 // The pod that a rollout needs to be replaced is outdated, and not the one after it.
@@ -615,4 +650,64 @@ func TestMoves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A claim goes with its ordinal only if no Restore keeps data there, and if a task has scaled its pod away: what another one holds is not
+// known. One that was made for a further member is known.
+func TestClaimsThatAreKept(t *testing.T) {
+	made := func(at time.Time) func(*Known) {
+		return func(k *Known) {
+			k.Claims[3] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim", Labels: ownLabels, CreationTimestamp: metav1.NewTime(at)}}
+		}
+	}
+	temporary := func(k *Known) { k.Claims[3].Annotations = map[string]string{v1alpha1.AnnotationTemporary: "claim"} }
+	restore := func(ended *metav1.Time) []v1alpha1.EtcdOperatorTask {
+		t := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "restore"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore}}
+		t.Status.Recovery, t.Status.CompletedAt = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}, ended
+		return []v1alpha1.EtcdOperatorTask{{}, t}
+	}
+	ended := &metav1.Time{Time: noon}
+	scaled := func(pod string, created time.Time) []v1alpha1.EtcdOperatorTask {
+		t := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
+		t.Status.Membership = &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "RemoveMember", Pod: "main-3"}, {Action: "ScaleDown", Pod: pod}}}
+		return []v1alpha1.EtcdOperatorTask{{}, t}
+	}
+	left := scaled("main-3", noon)
+	for name, c := range map[string]struct {
+		known   Known
+		request Request
+		want    bool
+	}{
+		"its pod was scaled away":            {known(3, made(noon)), Request{Tasks: left}, false},
+		"another's pod was":                  {known(3, made(noon)), Request{Tasks: scaled("main-4", noon)}, true},
+		"made since its pod was":             {known(3, made(noon)), Request{Tasks: scaled("main-3", noon.Add(-1e9))}, true},
+		"nobody has looked at it":            {known(3, made(noon)), Request{}, true},
+		"made for a further member":          {known(3, made(noon), temporary), Request{}, false},
+		"there is none":                      {known(3), Request{}, false},
+		"it has a pod":                       {known(4, made(noon)), Request{}, false},
+		"a Restore keeps data there":         {known(3, made(noon.Add(-1e9))), Request{Tasks: append(restore(ended), left...)}, true},
+		"made since the Restore":             {known(3, made(noon)), Request{Tasks: append(restore(ended), left...)}, false},
+		"a Restore runs":                     {known(3, made(noon)), Request{Tasks: append(restore(nil), left...)}, true},
+		"for a further member, at a Restore": {known(3, made(noon.Add(-1e9)), temporary), Request{Tasks: restore(ended)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.request.Goal.Size = 3
+			in := c.known.Input(c.request)
+			NewWithT(t).Expect(len(in.Ordinals) > 3 && in.Ordinals[3].Kept).To(Equal(c.want))
+		})
+	}
+}
+
+// A volume does not move on which a Restore keeps data.
+func TestKeptDataDoesNotMove(t *testing.T) {
+	g := NewWithT(t)
+	moves := func(k *Known) {
+		k.Class = "fast"
+		k.Etcd.Spec.StorageClass = &k.Class
+		k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionVolumesMoved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonVolumesMoving})
+	}
+	t1 := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore}, ObjectMeta: metav1.ObjectMeta{Name: "restore"}}
+	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Volume)))
+	t1.Status.Recovery = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}
+	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Nothing)))
 }

@@ -176,7 +176,8 @@ func SpokesmanOf(etcd *v1alpha1.Etcd, s *cluster.Snapshot) *Spokesman {
 	return cmp.Or(own, source)
 }
 
-// backupAge is how old the newest report may be that the store has everything, beside twice the period of deltas.
+// backupAge is how old the newest report may be that the store has everything, beside twice the period of deltas. A report may be as far
+// ahead of the operator's clock: the next one then shows whether snapshots are taken. One that is further ahead would look new for as long.
 const backupAge = 30 * time.Second
 
 // defaultPeriod is that of an Etcd that takes no deltas: its full snapshots are as old as they may be.
@@ -205,7 +206,8 @@ func (r Reader) backedUp(ctx context.Context, reader client.Reader, etcd *v1alph
 	if current, err := time.Parse(time.RFC3339, leases.Full.Annotations[v1alpha1.AnnotationBackupsCurrent]); err == nil && current.After(newest) {
 		newest = current
 	}
-	return r.Clock.Now().Sub(newest) <= 2*period+backupAge, nil
+	age := r.Clock.Now().Sub(newest)
+	return age >= -backupAge && age <= 2*period+backupAge, nil
 }
 
 func hostOf(peer string) string {

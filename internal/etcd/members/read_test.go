@@ -240,6 +240,10 @@ func TestBackedUp(t *testing.T) {
 		want        bool
 	}{
 		"just now":                          {full: ago(bound), want: true},
+		"by a clock that is a bit ahead":    {full: ago(-backupAge), want: true},
+		"in the future":                     {full: ago(-backupAge - time.Second)},
+		"a full one, and a future delta":    {full: ago(0), delta: ago(-time.Hour)},
+		"current in the future":             {full: ago(0), annotations: current(-time.Hour)},
 		"too long ago":                      {full: ago(bound + time.Second)},
 		"never":                             {},
 		"never, but for a delta":            {delta: ago(0)},

@@ -81,6 +81,30 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 	return r.issuers(etcd)
 }
 
+// Beside returns why an Etcd is refused beside others: an older one of its namespace has the same store, and overlapping prefixes. Both would
+// write and remove snapshots there, and a member that has lost its volume could restore the other's. What other namespaces name is not
+// asked: the same name may be another store there, and tenants could keep each other's Etcds from running.
+func (r Rules) Beside(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd) error {
+	own := etcd.BackupStore()
+	if own == nil {
+		return nil
+	}
+	for i := range neighbors {
+		e := &neighbors[i]
+		live := e.BackupStore()
+		if live == nil || e.Namespace != etcd.Namespace || !older(e, etcd) || !sameStore(*own, *live) || !overlap(own.Prefix, live.Prefix) {
+			continue
+		}
+		return fmt.Errorf("the prefix of spec.backup.store is %q, and Etcd %s, which is older, has its backups at %q: both would write and remove snapshots there, and one could restore the other's. Set spec.backup.store.prefix to another one", own.Prefix, e.Name, live.Prefix)
+	}
+	return nil
+}
+
+// older reports whether an Etcd was created before another one of its namespace, or sorts before it.
+func older(a, b *v1alpha1.Etcd) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
+}
+
 // Elsewhere returns why the operator does not connect to an endpoint for an Etcd, outside of its pods; nil if it may. The spec names such
 // endpoints, and member lists, which an image of the tenant's choice answers: the operator's network reaches what a tenant's may not.
 func (r Rules) Elsewhere(etcd *v1alpha1.Etcd, endpoint string) error {

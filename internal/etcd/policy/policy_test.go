@@ -329,3 +329,45 @@ func TestCopiesWithoutEtcd(t *testing.T) {
 	g.Expect(Rules{CloudIdentity: true}.CopyWithoutEtcd("ns", nil, from, anonymous)).To(Succeed())
 	g.Expect(Rules{}.CopyWithoutEtcd("ns", nil, redirected, from)).To(MatchError(ContainSubstring("endpointOverride of sourceStore")))
 }
+
+// Of Etcds with the same backups, the oldest has them.
+func TestEtcdsWithTheSameBackups(t *testing.T) {
+	at := func(name, prefix string, second int64, change ...func(*v1alpha1.Etcd)) v1alpha1.Etcd {
+		e := etcdWith(name, ptr.To(inBucket(prefix)))
+		e.CreationTimestamp = metav1.Unix(second, 0)
+		for _, c := range change {
+			c(&e)
+		}
+		return e
+	}
+	store := func(set func(*v1alpha1.StoreSpec)) func(*v1alpha1.Etcd) {
+		return func(e *v1alpha1.Etcd) { set(e.Spec.Backup.Store) }
+	}
+	own := at("main", "ns/main", 10)
+	for name, c := range map[string]struct {
+		other v1alpha1.Etcd
+		same  bool
+	}{
+		"itself":                   {own, false},
+		"an older one":             {at("other", "ns/main", 9), true},
+		"above":                    {at("other", "ns", 9), true},
+		"beneath":                  {at("other", "ns/main/v2", 9), true},
+		"beside":                   {at("other", "ns/main2", 9), false},
+		"a newer one":              {at("a", "ns/main", 11), false},
+		"at once, the first name":  {at("a", "ns/main", 10), true},
+		"at once, the second name": {at("z", "ns/main", 10), false},
+		"in another namespace":     {at("other", "ns/main", 9, func(e *v1alpha1.Etcd) { e.Namespace = "away" }), false},
+		"without backups":          {at("other", "ns/main", 9, func(e *v1alpha1.Etcd) { e.Spec.Backup = nil }), false},
+		"in another container":     {at("other", "ns/main", 9, store(func(s *v1alpha1.StoreSpec) { s.Container = "another" })), false},
+		"by another Secret":        {at("other", "ns/main", 9, store(func(s *v1alpha1.StoreSpec) { s.SecretRef = &v1alpha1.SecretReference{Name: "another"} })), false},
+	} {
+		err := Rules{}.Beside(&own, []v1alpha1.Etcd{at("far", "ns/far", 1), c.other})
+		if c.same {
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("Etcd "+c.other.Name+", which is older")), name)
+		} else {
+			NewWithT(t).Expect(err).NotTo(HaveOccurred(), name)
+		}
+	}
+	bare := etcdWith("bare", nil)
+	NewWithT(t).Expect(Rules{}.Beside(&bare, []v1alpha1.Etcd{own})).To(Succeed())
+}

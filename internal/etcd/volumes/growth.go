@@ -24,6 +24,8 @@ import (
 // claim is what matters of the claim of an ordinal.
 type claim struct {
 	name string
+	// keeper is the Restore that keeps data on its volume; empty if none does.
+	keeper string
 	// foreign says why it is not the Etcd's own; nil when it is.
 	foreign *ownership.Foreign
 	// bound: it has a volume; lost: it had one, which does not exist any more.

@@ -61,7 +61,7 @@ func outgrown(etcd *v1alpha1.Etcd, c claim, wanted resource.Quantity) bool {
 
 // moved returns the condition VolumesMoved; nil if there is nothing to move. It is pure.
 func moved(class string, v volumes) *metav1.Condition {
-	var move, foreign []string
+	var move, foreign, kept []string
 	to, keep := fmt.Sprintf("volumes of %s", v.wanted.String()), "suspend the task; the capacity cannot be set back"
 	for _, c := range v.claims {
 		switch {
@@ -70,6 +70,9 @@ func moved(class string, v volumes) *metav1.Condition {
 			to, keep = fmt.Sprintf("StorageClass %q", class), "set storageClass back"
 		case c.moves:
 			move = append(move, fmt.Sprintf("%s (%s of StorageClass %q, which does not allow it to grow)", c.name, c.asks.String(), c.class))
+		}
+		if c.moves && c.keeper != "" {
+			kept = append(kept, fmt.Sprintf("%s stays until task %s is deleted, since that keeps there what the member had before it", c.name, c.keeper))
 		}
 		if c.foreign != nil {
 			foreign = append(foreign, c.foreign.String())
@@ -86,6 +89,9 @@ func moved(class string, v volumes) *metav1.Condition {
 		to, strings.Join(move, ", "), v1alpha1.MembershipChange, keep)
 	if v.retyped || v.template.Cmp(v.wanted) < 0 {
 		message += " Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs."
+	}
+	if len(kept) > 0 {
+		message += fmt.Sprintf(" Some wait: %s. A restore whose task is deleted cannot be undone.", strings.Join(kept, "; "))
 	}
 	return ptr.To(conditions.False(v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonVolumesMoving, "%s", message))
 }

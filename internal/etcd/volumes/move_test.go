@@ -167,3 +167,12 @@ func TestMisplaced(t *testing.T) {
 		})
 	}
 }
+
+// A volume on which a Restore keeps data waits for the end of its task, and the status says so.
+func TestKeptDataDoesNotMove(t *testing.T) {
+	g := NewWithT(t)
+	v := volumes{claims: []claim{{name: "a", class: "slow", moves: true, keeper: "restore"}, {name: "b", class: "slow", moves: true}, {name: "c", class: "fast", keeper: "restore"}}}
+	g.Expect(moved("fast", v).Message).To(ContainSubstring("Some wait: a stays until task restore is deleted, since that keeps there what the member had before it."))
+	v.claims[0].keeper = ""
+	g.Expect(moved("fast", v).Message).NotTo(ContainSubstring("Some wait"))
+}

@@ -97,6 +97,7 @@ func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 		if err != nil {
 			return nil, err
 		}
+		c.keeper = etcdtasks.KeeperOf(s.Tasks, &s.Claims[i])
 		c.moves = slices.Contains(misplaced, c.name) || state.Due(s.Etcd) && outgrown(s.Etcd, c, v.wanted)
 		moves = moves || c.moves
 		v.claims = append(v.claims, c)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -248,5 +250,100 @@ func TestAPolicyThatComesWhileATaskStarts(t *testing.T) {
 	}
 	if comes < 4 {
 		t.Errorf("there are %d points", comes)
+	}
+}
+
+// An operator is frozen at each of its requests, and after it has read a task, while it asks for a task or looks at the fleet with a ledger in
+// memory from before. In the meantime its twin starts a task, which others may have written to; the task may end, and the next one have its
+// slot; and another cluster may lack a member. Whatever the operator does when it resumes, no more tasks hold slots than there are, and each
+// that runs has its own.
+func TestAnOperatorThatIsFrozen(t *testing.T) {
+	points := 0
+	for variant := range 1 << 5 {
+		is := func(bit int) bool { return variant&(1<<bit) != 0 }
+		looks, before, written, ends, lacks := is(0), is(1), is(2), is(3), is(4)
+		for at, more := 0, true; more; at++ {
+			w := newWorld(t, 3, 1)
+			o, twin := w.operator(), w.operator()
+			o.pass(interval)
+			twin.pass(interval)
+			if before {
+				twin.start(0)
+				w.clock.Step(2 * maxAge)
+			}
+			point := 0
+			more = false
+			freeze := func() {
+				if point++; point-1 != at {
+					return
+				}
+				more = true
+				if written {
+					w.writeToPending()
+				}
+				twin.start(0)
+				if ends {
+					w.finish()
+					twin.pass(interval)
+					twin.start(1)
+				}
+				if lacks {
+					w.lackMember(2)
+				}
+			}
+			o.interruptedAt(freeze, func() {
+				if looks {
+					_, _ = o.Reconcile(t.Context(), ctrl.Request{})
+				} else {
+					// One that was about to ask may find that it runs.
+					o.start(0)
+					o.start(1)
+				}
+			})
+			w.judge()
+			w.judgeRunning()
+			if points++; t.Failed() {
+				t.Fatalf("at point %d: looks %t, started before %t, written to %t, ends %t, another lacks a member %t", at, looks, before, written, ends, lacks)
+			}
+		}
+	}
+	if t.Logf("%d points", points); points < 120 {
+		t.Error("there are more")
+	}
+}
+
+// writeToPending changes the resourceVersion of the tasks that wait.
+func (w *world) writeToPending() {
+	w.t.Helper()
+	for _, i := range w.in(v1alpha1.TaskStatePending) {
+		task := w.task(i).Object
+		metav1.SetMetaDataAnnotation(&task.ObjectMeta, "a", "b")
+		if err := w.api.Update(w.t.Context(), task); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// lackMember has a cluster lack a member.
+func (w *world) lackMember(i int) {
+	w.t.Helper()
+	etcd := w.task(i).Etcd
+	set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(etcd)
+	if err := w.api.Status().Update(w.t.Context(), etcd); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// judgeRunning sees to it that tasks that run hold slots.
+func (w *world) judgeRunning() {
+	w.t.Helper()
+	l, err := w.operator().Store.Read(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, i := range w.running() {
+		if l.Holder(w.task(i).Object.UID) == nil {
+			w.t.Errorf("task %d runs, and has no slot", i)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // interval is how often the fleet is looked at while there is a policy, besides when something happens to it.
@@ -41,13 +42,9 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	n, unread := c.news(ctx, v, known)
-	var after *fleet.Ledger
-	err = c.Store.Change(ctx, func(l *fleet.Ledger) bool {
-		after = l
-		return c.record(l, v, n)
-	})
+	after, err := c.write(ctx, v, &n)
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, errors.Join(unread, err)
 	}
 	if n.ledger == c.generation() {
 		c.counted(n.census)
@@ -70,14 +67,37 @@ type news struct {
 	found    []finding
 	replaced []types.UID
 	census   census
-	// runs are the tasks that run without a slot, as the API server says.
-	runs map[types.UID]bool
+	// met are the tasks that run without a slot.
+	met *met
 }
+
+// write writes to the ledger what is new, and returns it. What runs without a slot is read again if the ledger was written since.
+func (c *Controller) write(ctx context.Context, v *view, n *news) (after *fleet.Ledger, err error) {
+	for range maxMeetings {
+		var unknown []*v1alpha1.EtcdOperatorTask
+		err := c.Store.Change(ctx, func(l *fleet.Ledger) bool {
+			after, unknown = l, strangers(l, v, n.met, n.census.run...)
+			return len(unknown) == 0 && c.record(l, v, *n)
+		})
+		if err != nil || len(unknown) == 0 {
+			return after, err
+		}
+		if err := c.meet(ctx, unknown, n.met); err != nil {
+			log.FromContext(ctx).Error(err, "Tasks that could not be read count as running")
+		}
+	}
+	return nil, errBusy
+}
+
+// maxMeetings is how often a pass reads the tasks that run without a slot, and errBusy says that it was too often.
+const maxMeetings = 5
+
+var errBusy = errors.New("the ledger of the fleet was written each time that the tasks without a slot were read")
 
 // news looks at all there is, and says what could not be read.
 func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
 	var errs [4]error
-	n.ledger, n.runs = c.generation(), map[types.UID]bool{}
+	n.ledger = c.generation()
 	n.found, errs[0] = c.follow(ctx, v, known)
 	n.replaced, errs[1] = c.replaced(ctx, v, known)
 	n.census = c.countTasks(ctx, v, func(policy string) bool {
@@ -85,7 +105,8 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 		return r == nil || slices.Contains(n.replaced, r.UID)
 	})
 	errs[2] = n.census.err
-	errs[3] = c.meet(ctx, strangers(known, v, nil), n.runs)
+	n.met = n.census.met(known.Revision)
+	errs[3] = c.meet(ctx, strangers(known, v, n.met), n.met)
 	return n, errors.Join(errs[:]...)
 }
 
@@ -93,9 +114,9 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Forget(n.replaced)
 	if n.ledger == c.generation() {
-		changed = n.census.record(l, v) || changed
+		changed = n.census.record(l, v, n.met) || changed
 	}
-	changed = c.adopt(l, v, n.runs) || changed
+	changed = c.adopt(l, v, n.met) || changed
 	for i := range v.objects {
 		o := &v.objects[i]
 		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -62,7 +63,7 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	}
 	found := c.countTasks(ctx, v, func(string) bool { return true })
 	c.counted(found)
-	found.record(l, v)
+	found.record(l, v, found.met(""))
 	if found.err != nil {
 		log.FromContext(ctx).Error(found.err, "Tasks could not be counted for the ledger of the fleet: nothing starts by the policies of their namespaces until they are")
 	}
@@ -136,10 +137,20 @@ func (c *Controller) countTasks(ctx context.Context, v *view, isNew func(policy 
 	return n
 }
 
-// record records who runs, and the policies that are in force from now on. It reports whether there are any.
-func (n *census) record(l *fleet.Ledger, v *view) (changed bool) {
+// met returns the tasks that run by the count, which began when a revision of the ledger was known.
+func (n *census) met(revision string) *met {
+	m := &met{revision: revision}
 	for _, h := range n.run {
-		if known := l.Holder(h.Task); known != nil && (h.Change == "" || !known.Unasked || known.Change != "") {
+		m.add(h.Task, true)
+	}
+	return m
+}
+
+// record records who runs, and the policies that are in force from now on. It reports whether there are any.
+func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
+	for _, h := range n.run {
+		known := l.Holder(h.Task)
+		if known == nil && !m.runs[h.Task] || known != nil && (h.Change == "" || !known.Unasked || known.Change != "") {
 			continue
 		}
 		// One that the cache has shown has no change yet.
@@ -274,11 +285,38 @@ func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy, now time.Time) {
 	}
 }
 
-// strangers returns the tasks that run by what the cache shows, that the ledger does not know, and of which it is not known whether they do.
-func strangers(l *fleet.Ledger, v *view, known map[types.UID]bool) (all []*v1alpha1.EtcdOperatorTask) {
-	for uid, t := range v.tasks {
-		if _, met := known[uid]; !met && t.Status.State == v1alpha1.TaskStateInProgress && l.Holder(uid) == nil {
+// met says of tasks that are not in the ledger whether they run, by live reads. One that runs may be granted a slot, and end, before anything is
+// written: it runs without a slot for the revision of the ledger alone that was known before it was read.
+type met struct {
+	revision string
+	runs     map[types.UID]bool
+}
+
+// at forgets what is not so any more for a revision of the ledger.
+func (m *met) at(revision string) {
+	if m.revision != revision {
+		maps.DeleteFunc(m.runs, func(_ types.UID, runs bool) bool { return runs })
+	}
+	m.revision = revision
+}
+
+// strangers returns the tasks that run by what the cache shows, or by a count, that the ledger does not know, and of which it is not known
+// whether they do.
+func strangers(l *fleet.Ledger, v *view, m *met, counted ...fleet.Holder) (all []*v1alpha1.EtcdOperatorTask) {
+	m.at(l.Revision)
+	ask := func(t *v1alpha1.EtcdOperatorTask) {
+		if _, known := m.runs[t.UID]; !known && l.Holder(t.UID) == nil {
 			all = append(all, t)
+		}
+	}
+	for _, t := range v.tasks {
+		if t.Status.State == v1alpha1.TaskStateInProgress {
+			ask(t)
+		}
+	}
+	for _, h := range counted {
+		if v.tasks[h.Task] == nil || v.tasks[h.Task].Status.State != v1alpha1.TaskStateInProgress {
+			ask(&v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.TaskName, UID: h.Task}})
 		}
 	}
 	return all
@@ -286,23 +324,30 @@ func strangers(l *fleet.Ledger, v *view, known map[types.UID]bool) (all []*v1alp
 
 // meet reads tasks from the API server, and adds whether they run. A cache that lags shows tasks that have ended, and whose slots are free.
 // One that cannot be read counts as running.
-func (c *Controller) meet(ctx context.Context, all []*v1alpha1.EtcdOperatorTask, runs map[types.UID]bool) (unread error) {
+func (c *Controller) meet(ctx context.Context, all []*v1alpha1.EtcdOperatorTask, m *met) (unread error) {
 	for _, t := range all {
 		live := &v1alpha1.EtcdOperatorTask{}
 		err := client.IgnoreNotFound(c.Live.Get(ctx, client.ObjectKeyFromObject(t), live))
 		if err != nil {
 			unread = errors.Join(unread, fmt.Errorf("reading task %s/%s, which runs without a slot: %w", t.Namespace, t.Name, err))
 		}
-		runs[t.UID] = err != nil || live.UID == t.UID && live.Status.State == v1alpha1.TaskStateInProgress
+		m.add(t.UID, err != nil || live.UID == t.UID && live.Status.State == v1alpha1.TaskStateInProgress)
 	}
 	return unread
 }
 
+func (m *met) add(task types.UID, runs bool) {
+	if m.runs == nil {
+		m.runs = map[types.UID]bool{}
+	}
+	m.runs[task] = runs
+}
+
 // adopt records the tasks that run without having asked: they ran before there was a policy for them. It reports whether there are any.
-func (c *Controller) adopt(l *fleet.Ledger, v *view, runs map[types.UID]bool) bool {
+func (c *Controller) adopt(l *fleet.Ledger, v *view, m *met) bool {
 	found := false
 	for uid, t := range v.tasks {
-		if runs[uid] && l.Holder(uid) == nil {
+		if m.runs[uid] && l.Holder(uid) == nil {
 			l.Grant(unasked(t, v.covering[t.Namespace], c.Clock.Now()))
 			found = true
 		}

@@ -7,6 +7,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -569,5 +570,120 @@ func TestATaskThatLeavesTheLineWhileItAsks(t *testing.T) {
 		if a.granted || a.decision.Hold == nil {
 			t.Errorf("bypass %t: %+v", bypass, a.decision)
 		}
+	}
+}
+
+// An operator was about to ask for a task that it has read before its twin's last write to it, and waits for a slot by what it knows. The
+// twin was granted the slot by then, and the task has started, or has ended and its cluster is watched: that it is not any more as it was
+// when it got its slot voids nothing. Found by two operators of which one was paused: the slot of a task that ran was given to another, and
+// the task took one beyond the limit, and was not counted as done.
+func TestATwinThatAsksForATaskThatHasStarted(t *testing.T) {
+	for name, c := range map[string]struct {
+		older, full, ended bool
+	}{
+		"it may start":                       {older: true},
+		"it has to wait":                     {older: true, full: true},
+		"it may start, and has ended":        {older: true, ended: true},
+		"it has to wait, and has ended":      {older: true, full: true, ended: true},
+		"it may start, as it was, and ended": {ended: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, 1)
+			o, twin := w.operator(), w.operator()
+			twin.pass(interval)
+			read := w.task(0)
+			if c.older {
+				changed := w.task(0).Object
+				metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
+				if err := w.api.Update(t.Context(), changed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			granted := w.task(0)
+			if wait := twin.asks(granted); wait != nil {
+				t.Fatalf("%+v", wait)
+			}
+			if err := w.begin(granted); err != nil {
+				t.Fatal(err)
+			}
+			if c.ended {
+				w.finish()
+			}
+			if err := twin.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+				if c.ended {
+					// It is watched.
+					l.Holder(read.Object.UID).Change = "A"
+					l.Succeeded(read.Object.UID, w.clock.Now())
+				}
+				return c.ended
+			}); err != nil {
+				t.Fatal(err)
+			}
+			before, err := w.operator().Store.Read(t.Context())
+			if err != nil || before.Holder(read.Object.UID) == nil {
+				t.Fatal(before, err)
+			}
+			if c.full {
+				w.lackMember(1)
+			}
+			if wait := o.asks(read); wait == nil || wait.RequeueAfter != stale {
+				t.Errorf("%+v", wait)
+			}
+			after, err := w.operator().Store.Read(t.Context())
+			if err != nil || !reflect.DeepEqual(before.Holder(read.Object.UID), after.Holder(read.Object.UID)) {
+				t.Errorf("%+v, then %+v, %v", before.Holders, after.Holders, err)
+			}
+		})
+	}
+}
+
+// An operator has read that a task runs of which the ledger that it knows says nothing, and is paused before it writes that. Since then, the
+// ledger has had the task, and has it no more: it has ended, and another one has its slot.
+func TestATaskThatRanForTheLedgerOfBefore(t *testing.T) {
+	for name, look := range map[string]func(o *operator){
+		"in a pass": func(o *operator) {
+			_, _ = o.Reconcile(o.world.t.Context(), ctrl.Request{})
+		},
+		"in a pass that counts": func(o *operator) {
+			// A policy is new to the ledger.
+			if err := o.world.api.Create(o.world.t.Context(), &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "more", UID: "more", Generation: 1}}); err != nil {
+				o.world.t.Fatal(err)
+			}
+			_, _ = o.Reconcile(o.world.t.Context(), ctrl.Request{})
+		},
+		"when another asks": func(o *operator) { _, _ = o.Ask(o.world.t.Context(), o.world.task(2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, 1)
+			o, twin := w.operator(), w.operator()
+			o.pass(interval)
+			// The ledger that it has in memory does not know of the task.
+			twin.pass(interval)
+			twin.start(0)
+			w.clock.Step(2 * time.Second)
+			paused := false
+			o.write = func(do func() error) error {
+				if !paused {
+					paused = true
+					w.finish()
+					twin.pass(interval)
+					twin.start(1)
+					if running := w.running(); len(running) != 1 || running[0] != 1 {
+						t.Fatalf("%v run", running)
+					}
+				}
+				return do()
+			}
+			look(o)
+			if !paused {
+				t.Error("it was not paused")
+			}
+			o.pass(interval)
+			w.judge()
+			l, err := w.operator().Store.Read(t.Context())
+			if err != nil || l.Holder(w.task(0).Object.UID) != nil || l.Holder(w.task(1).Object.UID) == nil {
+				t.Errorf("%+v, %v", l.Holders, err)
+			}
+		})
 	}
 }

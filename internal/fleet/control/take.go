@@ -31,9 +31,8 @@ type attempt struct {
 	void string
 	// confirmed: the API server has the policies that this is decided by.
 	confirmed bool
-	// runs says of tasks that run by what the cache shows, and that the ledger does not know, whether they do by a live read; strangers are
-	// those of which that is not known.
-	runs      map[types.UID]bool
+	// met are the tasks that run by what the cache shows, and that the ledger does not know; strangers are those that are to be read.
+	met       met
 	strangers []*v1alpha1.EtcdOperatorTask
 
 	// What came of the last one: it was granted, or the decision says why not. It may be granted once that is confirmed, unless an earlier
@@ -47,16 +46,16 @@ type attempt struct {
 }
 
 // take has the ledger record that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a
-// live read shows that it is void: an operator that was paused may still write that start.
+// live read shows that it is void, by a task that has not started: an operator that was paused may still write that start.
 func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
-	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object), runs: map[types.UID]bool{}}
+	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object)}
 	for {
 		if err := c.Store.Change(ctx, a.try); err != nil {
 			return false, a.decision, err
 		}
 		switch {
 		case len(a.strangers) > 0:
-			if err := c.meet(ctx, a.strangers, a.runs); err != nil {
+			if err := c.meet(ctx, a.strangers, &a.met); err != nil {
 				log.FromContext(ctx).Error(err, "Tasks that could not be read count as running")
 			}
 		case a.stays:
@@ -74,7 +73,8 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 			if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
 				return false, a.decision, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
 			}
-			if live.ResourceVersion == a.stands {
+			if live.ResourceVersion == a.stands || live.UID != candidate.Task || live.Status.State == v1alpha1.TaskStateInProgress || live.Status.State.IsFinal() {
+				// Its start may still be written, or was.
 				return false, c.behind("", "the cache does not show the task as it was when it got its slot"), nil
 			}
 			a.void = a.stands
@@ -106,12 +106,16 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	a.granted, a.may, a.stands, a.stays = false, false, "", false
 	version := a.task.Object.ResourceVersion
 	// The task itself may run by what the cache shows, so this comes first.
-	if a.strangers = strangers(l, a.view, a.runs); len(a.strangers) > 0 {
+	if a.strangers = strangers(l, a.view, &a.met); len(a.strangers) > 0 {
 		return false
 	}
-	changed = a.adopt(l, a.view, a.runs)
+	changed = a.adopt(l, a.view, &a.met)
 	held := l.Withdraw(a.candidate.Task)
-	if held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void {
+	switch {
+	case held != nil && held.Over():
+		a.decision = a.behind("", "the cache does not show yet that the task has ended")
+		return false
+	case held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void:
 		a.stands = held.ResourceVersion
 		return false
 	}

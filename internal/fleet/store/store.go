@@ -101,6 +101,7 @@ func (s *Store) load(ctx context.Context) error {
 		ledger := &fleet.Ledger{}
 		decodeErr := json.Unmarshal([]byte(object.Data[Key]), ledger)
 		if decodeErr == nil {
+			ledger.Revision = object.ResourceVersion
 			s.ledger, s.object = ledger, object
 			return nil
 		}
@@ -139,6 +140,7 @@ func (s *Store) write(ctx context.Context, ledger *fleet.Ledger) error {
 	if err != nil {
 		return fmt.Errorf("writing the ledger of the fleet to ConfigMap %s/%s: %w", s.Namespace, Name, err)
 	}
+	ledger.Revision = object.ResourceVersion
 	s.ledger, s.object = ledger, object
 	return nil
 }

@@ -242,6 +242,9 @@ func (p *passage) table() string {
 	said := ""
 	if p.Twins != nil {
 		said = fmt.Sprintf("%s; %d Etcds were rolled and not counted as done\n", p.Twins, p.Uncounted)
+		for _, holders := range p.Twins.Exceeded {
+			said += fmt.Sprintln("  above the limit:", holders)
+		}
 		for _, why := range p.FalseAlarms {
 			said += fmt.Sprintln("  paused and resumed:", why)
 		}

@@ -37,8 +37,11 @@ type twins struct {
 	// Revisions of the ledger that were seen, and the most slots in use at one of them.
 	Revisions int `json:"revisionsOfTheLedger"`
 	Slots     int `json:"mostSlotsInUse"`
+	// Exceeded are the holders at each revision with more of them than slots.
+	Exceeded []string `json:"revisionsAboveTheLimit,omitempty"`
 	// AtOnce is the most Etcds whose pods were being replaced at the same time, by the record of the kubelet.
 	AtOnce int `json:"mostEtcdsAtOnce"`
+	limit  int
 }
 
 // see judges a revision of the ledger.
@@ -47,11 +50,15 @@ func (t *twins) see(ledger *corev1.ConfigMap) error {
 	if err := json.Unmarshal([]byte(ledger.Data[store.Key]), l); err != nil {
 		return fmt.Errorf("reading revision %s of the ledger: %w", ledger.ResourceVersion, err)
 	}
-	used := 0
+	used, holders := 0, "revision "+ledger.ResourceVersion
 	for i := range l.Holders {
-		if l.Holders[i].UsesSlot() {
+		if h := &l.Holders[i]; h.UsesSlot() {
 			used++
+			holders += fmt.Sprintf("; task %s/%s at %s since %s, unasked %t, canary %t, over %t", h.Namespace, h.TaskName, h.ResourceVersion, h.Granted.Format(time.TimeOnly), h.Unasked, h.Canary, h.Over())
 		}
+	}
+	if used > t.limit {
+		t.Exceeded = append(t.Exceeded, holders)
 	}
 	t.Revisions++
 	t.Slots = max(t.Slots, used)
@@ -118,7 +125,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // judgeTwins starts the other operators, and pauses and judges all of them until it is stopped.
 func (b *bench) judgeTwins(ctx context.Context) (stop func(from time.Time) (*twins, error), err error) {
-	t := &twins{Operators: b.operators}
+	t := &twins{Operators: b.operators, limit: b.slots}
 	for n := 1; n < b.operators; n++ {
 		twin, err := b.startOperator(n)
 		if err != nil {

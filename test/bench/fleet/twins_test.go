@@ -21,7 +21,7 @@ func TestRevisionsOfALedger(t *testing.T) {
 	watched := fleet.Holder{Ended: time.Unix(1, 0)}
 	canary := watched
 	canary.Canary = true
-	judge := &twins{}
+	judge := &twins{limit: 3}
 	for _, holders := range [][]fleet.Holder{{{}, {}}, {{}, {}, {}, watched, canary}, {{}}} {
 		data, err := json.Marshal(fleet.Ledger{Holders: holders})
 		if err != nil {
@@ -31,7 +31,7 @@ func TestRevisionsOfALedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if judge.Revisions != 3 || judge.Slots != 4 {
+	if judge.Revisions != 3 || judge.Slots != 4 || len(judge.Exceeded) != 1 {
 		t.Errorf("%+v", judge)
 	}
 	if err := judge.see(&corev1.ConfigMap{}); err == nil {

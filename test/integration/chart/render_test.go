@@ -288,7 +288,7 @@ func TestMonitoring(t *testing.T) {
 	g.Expect(selector).To(ConsistOf("one"))
 	// What a member runs may be a tenant's choice.
 	endpoints, _, _ := unstructured.NestedSlice(members, "spec", "podMetricsEndpoints")
-	g.Expect(endpoints).To(ConsistOf(HaveKeyWithValue("metricRelabelings", ConsistOf(And(HaveKeyWithValue("action", "drop"), HaveKeyWithValue("regex", "etcd_foreman_.*"))))))
+	g.Expect(endpoints).To(ConsistOf(HaveKeyWithValue("metricRelabelings", ConsistOf(And(HaveKeyWithValue("action", "drop"), HaveKeyWithValue("regex", "(etcd_foreman|etcddruid)_.*"))))))
 	for values, want := range map[string]int{`{"enabled":true}`: 10000, `{"enabled":true,"memberSampleLimit":3000}`: 3000} {
 		monitors := normalized(render(t, "monitoring="+values))
 		g.Expect(monitors["PodMonitor "+system+"/etcd-foreman-members"]).To(HaveKeyWithValue("spec", HaveKeyWithValue("sampleLimit", BeNumerically("==", want))), values)

@@ -239,6 +239,7 @@ func TestRecoveryFromAVoterThatHadFallenBehind(t *testing.T) {
 	c := newCluster(t, 3)
 	id := c.startThree(g)
 	c.put(g, "what all have")
+	g.Eventually(func() string { return c.get(g, 2) }).WithTimeout(machine.Patience()).Should(Equal("what all have"))
 	c.stop(2)
 	for range 20 {
 		c.put(g, "what it lacks")
@@ -251,7 +252,7 @@ func TestRecoveryFromAVoterThatHadFallenBehind(t *testing.T) {
 	c.recover(g, &member.Recovery{Task: "5b1c", Member: "m2", Source: member.RecoverFromData, PreviousClusterID: id, HighestRevision: highest})
 	c.start(g, 2, "existing")
 	g.Expect(c.revisionOf(g, 2)).To(BeNumerically(">", highest))
-	g.Expect(c.get(g, 2)).To(Equal("what all have"))
+	g.Eventually(func() string { return c.get(g, 2) }).WithTimeout(machine.Patience()).Should(Equal("what all have"))
 }
 
 // The operator is away, so that the ID of the new cluster is not recorded. Its first member has lost its volume, and does not begin it again:

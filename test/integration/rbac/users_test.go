@@ -142,7 +142,7 @@ func TestWhoMayChangeTasks(t *testing.T) {
 }
 
 // With a task that has replaced data goes what the members had before: who may not create it may neither delete it, nor have the operator do
-// so earlier.
+// so earlier, nor the garbage collector, which deletes what has only owners that are gone.
 func TestWhoMayDeleteTasks(t *testing.T) {
 	w := newWorld(t)
 	operate := w.user("operate", "etcd-foreman-operate")
@@ -164,12 +164,23 @@ func TestWhoMayDeleteTasks(t *testing.T) {
 		}
 		w.Expect(ttl(operate, ptr.To(*task.Spec.TTLSecondsAfterFinished+1))).To(Succeed(), "%s is kept for longer", taskType)
 		w.Expect(ttl(dangerous, ptr.To[int32](0))).To(Succeed(), "%s", taskType)
+		owned := func(by client.Client) error {
+			before := client.MergeFrom(task.DeepCopy())
+			changed := task.DeepCopy()
+			changed.OwnerReferences = append(changed.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "0"})
+			return by.Patch(t.Context(), changed, before, client.DryRunAll)
+		}
+		w.Expect(owned(dangerous)).To(Succeed(), "%s", taskType)
+		w.Expect(owned(operator)).To(Succeed(), "the operator makes the Etcd an owner of a %s", taskType)
+		w.Expect(owned(as(w, asKubernetes("generic-garbage-collector")))).To(Succeed(), "the garbage collector removes owners that are gone from a %s", taskType)
 		if slices.Contains(dangerousTypes, taskType) {
+			w.forbidden(owned(operate), "create:"+string(taskType), "having the garbage collector delete it")
 			w.forbidden(operate.Delete(t.Context(), task), "create:"+string(taskType), "deleting")
 			w.forbidden(operate.Delete(t.Context(), task, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationOrphan)), "create:"+string(taskType), "deleting")
 			w.forbidden(ttl(operate, ptr.To[int32](0)), "create:"+string(taskType), "shortening the TTL")
 		} else {
 			w.Expect(ttl(operate, ptr.To[int32](0))).To(Succeed(), "%s", taskType)
+			w.Expect(owned(operate)).To(Succeed(), "%s", taskType)
 			w.Expect(operate.Delete(t.Context(), task)).To(Succeed(), "%s", taskType)
 		}
 		for name, by := range map[string]client.Client{

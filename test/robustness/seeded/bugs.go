@@ -135,7 +135,7 @@ var bugs = []bug{
 	{
 		Name: "a recovery takes the backup though data has survived",
 		Edits: []edit{
-			{"tasks/recovery/choose.go", "	case f.newest && len(voting) > 0:\n", "	case e.Backup != Backup{}:\n		return e.restore(\"a bug\", \"\")\n	case f.newest && len(voting) > 0:\n"}},
+			{"tasks/recovery/choose.go", "	case f.newest && e.started(f.voting) > 0 &&", "	case e.Backup != Backup{}:\n		return e.restore(\"a bug\", \"\")\n	case f.newest && e.started(f.voting) > 0 &&"}},
 		Operations: "recovery", Length: 10 * time.Second, Patience: 5 * time.Minute,
 	},
 	{

@@ -99,6 +99,15 @@ var defects = []bug{
 			"	if k.Etcd.Status.Recovery == nil || k.Announced ||", "	if k.Etcd.Status.Recovery == nil ||"}},
 	},
 	{
+		Name:  "once: after a recovery, a change of members waits for one that was removed",
+		Edits: []edit{{"internal/etcd/members/input.go", "			removed++ //", "			removed += 0 //"}},
+	},
+	{
+		Name: "once: a new cluster begins again once its first member has lost its volume",
+		Edits: []edit{{"internal/agent/member/decide_recovery.go",
+			"	case f.mayHaveBegun():", "	case f.Member == \"\" && f.mayHaveBegun():"}},
+	},
+	{
 		Name: "once: a recovered cluster that shrinks takes itself for another one",
 		Edits: []edit{
 			{"internal/etcd/component/configmap.go", "bootstrap(etcd, Reaching(etcd, cmp.Or(members, known(etcd))), ", "bootstrap(etcd, cmp.Or(members, known(etcd)), "},
@@ -111,8 +120,7 @@ var defects = []bug{
 	{
 		Name: "once: a rollout waits for the pod of a member that has left",
 		Edits: []edit{{"internal/etcd/members/goal.go",
-			"		slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last })",
-			"		(last >= 0 || slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == last }))"}},
+			"		if !votes(i) &&", "		if votes(-2) && !votes(i) &&"}},
 	},
 	{
 		Name: "once: a cluster of one member and a recreation wait for each other",
