@@ -232,7 +232,11 @@ func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	case p.NotCompared != "":
 		what += "; it could not be compared with the newest state in the backup: " + p.NotCompared
 	case c.From != nil:
-		what += fmt.Sprintf("; it is in prefix %s, where the newest snapshot is of %s and nothing protects snapshots from removal until the restore has ended, and all that the cluster has now is lost: ", c.From.Prefix, p.FromTaken.UTC().Format(time.RFC3339))
+		taken := ""
+		if !p.FromTaken.IsZero() { // an older agent does not say so
+			taken = fmt.Sprintf("the newest snapshot is of %s and ", p.FromTaken.UTC().Format(time.RFC3339))
+		}
+		what += fmt.Sprintf("; it is in prefix %s, where %snothing protects snapshots from removal until the restore has ended, and all that the cluster has now is lost: ", c.From.Prefix, taken)
 	default:
 		what += fmt.Sprintf("; %d revisions are lost: ", p.Lost)
 	}

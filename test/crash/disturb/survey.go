@@ -27,9 +27,10 @@ func Previewed(j *batchv1.Job) string {
 	return Surveyed(j)
 }
 
-// Kept is what the agent reports in the Jobs of an undo: the first member has what it had before a Restore.
+// Kept is what the agent reports in the Jobs of an undo: the first member has what it had before a Restore, all of the final snapshot.
 func Kept(j *batchv1.Job, restore types.UID) string {
-	return strings.Replace(Surveyed(j), "{", fmt.Sprintf(`{"kept": ["data%s%s-1"], `, etcdmember.BeforeSuffix, restore), 1)
+	dir := fmt.Sprintf("data%s%s-1", etcdmember.BeforeSuffix, restore)
+	return strings.Replace(Surveyed(j), "{", fmt.Sprintf(`{"kept": [%q], "keptRevisions": {%q: 1000000}, `, dir, dir), 1)
 }
 
 // Fenced reports whether the client Service of an Etcd selects no member.
