@@ -30,9 +30,6 @@ const (
 	// settle is how long a cluster may take to be well after its task has succeeded, and how long one has to be well whose task was
 	// deleted: its status follows.
 	settle = time.Minute
-	// patience is for how long a rollout has to make no progress before its change has failed, as by the default of progressDeadline: with
-	// a shorter one, whoever may create tasks in one namespace would pause a change for all.
-	patience = 10 * time.Minute
 )
 
 // follow finds out what has become of the holders. One of which that cannot be read keeps its slot.
@@ -209,7 +206,7 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 
 // running says whether a change has failed in a cluster whose task runs; nil if it has not.
 func (c *Controller) running(v *view, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) *finding {
-	if p := progressing(t); p.Reason == v1alpha1.ReasonStalled && c.idle(t) >= patience {
+	if p := progressing(t); p.Reason == v1alpha1.ReasonStalled && c.idle(t) >= c.Patience {
 		return &finding{task: h.Task, kind: failing, reason: "task " + t.Name + " is stalled: " + p.Message}
 	}
 	etcd := v.etcds[h.Etcd]

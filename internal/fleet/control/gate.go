@@ -37,6 +37,9 @@ type Controller struct {
 	Metrics  *Metrics
 	// Namespaces are those in which the operator works; none: in all.
 	Namespaces []string
+	// Patience is for how long a rollout has to make no progress before its change has failed, as by the default of progressDeadline: with a
+	// shorter one, whoever may create tasks in one namespace would pause a change for all. New sets ten minutes.
+	Patience time.Duration
 
 	wakes chan event.GenericEvent
 	// pokes are for the controller itself.
@@ -100,7 +103,8 @@ const (
 // New returns a Controller. It rebuilds the ledger if it is lost.
 func New(c client.Client, live client.Reader, namespace string, now clock.PassiveClock, recorder events.EventRecorder, metrics *Metrics) *Controller {
 	f := &Controller{
-		Client: c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024), pokes: make(chan event.GenericEvent, 1),
+		Patience: 10 * time.Minute,
+		Client:   c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024), pokes: make(chan event.GenericEvent, 1),
 		waiting: map[types.UID]*waiter{}, since: map[types.UID]since{}, served: map[string]float64{}, prints: map[string]string{}, paused: map[string]bool{},
 	}
 	f.Store = &store.Store{Client: c, Live: live, Namespace: namespace, Rebuild: f.rebuild}

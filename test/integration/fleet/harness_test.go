@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -149,6 +150,8 @@ func (f *fleet) startAs(as *rest.Config, controllers ...composed.Controller) (st
 	}
 	return testEnv.StartManager(f.t, as, "", func(mgr ctrl.Manager) error {
 		o := composition.New(f.t, composition.With(f.members, clock.RealClock{}).Of(mgr), gate)
+		// Rollouts are stalled after seconds here.
+		o.Fleet.Patience = time.Second
 		return o.Setup(f.t.Context(), mgr, controllers...)
 	})
 }
