@@ -64,7 +64,7 @@ func TestTheLabelIsReserved(t *testing.T) {
 	w.Expect(testEnv.Client.Create(t.Context(), claim.DeepCopy(), client.DryRunAll)).To(Succeed(), "an administrator")
 }
 
-// The controllers of Kubernetes give the label to pods and claims that a template of somebody else's has it for: users cannot make or change such
+// The controllers of Kubernetes give the label to pods and claims if a template carries it: users cannot make or change such
 // a template, nor give claims the other label by which one is an Etcd's own.
 func TestTheLabelIsReservedInTemplates(t *testing.T) {
 	w := newWorld(t)

@@ -262,7 +262,7 @@ func TestWhatIsTriedNext(t *testing.T) {
 	}
 }
 
-// The object itself is used only where nobody can change it between its check and its use, and nothing has to be decompressed or decrypted.
+// The object itself is used only where it cannot change between its check and its use, and nothing has to be decompressed or decrypted.
 func TestWhichFileIsUsed(t *testing.T) {
 	identity, recipient := encryptiontest.Identity(t)
 	for name, c := range map[string]struct {
