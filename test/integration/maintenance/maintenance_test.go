@@ -131,6 +131,7 @@ func TestNoQuorumNoMaintenance(t *testing.T) {
 func TestDeletionDuringMaintenance(t *testing.T) {
 	c := newCluster(t, 3)
 	c.fill(c.members.Client(t), 4)
+	go c.keepWriting(c.members.Client(t))
 	held, proceed := make(chan struct{}, 9), make(chan struct{})
 	c.spy.hold = func(ctx context.Context) error {
 		held <- struct{}{}
@@ -160,6 +161,7 @@ func TestDefragmentationTakesTooLong(t *testing.T) {
 	c.Etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: machine.Scaled(time.Second)}
 	c.Expect(testEnv.Client.Patch(t.Context(), c.Etcd, client.MergeFrom(before))).To(Succeed())
 	c.fill(c.members.Client(t), 4)
+	go c.keepWriting(c.members.Client(t))
 	var holds atomic.Bool
 	holds.Store(true)
 	c.spy.hold = func(ctx context.Context) error {
