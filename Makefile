@@ -221,4 +221,4 @@ lint: ## Run the linter.
 .PHONY: assets
 assets:
 	@$(COMPILE) ./test/local
-	@go run ./test/local build kube-apiserver kube-controller-manager etcd etcd-3.5/etcd versitygw fake-gcs-server certmanager helm
+	@go run ./test/local build kube-apiserver kube-controller-manager etcd etcd-3.5/etcd etcd-3.6/etcd versitygw fake-gcs-server certmanager helm
