@@ -6,6 +6,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"hash"
@@ -103,6 +104,7 @@ func (s *signatures) prove(ctx context.Context, snapshots []backup.Snapshot) (re
 // proveOne sets the proof of a snapshot, or returns why it has none.
 func (s *signatures) proveOne(ctx context.Context, keys *signature.Keys, snapshot *backup.Snapshot, names []string) (reason string, err error) {
 	reason = unsigned
+	var proofs []*backup.Proof
 	for _, name := range names[:min(len(names), maxSignatures)] {
 		p, why, err := s.verify(ctx, keys, name)
 		switch {
@@ -113,11 +115,40 @@ func (s *signatures) proveOne(ctx context.Context, keys *signature.Keys, snapsho
 		case p.size != snapshot.Size:
 			reason = fmt.Sprintf("it has %d bytes, and %d were signed", snapshot.Size, p.size)
 		default:
-			snapshot.Proof = p.proof
-			return "", nil
+			proofs = append(proofs, p.proof)
 		}
 	}
-	return reason, nil
+	if len(proofs) == 0 {
+		return reason, nil
+	}
+	snapshot.Proof = proofs[0]
+	if len(proofs) > 1 {
+		return "", s.choose(ctx, snapshot, proofs)
+	}
+	return "", nil
+}
+
+// choose sets the proof of a snapshot whose name was signed for several contents of its size: a writer that died before the object got its
+// name was followed by another within the same second. Only the content shows which is its own.
+func (s *signatures) choose(ctx context.Context, snapshot *backup.Snapshot, proofs []*backup.Proof) error {
+	bucket, err := s.objects.open(ctx)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	switch err := bucket.Download(ctx, path.Join(snapshot.Prefix, snapshot.Name()), hash, nil); {
+	case isMissing(err):
+		return nil // it was removed meanwhile
+	case err != nil:
+		return fmt.Errorf("reading snapshot %s, whose name was signed for %d contents: %w", snapshot.Name(), len(proofs), err)
+	}
+	digest := hex.EncodeToString(hash.Sum(nil))
+	for _, proof := range proofs {
+		if proof.SHA256 == digest {
+			snapshot.Proof = proof
+		}
+	}
+	return nil
 }
 
 // verify reads a signature, and returns why it is not valid.
