@@ -206,7 +206,7 @@ func (b *bench) setUp(ctx context.Context) error {
 		if err := buildOperator(ctx, b.dir); err != nil {
 			return "", err
 		}
-		if b.fleet, err = simulated.NewFleet(b.etcds + b.hanging); err != nil {
+		if b.fleet, err = simulated.NewFleet(b.etcds, b.hanging); err != nil {
 			return "", err
 		}
 		// It continues after an interrupt, until everything is torn down.

@@ -45,17 +45,20 @@ type Fleet struct {
 	hung map[int]int
 }
 
-// NewFleet serves the members of a number of Etcds.
-func NewFleet(etcds int) (*Fleet, error) {
+// NewFleet serves the members of a number of Etcds, and those of the Etcds in Crowd that follow, which have one each.
+func NewFleet(etcds, crowded int) (*Fleet, error) {
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for the operator: %w", err)
 	}
 	f := &Fleet{Port: listener.Addr().(*net.TCPAddr).Port, up: map[string]bool{}, hung: map[int]int{}}
-	for i := range etcds {
+	for i := range etcds + crowded {
 		c := &etcdfake.Cluster{Up: func(member int) bool { return f.isUp(address(i, member)) }}
-		for m := range Members {
-			c.Names = append(c.Names, PodName(m))
+		c.Names = []string{CrowdedName(i) + "-0"}
+		if i < etcds {
+			c.Names = []string{PodName(0), PodName(1), PodName(2)}
+		}
+		for m := range c.Names {
 			c.Endpoints = append(c.Endpoints, address(i, m))
 		}
 		f.clusters = append(f.clusters, c)
