@@ -39,6 +39,8 @@ type writeAheadLog struct {
 	commit uint64
 	// snapshot is the position up to which everything is in the database.
 	snapshot position
+	// configuration has the voters at the snapshot; nil if the log does not have them.
+	configuration *raftpb.ConfState
 	// terms of the entries after the snapshot, one by one.
 	terms []uint64
 	// bytes of data in these entries, at most.
@@ -95,8 +97,13 @@ func (l *writeAheadLog) take(record *walpb.Record) error {
 		if err := proto.Unmarshal(record.Data, snapshot); err != nil {
 			return fmt.Errorf("decoding a snapshot: %w", err)
 		}
+		at := position{snapshot.GetTerm(), snapshot.GetIndex()}
+		if at.index == 0 || at != l.snapshot {
+			return nil
+		}
+		l.configuration = snapshot.GetConfState()
 		// A snapshot that does not continue the log came from a leader, and replaces the log.
-		if at := (position{snapshot.GetTerm(), snapshot.GetIndex()}); at.index > 0 && at == l.snapshot && l.atSnapshot != at.term {
+		if l.atSnapshot != at.term {
 			l.terms = l.terms[:0]
 		}
 	case wal.EntryType:

@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -27,6 +29,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -376,36 +379,76 @@ func TestSurveyReadsAllOfWhatIsKept(t *testing.T) {
 	g.Expect(got.Needs).To(Equal(map[string]int64{"new.etcd.before-task-5": member.Unreadable}))
 }
 
-// The voters follow from the database and the later entries of the log.
+// The voters follow from the log: what it begins with, and the changes that it has.
 func TestSurveyReportsTheVoters(t *testing.T) {
-	g := NewWithT(t)
-	dir := filepath.Join(t.TempDir(), "new.etcd")
-	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
-	smallSegments(t)
-	l := newLog(t, filepath.Join(dir, "member", "wal"))
-	var entries []*raftpb.Entry
-	for i, c := range []struct {
-		change raftpb.ConfChangeType
-		id     uint64
-	}{
+	type change struct {
+		kind raftpb.ConfChangeType
+		id   uint64
+	}
+	grown := []change{
 		{raftpb.ConfChangeAddNode, 7},
 		{raftpb.ConfChangeAddNode, 8},
 		{raftpb.ConfChangeAddLearnerNode, 9},
 		{raftpb.ConfChangeAddLearnerNode, 10},
 		{raftpb.ConfChangeRemoveNode, 8},
+		{raftpb.ConfChangeAddNode, 8},  // refused
 		{raftpb.ConfChangeAddNode, 10}, // promoted
+	}
+	// etcd 3.5.17 has recorded no promotion, and a member that was removed.
+	wrong := []string{`{"id":7}`, `{"id":8,"isLearner":true}`, `{"id":9,"isLearner":true}`, `{"id":12}`}
+	for name, c := range map[string]struct {
+		snapshot uint64 // index of the snapshot that the log begins with
+		begins   *raftpb.ConfState
+		changes  []change // after it
+		members  []string // in the database
+		applied  uint64
+		voters   []string
+	}{
+		"a log from the beginning":                      {changes: grown, voters: []string{"7", "a"}},
+		"the same, with a database":                     {changes: grown, members: wrong, applied: 7, voters: []string{"7", "a"}},
+		"a log that begins with a snapshot":             {snapshot: 50, begins: &raftpb.ConfState{Voters: []uint64{7, 8, 9}}, members: wrong, applied: 50, voters: []string{"7", "8", "9"}},
+		"the same, and changes that the database has":   {snapshot: 50, begins: &raftpb.ConfState{Voters: []uint64{7, 8, 9}}, changes: grown[4:], members: wrong, applied: 53, voters: []string{"7", "9", "a"}},
+		"the same, and changes that it lacks":           {snapshot: 50, begins: &raftpb.ConfState{Voters: []uint64{7, 8, 9}}, changes: grown[4:], members: wrong, applied: 50, voters: []string{"7", "9", "a"}},
+		"a snapshot of etcd 3.4":                        {snapshot: 50, begins: &raftpb.ConfState{}, changes: grown[6:], members: wrong, applied: 50, voters: []string{"7", "a", "c"}},
+		"the same, and a change that the database has":  {snapshot: 50, begins: &raftpb.ConfState{}, changes: grown[4:], members: wrong, applied: 53, voters: []string{"7", "c"}},
+		"a database with entries that the log has lost": {snapshot: 50, begins: &raftpb.ConfState{Voters: []uint64{7, 8, 9}}, members: wrong, applied: 60, voters: []string{"7", "c"}},
 	} {
-		entries = append(entries, &raftpb.Entry{
-			Index: proto.Uint64(uint64(i + 1)), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(),
-			Data: datadirtest.Encode(&raftpb.ConfChange{Type: c.change.Enum(), NodeId: proto.Uint64(c.id)}),
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := filepath.Join(t.TempDir(), "new.etcd")
+			g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+			smallSegments(t)
+			l := newLog(t, filepath.Join(dir, "member", "wal"))
+			if c.snapshot > 0 {
+				g.Expect(l.wal.SaveSnapshot(&walpb.Snapshot{Index: &c.snapshot, Term: proto.Uint64(1), ConfState: c.begins})).To(Succeed())
+			}
+			var entries []*raftpb.Entry
+			for i, c2 := range c.changes {
+				entries = append(entries, &raftpb.Entry{
+					Index: proto.Uint64(c.snapshot + uint64(i+1)), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(),
+					Data: datadirtest.Encode(&raftpb.ConfChange{Type: c2.kind.Enum(), NodeId: proto.Uint64(c2.id)}),
+				})
+			}
+			g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(max(c.snapshot, 1))}, entries)).To(Succeed())
+			l.close()
+			if c.members != nil {
+				path := filepath.Join(dir, "member", "snap", "db")
+				g.Expect(makeDatabase(path)).To(Succeed())
+				update(g, path, func(tx *bolt.Tx) error {
+					for i, m := range c.members {
+						g.Expect(tx.Bucket(schema.Members.Name()).Put([]byte{byte(i)}, []byte(m))).To(Succeed())
+					}
+					return errors.Join(
+						tx.Bucket(schema.Meta.Name()).Put(schema.MetaConsistentIndexKeyName, binary.BigEndian.AppendUint64(nil, c.applied)),
+						tx.Bucket(schema.Meta.Name()).Put(schema.MetaTermKeyName, binary.BigEndian.AppendUint64(nil, 1)))
+				})
+			}
+			got, err := Survey(dir)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.State).To(Equal(member.SurveyPresent), got.Damage)
+			g.Expect(got.Voters).To(Equal(c.voters))
 		})
 	}
-	g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(1)}, entries)).To(Succeed())
-	l.close()
-	got, err := Survey(dir)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(got.State).To(Equal(member.SurveyPresent), got.Damage)
-	g.Expect(got.Voters).To(Equal([]string{"7", "a"}))
 }
 
 // A member was stopped after it had received a snapshot, before the snapshot became its database.

@@ -48,10 +48,10 @@ func open(dir string) (stopped, error) {
 
 // voters returns the IDs, in hex, of the voters after the last entry.
 func (s stopped) voters() ([]string, error) {
-	voters := map[uint64]bool{}
-	maps.Copy(voters, s.database.voters)
-	if s.database.applied.index < s.log.last().index {
-		err := s.log.entries(s.database.applied.index, func(entry *raftpb.Entry) error {
+	voters, after := s.votersBefore()
+	removed := map[uint64]bool{}
+	if after < s.log.last().index {
+		err := s.log.entries(after, func(entry *raftpb.Entry) error {
 			if entry.GetType() != raftpb.EntryConfChange {
 				return nil
 			}
@@ -59,11 +59,12 @@ func (s stopped) voters() ([]string, error) {
 			if err := proto.Unmarshal(entry.Data, change); err != nil {
 				return fmt.Errorf("decoding a change of members: %w", err)
 			}
-			switch change.GetType() {
+			switch id := change.GetNodeId(); change.GetType() {
 			case raftpb.ConfChangeAddNode:
-				voters[change.GetNodeId()] = true
+				// etcd refuses a member that was removed, also when such an entry is in the log.
+				voters[id] = !removed[id]
 			case raftpb.ConfChangeRemoveNode:
-				delete(voters, change.GetNodeId())
+				voters[id], removed[id] = false, true
 			}
 			return nil
 		})
@@ -72,11 +73,28 @@ func (s stopped) voters() ([]string, error) {
 		}
 	}
 	var ids []string
-	for id := range voters {
-		ids = append(ids, strconv.FormatUint(id, 16))
+	for id, votes := range voters {
+		if votes {
+			ids = append(ids, strconv.FormatUint(id, 16))
+		}
 	}
 	slices.Sort(ids)
 	return ids, nil
+}
+
+// votersBefore returns the voters before the entries that follow an index. They are what the log says: the databases of etcd 3.5.1 to 3.5.19
+// never show that a learner was promoted (etcd-io/etcd#19557), and until 3.5.25 some name members that were removed (etcd-io/etcd#20793). The
+// database counts only where the log does not say, which etcd before 3.5 has written, and where the log has lost entries.
+func (s stopped) votersBefore() (voters map[uint64]bool, after uint64) {
+	log, applied := s.log, s.database.applied.index
+	if at := log.snapshot.index; applied <= log.last().index && (at == 0 || len(log.configuration.GetVoters()) > 0) {
+		voters = map[uint64]bool{}
+		for _, id := range log.configuration.GetVoters() {
+			voters[id] = true
+		}
+		return voters, at
+	}
+	return maps.Clone(s.database.voters), max(applied, log.snapshot.index)
 }
 
 // Survey reads the data directory of a stopped member completely: every record of the log with its checksum, and every page of
