@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 var noon = epoch.Add(12 * time.Hour)
@@ -511,6 +512,32 @@ func TestRelief(t *testing.T) {
 		}
 		if got := Record(in, Decide(in, noon), noon).Relieve; got != c.want {
 			t.Errorf("%s: %q, and not %q (%q is the second)", name, got, c.want, of1)
+		}
+	}
+}
+
+// Where the newest template changes how the only member is reached, a second one would not find it.
+func TestSurges(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy v1alpha1.SurgePolicy
+		pod    *cluster.Pod
+		spec   v1alpha1.EtcdConfig
+		want   bool
+	}{
+		"it is reached as before":    {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "http://192.0.2.1:2379"}, v1alpha1.EtcdConfig{}, true},
+		"the same at another port":   {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "http://192.0.2.1:3379"}, v1alpha1.EtcdConfig{ClientPort: ptr.To(int32(3379))}, true},
+		"the same by TLS":            {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "https://[2001:db8::1]:2379", PeerTLS: v1alpha1.TLSOn}, v1alpha1.EtcdConfig{ClientURLTLS: &v1alpha1.ClientURLTLS{}, PeerURLTLS: &v1alpha1.PeerURLTLS{}}, true},
+		"its address is not known":   {v1alpha1.SurgeSingleMember, &cluster.Pod{}, v1alpha1.EtcdConfig{}, true},
+		"it has no pod":              {v1alpha1.SurgeSingleMember, nil, v1alpha1.EtcdConfig{}, true},
+		"the policy is another":      {v1alpha1.SurgeNever, &cluster.Pod{Endpoint: "http://192.0.2.1:2379"}, v1alpha1.EtcdConfig{}, false},
+		"the port changes":           {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "http://192.0.2.1:2379"}, v1alpha1.EtcdConfig{ClientPort: ptr.To(int32(3379))}, false},
+		"clients get TLS":            {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "http://192.0.2.1:2379"}, v1alpha1.EtcdConfig{ClientURLTLS: &v1alpha1.ClientURLTLS{}}, false},
+		"clients have TLS no longer": {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "https://192.0.2.1:2379"}, v1alpha1.EtcdConfig{}, false},
+		"peers get TLS":              {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "http://192.0.2.1:2379"}, v1alpha1.EtcdConfig{PeerURLTLS: &v1alpha1.PeerURLTLS{}}, false},
+	} {
+		etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 1, SurgePolicy: c.policy, Etcd: c.spec}}
+		if got := Surges(etcd, &cluster.Snapshot{Ordinals: []cluster.Ordinal{{Pod: c.pod}}}); got != c.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -6,14 +6,29 @@ package rollout
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
+
+// Surges reports whether a second member takes over from the only one before its pod is replaced. The agent of the second looks for the first
+// where members are reached by the newest template, and etcd copies its database there: where that changes, it would look for ever.
+func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
+	if !etcd.Surges() || len(s.Ordinals) == 0 || s.Ordinals[0].Pod == nil || s.Ordinals[0].Pod.Endpoint == "" {
+		return etcd.Surges()
+	}
+	pod := s.Ordinals[0].Pod
+	at, err := url.Parse(pod.Endpoint)
+	return err == nil && at.Port() == strconv.Itoa(int(ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379))) &&
+		(at.Scheme == "https") == (etcd.ClientTLS() != nil) && (pod.PeerTLS != "" || etcd.PeerTLS() == nil)
+}
 
 // memberRelieved: a voter that serves is left to the change of members that brings in another one first (ADR 67). One that does not
 // serve has nothing to be relieved of, and members cannot change without it.

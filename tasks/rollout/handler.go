@@ -107,7 +107,7 @@ func (h *Handler) decide(task tasks.Typed[rollout.Config], snapshot *cluster.Sna
 		Refused:    h.tracker.refusals(task.Object.UID),
 		Backup:     h.backup(task),
 		Updates:    updates,
-		Surges:     task.Etcd.Surges(),
+		Surges:     rollout.Surges(task.Etcd, snapshot),
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r

@@ -57,9 +57,27 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 		}
 		voters++
 	}
-	return outdated == 0 || voters%2 == 0 || voters == in.Goal.Size || slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+	if outdated == 0 || voters%2 == 0 || voters == in.Goal.Size && (!bringsFurther(in, d.Step) || waitsForMembers(etcdtasks.RollingOut(tasks))) {
+		return true
+	}
+	return slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()
 	})
+}
+
+// bringsFurther reports whether a step begins to bring in a member beyond those of the goal, behind which the others get other pods: all of
+// them come with the newest template. That is for a rollout to decide, which may have to wait for a canary, a window or a person.
+func bringsFurther(in membership.Input, step *membership.Step) bool {
+	return step.Ordinal >= in.Goal.Size && (step.Action == membership.ScaleUp || step.Action == membership.AddLearner)
+}
+
+// waitsForMembers reports whether a rollout that has begun goes on only once members have other pods or volumes.
+func waitsForMembers(rollout *v1alpha1.EtcdOperatorTask) bool {
+	if rollout == nil || rollout.Status.Rollout == nil {
+		return false
+	}
+	r := rollout.Status.Rollout
+	return r.Relieve != "" || r.HeldBy != nil && r.HeldBy.Guard == v1alpha1.GuardVolumeReachable
 }
 
 // next is the task to create, and how long to wait before that. Its name is a function of what is to be done, so that two operators, or
