@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
@@ -178,6 +179,9 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
 			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
 		}
+		if in.Expired, err = l.expired(ctx, current.Authority); err != nil {
+			return err
+		}
 		if !wrote {
 			// For what was just written, it is not known.
 			in.Trusted, in.Loaded = l.lasting(connection, current)
@@ -188,7 +192,7 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			l.conclude(spec, d)
 			return nil
 		}
-		if proceed, err := l.carryOut(ctx, spec, current, secrets, *d.Step); err != nil || !proceed {
+		if proceed, err := l.carryOut(ctx, spec, in, current, secrets, *d.Step); err != nil || !proceed {
 			return err
 		}
 		wrote = true
@@ -200,8 +204,8 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 }
 
 // carryOut writes the Secret of a step, and reports whether to proceed.
-func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
-	if proceed, err := l.confirm(ctx, step); err != nil || !proceed {
+func (l *looking) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
+	if proceed, err := l.confirm(ctx, in, step); err != nil || !proceed {
 		return false, err
 	}
 	var next pki.State
@@ -221,9 +225,10 @@ func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State
 	return true, nil
 }
 
-// confirm asks the API server and the members again before a step that ends the trust in a certificate.
-func (l *looking) confirm(ctx context.Context, step pki.Step) (bool, error) {
-	if step.Action != pki.Promote && step.Action != pki.Retire {
+// confirm asks the API server and the members again before a step that ends the trust in a certificate. One that has expired is trusted by
+// nobody.
+func (l *looking) confirm(ctx context.Context, in pki.Input, step pki.Step) (bool, error) {
+	if step.Action != pki.Promote && step.Action != pki.Retire || step.Action == pki.Promote && in.Expired {
 		return true, nil
 	}
 	reads := l.Live()
@@ -239,6 +244,15 @@ func (l *looking) confirm(ctx context.Context, step pki.Step) (bool, error) {
 		return false, err
 	}
 	return l.withoutRollouts() || everyMemberTrusts(snapshot, l.Authorities), nil
+}
+
+// expired reports whether the CA that signs has expired. The operator's clock, which may be years ahead, only decides when to ask the API server.
+func (l *looking) expired(ctx context.Context, a *pki.Authority) (bool, error) {
+	if a == nil || !a.Expired(l.now) {
+		return false, nil
+	}
+	now, err := servertime.Now(ctx, l.Client)
+	return err == nil && a.Expired(now), err
 }
 
 // withoutRollouts reports whether members read no CA of the Etcd when they start.

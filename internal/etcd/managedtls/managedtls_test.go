@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,31 @@ func (w *world) reasons(r Result) (reasons []string) {
 		reasons = append(reasons, e.Reason)
 	}
 	return reasons
+}
+
+// The next CA signs although no member trusts it once the one before it has expired, by the clock of the API server: that of the operator may
+// be years ahead.
+func TestAnExpiredCA(t *testing.T) {
+	w := newWorld(t)
+	server := w.clock.Now()
+	w.with(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		if _, asksForTheTime := o.(*authenticationv1.SelfSubjectReview); asksForTheTime {
+			o.SetCreationTimestamp(metav1.NewTime(server))
+			return nil
+		}
+		return c.Create(ctx, o, options...)
+	}})
+	w.ensure()
+	w.forward(1000 * 24 * time.Hour)
+	w.authorities = "with the next one"
+	w.Expect(w.reasons(w.ensure())).To(ContainElement(v1alpha1.ReasonCARenewalStarted))
+	w.forward(200 * 24 * time.Hour)
+	result := w.ensure()
+	w.Expect(w.reasons(result)).NotTo(ContainElement(v1alpha1.ReasonCARenewed))
+	w.Expect(result.Problem).To(MatchError(ContainSubstring("not every member has started with the next one")))
+	server = w.clock.Now()
+	w.forward(time.Minute)
+	w.Expect(w.reasons(w.ensure())).To(ContainElements(v1alpha1.ReasonCARenewed, v1alpha1.ReasonCertificateIssued))
 }
 
 // Without its right the operator says which one it needs.

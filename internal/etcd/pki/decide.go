@@ -232,7 +232,7 @@ func (d *decision) leaves(trusted bool) {
 			d.problem(want.Secret, "does not exist, and is not created while the spec is not carried out")
 		case d.state.Authority.Signer.Key == nil:
 			d.problem(want.Secret, "cannot be issued (%s): the CA has no key", why)
-		case d.now.Now.After(d.state.Authority.Signer.Certificate.NotAfter):
+		case d.state.Authority.Expired(d.now.Now):
 			d.problem(want.Secret, "cannot be issued (%s): the CA expired at %s. It can once the CA is renewed", why, stamp(d.state.Authority.Signer.Certificate.NotAfter))
 		default:
 			d.issue(Issue, want, why)
@@ -298,19 +298,40 @@ func (d *decision) renew(trusted bool) {
 		if quiet {
 			d.step(RenewCA, d.spec.KeySecret, "it expires at %s", stamp(expires))
 		}
+		d.overdueCA("it was not renewed")
 	default:
 		d.look(expires.Add(-d.spec.CARenewBefore))
 	}
 }
 
-// promote decides whether the next CA signs.
+// promote decides whether the next CA signs. Once the one that signs has expired, so has all that it has signed: there is nothing left that the
+// next one could cut off, and no member that participates and could start with it.
 func (d *decision) promote(quiet bool) {
 	a := d.state.Authority
 	d.Waiting = "the new CA signs nothing until every member trusts it, and not before " + stamp(a.NextFrom)
 	d.look(d.now.Now)
-	if quiet && d.now.Trusted && !d.now.Now.Before(a.NextFrom) && d.now.Now.Before(a.Next.Certificate.NotAfter) {
+	usable := d.now.Now.Before(a.Next.Certificate.NotAfter)
+	switch trusted := d.now.Trusted && !d.now.Now.Before(a.NextFrom); {
+	case quiet && trusted && usable:
 		d.step(Promote, d.spec.KeySecret, "every member trusts it")
+	case quiet && usable && d.now.Expired:
+		d.step(Promote, d.spec.KeySecret, "the CA before it expired at %s, with all that it has signed", stamp(a.Signer.Certificate.NotAfter))
+	case quiet && d.now.Expired && !usable && !d.spec.External:
+		d.step(RenewCA, d.spec.KeySecret, "the next CA expired before it signed")
 	}
+	d.overdueCA("not every member has started with the next one: see what keeps the rollout")
+}
+
+// overdueCA reports that the CA is not renewed once half of the time for it is gone: all its certificates end with it.
+func (d *decision) overdueCA(why string) {
+	expires := d.state.Authority.Signer.Certificate.NotAfter
+	if d.Step != nil || d.now.Now.Before(expires.Add(-d.spec.CARenewBefore/2)) {
+		return
+	}
+	if d.now.Frozen {
+		why = "the spec is not carried out"
+	}
+	d.problem(d.spec.KeySecret, "has a CA that is valid until %s, and so is every certificate, and no other one signs yet: %s", stamp(expires), why)
 }
 
 // retire decides whether the trust in the previous CA ends.

@@ -32,6 +32,9 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 			// The key was lost, and with it the Secret.
 			a.Signer = &Pair{Certificate: state.Bundle[0]}
 		}
+		if a.Next != nil {
+			a.Retired = a.Next.Certificate // it has signed nothing
+		}
 		a.Next, err = newCA(spec.Owner, spec.CA, now, a.Signer.Certificate.NotBefore)
 		a.NextFrom = now.Add(notice(spec, a))
 	case Promote:

@@ -155,7 +155,7 @@ func (s *scenario) lose(secret string) {
 }
 
 func (s *scenario) situation(what string) {
-	flags := map[string]*bool{"in-use": &s.now.InUse, "stopped": &s.now.Stopped, "frozen": &s.now.Frozen, "trusted": &s.now.Trusted, "loaded": &s.now.Loaded, "renew-ca": &s.now.RenewCA}
+	flags := map[string]*bool{"in-use": &s.now.InUse, "stopped": &s.now.Stopped, "frozen": &s.now.Frozen, "trusted": &s.now.Trusted, "loaded": &s.now.Loaded, "expired": &s.now.Expired, "renew-ca": &s.now.RenewCA}
 	name, not := strings.CutPrefix(what, "not-")
 	s.g.Expect(flags).To(HaveKey(name), "%q", what)
 	*flags[name] = !not

@@ -63,6 +63,9 @@ type Authority struct {
 	Retired *x509.Certificate
 }
 
+// Expired reports whether the CA that signs has expired, and with it everything that it has signed.
+func (a *Authority) Expired(now time.Time) bool { return now.After(a.Signer.Certificate.NotAfter) }
+
 // trusted returns the CAs that members and clients are to trust.
 func (a *Authority) trusted() []*x509.Certificate {
 	all := []*x509.Certificate{a.Signer.Certificate}
@@ -146,6 +149,8 @@ type Input struct {
 	Trusted bool
 	// Loaded: the certificates have been the same for long enough.
 	Loaded bool
+	// Expired: the CA that signs has expired by the clock of the API server, too.
+	Expired bool
 	// RenewCA: a renewal of the CA is requested.
 	RenewCA bool
 }
