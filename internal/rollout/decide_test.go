@@ -273,6 +273,8 @@ func TestDecide(t *testing.T) {
 				in.Snapshot.Ordinals[i].Pod.Probed = false
 			}
 		}, "DeletePod m-1"},
+		"cut off": {cutOff(of(0, readyOld, readyOld, readyOld)), nil, "DeletePod m-2"},
+		"cut off, and members of another cluster may vote":                   {cutOff(of(0, readyOld, readyOld, readyOld)), func(in *Input) { in.HasSource = true }, "hold QuorumLossConfirmed m-2"},
 		"dead, and the leader may have another":                              {of(0, readyNew, deadOld, frozenNew), nil, "DeletePod m-1"},
 		"dead by a lost node's last word, and the others suffice":            {of(0, readyNew, readyNew, deadOld), pod(2, notReady), "DeletePod m-2"},
 		"what is certainly dead goes before that":                            {of(0, readyOld, readyOld, readyOld, startingOld, deadOld), pod(4, notReady), "DeletePod m-3"},

@@ -34,6 +34,8 @@ type Input struct {
 	Backup Backup
 	// Surges: the only member is not disrupted before another one has taken over from it.
 	Surges bool
+	// HasSource: members of another cluster may vote, too, of which readiness says nothing.
+	HasSource bool
 }
 
 // RefusedWrite is the API server's answer to a removal, or an update in place, that it did not carry out.
@@ -65,7 +67,7 @@ type state struct {
 }
 
 func newState(in Input, now time.Time) *state {
-	s := &state{Input: in, now: now, target: target(in), byReadiness: in.Timers.cutOff(now, in.Config.Grace())}
+	s := &state{Input: in, now: now, target: target(in), byReadiness: !in.HasSource && in.Timers.cutOff(now, in.Config.Grace())}
 	if s.byReadiness {
 		s.Snapshot = s.Snapshot.ByReadiness()
 	} else if vouched := in.Timers.vouched(in.Snapshot, now, in.Config.Grace()); len(vouched) > 0 {

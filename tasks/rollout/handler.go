@@ -108,6 +108,7 @@ func (h *Handler) decide(task tasks.Typed[rollout.Config], snapshot *cluster.Sna
 		Backup:     h.backup(task),
 		Updates:    updates,
 		Surges:     rollout.Surges(task.Etcd, snapshot),
+		HasSource:  task.Etcd.Source() != nil,
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r

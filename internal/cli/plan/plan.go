@@ -169,7 +169,10 @@ func (c *command) config() rollout.Config {
 
 // input returns the input of the decision: that of the rollout that has not ended, or of a new one if the flags choose a config.
 func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, now time.Time) (rollout.Input, error) {
-	in := rollout.Input{Snapshot: p.snapshot, Created: now, Backup: rollout.Backup{Configured: p.etcd.HasBackupStore()}, Surges: rollout.Surges(p.etcd, p.snapshot)}
+	in := rollout.Input{
+		Snapshot: p.snapshot, Created: now, Backup: rollout.Backup{Configured: p.etcd.HasBackupStore()},
+		Surges: rollout.Surges(p.etcd, p.snapshot), HasSource: p.etcd.Source() != nil,
+	}
 	raw, err := yaml.Marshal(wanted)
 	if err != nil {
 		return in, fmt.Errorf("encoding the config: %w", err)
