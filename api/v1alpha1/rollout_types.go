@@ -70,8 +70,8 @@ const (
 	GuardBackedUp OverridableGuard = "BackedUp"
 )
 
-// OverridableGuard is a guard that a task may override. What each of them requires is described at GuardName, and at BackedUp. The guards
-// that ensure an up-to-date view of the cluster, and those that protect the quorum, cannot be overridden; the decision itself enforces this.
+// OverridableGuard is a guard that a task may override. What each requires is in docs/api.md, at GuardName and BackedUp. The guards that ensure
+// an up-to-date view of the cluster, and those that protect the quorum, cannot be overridden; the decision itself enforces this.
 // +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;VotersOdd;MemberRelieved;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;BackedUp
 type OverridableGuard string
 
