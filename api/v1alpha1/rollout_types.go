@@ -64,11 +64,14 @@ const (
 	GuardSnapshotTaken GuardName = "SnapshotTaken"
 )
 
-// GuardBackedUp is a guard of a MembershipChange: where one voter will remain, everything is in a backup.
-const GuardBackedUp OverridableGuard = "BackedUp"
+// The guard that only a change of members has. GuardName describes those that it shares with rollouts.
+const (
+	// GuardBackedUp requires, where one voter will remain, that everything is in a backup.
+	GuardBackedUp OverridableGuard = "BackedUp"
+)
 
-// OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
-// that protect the quorum, cannot be overridden; the decision itself enforces this.
+// OverridableGuard is a guard that a task may override. What each requires is in docs/api.md, at GuardName and BackedUp. The guards that ensure
+// an up-to-date view of the cluster, and those that protect the quorum, cannot be overridden; the decision itself enforces this.
 // +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;VotersOdd;MemberRelieved;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken;BackedUp
 type OverridableGuard string
 

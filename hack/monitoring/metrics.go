@@ -34,7 +34,7 @@ type section struct {
 
 var sections = []section{
 	{
-		"The operator", "Served at `/metrics` of the operator ([configuration](operator.md)). `etcd_foreman_*` say how things are now; only the active instance reports them, except `etcd_foreman_active`. " +
+		"The operator", "Served at `/metrics` of the operator ([configuration](operator.md)). `etcd_foreman_*` say how things are now; only the active instance reports them, except `etcd_foreman_active`, and [beside etcd-druid](executor.md) none reports Etcds and their backups. " +
 			"The names `etcddruid_*` are those of etcd-druid's proposal DEP-05, and continue them.",
 		func(r prometheus.Registerer) {
 			r.MustRegister(&metrics.Collector{}, buildinfo.New())

@@ -121,13 +121,17 @@ func TestMembersForgeNoMetricsOfTheOperator(t *testing.T) {
 	}
 }
 
-// What an alert says of members, a diagnosis says more of: their runbooks begin with it.
-func TestRunbooksOfMembersBeginWithADiagnosis(t *testing.T) {
+// What an alert says of members, a diagnosis says more of: their runbooks begin with it. Where no member runs, the task is described.
+func TestRunbooksOfMembersBeginWithACommand(t *testing.T) {
 	runbook := read(t, "docs/alerts.md")
-	for _, alert := range []string{"EtcdQuorumLost", "EtcdNotAnswering", "EtcdMemberDown", "EtcdWithoutLeader", "EtcdDatabaseNearQuota"} {
+	const diagnose, describe = "`kubectl etcdtask diagnose NAME", "`kubectl etcdtask describe NAME"
+	for alert, command := range map[string]string{
+		"EtcdQuorumLost": diagnose, "EtcdNotAnswering": diagnose, "EtcdMemberDown": diagnose, "EtcdWithoutLeader": diagnose, "EtcdDatabaseNearQuota": diagnose,
+		"EtcdStopped": describe, "EtcdRolloutStalled": describe, "EtcdRolloutHeld": describe,
+	} {
 		_, section, _ := strings.Cut(runbook, "\n## "+alert+"\n")
 		_, first, _ := strings.Cut(section, "\n- ")
-		if !strings.HasPrefix(first, "`kubectl etcdtask diagnose NAME") {
+		if !strings.HasPrefix(first, command) {
 			t.Errorf("the runbook of %s begins with something else: %.80q", alert, first)
 		}
 	}

@@ -68,7 +68,7 @@ func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metric
 		replacement: histogram("etcddruid_rollout_pod_replacement_seconds", "Time from the deletion of a pod until its successor participates."),
 		inPlace:     counter("etcddruid_rollout_pods_updated_in_place_total", "Pods that were updated in place, and participate."),
 		held:        counter("etcddruid_rollout_held_seconds_total", "Time that rollouts were held, by the guard that held them.", labelGuard),
-		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd is stalled."),
+		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd, or a change of its members, is stalled."),
 		others:      others,
 	}
 	registerer.MustRegister(m.duration, m.total, m.length, m.queued, m.replacement, m.inPlace, m.held, m.stalled)

@@ -5,12 +5,29 @@
 package operator
 
 import (
+	"slices"
 	"testing"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
+
+// EtcdForemanDown fires where no instance reports that it is active: in mode Executor, none did.
+func TestEveryModeReportsThatItIsActive(t *testing.T) {
+	for _, mode := range []configv1alpha1.Mode{configv1alpha1.ModeOperator, configv1alpha1.ModeExecutor} {
+		o, err := New(&configv1alpha1.OperatorConfiguration{Mode: mode}, Dependencies{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(o.parts, func(p part) bool { return p.name == Metrics }) {
+			t.Errorf("mode %s has no metrics of the cache", mode)
+		}
+	}
+}
 
 // The cache holds only objects of the watched namespaces, and of those only objects of an Etcd.
 func TestContentsOfTheCache(t *testing.T) {

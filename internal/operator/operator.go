@@ -108,10 +108,10 @@ func New(config *configv1alpha1.OperatorConfiguration, d Dependencies) (*Operato
 		add(Etcds, o.Etcds.Setup, n.Etcd.ConcurrentSyncs)
 		add(Upkeep, o.Upkeep.Setup, n.Etcd.ConcurrentSyncs)
 		add(Memberships, o.Memberships.Setup, n.Etcd.ConcurrentSyncs)
-		o.parts = append(o.parts, part{Metrics, func(_ context.Context, mgr ctrl.Manager) error {
-			return c.Registerer.Register(&metrics.Collector{Cache: mgr.GetCache(), Active: mgr.Elected()})
-		}})
 	}
+	o.parts = append(o.parts, part{Metrics, func(_ context.Context, mgr ctrl.Manager) error {
+		return c.Registerer.Register(&metrics.Collector{Cache: mgr.GetCache(), Active: mgr.Elected(), TasksOnly: c.beside.manages})
+	}})
 	o.Rollouts, o.Tasks = c.rollouts(), c.tasks()
 	add(Rollouts, o.Rollouts.Setup, n.Rollout.ConcurrentSyncs)
 	add(Tasks, o.Tasks.Setup, n.Task.ConcurrentSyncs)

@@ -22,6 +22,11 @@
 {{- range list "apiVersion" "kind" -}}
 {{- if hasKey $.Values.config . }}{{ fail (printf "config.%s: remove it. The chart sets it" .) }}{{ end -}}
 {{- end -}}
+{{- range $field, $address := dict "metricsBindAddress" ":8080" "healthBindAddress" ":8081" "webhookBindAddress" ":9443" -}}
+{{- $set := toString (dig "server" $field $address $.Values.config) -}}
+{{- $off := and (eq $set "0") (eq $field "metricsBindAddress") (not $.Values.monitoring.enabled) -}}
+{{- if not (or $off (eq $set $address)) }}{{ fail (printf "config.server.%s: remove it. The ports, probes, Service, PodMonitor and NetworkPolicies of the chart depend on %s" $field $address) }}{{ end -}}
+{{- end -}}
 {{- $images := dict "etcdAgent" (include "etcd-foreman.image" (list . "agent" "etcd-agent")) -}}
 {{- with .Values.images.etcd }}{{ $_ := set $images "etcd" . }}{{ end -}}
 {{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "images" $images -}}

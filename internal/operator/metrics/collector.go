@@ -33,7 +33,7 @@ var (
 
 	condition = gauge("etcd_condition", "A condition of an Etcd: 1 if it is True, 0 if it is False, -1 if it is Unknown.",
 		"etcd", "etcd_namespace", "condition", "reason")
-	heldAtZero   = gauge("etcd_held_at_zero", "1 while a task keeps all members of an Etcd stopped.", "etcd", "etcd_namespace")
+	stopped      = gauge("etcd_stopped", "1 while all members of an Etcd are stopped that has served and is not hibernated: a task keeps them stopped, or the Etcd has yet to wake up.", "etcd", "etcd_namespace")
 	snapshotTime = gauge("backup_snapshot_timestamp_seconds", "Unix time of the newest snapshot in the store of an Etcd, by its kind: full or delta.",
 		"etcd", "etcd_namespace", "kind")
 	snapshotDue = gauge("backup_full_snapshot_due_timestamp_seconds", "Unix time at which the schedule of an Etcd wants the full snapshot after the newest one.",
@@ -43,7 +43,7 @@ var (
 	restorableFor = gauge("backup_restorable_expected_seconds", "How far back every second of an Etcd can be restored at least, by its schedule of full snapshots and deltaSnapshotRetentionPeriod.",
 		"etcd", "etcd_namespace")
 
-	held       = gauge("rollout_held", "1 while a guard blocks a rollout.", "etcd", "etcd_namespace", "guard")
+	held       = gauge("rollout_held", "1 while a guard blocks a rollout. Changes of members do not count, nor do rollouts that are suspended or wait for a window.", "etcd", "etcd_namespace", "guard")
 	taskCount  = gauge("tasks", "Tasks that exist, by their state.", "etcd", "etcd_namespace", "type", "state")
 	oldestTask = gauge("task_oldest_waiting_timestamp_seconds", "Unix time at which the task was created that has waited longest to start. Suspended tasks do not count, nor those that wait for an EtcdFleetPolicy.",
 		"etcd", "etcd_namespace")
@@ -53,13 +53,15 @@ var (
 type Collector struct {
 	// Cache of Etcds, tasks and Leases.
 	Cache client.Reader
+	// TasksOnly: etcd-druid manages the Etcds (executor mode), so their conditions are not known here, and their backups are not the operator's.
+	TasksOnly bool
 	// Active is closed once this instance is the active one.
 	Active <-chan struct{}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{active, condition, heldAtZero, snapshotTime, snapshotDue, restorableSince, restorableFor, held, taskCount, oldestTask} {
+	for _, d := range []*prometheus.Desc{active, condition, stopped, snapshotTime, snapshotDue, restorableSince, restorableFor, held, taskCount, oldestTask} {
 		to <- d
 	}
 }
@@ -81,21 +83,24 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	etcds, tasks := &v1alpha1.EtcdList{}, &v1alpha1.EtcdOperatorTaskList{}
-	if err := c.Cache.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
-		to <- prometheus.NewInvalidMetric(condition, err)
-		return
-	}
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Cache.List(ctx, tasks, client.UnsafeDisableDeepCopy); err != nil {
 		to <- prometheus.NewInvalidMetric(taskCount, err)
 		return
 	}
-	labels := labelPairs{}
+	collectTasks(tasks.Items, put)
+	if c.TasksOnly {
+		return
+	}
+	etcds, labels := &v1alpha1.EtcdList{}, labelPairs{}
+	if err := c.Cache.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
+		to <- prometheus.NewInvalidMetric(condition, err)
+		return
+	}
 	for i := range etcds.Items {
 		collectConditions(&etcds.Items[i], labels, to)
 		c.collectEtcd(ctx, &etcds.Items[i], put)
 	}
-	collectTasks(tasks.Items, put)
 }
 
 type put func(d *prometheus.Desc, value float64, labels ...string)
@@ -137,8 +142,8 @@ func collectConditions(etcd *v1alpha1.Etcd, labels labelPairs, to chan<- prometh
 }
 
 func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put put) {
-	if is := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonHeldAtZero {
-		put(heldAtZero, 1, etcd.Name, etcd.Namespace)
+	if isStopped(etcd) {
+		put(stopped, 1, etcd.Name, etcd.Namespace)
 	}
 	if !etcd.HasBackupStore() {
 		return
@@ -159,6 +164,12 @@ func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put pu
 	if delta := renewed(c.lease(ctx, etcd.Namespace, etcd.DeltaSnapshotLeaseName())); !delta.IsZero() {
 		put(snapshotTime, seconds(delta), etcd.Name, etcd.Namespace, "delta")
 	}
+}
+
+// isStopped reports whether all members of a cluster are stopped that is to serve again. A quorum that is lost has an alert of its own.
+func isStopped(etcd *v1alpha1.Etcd) bool {
+	ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady)
+	return etcd.Spec.Replicas > 0 && etcd.Status.ClusterID != "" && ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonQuorumLost
 }
 
 // lease returns a Lease; an empty one if it cannot be read.
@@ -196,8 +207,8 @@ func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
 			state = v1alpha1.TaskStatePending
 		}
 		count[group{key.Name, key.Namespace, t.Spec.Type, state}]++
-		if held, _ := t.Status.Held(); held != nil && !state.IsFinal() {
-			guards[[3]string{key.Name, key.Namespace, string(held.Guard)}] = true
+		if guard := blockedBy(t); guard != "" {
+			guards[[3]string{key.Name, key.Namespace, string(guard)}] = true
 		}
 		if created := t.CreationTimestamp.Time; state == v1alpha1.TaskStatePending && !t.Spec.Suspend && !meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted) && (oldest[key].IsZero() || created.Before(oldest[key])) {
 			oldest[key] = created
@@ -212,4 +223,15 @@ func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
 	for key, created := range oldest {
 		put(oldestTask, seconds(created), key.Name, key.Namespace)
 	}
+}
+
+// blockedBy returns the guard that blocks a rollout; empty if none does. What the status of a rollout says of guards is from before it was
+// suspended, or had to wait for a window. A change of members may wait for a cut-over for as long as a person wants; one that is stuck is stalled.
+func blockedBy(t *v1alpha1.EtcdOperatorTask) v1alpha1.GuardName {
+	p := ptr.Deref(meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing), metav1.Condition{})
+	goesOn := p.Status == metav1.ConditionTrue || p.Reason == v1alpha1.ReasonStalled || p.Reason == v1alpha1.ReasonRetrying
+	if !goesOn || t.Status.Rollout == nil || t.Status.Rollout.HeldBy == nil {
+		return ""
+	}
+	return t.Status.Rollout.HeldBy.Guard
 }

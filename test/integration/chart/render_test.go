@@ -45,7 +45,7 @@ var installations = map[string]struct {
 	"fleet, executor":   {[]string{`mode="Executor"`, `featureGates.FleetPolicies=true`}, ""},
 	"in two namespaces": {[]string{`namespaces=["one","two"]`, `networkPolicy.enabled=true`}, ""},
 	"everything set": {[]string{
-		`replicas=3`, `config={"images":{"allowed":["gcr.io/etcd-development/etcd"]},"logging":{"level":"debug"}}`,
+		`replicas=3`, `config={"images":{"allowed":["gcr.io/etcd-development/etcd"]},"logging":{"level":"debug"},"server":{"metricsBindAddress":"0","healthBindAddress":":8081"}}`,
 		`images={"registry":"registry.example.com:5000/a","tag":"v1","etcd":"registry.example.com/etcd:v3.6.16","operator":{"repository":"b/c","digest":"` + digest + `"}}`,
 		`imagePullSecrets=[{"name":"registry"}]`, `priorityClassName="system-cluster-critical"`, `nodeSelector={"a":"b"}`,
 		`tolerations=[{"key":"a","operator":"Exists"}]`, `affinity={"nodeAffinity":{}}`, `podAnnotations={"a":"b"}`, `podLabels={"a":"b"}`,
@@ -194,6 +194,12 @@ func TestValuesAreChecked(t *testing.T) {
 		`config={"featureGates":{}}`:  "config.featureGates: set the value featureGates instead",
 		`config={"mode":"Executor"}`:  "config.mode: set the value mode instead",
 		`config={"kind":"Etcd"}`:      "config.kind: remove it",
+		// With another port, the kubelet's probes failed, and the operator was restarted for ever.
+		`config={"server":{"healthBindAddress":":9081"}}`:           "config.server.healthBindAddress: remove it",
+		`config={"server":{"healthBindAddress":"0"}}`:               "config.server.healthBindAddress: remove it",
+		`config={"server":{"metricsBindAddress":":9080"}}`:          "config.server.metricsBindAddress: remove it",
+		`config={"server":{"metricsBindAddress":"127.0.0.1:8080"}}`: "config.server.metricsBindAddress: remove it",
+		`config={"server":{"webhookBindAddress":":443"}}`:           "config.server.webhookBindAddress: remove it",
 	} {
 		_, err := newHelm(t).try("template", path, "--set-json="+value)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(message)), value)

@@ -5,6 +5,7 @@
 package executor
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -145,6 +146,11 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 		g.Expect(c.Tasks(g)[0].Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
 	}).Should(Succeed())
 	c.Eventually(c.outdatedWithoutTask).Should(Equal("0"))
+	// What EtcdForemanDown and the alerts on tasks read.
+	c.Eventually(func() (string, error) { return c.metric("etcd_foreman_active") }).Should(Equal("1"))
+	c.Eventually(func() (string, error) {
+		return c.metric(fmt.Sprintf("etcd_foreman_tasks{etcd=%q,etcd_namespace=%q,state=\"Succeeded\",type=\"QuorumAwareRollout\"}", name, c.Namespace))
+	}).Should(Equal("1"))
 
 	c.Expect(testEnv.Client.Delete(t.Context(), c.theSwitch())).To(Succeed())
 	c.reconcile("2")

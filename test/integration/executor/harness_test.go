@@ -254,14 +254,18 @@ func (c *cluster) removePolicy() {
 
 // outdatedWithoutTask is the operator's metric of that name for the Etcd; empty if it has none.
 func (c *cluster) outdatedWithoutTask() (string, error) {
+	return c.metric(fmt.Sprintf("etcddruid_rollout_outdated_without_task{etcd=%q,etcd_namespace=%q}", name, c.Namespace))
+}
+
+// metric is the value of one of the operator's series; empty if it has none.
+func (c *cluster) metric(series string) (string, error) {
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", c.metrics))
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	series := fmt.Sprintf("etcddruid_rollout_outdated_without_task{etcd=%q,etcd_namespace=%q} ", name, c.Namespace)
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), series); ok {
+		if value, ok := strings.CutPrefix(lines.Text(), series+" "); ok {
 			return value, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,7 @@ func TestRules(t *testing.T) {
 	if err := yaml.Unmarshal(data, &rule); err != nil {
 		t.Fatal(err)
 	}
+	aggregated(t, data)
 	spec, err := yaml.Marshal(rule.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +65,42 @@ func TestRules(t *testing.T) {
 		}
 	}
 }
+
+// aggregated fails the test where an alert has the labels of the instance of the operator that it is about: it would resolve and begin again
+// whenever another instance takes over.
+func aggregated(t *testing.T, file []byte) {
+	t.Helper()
+	rules := regexp.MustCompile(`(?m)alert: (\w+)\n +expr: ["'](.+)["']$`).FindAllStringSubmatch(string(file), -1)
+	if all := strings.Count(string(file), "alert: "); len(rules) != all {
+		t.Errorf("the expressions of %d alerts were found, of %d", len(rules), all)
+	}
+	for _, m := range rules {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(m[2])
+		if err != nil {
+			t.Errorf("%s: %v", m[1], err)
+			continue
+		}
+		parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
+			selector, ok := node.(*parser.VectorSelector)
+			if ok && ofOperator.MatchString(selector.Name) && !slices.ContainsFunc(path, dropsInstance) {
+				t.Errorf("%s: %s is not aggregated", m[1], selector)
+			}
+			return nil
+		})
+	}
+}
+
+func dropsInstance(node parser.Node) bool {
+	switch n := node.(type) {
+	case *parser.AggregateExpr:
+		return !n.Without && !slices.Contains(n.Grouping, "pod") && !slices.Contains(n.Grouping, "instance")
+	case *parser.Call:
+		return n.Func.Name == "absent"
+	}
+	return false
+}
+
+var ofOperator = regexp.MustCompile("^(etcd_foreman|etcddruid)_")
 
 // ofEtcd are the beginnings of the names of etcd's own metrics. That etcd has those of the dashboard is tested with a running one
 // (test/integration/diagnose).
