@@ -34,6 +34,8 @@ type Input struct {
 	Backup Backup
 	// Surges: the only member is not disrupted before another one has taken over from it.
 	Surges bool
+	// Pausing: the rollout is to pause as soon as the cluster is whole.
+	Pausing bool
 }
 
 // RefusedWrite is the API server's answer to a removal, or an update in place, that it did not carry out.
