@@ -29,7 +29,7 @@ func (w *world) pod(i int, since time.Time) *corev1.Pod {
 		Namespace: namespaceOf(i), Name: "main-0", UID: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: "main"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: "set", Controller: ptr.To(true)}},
 	}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: since}}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: since}}}}}
 	if err := w.api.Create(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
 	}
