@@ -24,6 +24,9 @@ type Task struct {
 	Config any
 	// Elapsed is the time since the task was admitted. A clock that is set in between does not change it.
 	Elapsed time.Duration
+	// Pausing: the task is to pause, perhaps for days, as soon as its cluster is whole: no member is stopped, being replaced, added or removed,
+	// and every member participates. Until then it goes on. A type with a deadline finishes instead.
+	Pausing bool
 }
 
 // Handler is how the engine knows a task type: its Methods, and how its configs are decoded. For makes one.
@@ -103,6 +106,8 @@ type Verdict struct {
 	RequeueAfter time.Duration
 	// Step to carry out next, if any.
 	Step *Step
+	// Pauses: the task was to pause, and its cluster is whole, so it does, without a step. The engine says why.
+	Pauses bool
 	// Event is the reason of an event that is made of the Message, if any, once the status is written.
 	Event string
 	// ProgressDeadline is after what time without progress the task counts as stalled; 0 for never. What goes into the status says

@@ -18,7 +18,8 @@ type FleetWindowEnd string
 const (
 	// FleetFinish: they finish.
 	FleetFinish FleetWindowEnd = "Finish"
-	// FleetPause: they pause between two steps, and keep their slot.
+	// FleetPause: rollouts and recreations pause between two steps, as soon as their cluster is whole, and keep their slot. Maintenance
+	// finishes.
 	FleetPause FleetWindowEnd = "Pause"
 )
 
@@ -103,7 +104,7 @@ type EtcdFleetPolicySpec struct {
 	// +optional
 	Except []FleetWindow `json:"except,omitempty"`
 	// atEnd is what happens to tasks that run when the last window closes: Finish, or Pause between two steps until the next one
-	// opens. Default: Finish.
+	// opens, as soon as their cluster is whole. Default: Finish.
 	// +kubebuilder:default=Finish
 	// +optional
 	AtEnd FleetWindowEnd `json:"atEnd,omitempty"`

@@ -211,6 +211,13 @@ func (b *bookkeeping) idle(t *v1alpha1.EtcdOperatorTask, last time.Time, clock c
 	return clock.Since(r.progress.at)
 }
 
+// rests has a task that is suspended or pauses make no less progress for that: it is idle from when it goes on.
+func (b *bookkeeping) rests(t *v1alpha1.EtcdOperatorTask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(t).progress = reading{}
+}
+
 // correct remembers for how long a task has been running, or how long ago it ended, by a clock that is known to be right.
 func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duration, clock clock.PassiveClock) {
 	b.mu.Lock()

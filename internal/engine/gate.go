@@ -20,7 +20,7 @@ type Gate interface {
 	// Ask is asked about a task whose first step all else allows. It returns nil if the task may start: then the start is written on
 	// the resourceVersion that the object has, or not at all. It may set status.change, which is written with the answer.
 	Ask(ctx context.Context, task tasks.Task) (*Wait, error)
-	// Pause is asked before each further step; nil: the task goes on.
+	// Pause is asked before each further step; nil: the task goes on. Where its cluster is not whole, it goes on in any case (tasks.Task.Pausing).
 	Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *Wait
 	// Wakes are the Etcds whose tasks are to ask again.
 	Wakes() <-chan event.GenericEvent

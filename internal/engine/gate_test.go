@@ -103,25 +103,81 @@ func TestTheGateComesLast(t *testing.T) {
 	e.Expect(g.asked).To(BeEmpty())
 }
 
-// A task that runs takes no step while it pauses, and goes on afterwards.
-func TestATaskPausesBetweenTwoSteps(t *testing.T) {
+// A task that is to pause goes on until its cluster is whole, says why it pauses and what it has observed, and goes on afterwards.
+func TestATaskPausesWhereItsClusterIsWhole(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", running)
 	e := newEngine(t, s)
-	steps := 0
-	e.execute = func() tasks.Verdict {
-		steps++
-		return tasks.Verdict{Outcome: tasks.Continue, Message: "it waits"}
+	whole := false
+	e.executes = func(task tasks.Task) tasks.Verdict {
+		if !whole || !task.Pausing {
+			return step()
+		}
+		return tasks.Verdict{
+			Outcome: tasks.Continue, Pauses: true, Message: "what the type says", RequeueAfter: time.Second, ProgressDeadline: time.Minute,
+			Rollout: &v1alpha1.RolloutStatus{UpdatedReplicas: 2, LastProgressTime: &metav1.Time{Time: epoch}},
+		}
 	}
 	g := &gate{pause: &Wait{Reason: v1alpha1.ReasonWaitingForWindow, Message: "the window has closed", RequeueAfter: time.Minute}}
 	e.Gate = g
+	e.look()
+	e.Expect(e.performed).To(HaveLen(1), "a member is stopped: it is not left so until the next window")
+	whole = true
 	e.Expect(e.look()).To(Equal(time.Minute))
-	e.Expect(steps).To(BeZero())
+	e.Expect(e.performed).To(HaveLen(1))
 	e.Expect(e.state("a")).To(Equal(running))
-	e.Expect(e.progress("a")).To(Equal("WaitingForWindow: the window has closed"))
+	for range 2 {
+		e.Expect(e.progress("a")).To(Equal("WaitingForWindow: the window has closed"))
+		c := meta.FindStatusCondition(s.get(t, "a").Status.Conditions, v1alpha1.ConditionProgressing)
+		e.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+		e.Expect(s.get(t, "a").Status.Rollout.UpdatedReplicas).To(Equal(int32(2)))
+		e.pass(24 * time.Hour)
+		e.look()
+	}
 	g.pause = nil
 	e.look()
-	e.Expect(steps).To(Equal(1))
+	e.Expect(e.performed).To(HaveLen(2))
+}
+
+// A task that was suspended, or paused, has not been without progress for that long: otherwise it would be stalled when it goes on, and its
+// change would fail for the whole fleet.
+func TestATaskThatRestedIsNotStalled(t *testing.T) {
+	for name, rests := range map[string]func(*server, *gate, bool){
+		"paused": func(_ *server, g *gate, rests bool) {
+			if g.pause = nil; rests {
+				g.pause = &Wait{Reason: v1alpha1.ReasonWaitingForWindow, Message: "the window has closed"}
+			}
+		},
+		"suspended": func(s *server, _ *gate, rests bool) {
+			s.change(t, "a", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = rests })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", running)
+			e := newEngine(t, s)
+			g := &gate{}
+			e.Gate = g
+			e.executes = func(task tasks.Task) tasks.Verdict {
+				return tasks.Verdict{
+					Outcome: tasks.Continue, Pauses: task.Pausing, Message: "why", ProgressDeadline: 10 * time.Minute,
+					Rollout: &v1alpha1.RolloutStatus{LastProgressTime: &metav1.Time{Time: epoch}},
+				}
+			}
+			e.look()
+			e.Expect(e.progress("a")).To(Equal("Running: why"))
+			e.pass(time.Minute)
+			rests(s, g, true)
+			e.look()
+			e.pass(time.Hour)
+			rests(s, g, false)
+			e.look()
+			e.Expect(e.progress("a")).To(Equal("Running: why"))
+			e.pass(10 * time.Minute)
+			e.look()
+			e.Expect(e.progress("a")).To(HavePrefix("Stalled: "))
+		})
+	}
 }
 
 // Beside a Gate, a task that has ended is kept for as long as the Gate may take to read how, whatever its TTL.

@@ -42,16 +42,20 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	}
 	if task.Object.Spec.Suspend {
 		status.SetCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is suspended between two steps, and keeps its place", r.Clock.Now())
+		r.books.rests(task.Object)
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, left), err
 	}
+	var wait *Wait
 	if r.Gate != nil {
-		if wait := r.Gate.Pause(ctx, task.Object); wait != nil {
-			again, err := r.waits(ctx, cached, task.Object, wait)
-			return sooner(again, left), err
-		}
+		wait = r.Gate.Pause(ctx, task.Object)
+		task.Pausing = wait != nil
 	}
 	verdict, err := handler.Execute(ctx, task)
+	if verdict.Pauses && wait != nil {
+		r.books.rests(task.Object)
+		verdict.Reason, verdict.Message, verdict.RequeueAfter, verdict.ProgressDeadline = wait.Reason, wait.Message, wait.RequeueAfter, 0
+	}
 	return r.conclude(ctx, cached, task, verdict, err)
 }
 
@@ -99,6 +103,8 @@ func company(q queue.Queue, uid types.UID) string {
 			return fmt.Sprintf("; it preempts %s, which continues afterwards", head.Name)
 		case queue.Yields(head):
 			return fmt.Sprintf("; it preempts %s, which waits for a member and continues afterwards", head.Name)
+		case progressing(head).Reason == v1alpha1.ReasonWaitingForWindow:
+			return fmt.Sprintf("; it runs beside %s, which pauses", head.Name)
 		default:
 			return fmt.Sprintf("; it runs beside %s, which is stalled", head.Name)
 		}

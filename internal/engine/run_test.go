@@ -166,6 +166,8 @@ func TestCompany(t *testing.T) {
 	}
 	stalled := task("a", v1alpha1.QuorumAwareRollout, running)
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonStalled}}
+	pauses := task("a", v1alpha1.QuorumAwareRollout, running)
+	pauses.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonWaitingForWindow}}
 	waits := task("a", v1alpha1.QuorumAwareRollout, pending)
 	waits.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse}}
 	held := task("a", v1alpha1.OnDemandMaintenance, running)
@@ -174,6 +176,7 @@ func TestCompany(t *testing.T) {
 		"; it goes ahead of a, which waits for other Etcds": {waits, task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"":                                     {task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"; it runs beside a, which is stalled": {stalled, task("b", v1alpha1.OnDemandSnapshot, pending)},
+		"; it runs beside a, which pauses":     {pauses, task("b", v1alpha1.OnDemandSnapshot, pending)},
 		"; it preempts a, which continues afterwards":                        {task("a", v1alpha1.QuorumAwareRollout, running), task("b", v1alpha1.QuorumLossRecovery, pending)},
 		"; it preempts a, which waits for a member and continues afterwards": {held, task("b", v1alpha1.QuorumAwareRollout, pending)},
 	} {

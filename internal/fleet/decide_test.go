@@ -100,6 +100,17 @@ func TestDecide(t *testing.T) {
 			in.Ledger.Policies = []Recorded{{Name: "p", Seconds: seconds}}
 		}
 	}
+	// Each morning is an exception, after which tasks start for 18 hours.
+	mornings := func(left time.Duration, seconds ...int) func(*Input) {
+		return func(in *Input) {
+			w, err := NewWindow("0 4 * * *", 6*time.Hour, "UTC")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lateIn(left, seconds...)(in)
+			in.Policies["p"].Windows, in.Policies["p"].Except = nil, []Window{w}
+		}
+	}
 	newChange := history()
 	for name, c := range map[string]struct {
 		in     Input
@@ -151,6 +162,9 @@ func TestDecide(t *testing.T) {
 		}), "", ""},
 		"a window is closed":                 {situation(policy(night)), WaitingForWindow, "no window of EtcdFleetPolicy p is open: the next one opens at 2026-06-01T22:00:00Z"},
 		"it is open for long enough":         {situation(lateIn(30*time.Minute, 60, 60, 60, 60, 1800)), "", ""},
+		"an exception begins too soon":       {situation(mornings(time.Hour, 7200, 7200, 7200, 7200, 7200)), WaitingForWindow, "closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 2h0m0s"},
+		"tasks took longer than there is":    {situation(mornings(9*time.Hour, 86400, 86400, 86400, 86400, 86400)), "", ""},
+		"not in the second half":             {situation(mornings(9*time.Hour-time.Second, 86400, 86400, 86400, 86400, 86400)), WaitingForWindow, "took up to 9h0m0s"},
 		"it is not":                          {situation(lateIn(30*time.Minute-time.Second, 60, 60, 60, 60, 1800)), WaitingForWindow, "the window of EtcdFleetPolicy p closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 30m0s"},
 		"too little is known":                {situation(lateIn(time.Second, 60, 60, 60, 1800)), "", ""},
 		"what changes nothing may be late":   {situation(lateIn(time.Minute, 60, 60, 60, 60, 1800), candidate(func(c *Candidate) { c.Change = "" })), "", ""},

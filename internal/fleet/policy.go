@@ -87,6 +87,25 @@ func (p *Policy) Title() string {
 
 // Opens says whether tasks may start at a time: until when, zero for ever; or if not, when they may next, zero if that is not known.
 func (p *Policy) Opens(now time.Time) (open bool, closes, next time.Time) {
+	if open, closes, next = p.at(now); open {
+		return true, closes, time.Time{}
+	}
+	// A window may begin within an exception, and an exception end while no window is open.
+	for tries := 0; !next.IsZero() && tries < maxTries; tries++ {
+		opens, _, after := p.at(next)
+		if opens {
+			return false, time.Time{}, next
+		}
+		next = after
+	}
+	return false, time.Time{}, time.Time{}
+}
+
+// maxTries bounds how many windows within exceptions are passed over.
+const maxTries = 100
+
+// at says whether tasks may start at a time, and until when; or if not, when that may next be otherwise.
+func (p *Policy) at(now time.Time) (open bool, closes, next time.Time) {
 	for _, w := range p.Except {
 		if end, _ := w.At(now); !end.IsZero() {
 			next = later(next, end)

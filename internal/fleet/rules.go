@@ -83,25 +83,32 @@ func inWindow(s *state, p *Policy, c *Candidate) *Hold {
 	if !open {
 		return &Hold{Reason: WaitingForWindow, Next: next, Message: fmt.Sprintf("no window of EtcdFleetPolicy %s is open%s", p.Name, opening(next))}
 	}
-	usual := p.usual(s.Ledger.Recorded(p.Name))
-	if closes.IsZero() || c.Change == "" || closes.Sub(s.Now) >= usual {
+	usual, left := s.Ledger.Recorded(p.Name).Usual(), closes.Sub(s.Now)
+	if closes.IsZero() || c.Change == "" || left >= usual {
+		return nil
+	}
+	if usual = min(usual, p.longest(closes)/2); left >= usual {
 		return nil
 	}
 	return &Hold{Reason: WaitingForWindow, Next: closes, Message: fmt.Sprintf(
 		"the window of EtcdFleetPolicy %s closes at %s, and nine of ten of its newest tasks took up to %s", p.Name, timestamp(closes), usual)}
 }
 
-// usual is how long a task has to be expected to take: as nine of ten of the newest did, but at most half of the longest window,
-// so that tasks start in the first half of it whatever is expected.
-func (p *Policy) usual(r *Recorded) time.Duration {
-	longest := 2 * maxWindow
-	if len(p.Windows) > 0 {
-		longest = 0
-		for _, w := range p.Windows {
-			longest = max(longest, w.duration)
+// longest is for how long tasks may start at a time: the longest window, or without windows, the time between the next two exceptions. A task is
+// expected to take half of that at most, so that tasks start in the first half of it whatever is expected.
+func (p *Policy) longest(closes time.Time) (longest time.Duration) {
+	for _, w := range p.Windows {
+		longest = max(longest, w.duration)
+	}
+	if longest > 0 {
+		return longest
+	}
+	if _, _, opens := p.Opens(closes); !opens.IsZero() {
+		if _, again, _ := p.Opens(opens); !again.IsZero() {
+			return again.Sub(opens)
 		}
 	}
-	return min(r.Usual(), longest/2)
+	return 2 * maxWindow
 }
 
 func opening(next time.Time) string {

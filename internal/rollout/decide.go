@@ -23,6 +23,8 @@ const (
 	Wait Conclusion = "Wait"
 	// Act: carry out the step.
 	Act Conclusion = "Act"
+	// Paused: the rollout was to pause, and the cluster is whole.
+	Paused Conclusion = "Paused"
 	// Finished: every ordinal has a pod at the target revision, and all participate.
 	Finished Conclusion = "Finished"
 	// Superseded: the target revision is no longer the StatefulSet's.
@@ -87,8 +89,11 @@ func (p policy) proceed(s *state) Decision {
 		return Decision{Conclusion: Superseded}
 	}
 	next, found := s.first(p.precedes)
-	if !found {
+	switch {
+	case !found:
 		return s.finish()
+	case s.Pausing && s.isWhole():
+		return Decision{Conclusion: Paused}
 	}
 	step := s.candidate(next)
 	s.shorten(step, p.period)
@@ -100,6 +105,13 @@ func (p policy) proceed(s *state) Decision {
 		return Decision{Conclusion: Act, Step: other}
 	}
 	return Decision{Conclusion: Wait, Blocking: holds, Blocked: step}
+}
+
+// isWhole reports whether the cluster can be left as it is for as long as a pause lasts. What was requested and does not show is revoked
+// before that.
+func (s *state) isWhole() bool {
+	halfway := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.Updating }
+	return s.Snapshot.NotParticipating(-1) == "" && !s.membersChange() && !slices.ContainsFunc(s.Snapshot.Ordinals, halfway)
 }
 
 // finish is the decision once no pod is outdated.

@@ -374,6 +374,56 @@ func TestIntendedDeletion(t *testing.T) {
 	}
 }
 
+// A rollout that is to pause does so where the cluster is whole, and leaves it so; anywhere else it goes on as if it were not.
+func TestPausing(t *testing.T) {
+	intended := func(members ...member) *world { w := of(0, members...); w.intent = 2; return w }
+	changing := func(in *Input) { in.Snapshot.Changing = true }
+	surges := func(in *Input) { in.Surges = true }
+	nonVoter := func(in *Input) { in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[:2] }
+	halfway := pod(1, func(p *cluster.Pod) { p.Updating = true })
+	for name, c := range map[string]struct {
+		world  *world
+		change change
+		want   string
+	}{
+		"before the first pod":                      {of(0, readyOld, readyOld, readyOld), nil, "Paused"},
+		"between two pods":                          {of(0, readyOld, readyOld, readyNew), nil, "Paused"},
+		"before leadership moves":                   {of(0, readyOld, readyNew, readyNew), nil, "Paused"},
+		"before the snapshot":                       {&world{members: []member{readyOld, readyOld, readyOld}, intent: -1, upgrade: unsaved}, nil, "Paused"},
+		"the operator is cut off, and probes pass":  {func() *world { w := of(-1, readyOld, readyOld, readyNew); w.cutOff, w.lasted = true, true; return w }(), nil, "Paused"},
+		"what was requested does not show, perhaps": {func() *world { w := intended(readyOld, readyOld, readyOld); w.recent = true; return w }(), nil, "hold DeletionObserved m-2"},
+		"what was requested is revoked":             {intended(readyOld, readyOld, readyOld), nil, "RevokeDeletion m-2"},
+		"its pod has just been deleted":             {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
+		"its replacement is not there":              {of(0, readyOld, readyOld, missing), nil, "hold OthersParticipating m-2"},
+		"its replacement starts":                    {of(0, readyOld, readyOld, runningNew), nil, "hold OthersParticipating m-2"},
+		"its replacement is a learner":              {of(0, readyOld, readyOld, learnerNew), nil, "hold OthersParticipating m-2"},
+		"an outdated member is down":                {of(0, readyOld, readyOld, deadOld), nil, "DeletePod m-2"},
+		"a pod is halfway between two revisions":    {of(0, readyOld, readyOld, readyNew), halfway, "DeletePod m-1"},
+		"members change":                            {of(0, readyOld, readyOld, readyNew), changing, "DeletePod m-1"},
+		"not all of them vote":                      {of(0, readyOld, readyOld, readyNew), nonVoter, "hold VotersOdd m-1"},
+		"before a second member takes over":         {of(0, readyOld), surges, "Paused"},
+		"while it is a learner":                     {of(0, readyOld, learnerNew), twice(surges, changing), "hold OthersParticipating m-1"},
+		"while both vote":                           {of(0, readyOld, readyNew), twice(surges, changing), "hold MemberRelieved m-0"},
+		"the template has changed":                  {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newer" }, "Superseded"},
+		"all are updated":                           {of(0, readyNew, readyNew, readyNew), nil, "Finished"},
+		"all are updated, and one is down":          {of(0, readyNew, readyNew, deadNew), nil, "hold OthersParticipating m-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectDecision(t, c.world, func(in *Input) {
+				if in.Pausing = true; c.change != nil {
+					c.change(in)
+				}
+			}, c.want)
+		})
+	}
+	// No second member begins to take over during the pause, and nothing blocks.
+	in := of(0, readyOld).input(noon, DefaultConfig())
+	in.Surges, in.Pausing, in.Recorded.Relieve, in.Recorded.HeldBy = true, true, "pod", &v1alpha1.Hold{Guard: v1alpha1.GuardMemberRelieved}
+	if r := Record(in, Decide(in, noon), noon); r.Relieve != "" || r.HeldBy != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 // expectDecision expects what is decided in a world after a change, which may be nil.
 func expectDecision(t *testing.T, w *world, change func(*Input), want string) {
 	t.Helper()

@@ -37,7 +37,10 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if d.Step == nil || !s.wasTried(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy, r.BlockedBy = Held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
-	r.Relieve = s.relief()
+	if r.Relieve = s.relief(); d.Conclusion == Paused {
+		// No second member begins to take over.
+		r.Relieve = ""
+	}
 	r.Snapshot = in.Backup.record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
 		s.recordIntent(&r, d.Step)

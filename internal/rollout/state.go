@@ -36,6 +36,8 @@ type Input struct {
 	Surges bool
 	// HasSource: members of another cluster may vote, too, of which readiness says nothing.
 	HasSource bool
+	// Pausing: the rollout is to pause as soon as the cluster is whole.
+	Pausing bool
 }
 
 // RefusedWrite is the API server's answer to a removal, or an update in place, that it did not carry out.

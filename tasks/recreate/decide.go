@@ -33,6 +33,8 @@ type Input struct {
 	Task types.UID
 	// Overridden are the guards that the task may pass over.
 	Overridden []v1alpha1.OverridableGuard
+	// Pausing: the task is to pause, if it has stopped nothing yet.
+	Pausing bool
 	// SpecApplied: the StatefulSet is what the Etcd's spec says, or its reconciliation is suspended.
 	SpecApplied bool
 	// Recorded is what the task's status says of the rollout so far.
@@ -49,6 +51,8 @@ type Decision struct {
 	Message string
 	// Stranded is the pod that keeps the others from being stopped: it could not come back with its data.
 	Stranded string
+	// Pauses: the task was to pause, and does.
+	Pauses bool
 }
 
 // decide says how far the recreation has come. It is pure.
@@ -72,6 +76,8 @@ func decide(in Input) Decision {
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
+	case phase == "" && in.Pausing:
+		return Decision{Outcome: tasks.Continue, Pauses: true}
 	case phase == "" && in.stranded() != nil:
 		o := in.stranded()
 		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: the replacement of %s could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}

@@ -119,6 +119,42 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// A recreation that is to pause does so before it stops anything, and not while its members are stopped, or start.
+func TestPausing(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase  v1alpha1.RecreatePhase
+		world  func(*Input)
+		want   v1alpha1.RecreatePhase
+		pauses bool
+	}{
+		"nothing is stopped":         {"", func(*Input) {}, "", true},
+		"a claim is being deleted":   {"", stranded, "", true},
+		"the spec is not applied":    {"", func(in *Input) { in.SpecApplied = false }, "", false},
+		"nothing to do":              {"", func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, v1alpha1.RecreateComplete, false},
+		"it is being scaled to zero": {v1alpha1.RecreateNeedsDeletion, func(in *Input) { in.hold("m-1") }, v1alpha1.RecreateWaitingTermination, false},
+		"the last pod is gone":       {v1alpha1.RecreateWaitingTermination, func(in *Input) { in.hold() }, v1alpha1.RecreateReadyForCreation, false},
+		"pods start":                 {v1alpha1.RecreateReadyForCreation, func(in *Input) { in.pods("new", v1alpha1.ClassStarting) }, v1alpha1.RecreateReadyForCreation, false},
+	} {
+		g := NewWithT(t)
+		in := newWorld()
+		in.Recorded, in.Pausing = v1alpha1.RolloutStatus{Phase: c.phase, TargetRevision: "new"}, true
+		c.world(in)
+		d := decide(*in)
+		g.Expect(d.Phase).To(Equal(c.want), name)
+		g.Expect(d.Pauses).To(Equal(c.pauses), name)
+		g.Expect(verdict(*in, d, epoch).Pauses).To(Equal(c.pauses), name)
+	}
+	// What it is to do comes with the task.
+	for phase, pauses := range map[v1alpha1.RecreatePhase]bool{"": true, v1alpha1.RecreateNeedsDeletion: false} {
+		g := NewWithT(t)
+		task := recreation(phase)
+		task.Pausing = true
+		v, err := newHandler(seen(), seen()).Execute(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Pauses).To(Equal(pauses), "%q", phase)
+	}
+}
+
 func TestAnotherRevision(t *testing.T) {
 	for _, phase := range []v1alpha1.RecreatePhase{"", v1alpha1.RecreateNeedsDeletion, v1alpha1.RecreateWaitingTermination, v1alpha1.RecreateReadyForCreation} {
 		g := NewWithT(t)

@@ -62,7 +62,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Recreate
 }
 
 func input(task tasks.Typed[rollout.RecreateConfig], snapshot *cluster.Snapshot) Input {
-	in := Input{Snapshot: snapshot, Config: task.Config, Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
+	in := Input{Snapshot: snapshot, Config: task.Config, Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards, Pausing: task.Pausing}
 	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
 	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if r := task.Object.Status.Rollout; r != nil {
@@ -76,7 +76,7 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	recorded := record(in, d, now)
 	v := tasks.Verdict{
 		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecreateInProgress, Message: d.Message, RequeueAfter: pollInterval,
-		Rollout: &recorded, Progress: fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
+		Rollout: &recorded, Progress: fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas), Pauses: d.Pauses,
 	}
 	if d.Outcome == tasks.Done {
 		v.EndReason = v1alpha1.ReasonRecreateComplete

@@ -96,7 +96,7 @@ func (h *Handler) readsOf(ctx context.Context, reader client.Reader, task tasks.
 
 // mayRestOnCache reports whether a cache that lags does no harm: what is recorded is refused as a conflict then.
 func mayRestOnCache(d rollout.Decision) bool {
-	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
+	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Paused || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
 }
 
 func (h *Handler) decide(task tasks.Typed[rollout.Config], snapshot *cluster.Snapshot, updates inplace.Updates) (rollout.Input, rollout.Decision, time.Time) {
@@ -109,6 +109,7 @@ func (h *Handler) decide(task tasks.Typed[rollout.Config], snapshot *cluster.Sna
 		Updates:    updates,
 		Surges:     rollout.Surges(task.Etcd, snapshot),
 		HasSource:  task.Etcd.Source() != nil,
+		Pausing:    task.Pausing,
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r

@@ -39,6 +39,8 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 		if set.OnDelete {
 			v.Code = v1alpha1.ErrForeignObject
 		}
+	case rollout.Paused:
+		v.Pauses = true
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold().Guard, d.Hold().Message), pollInterval
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {

@@ -3,15 +3,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package view is how an operator in executor mode sees Etcds that etcd-druid owns, under the CRD of etcd-druid: the few
-// fields that tasks need, and none of its status. A field of another type elsewhere in such an Etcd, today or in a later version
-// of the CRD, does not keep the operator from reading it.
+// fields that tasks need, and of its status what the fleet's policies judge a change by. No task decides by that. A field of another
+// type elsewhere in such an Etcd, today or in a later version of the CRD, does not keep the operator from reading it.
 package view
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,6 +30,7 @@ var fields = [][]string{
 	{"metadata", "generation"},
 	{"metadata", "creationTimestamp"},
 	{"metadata", "deletionTimestamp"},
+	{"metadata", "labels"},
 	{"metadata", "annotations", v1alpha1.AnnotationRollout},
 	{"spec", "replicas"},
 	{"spec", "memberNamePrefix"},
@@ -57,7 +61,61 @@ func Trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 			_ = unstructured.SetNestedField(kept.Object, runtime.DeepCopyJSONValue(value), path...)
 		}
 	}
+	for field, trim := range map[string]func(map[string]any) map[string]any{"conditions": condition, "members": member} {
+		if trimmed := list(u, field, trim); len(trimmed) > 0 {
+			_ = unstructured.SetNestedSlice(kept.Object, trimmed, "status", field)
+		}
+	}
 	return kept
+}
+
+// maxEntries bounds the lists of a status, and maxMessage a text, in bytes.
+const maxEntries, maxMessage = 20, 1024
+
+// list returns what is kept of a list in the status: what is no entry of it is left out.
+func list(u *unstructured.Unstructured, field string, trim func(map[string]any) map[string]any) (all []any) {
+	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", field)
+	entries, _ := value.([]any)
+	for _, entry := range entries[:min(len(entries), maxEntries)] {
+		if o, ok := entry.(map[string]any); ok {
+			if kept := trim(o); kept != nil {
+				all = append(all, kept)
+			}
+		}
+	}
+	return all
+}
+
+// condition returns what is kept of a condition of etcd-druid; nil for one that is not read. A status that is neither True nor False says
+// nothing.
+func condition(o map[string]any) map[string]any {
+	of, _ := o["type"].(string)
+	if of != v1alpha1.ConditionReady && of != v1alpha1.ConditionAllMembersReady && of != v1alpha1.ConditionBackupReady {
+		return nil
+	}
+	kept := map[string]any{"type": of, "status": string(metav1.ConditionUnknown)}
+	if o["status"] == string(metav1.ConditionTrue) || o["status"] == string(metav1.ConditionFalse) {
+		kept["status"] = o["status"]
+	}
+	for _, field := range []string{"reason", "message"} {
+		if text, ok := o[field].(string); ok {
+			kept[field] = sanitize.Text(text, maxMessage)
+		}
+	}
+	if at, ok := o["lastTransitionTime"].(string); ok {
+		if _, err := time.Parse(time.RFC3339, at); err == nil {
+			kept["lastTransitionTime"] = at
+		}
+	}
+	return kept
+}
+
+// member returns the name of a member: that there are any tells a cluster that lacks one from a new one.
+func member(o map[string]any) map[string]any {
+	if name, ok := o["name"].(string); ok {
+		return map[string]any{"name": sanitize.Text(name, maxMessage)}
+	}
+	return nil
 }
 
 // decode reads into an Etcd what is kept of it.

@@ -6,9 +6,11 @@ package view
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,8 +57,19 @@ spec:
     snapshotCompaction: {eventsThreshold: many, resources: {requests: {cpu: 600m}}}
 status:
   observedGeneration: none
-  conditions: {type: map}
-  members: 3
+  clusterID: 7
+  lastErrors: none
+  conditions:
+  - {type: AllMembersReady, status: "False", reason: NotAllMembersReady, message: At least one member is not ready, lastTransitionTime: "2026-01-01T00:00:00Z", lastUpdateTime: never}
+  - {type: BackupReady, status: ConditionCheckError, reason: [no, text], message: 7, lastTransitionTime: yesterday, later: {field: true}}
+  - {type: Ready, status: "True", reason: Quorate, message: The majority of ETCD members is ready, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: ClusterIDMismatch, status: 8}
+  - {type: [Ready], status: "False"}
+  - no condition
+  members:
+  - {name: etcd-main-0, id: 17, role: Member, status: NotReady}
+  - {name: 1}
+  - no member
 `
 
 func object(t *testing.T) *unstructured.Unstructured {
@@ -93,7 +106,31 @@ func TestEtcdsOfAnotherCRDAreRead(t *testing.T) {
 	g.Expect(etcd.Spec.Backup.SnapshotCompaction.Resources.Requests).To(HaveLen(1))
 	g.Expect(etcd.Spec.Etcd.Image).To(BeNil(), "an image of etcd-druid is not the agent's")
 	g.Expect(etcd.Spec.Backup.Image).To(BeNil(), "an image of etcd-druid is not the agent's")
-	g.Expect(etcd.Status).To(BeZero())
+	g.Expect(etcd.Labels).To(Equal(map[string]string{"role": "main"}))
+	at := metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	for i := range etcd.Status.Conditions {
+		etcd.Status.Conditions[i].LastTransitionTime.Time = etcd.Status.Conditions[i].LastTransitionTime.UTC()
+	}
+	g.Expect(etcd.Status).To(Equal(v1alpha1.EtcdStatus{
+		Conditions: v1alpha1.Conditions{
+			{Condition: metav1.Condition{Type: v1alpha1.ConditionAllMembersReady, Status: metav1.ConditionFalse, Reason: "NotAllMembersReady", Message: "At least one member is not ready", LastTransitionTime: at}},
+			{Condition: metav1.Condition{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: time.Time{}.UTC()}}},
+			{Condition: metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuorate, Message: "The majority of ETCD members is ready", LastTransitionTime: at}},
+		},
+		Members: []v1alpha1.Member{{Name: "etcd-main-0"}},
+	}), "the rest is etcd-druid's alone")
+}
+
+// A status that is nothing of what it is to be is as none.
+func TestAStatusThatIsNone(t *testing.T) {
+	for _, status := range []any{nil, "well", []any{}, map[string]any{"conditions": map[string]any{"type": "map"}, "members": int64(3)}} {
+		g := NewWithT(t)
+		u := object(t)
+		u.Object["status"] = status
+		var etcd v1alpha1.Etcd
+		g.Expect(decode(u, &etcd)).To(Succeed())
+		g.Expect(etcd.Status).To(BeZero())
+	}
 }
 
 // An Etcd that lacks what tasks need is an error of this Etcd, not an Etcd without TLS.
@@ -116,6 +153,6 @@ func TestTrim(t *testing.T) {
 	g.Expect(decode(u, &full)).To(Succeed())
 	g.Expect(decode(trimmed, &kept)).To(Succeed())
 	g.Expect(kept).To(Equal(full))
-	g.Expect(trimmed.Object).NotTo(HaveKey("status"))
+	g.Expect(trimmed.Object["status"]).To(HaveLen(2))
 	g.Expect(object(t)).To(Equal(u), "the original is not changed")
 }

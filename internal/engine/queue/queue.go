@@ -113,13 +113,13 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 }
 
 // letsPass reports whether the head lets a task begin beside it: it has made no progress for long, or waits for other Etcds, or, for
-// one that may unblock it, it is blocked. While a request to change the members may still take effect, nothing begins that may restart
+// one that may unblock it, it is blocked; or it pauses, perhaps for days, and the task does not touch members. While a request to change the members may still take effect, nothing begins that may restart
 // one.
 func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
 		return sideways(t) && stalled(head)
 	}
-	return stalled(head) || waits(head) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
+	return stalled(head) || waits(head) || pauses(head) && sideways(t) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
 
 // Yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does
@@ -173,6 +173,12 @@ func stalled(t *v1alpha1.EtcdOperatorTask) bool {
 // waits reports whether a task whose turn it is waits for other Etcds.
 func waits(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Status.State == v1alpha1.TaskStatePending && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted)
+}
+
+// pauses reports whether a task that runs waits for the next window of an EtcdFleetPolicy.
+func pauses(t *v1alpha1.EtcdOperatorTask) bool {
+	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
+	return runs(t) && c != nil && c.Reason == v1alpha1.ReasonWaitingForWindow
 }
 
 // sideways reports whether a task may run beside a stalled rollout.

@@ -282,6 +282,9 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"a rollout beside maintenance that progresses":           {ofType(rollout(0, v1alpha1.ReasonRunning), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), false},
 		"a recreation beside maintenance that waits":             {ofType(rollout(0, v1alpha1.ReasonHeld), v1alpha1.OnDemandMaintenance), pending(v1alpha1.RecreateRollout), false},
 		"a rollout beside maintenance that waits for others":     {ofType(waiting.DeepCopy(), v1alpha1.OnDemandMaintenance), pending(v1alpha1.QuorumAwareRollout), false},
+		"a snapshot beside a rollout that pauses":                {rollout(0, v1alpha1.ReasonWaitingForWindow), pending(v1alpha1.OnDemandSnapshot), true},
+		"a change beside a rollout that pauses":                  {rollout(0, v1alpha1.ReasonWaitingForWindow), pending(v1alpha1.MembershipChange), false},
+		"maintenance beside a rollout that pauses":               {rollout(0, v1alpha1.ReasonWaitingForWindow), pending(v1alpha1.OnDemandMaintenance), false},
 		"another change":                                         {blocked(members("")), pending(v1alpha1.MembershipChange), false},
 	} {
 		q := New([]*v1alpha1.EtcdOperatorTask{c.head, c.other})

@@ -107,7 +107,7 @@ func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 	}
 	setConditions(t, now, v.Conditions...)
 	progressing := metav1.ConditionTrue
-	if v.Reason == v1alpha1.ReasonStalled {
+	if v.Reason == v1alpha1.ReasonStalled || v.Pauses {
 		progressing = metav1.ConditionFalse
 	}
 	SetCondition(t, v1alpha1.ConditionProgressing, progressing, cmp.Or(v.Reason, v1alpha1.ReasonRunning), v.Message, now)

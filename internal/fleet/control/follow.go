@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,6 +130,12 @@ func (c *Controller) stateOf(ctx context.Context, v *view, h *fleet.Holder) stat
 			return state{broken: e.Description}
 		}
 	}
+	// The conditions of etcd-druid are a minute late, and later while it is down.
+	if pod, err := unready(ctx, c.Client, etcd); err != nil {
+		return state{unknown: true}
+	} else if pod != "" {
+		return state{broken: fmt.Sprintf("pod %s is not ready", pod)}
+	}
 	s := state{}
 	pods, err := c.pods(ctx, etcd)
 	if err != nil {
@@ -172,6 +179,24 @@ func (c *Controller) pods(ctx context.Context, etcd *v1alpha1.Etcd) (string, err
 	}
 	slices.Sort(all)
 	return strings.Join(all, ","), nil
+}
+
+// unready names a pod of a cluster whose etcd is not ready, by what a reader shows; empty if there is none.
+func unready(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (string, error) {
+	list := &corev1.PodList{}
+	if err := from.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the pods of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if of := metav1.GetControllerOf(pod); of == nil || of.Kind != "StatefulSet" {
+			continue
+		}
+		if c := pods.Container(pod, v1alpha1.ContainerEtcd); c == nil || !c.Ready || pod.DeletionTimestamp != nil {
+			return pod.Name, nil
+		}
+	}
+	return "", nil
 }
 
 // taskOf says what has become of the task of a holder; nil if it runs. Only a live read ends what holds a slot.
@@ -235,11 +260,14 @@ func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha
 		return f, nil
 	}
 	etcd, err := c.readEtcd(ctx, h)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case etcd == nil:
+		return f, nil
 	}
-	if etcd != nil {
-		f.reason = left(t, etcd)
+	if f.reason, err = c.leaves(ctx, t, etcd); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
@@ -254,7 +282,23 @@ func (c *Controller) deleted(ctx context.Context, h *fleet.Holder) (*finding, er
 	case etcd == nil:
 		return &finding{task: h.Task, kind: released}, nil
 	}
-	return &finding{task: h.Task, kind: aborted, reason: left(&v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: h.TaskName}}, etcd)}, nil
+	reason, err := c.leaves(ctx, &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: h.TaskName}}, etcd)
+	if err != nil {
+		return nil, err
+	}
+	return &finding{task: h.Task, kind: aborted, reason: reason}, nil
+}
+
+// leaves is left, by the pods as well, whose conditions may not show yet that one is not ready.
+func (c *Controller) leaves(ctx context.Context, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (string, error) {
+	if reason := left(t, etcd); reason != "" {
+		return reason, nil
+	}
+	pod, err := unready(ctx, c.Live, etcd)
+	if err != nil || pod == "" {
+		return "", err
+	}
+	return fmt.Sprintf("task %s ended before it had succeeded, while pod %s was not ready", t.Name, pod), nil
 }
 
 // left says how a task that ended, and neither succeeded nor failed, has left its members, by what it recorded and by how they are now;

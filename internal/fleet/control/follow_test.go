@@ -5,6 +5,8 @@
 package control
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // pod creates a pod of a cluster, which has run since a time.
@@ -29,7 +32,7 @@ func (w *world) pod(i int, since time.Time) *corev1.Pod {
 		Namespace: namespaceOf(i), Name: "main-0", UID: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: "main"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: "set", Controller: ptr.To(true)}},
 	}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: since}}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: since}}}}}
 	if err := w.api.Create(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
 	}
@@ -45,6 +48,19 @@ func (w *world) etcd(change func(*v1alpha1.Etcd)) {
 	}
 	change(etcd)
 	if err := w.api.Status().Update(w.t.Context(), etcd.DeepCopy()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// unready has the etcd of the pod not be ready.
+func (w *world) unready() {
+	w.t.Helper()
+	pod := &corev1.Pod{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(0), Name: "main-0"}, pod); err != nil {
+		w.t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses[0].Ready = false
+	if err := w.api.Status().Update(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -137,6 +153,7 @@ func TestSoak(t *testing.T) {
 		"its backups fail":    {nil, etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)), nil, "while it was watched: BackupReady is False: because"},
 		"they did before":     {etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)), nil, nil, "done"},
 		"a member restarts":   {nil, restart, nil, "while it was watched: a member restarted, or its pod was replaced"},
+		"a pod is not ready":  {nil, func(w *world) { w.unready() }, nil, "while it was watched: pod main-0 is not ready"},
 		"an alarm": {nil, etcd(func(e *v1alpha1.Etcd) {
 			e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrAlarm, Description: "NOSPACE"}}
 		}), nil, "while it was watched: NOSPACE"},
@@ -232,6 +249,10 @@ func TestHoldersAreReleased(t *testing.T) {
 	lacking := func(w *world, _ *v1alpha1.EtcdOperatorTask) {
 		w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 	}
+	unready := func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+		w.pod(0, w.clock.Now())
+		w.unready()
+	}
 	superseded := func(more ...func(*world, *v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
 		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, &metav1.Time{Time: w.clock.Now()}
@@ -272,6 +293,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		"that had been recreated": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateComplete}
 		}), false, "neither", true},
+		"whose pod is not ready, which its status does not show yet": {superseded(unready), false, "task task ended before it had succeeded, while pod main-0 was not ready", true},
 		"before it began": {superseded(lacking, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = nil }), false, "neither", true},
 		"of an Etcd that is gone": {superseded(lacking, func(w *world, _ *v1alpha1.EtcdOperatorTask) {
 			if err := w.api.Delete(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "main"}}); err != nil {
@@ -296,6 +318,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		"it has changed, and not begun":    {state(v1alpha1.TaskStatePending), false, "neither", false},
 		"it was deleted":                   {nil, true, "neither", false},
 		"while its cluster lacks a member": {lacking, true, "watched", false},
+		"while its pod is not ready":       {unready, true, "watched", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 1)
@@ -425,5 +448,28 @@ func TestChangesOfTasks(t *testing.T) {
 	task.Spec.Type = v1alpha1.QuorumAwareRollout
 	if _, err := o.change(t.Context(), tasks.Task{Object: task, Etcd: etcd}); err == nil {
 		t.Error("there is no StatefulSet")
+	}
+}
+
+// How a task has left its members is not known while their pods cannot be read: it keeps its slot.
+func TestPodsThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, pods := list.(*corev1.PodList); pods {
+				return errors.New("the API server is away")
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	h := &fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Canary: true}
+	if f, err := o.deleted(t.Context(), h); err == nil || f != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+	task := w.task(0).Object
+	task.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now()}
+	if f, err := o.superseded(t.Context(), h, task); err == nil || f != nil {
+		t.Errorf("%+v, %v", f, err)
 	}
 }

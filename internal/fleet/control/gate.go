@@ -197,8 +197,12 @@ func (c *Controller) Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *e
 	now := c.Clock.Now()
 	for _, name := range v.covering[t.Namespace] {
 		p := v.policies[name]
-		if !p.PauseAtEnd || p.Invalid != "" {
+		switch {
+		case !p.PauseAtEnd:
 			continue
+		case p.Invalid != "":
+			return &engine.Wait{Reason: v1alpha1.ReasonWaitingForWindow, RequeueAfter: soon, Message: fmt.Sprintf(
+				"EtcdFleetPolicy %s is invalid, so it is not known whether a window is open, and spec.atEnd is Pause: %s; fix it", name, p.Invalid)}
 		}
 		if open, _, next := p.Opens(now); !open {
 			message := fmt.Sprintf("the windows of EtcdFleetPolicy %s have closed, and spec.atEnd is Pause: the task is paused between two steps, and keeps its slot", name)

@@ -176,6 +176,13 @@ func TestTasksInWindows(t *testing.T) {
 	if wait := o.Pause(t.Context(), rollout); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, "continues at 2026-01-01T01:00:00Z") {
 		t.Errorf("%+v", wait)
 	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Windows[0].TimeZone = "Europe/Bonn" })
+	w.clock.Step(maxAge)
+	if wait := o.Pause(t.Context(), rollout); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForWindow || !strings.Contains(wait.Message, `EtcdFleetPolicy all is invalid, so it is not known whether a window is open, and spec.atEnd is Pause: spec.windows[0]: timeZone "Europe/Bonn"`) {
+		t.Errorf("what paused goes on because of a mistake: %+v", wait)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Windows[0].TimeZone = "Europe/Berlin" })
+	w.clock.Step(maxAge)
 	rollout.Spec.Type = v1alpha1.QuorumLossRecovery
 	if o.Pause(t.Context(), rollout) != nil {
 		t.Error("a recovery does not pause")

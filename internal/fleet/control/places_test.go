@@ -71,7 +71,7 @@ func TestWhenTheControllerIsTold(t *testing.T) {
 	}
 }
 
-// A task pauses only by a policy that says so, can be read, and has no window open.
+// A task pauses by a policy that says so, and has no window open, or of which that is not known. What cannot be read at all pauses nothing.
 func TestWhatPauses(t *testing.T) {
 	closed := []v1alpha1.FleetWindow{{Schedule: "0 2 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
 	for name, c := range map[string]struct {
@@ -83,6 +83,9 @@ func TestWhatPauses(t *testing.T) {
 		"open":        {func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.AtEnd = v1alpha1.FleetPause }, ""},
 		"it is invalid": {func(p *v1alpha1.EtcdFleetPolicy) {
 			p.Spec.Windows, p.Spec.AtEnd, p.Spec.MaxConcurrent = closed, v1alpha1.FleetPause, ptr.To(intstr.FromString("many"))
+		}, "is neither a number nor a percentage; fix it"},
+		"it is invalid, and tasks finish": {func(p *v1alpha1.EtcdFleetPolicy) {
+			p.Spec.Windows, p.Spec.MaxConcurrent = closed, ptr.To(intstr.FromString("many"))
 		}, ""},
 	} {
 		w := newWorld(t, 1, 1)
@@ -95,7 +98,7 @@ func TestWhatPauses(t *testing.T) {
 			t.Errorf("%s: %+v", name, wait)
 		}
 	}
-	// What cannot be read pauses nothing.
+	// The policies cannot be read at all.
 	w := newWorld(t, 1, 1)
 	o := w.operator()
 	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
