@@ -143,8 +143,8 @@ func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperato
 // that, and what they had goes with it.
 func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
 	if t.SetsAside() {
-		return kube.Failure("it has chosen what the cluster starts from, and goes on to its end even if the task is deleted, with which the data goes that members have set aside. "+
-			"Once it has ended, %s. To delete it nevertheless, run: kubectl delete etcdtask %s -n %s", wayBack(t), t.Name, t.Namespace)
+		return kube.Failure("it has chosen what the cluster starts from: deleting the task does not stop that, and lets members remove the data that they have set aside. "+
+			"%s. To delete it nevertheless, run: kubectl delete etcdtask %s -n %s", wayBack(t), t.Name, t.Namespace)
 	}
 	return c.Delete(ctx, t, client.Preconditions{UID: &t.UID})
 }
@@ -152,9 +152,9 @@ func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) 
 // wayBack returns how to go back to what members have set aside for a task.
 func wayBack(t *v1alpha1.EtcdOperatorTask) string {
 	if t.Spec.Type == v1alpha1.Restore {
-		return fmt.Sprintf("\"kubectl etcdtask restore ETCD --undo %s\" goes back to that", t.Name)
+		return fmt.Sprintf("Once it has ended, \"kubectl etcdtask restore ETCD --undo %s\" goes back to that data", t.Name)
 	}
-	return "docs/recovery.md says how to go back to that"
+	return "docs/recovery.md says when that withdraws the recovery nevertheless, and how to go back to that data"
 }
 
 // newOverride returns the verb that lets a task override guards.

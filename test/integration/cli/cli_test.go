@@ -252,7 +252,7 @@ func TestSteer(t *testing.T) {
 			got := p.run("abort", "back")
 			p.Expect(got.code).To(Equal(code), got.String())
 			if code > 0 {
-				p.Expect(got.err).To(And(ContainSubstring("goes on to its end even if the task is deleted"), ContainSubstring(says), ContainSubstring("kubectl delete etcdtask back -n "+p.Namespace)))
+				p.Expect(got.err).To(And(ContainSubstring("deleting the task does not stop that"), ContainSubstring(says), ContainSubstring("kubectl delete etcdtask back -n "+p.Namespace)))
 				p.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
 			}
 			p.Expect(p.Tasks(p)).To(BeEmpty())
