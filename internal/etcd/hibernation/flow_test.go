@@ -239,15 +239,20 @@ func TestNightWithoutVolumes(t *testing.T) {
 }
 
 // asksNothing checks that the next step reads the cache alone.
-func (n *night) asksNothing() {
+func (n *night) asksNothing(tasks ...v1alpha1.EtcdOperatorTask) {
 	n.t.Helper()
 	cache, objects := n.with(n.api)
 	h := cache
 	h.API = interceptor.NewClient(n.api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 		n.t.Error("the API server was asked")
 		return nil
+	}, List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		n.t.Error("the API server was asked")
+		return nil
 	}})
-	_, err := h.Hibernate(n.t.Context(), n.state(), n.held, !n.unsettled, objects)
+	s := n.state()
+	s.Tasks = tasks
+	_, err := h.Hibernate(n.t.Context(), s, n.held, !n.unsettled, objects)
 	n.Expect(err).NotTo(HaveOccurred())
 }
 
@@ -402,6 +407,7 @@ func TestTheVolumesGoOnceATaskIsDeleted(t *testing.T) {
 	n.Expect(view.Record).To(BeNil())
 	n.Expect(view.Condition.Message).To(ContainSubstring("before task back"))
 	n.Expect(n.claims()).To(HaveLen(3))
+	n.asksNothing(*task)
 	n.Expect(n.api.Delete(t.Context(), task)).To(Succeed())
 	n.Expect(n.hibernate().Record).NotTo(BeNil())
 	n.hibernate()
