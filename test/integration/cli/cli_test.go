@@ -179,7 +179,7 @@ func TestOverride(t *testing.T) {
 // The column of kubectl get has the guard that blocks a task, of each type that has guards.
 func TestColumnHeldBy(t *testing.T) {
 	p := newPerson(t)
-	hold := &v1alpha1.Hold{Guard: "ListKnown", Message: "because"}
+	hold := &v1alpha1.Hold{Guard: "ListKnown", Message: "because", Since: metav1.Now()}
 	for name, status := range map[string]v1alpha1.EtcdOperatorTaskStatus{
 		"a-rollout": {Rollout: &v1alpha1.RolloutStatus{HeldBy: hold}}, "b-members": {Membership: &v1alpha1.MembershipStatus{HeldBy: hold}}, "c-free": {Rollout: &v1alpha1.RolloutStatus{}},
 	} {
@@ -189,7 +189,7 @@ func TestColumnHeldBy(t *testing.T) {
 	}
 	api, err := rest.HTTPClientFor(testEnv.Config)
 	p.Expect(err).NotTo(HaveOccurred())
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, testEnv.Config.Host+"/apis/"+v1alpha1.GroupVersion.String()+"/namespaces/"+p.Namespace+"/etcdoperatortasks", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(testEnv.Config.Host, "/")+"/apis/"+v1alpha1.GroupVersion.String()+"/namespaces/"+p.Namespace+"/etcdoperatortasks", nil)
 	p.Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	response, err := api.Do(request)
