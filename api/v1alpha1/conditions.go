@@ -209,7 +209,7 @@ const (
 	ConditionDataVolumesReady = "DataVolumesReady"
 	// ConditionBackupReady is True while snapshots succeed. Absent without a backup store.
 	ConditionBackupReady = "BackupReady"
-	// ConditionScaled is True once the cluster has as many members as specified.
+	// ConditionScaled is True once the cluster has as many members as specified, and, after a cut-over, none of the source cluster.
 	ConditionScaled = "Scaled"
 	// ConditionScaleOperationComplete is False while members are added or removed because spec.replicas asks for another number.
 	// It is etcd-druid's name for that, with its reasons.

@@ -198,7 +198,7 @@ type LastError struct {
 // +kubebuilder:printcolumn:name="Etcd",type=string,JSONPath=`.spec.ownerEtcdReference.name`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
-// +kubebuilder:printcolumn:name="Held By",type=string,JSONPath=`.status.rollout.heldBy.guard`
+// +kubebuilder:printcolumn:name="Held By",type=string,JSONPath=`.status.*.heldBy.guard`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`
 type EtcdOperatorTask struct {

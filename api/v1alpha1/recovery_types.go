@@ -176,8 +176,12 @@ type ClusterRecovery struct {
 }
 
 // KeepsData reports whether a task is a Restore that has replaced data: what the members had before is kept for as long as it exists.
-func (t *EtcdOperatorTask) KeepsData() bool {
-	return t.Spec.Type == Restore && t.Status.Recovery != nil && t.Status.Recovery.Source != ""
+func (t *EtcdOperatorTask) KeepsData() bool { return t.Spec.Type == Restore && t.SetsAside() }
+
+// SetsAside reports whether a task, a Restore or a QuorumLossRecovery, has members start from other data than they had, which they set aside
+// on their volumes.
+func (t *EtcdOperatorTask) SetsAside() bool {
+	return t.Status.Recovery != nil && t.Status.Recovery.Source != ""
 }
 
 // LeavesBehind reports whether a cluster is one that the recovery replaces.

@@ -96,3 +96,14 @@ var guards = []guard{
 	// Where no failure will be tolerated, a person has agreed.
 	{name: GuardSingleAgreed, judges: []Action{MoveLeader, Announce, RemoveMember}, check: singleAgreed},
 }
+
+// Overridable returns the names of the guards that a task may override, in the order in which they are asked.
+func Overridable() []string {
+	var names []string
+	for _, g := range guards {
+		if g.overridable {
+			names = append(names, string(g.name))
+		}
+	}
+	return names
+}

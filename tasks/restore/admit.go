@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -108,8 +109,22 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	newer, err := h.replacedSince(ctx, etcd, t)
 	if err == nil && newer != "" {
 		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name)
+		var done bool
+		if done, err = h.undoes(ctx, client.ObjectKey{Namespace: t.Namespace, Name: newer}, t); done {
+			why = fmt.Sprintf("task %s has undone task %s: there is nothing left to undo. To go back to what task %s had restored, undo task %s", newer, t.Name, t.Name, newer)
+		}
 	}
 	return u, why, err
+}
+
+// undoes reports whether a task is one that undoes a Restore.
+func (h *Handler) undoes(ctx context.Context, key client.ObjectKey, restore *v1alpha1.EtcdOperatorTask) (bool, error) {
+	by := &v1alpha1.EtcdOperatorTask{}
+	if err := h.Live.Get(ctx, key, by); client.IgnoreNotFound(err) != nil {
+		return false, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading task %s: %w", key, err))
+	}
+	config, err := taskconfig.Decode[Config](by.Spec.Config)
+	return err == nil && by.Spec.Type == v1alpha1.Restore && config.Undo == restore.Name, nil
 }
 
 // replacedSince returns the task that has replaced a cluster since a Restore; empty if none has. A cluster that has hibernated without volumes

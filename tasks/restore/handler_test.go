@@ -140,6 +140,32 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// An undo that is asked for twice, as after a client timed out, is told so: to undo the first one brings back what was undone.
+func TestUndoOfWhatIsUndone(t *testing.T) {
+	for name, c := range map[string]struct {
+		config string
+		of     v1alpha1.TaskType
+		says   string
+	}{
+		"by the newer task":       {"undo: r1", v1alpha1.Restore, "task r2 has undone task r1: there is nothing left to undo. To go back to what task r1 had restored, undo task r2"},
+		"another one":             {"undo: r0", v1alpha1.Restore, "task r2 has replaced the cluster since task r1: undo that one first"},
+		"the newer one goes back": {"to: {revision: 7}", v1alpha1.Restore, "undo that one first"},
+		"config of another type":  {"undo: r1", v1alpha1.QuorumLossRecovery, "task r2 has replaced the cluster since task r1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd, healthy := newEtcd(func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: "r2-uid"} }), at(saving).Snapshot
+			newer := earlier(func(t *v1alpha1.EtcdOperatorTask) {
+				t.Name, t.UID, t.Spec.Type, t.Spec.Config = "r2", "r2-uid", c.of, c.config
+			})
+			v, err := handlerOf(apitest.API(etcd, earlier(), newer), healthy).Admit(t.Context(), taskOf(etcd, Config{Undo: "r1"}, nil))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+			g.Expect(v.Message).To(ContainSubstring(c.says))
+		})
+	}
+}
+
 // A cluster that has woken up without volumes records only that. Of its Restores, the newest is undone first, as before the hibernation.
 func TestTheNewestRestoreIsUndoneFirstAfterWakingUp(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -59,8 +59,11 @@ func TestMigrationOfAPlainEtcd(t *testing.T) {
 
 	began = time.Now()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil })
-	c.ready()
-	c.Eventually(func(g Gomega) { g.Expect(c.etcd(g).Source()).To(BeNil()) }).Should(Succeed())
+	c.Eventually(func(g Gomega) {
+		etcd := c.etcd(g)
+		g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionUpToDate)).To(HaveValue(And(HaveField("ObservedGeneration", etcd.Generation), HaveField("Status", metav1.ConditionTrue))))
+	}).Should(Succeed())
+	c.Expect(c.etcd(c).Source()).To(BeNil(), "what is left of the source may be deleted now")
 	c.Expect(c.voters(endpoints[3])).To(Equal("main-0 main-1 main-2"))
 	c.Expect(c.clusterID(endpoints[3])).To(Equal(id))
 	acknowledged, gap := writes.stop()

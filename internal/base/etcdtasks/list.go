@@ -59,8 +59,23 @@ func running(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType) *v1alpha1.
 // KeeperOf returns the name of a Restore that keeps data on the volume of a claim; empty if none does. One that was made after the Restore has
 // ended has none of it. It keeps while it runs.
 func KeeperOf(tasks []v1alpha1.EtcdOperatorTask, claim *corev1.PersistentVolumeClaim) string {
+	return keeperOf(tasks, claim, (*v1alpha1.EtcdOperatorTask).KeepsData)
+}
+
+// SetAsideBy returns the name of a Restore or a QuorumLossRecovery for which data is set aside on the volume of one of some claims; empty
+// if there is none.
+func SetAsideBy(tasks []v1alpha1.EtcdOperatorTask, claims []corev1.PersistentVolumeClaim) string {
+	for i := range claims {
+		if name := keeperOf(tasks, &claims[i], (*v1alpha1.EtcdOperatorTask).SetsAside); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func keeperOf(tasks []v1alpha1.EtcdOperatorTask, claim *corev1.PersistentVolumeClaim, keeps func(*v1alpha1.EtcdOperatorTask) bool) string {
 	for i := range tasks {
-		if t := &tasks[i]; claim != nil && t.KeepsData() && (t.Status.CompletedAt == nil || claim.CreationTimestamp.Before(t.Status.CompletedAt)) {
+		if t := &tasks[i]; claim != nil && keeps(t) && (t.Status.CompletedAt == nil || claim.CreationTimestamp.Before(t.Status.CompletedAt)) {
 			return t.Name
 		}
 	}

@@ -26,7 +26,7 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrEtcdNotFound:        "List the Etcds with \"kubectl get etcds\", and create the task again for one of them.",
 	v1alpha1.ErrEtcdReplaced:        "If the task is meant for the present Etcd, create it again: it was for an earlier one of the same name.",
 	v1alpha1.ErrStatefulSetNotFound: "Check why the Etcd has no StatefulSet with \"kubectl describe etcd\" and in the operator's log, and create the task again once it has one.",
-	v1alpha1.ErrStrategy:            "Switch on the operator's feature gate QuorumAwareUpdatesWithOnDelete: while it is off, the StatefulSet controller replaces the pods.",
+	v1alpha1.ErrStrategy:            "Switch on the operator's feature gate QuorumAwareUpdatesWithOnDelete: while it is off, the StatefulSet controller replaces the pods. Beside etcd-druid, do what the error says.",
 	v1alpha1.ErrNotAllowed:          "Change the field of the Etcd that the error names, or have the operator's configuration allow it, and create the task again.",
 	v1alpha1.ErrSuperseded:          "Nothing: the newer revision has its own task. See it with \"kubectl etcdtask list\".",
 	v1alpha1.ErrNoQuorum:            "Restore quorum first: \"kubectl etcdtask plan\" shows which members serve.",
@@ -73,6 +73,10 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 	}
 	last := t.Status.LastErrors[errors-1]
 	say, known := adviceByError[last.Code]
+	if last.Code == v1alpha1.ErrSuperseded && t.Spec.Type == v1alpha1.Restore {
+		// By a QuorumLossRecovery.
+		say = "The cluster may not have gone back: the recovery that the error names starts it from what has survived. Once that has ended, look at what the cluster has, and preview the restore again."
+	}
 	if !known {
 		say = fmt.Sprintf("%s: %s. Fix that, and create the task again.", last.Code, last.Description)
 	}

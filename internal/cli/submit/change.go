@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +25,8 @@ type change struct {
 	name, short, long, example, done string
 	// fits reports whether the name of a task that has not ended is completed.
 	fits func(*v1alpha1.EtcdOperatorTask) bool
-	// guards: the verb changes guards, which only rollouts have.
-	guards bool
+	// guards that the verb has a task override.
+	guards []string
 	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error
 }
 
@@ -47,7 +48,7 @@ var changes = []change{
 		name: "abort", done: "aborted", act: remove, fits: func(*v1alpha1.EtcdOperatorTask) bool { return true },
 		short: "Delete a task that has not ended; a running one ends between two steps",
 		long: "Deletes the task. Completed steps are not undone. While pods are outdated, an aborted rollout is followed by a new one: " +
-			"to stop rollouts, suspend the task instead.",
+			"to stop rollouts, suspend the task instead. A Restore or a QuorumLossRecovery that has chosen what the cluster starts from goes on to its end, and is not deleted.",
 		example: "  # Remove a snapshot from the queue\n  kubectl etcdtask abort etcd-main-snapshot-x7k2p",
 	},
 }
@@ -105,8 +106,9 @@ func (c *changeCommand) run(ctx context.Context, cluster *kube.Cluster, arg stri
 		return err
 	case task.Status.State.IsFinal():
 		return kube.Failure("%s", watch.Ended(task))
-	case c.guards && task.Spec.Type != v1alpha1.QuorumAwareRollout:
-		return kube.Failure("task %s is a %s: only a %s has guards", name, task.Spec.Type, v1alpha1.QuorumAwareRollout)
+	}
+	if err := checkGuards(task.Spec.Type, c.guards); err != nil {
+		return err
 	}
 	switch c.dryRun {
 	case dryRunClient:
@@ -137,35 +139,46 @@ func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperato
 	}
 }
 
-// remove deletes the task that was read, and no later one of the same name.
+// remove deletes the task that was read, and no later one of the same name. One that has had members start from other data is not aborted by
+// that, and what they had goes with it.
 func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
+	if t.SetsAside() {
+		return kube.Failure("it has chosen what the cluster starts from: deleting the task does not stop that, and lets members remove the data that they have set aside. "+
+			"%s. To delete it nevertheless, run: kubectl delete etcdtask %s -n %s", wayBack(t), t.Name, t.Namespace)
+	}
 	return c.Delete(ctx, t, client.Preconditions{UID: &t.UID})
 }
 
-// newOverride returns the verb that lets a rollout override guards.
+// wayBack returns how to go back to what members have set aside for a task.
+func wayBack(t *v1alpha1.EtcdOperatorTask) string {
+	if t.Spec.Type == v1alpha1.Restore {
+		return fmt.Sprintf("Once it has ended, \"kubectl etcdtask restore ETCD --undo %s\" goes back to that data", t.Name)
+	}
+	return "docs/recovery.md says when that withdraws the recovery nevertheless, and how to go back to that data"
+}
+
+// newOverride returns the verb that lets a task override guards.
 func newOverride(k *kube.Kube) *cobra.Command {
-	c := &changeCommand{Kube: k, change: change{guards: true}}
-	isRollout := func(t *v1alpha1.EtcdOperatorTask) bool {
-		return !t.Status.State.IsFinal() && t.Spec.Type == v1alpha1.QuorumAwareRollout
+	c := &changeCommand{Kube: k}
+	hasGuards := func(t *v1alpha1.EtcdOperatorTask) bool {
+		return !t.Status.State.IsFinal() && overridable(t.Spec.Type) != nil
 	}
 	cmd := &cobra.Command{
-		Use: "override TASK GUARD...", Short: "Let a rollout override a guard that blocks it",
-		Long: "Adds guards to spec.overrideGuards of a rollout that has not ended. Guards that protect the quorum cannot be overridden. " +
-			"Those that can: " + strings.Join(rollout.Overridable(), ", ") + ".",
+		Use: "override TASK GUARD...", Short: "Let a task override a guard that blocks it",
+		Long: "Adds guards to spec.overrideGuards of a task that has not ended. Guards that protect the quorum cannot be overridden. " +
+			"Those of a rollout that can: " + strings.Join(rollout.Overridable(), ", ") + "; of a change of members: " + strings.Join(membership.Overridable(), ", ") +
+			"; of a recreation: " + strings.Join(overridable(v1alpha1.RecreateRollout), ", ") + ".",
 		Example: "  # Go on although another node is not ready\n  kubectl etcdtask override etcd-main-rollout-7d9f9c7bd5-5c8fb-1 NodesStable",
 		Args:    cobra.MinimumNArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return k.CompleteTasks(isRollout)(cmd, args, prefix)
+				return k.CompleteTasks(hasGuards)(cmd, args, prefix)
 			}
-			return rollout.Overridable(), cobra.ShellCompDirectiveNoFileComp
+			return append(rollout.Overridable(), string(membership.GuardBackedUp)), cobra.ShellCompDirectiveNoFileComp
 		},
 		PreRunE: func(_ *cobra.Command, args []string) error {
-			guards := args[1:]
-			c.act, c.done = override(guards), "overrides "+strings.Join(guards, ", ")
-			if err := checkGuards(guards); err != nil {
-				return err
-			}
+			c.guards = args[1:]
+			c.act, c.done = override(c.guards), "overrides "+strings.Join(c.guards, ", ")
 			return c.validate()
 		},
 		RunE: k.Run(c.run),
@@ -174,11 +187,28 @@ func newOverride(k *kube.Kube) *cobra.Command {
 	return cmd
 }
 
-// checkGuards returns an error if one of the guards cannot be overridden.
-func checkGuards(guards []string) error {
+// overridable returns the guards that a task of a type may override, in the order in which they are asked.
+func overridable(of v1alpha1.TaskType) []string {
+	switch of {
+	case v1alpha1.QuorumAwareRollout:
+		return rollout.Overridable()
+	case v1alpha1.MembershipChange:
+		return membership.Overridable()
+	case v1alpha1.RecreateRollout:
+		return []string{string(v1alpha1.GuardVolumeReachable)}
+	}
+	return nil
+}
+
+// checkGuards returns an error if a task of a type cannot override one of the guards.
+func checkGuards(of v1alpha1.TaskType, guards []string) error {
+	can := overridable(of)
 	for _, guard := range guards {
-		if !slices.Contains(rollout.Overridable(), guard) {
-			return kube.Usage("guard %q cannot be overridden: only %s can", guard, strings.Join(rollout.Overridable(), ", "))
+		switch {
+		case can == nil:
+			return kube.Usage("a task of type %s has no guards that can be overridden", of)
+		case !slices.Contains(can, guard):
+			return kube.Usage("guard %q cannot be overridden: of those of a %s, only %s can", guard, of, strings.Join(can, ", "))
 		}
 	}
 	return nil

@@ -74,9 +74,9 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	if v.many {
 		c.many.addTo(cmd, k)
 	}
-	if v.guards {
+	if overridable(v.taskType) != nil {
 		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task overrides, separated by commas.")
-		kube.CompleteValues(cmd, "override-guards", rollout.Overridable()...)
+		kube.CompleteValues(cmd, "override-guards", overridable(v.taskType)...)
 	}
 	return cmd
 }
@@ -91,7 +91,7 @@ func (c *command) validate() error {
 	case c.name != "" && len(validation.IsDNS1123Subdomain(c.name)) > 0:
 		return kube.Usage("--name is %q: %s", c.name, validation.IsDNS1123Subdomain(c.name)[0])
 	}
-	if err := checkGuards(c.overrides); err != nil {
+	if err := checkGuards(c.verb.taskType, c.overrides); err != nil {
 		return err
 	}
 	if _, err := kube.Printer(c.print); err != nil {

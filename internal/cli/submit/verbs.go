@@ -14,8 +14,6 @@ type verb struct {
 	taskType                   v1alpha1.TaskType
 	// config adds the verb's own flags to a flag set, and returns the function that turns them into spec.config.
 	config func(flags flagSet) func() (any, error)
-	// guards: the task may override guards.
-	guards bool
 	// many: the verb also takes a selector, and creates a task for each Etcd.
 	many bool
 }
@@ -23,14 +21,14 @@ type verb struct {
 // verbs in the order in which help shows them.
 var verbs = []verb{
 	{
-		name: "rollout", taskType: v1alpha1.QuorumAwareRollout, config: rolloutConfig, guards: true,
+		name: "rollout", taskType: v1alpha1.QuorumAwareRollout, config: rolloutConfig,
 		short: "Bring the pods to the newest template, and keep quorum",
 		long: "Creates a QuorumAwareRollout: every pod that is not at the newest template is replaced, unhealthy ones first and the leader last.\n" +
 			"With the operator's feature gate on, a change of the template creates one; this is for other options than the defaults.",
 		example: "  # Roll etcd-main, by eviction, and wait for it\n  kubectl etcdtask rollout etcd-main --pod-removal Evict --wait",
 	},
 	{
-		name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: restartConfig, guards: true, many: true,
+		name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: restartConfig, many: true,
 		short: "Replace every pod, without a change of the template",
 		long: "Creates a QuorumAwareRollout with restart: true: every pod that is older than the task is replaced, in the order of a rollout.\n" +
 			"The Etcd itself is not changed. With a selector, one task is created for each Etcd that it selects, after a confirmation; none if one of them would be refused.",
@@ -65,7 +63,7 @@ var verbs = []verb{
 			"    --target-provider GCS --target-container archive --target-prefix demo/etcd-main --target-secret archive-credentials",
 	},
 	{
-		name: "members", taskType: v1alpha1.MembershipChange, config: membersConfig, guards: true,
+		name: "members", taskType: v1alpha1.MembershipChange, config: membersConfig,
 		short: "Bring the members to what spec.replicas asks for, one at a time",
 		long: "Creates a MembershipChange: members are added, promoted, replaced and removed until the member list is what spec.replicas asks for.\n" +
 			"The operator creates one by itself when the members differ; this is for other options than the defaults.",

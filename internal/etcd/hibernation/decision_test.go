@@ -11,11 +11,14 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -230,15 +233,36 @@ func TestDecideWaking(t *testing.T) {
 func TestObstacle(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{}
-	g.Expect(obstacle(etcd)).To(ContainSubstring("there is no backup"))
+	g.Expect(obstacle(&state.State{Etcd: etcd}, nil)).To(ContainSubstring("there is no backup"))
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "c"}}
-	g.Expect(obstacle(etcd)).To(ContainSubstring("has never served"))
+	g.Expect(obstacle(&state.State{Etcd: etcd}, nil)).To(ContainSubstring("has never served"))
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", 3
-	g.Expect(obstacle(etcd)).To(BeEmpty())
+	g.Expect(obstacle(&state.State{Etcd: etcd}, nil)).To(BeEmpty())
 	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{PreviousClusterID: "cafe"}
-	g.Expect(obstacle(etcd)).To(ContainSubstring("was being recovered"))
+	g.Expect(obstacle(&state.State{Etcd: etcd}, nil)).To(ContainSubstring("was being recovered"))
 	etcd.Status.Recovery.PreviousClusterID = "ace"
-	g.Expect(obstacle(etcd)).To(BeEmpty())
+	g.Expect(obstacle(&state.State{Etcd: etcd}, nil)).To(BeEmpty())
 	etcd.Status.Recovery.EarlierClusterIDs = []string{"cafe"}
-	g.Expect(obstacle(etcd)).To(ContainSubstring("was being recovered"), "the second recovery in a row")
+	g.Expect(obstacle(&state.State{Etcd: etcd}, nil)).To(ContainSubstring("was being recovered"), "the second recovery in a row")
+}
+
+// What a task has had members set aside is on claims that existed when the task ended, for as long as it exists.
+func TestVolumesAreKeptForATask(t *testing.T) {
+	g := NewWithT(t)
+	n := newNight(t)
+	etcd := n.state().Etcd
+	claimed := func(at time.Time) *state.State {
+		return &state.State{Etcd: etcd, Claims: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at)}}}}
+	}
+	for _, of := range []v1alpha1.TaskType{v1alpha1.Restore, v1alpha1.QuorumLossRecovery} {
+		task := setsAside(of)
+		task.Status.CompletedAt = ptr.To(metav1.NewTime(noon))
+		tasks := []v1alpha1.EtcdOperatorTask{{}, *task}
+		g.Expect(obstacle(claimed(noon.Add(-time.Hour)), tasks)).To(Equal("what members had before task back is on them, and goes with them: delete the task once you do not want to go back to that"))
+		g.Expect(obstacle(claimed(noon.Add(time.Hour)), tasks)).To(BeEmpty(), "it has nothing of before")
+		tasks[1].Status.CompletedAt = nil
+		g.Expect(obstacle(claimed(noon.Add(time.Hour)), tasks)).NotTo(BeEmpty(), "the task has not ended")
+		tasks[1].Status.Recovery.Source = ""
+		g.Expect(obstacle(claimed(noon.Add(-time.Hour)), tasks)).To(BeEmpty(), "members have started as they were")
+	}
 }

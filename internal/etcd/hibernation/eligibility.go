@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,8 +63,9 @@ func backupsFail(etcd *v1alpha1.Etcd) string {
 	return "snapshots fail: " + strings.TrimSuffix(c.Message, ".")
 }
 
-// obstacle returns why no final snapshot can be taken of a stopped cluster; empty if one can.
-func obstacle(etcd *v1alpha1.Etcd) string {
+// obstacle returns why no final snapshot can be taken of a stopped cluster, or lacks what is to be kept; empty if there is no reason.
+func obstacle(s *state.State, tasks []v1alpha1.EtcdOperatorTask) string {
+	etcd, keeper := s.Etcd, etcdtasks.SetAsideBy(tasks, s.Claims)
 	switch why := storeMissing(etcd); {
 	case why != "":
 		return why
@@ -71,6 +73,8 @@ func obstacle(etcd *v1alpha1.Etcd) string {
 		return "the cluster has never served, so it is unknown what the volumes should hold"
 	case etcd.Status.Recovery.LeavesBehind(etcd.Status.ClusterID) && etcd.Status.Hibernation == nil:
 		return "the cluster was being recovered from the loss of its quorum: wake it up, and hibernate it once it is ready"
+	case keeper != "":
+		return fmt.Sprintf("what members had before task %s is on them, and goes with them: delete the task once you do not want to go back to that", keeper)
 	}
 	return ""
 }

@@ -73,6 +73,9 @@ func (n *night) state() *state.State {
 	key := client.ObjectKey{Namespace: "ns", Name: "main"}
 	n.Expect(n.api.Get(n.t.Context(), key, s.Etcd)).To(Succeed())
 	n.Expect(n.api.Get(n.t.Context(), key, s.StatefulSet)).To(Succeed())
+	var err error
+	s.Claims, err = state.Claims(n.t.Context(), n.api, s.Etcd, 3)
+	n.Expect(err).NotTo(HaveOccurred())
 	return s
 }
 
@@ -236,15 +239,20 @@ func TestNightWithoutVolumes(t *testing.T) {
 }
 
 // asksNothing checks that the next step reads the cache alone.
-func (n *night) asksNothing() {
+func (n *night) asksNothing(tasks ...v1alpha1.EtcdOperatorTask) {
 	n.t.Helper()
 	cache, objects := n.with(n.api)
 	h := cache
 	h.API = interceptor.NewClient(n.api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 		n.t.Error("the API server was asked")
 		return nil
+	}, List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		n.t.Error("the API server was asked")
+		return nil
 	}})
-	_, err := h.Hibernate(n.t.Context(), n.state(), n.held, !n.unsettled, objects)
+	s := n.state()
+	s.Tasks = tasks
+	_, err := h.Hibernate(n.t.Context(), s, n.held, !n.unsettled, objects)
 	n.Expect(err).NotTo(HaveOccurred())
 }
 
@@ -357,6 +365,10 @@ func TestWhatKeepsTheVolumes(t *testing.T) {
 		"an object is not the Etcd's": {func(n *night) {
 			n.Expect(n.api.Create(n.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})).To(Succeed())
 		}, "surveying the volumes"},
+		"a Restore keeps data on them": {func(n *night) { n.Expect(n.api.Create(n.t.Context(), setsAside(v1alpha1.Restore))).To(Succeed()) }, "the volumes are kept: what members had before task back is on them"},
+		"a recovery has set data aside": {func(n *night) {
+			n.Expect(n.api.Create(n.t.Context(), setsAside(v1alpha1.QuorumLossRecovery))).To(Succeed())
+		}, "the volumes are kept: what members had before task back is on them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNight(t)
@@ -371,6 +383,35 @@ func TestWhatKeepsTheVolumes(t *testing.T) {
 	n := newNight(t)
 	n.held = true
 	n.Expect(n.hibernate()).To(BeNil(), "a task keeps it stopped")
+}
+
+// setsAside returns a task that has had members set aside what they had.
+func setsAside(of v1alpha1.TaskType) *v1alpha1.EtcdOperatorTask {
+	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "back", UID: "back"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: of, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}}
+	task.Status.Recovery = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromData}
+	return task
+}
+
+// A task that has had members set data aside, and that the cache does not show, is found before the volumes are given up. They go once the
+// user has deleted it.
+func TestTheVolumesGoOnceATaskIsDeleted(t *testing.T) {
+	n := newNight(t)
+	n.fails = true
+	n.hibernate()
+	n.surveyed()
+	n.hibernate()
+	apitest.Complete(t, n.api, client.ObjectKeyFromObject(n.finalJob()), `{"snapshot":"Full-1","revision":"40"}`)
+	task := setsAside(v1alpha1.QuorumLossRecovery)
+	n.Expect(n.api.Create(t.Context(), task)).To(Succeed())
+	view := n.hibernate()
+	n.Expect(view.Record).To(BeNil())
+	n.Expect(view.Condition.Message).To(ContainSubstring("before task back"))
+	n.Expect(n.claims()).To(HaveLen(3))
+	n.asksNothing(*task)
+	n.Expect(n.api.Delete(t.Context(), task)).To(Succeed())
+	n.Expect(n.hibernate().Record).NotTo(BeNil())
+	n.hibernate()
+	n.Expect(n.claims()).To(BeEmpty())
 }
 
 // A cluster that never served, and has no volumes, is hibernated at once.

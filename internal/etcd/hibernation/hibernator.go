@@ -17,6 +17,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -63,10 +64,10 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 	}
 	f := input{
 		blocked: Blocked(etcd, s.StatefulSet), pods: s.StatefulSet.Status.Replicas, deletes: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesDeleted,
-		obstacle: obstacle(etcd), record: etcd.Status.Hibernation,
+		obstacle: obstacle(s, s.Tasks), record: etcd.Status.Hibernation,
 		clusterID: etcd.Status.ClusterID, size: int(etcd.Status.ClusterSize), round: strconv.FormatInt(etcd.Generation, 10),
 	}
-	if err := h.find(ctx, etcd, settled, &f); err != nil {
+	if err := h.find(ctx, s, settled, &f); err != nil {
 		return nil, err
 	}
 	d := decide(f, h.Clock.Now())
@@ -77,7 +78,8 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 }
 
 // find reads the input of a decision. For a cluster that is hibernated as it should be, it does not ask the API server.
-func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool, f *input) (err error) {
+func (h Hibernator) find(ctx context.Context, s *state.State, settled bool, f *input) (err error) {
+	etcd := s.Etcd
 	switch {
 	case f.blocked != "" || f.pods > 0:
 		return nil
@@ -104,6 +106,13 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 	if f.record != nil {
 		f.claims, err = h.identities(ctx, h.API, etcd, membersOf(etcd))
 		return err
+	}
+	tasks, err := etcdtasks.List(ctx, h.API, etcd)
+	if err != nil {
+		return err
+	}
+	if f.obstacle = obstacle(s, tasks); f.obstacle != "" {
+		return nil
 	}
 	if f.volumes, err = h.Surveyor().Look(ctx, h.order(etcd)); err != nil {
 		return err

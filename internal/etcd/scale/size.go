@@ -173,15 +173,24 @@ func (s Size) scaled(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot
 			joined++
 		}
 	}
+	voters := len(snapshot.Cluster.Voters)
 	switch {
 	case s.Why != "":
 		return conditions.False(v1alpha1.ConditionScaled, s.Reason, "%s.", strings.ToUpper(s.Why[:1])+s.Why[1:])
 	case size == 0:
 		return conditions.Unknown(v1alpha1.ConditionScaled, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet.")
-	case len(snapshot.Cluster.Voters) > 0 && joined < etcd.Spec.Replicas:
+	case voters > 0 && joined < etcd.Spec.Replicas:
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, "%d of %d members have joined.", joined, etcd.Spec.Replicas)
 	case joined > etcd.Spec.Replicas:
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "%d members vote, and the spec asks for %d.", joined, etcd.Spec.Replicas)
+	case cutsOver(etcd) && voters == 0:
+		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "Members of the source cluster may have yet to leave: no member answers.")
+	case cutsOver(etcd) && voters > int(joined):
+		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "%d of %d voters belong to the source cluster, and have yet to leave.", voters-int(joined), voters)
 	}
 	return conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonScaled, "The cluster has as many members as its spec asks for.")
 }
+
+// cutsOver reports whether the members of a source cluster are to leave, and are not known to have left. Whoever stops them before may take
+// the quorum away.
+func cutsOver(etcd *v1alpha1.Etcd) bool { return etcd.Source() != nil && !etcd.SourceStays() }

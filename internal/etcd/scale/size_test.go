@@ -103,6 +103,50 @@ func TestScaled(t *testing.T) {
 	g.Expect(scaledOf(3, clustertest.Healthy(3), Size{}).Status).To(Equal(metav1.ConditionUnknown), "it has not served")
 }
 
+// After a cut-over, the cluster has the members that its spec asks for only once those of the source have left: who stops them may
+// take the quorum away.
+func TestScaledOnceTheSourceHasLeft(t *testing.T) {
+	source := &v1alpha1.BootstrapWithExistingCluster{}
+	beside := func(sources int) *cluster.Snapshot {
+		s := clustertest.Healthy(3)
+		for i := range sources {
+			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: uint64(100 + i), Ordinal: -1, Serving: true})
+		}
+		return s
+	}
+	unreachable := clustertest.Healthy(3)
+	unreachable.Cluster.Voters = nil
+	for name, c := range map[string]struct {
+		s           *cluster.Snapshot
+		stays, left bool
+		message     string
+	}{
+		"before the cut-over":             {s: beside(3), stays: true},
+		"none has left":                   {s: beside(3), message: "3 of 6 voters belong to the source cluster, and have yet to leave."},
+		"one is left":                     {s: beside(1), message: "1 of 4 voters belong to the source cluster, and have yet to leave."},
+		"no member answers":               {s: unreachable, message: "Members of the source cluster may have yet to leave: no member answers."},
+		"all have left":                   {s: beside(0)},
+		"and it is recorded":              {s: beside(0), left: true},
+		"recorded, and no member answers": {s: unreachable, left: true},
+	} {
+		etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+		etcd.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: source}
+		if c.stays {
+			etcd.Spec.Etcd.BootstrapWithExistingCluster = source
+		}
+		if c.left {
+			etcd.Status.BootstrapWithExistingCluster.Source = nil
+		}
+		g, all := NewWithT(t), Size{}.Conditions(etcd, 3, c.s)
+		if c.message == "" {
+			g.Expect(all[0].Status).To(Equal(metav1.ConditionTrue), name)
+			continue
+		}
+		g.Expect(all[0]).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonScalingIn), HaveField("Message", c.message)), name)
+		g.Expect(all[1].Status).To(Equal(metav1.ConditionFalse), name)
+	}
+}
+
 // A cluster that is not held, nor kept from hibernating, has the replicas of its spec. One that hibernated without its
 // volumes has none until the status records its restore.
 func TestReleased(t *testing.T) {

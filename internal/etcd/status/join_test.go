@@ -90,3 +90,26 @@ func TestJoined(t *testing.T) {
 	g.Expect(record.Source).To(BeNil())
 	g.Expect(bootstrapped(etcd, record, nil)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", "The members of the source cluster have left.")))
 }
+
+// Until the last member of the source has left, the status says nowhere that the newest spec is carried out: what is left of the source is
+// deleted then (docs/adopt.md).
+func TestUpToDateOnceTheSourceHasLeft(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "s"}}}
+	etcd.Status = Next(observed(etcd, beside(3, 3, 3), noon))
+	g.Expect(etcd.Status.Ready).To(HaveValue(BeTrue()), "the members have joined")
+	etcd.Spec.Etcd.BootstrapWithExistingCluster, etcd.Generation = nil, 2
+	for _, sources := range []int{3, 2, 1} {
+		etcd.Status = Next(observed(etcd, beside(3, 3, sources), noon))
+		g.Expect(etcd.Status.ObservedGeneration).To(Equal(int64(2)))
+		g.Expect(etcd.Status.Ready).To(HaveValue(BeFalse()))
+		g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionUpToDate)).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse),
+			HaveField("Reason", v1alpha1.ReasonScalingIn), HaveField("Message", ContainSubstring("%d of %d voters belong to the source", sources, 3+sources)))))
+		g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the cluster serves")
+	}
+	etcd.Status = Next(observed(etcd, beside(3, 3, 0), noon))
+	g.Expect(etcd.Status.Ready).To(HaveValue(BeTrue()))
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionUpToDate)).To(BeTrue())
+	g.Expect(etcd.Status.BootstrapWithExistingCluster.Source).To(BeNil())
+}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -174,6 +176,62 @@ func TestOverride(t *testing.T) {
 	p.Expect(got.err).To(ContainSubstring("No tasks"), got.String())
 }
 
+// The column of kubectl get has the guard that blocks a task, of each type that has guards.
+func TestColumnHeldBy(t *testing.T) {
+	p := newPerson(t)
+	hold := &v1alpha1.Hold{Guard: "ListKnown", Message: "because", Since: metav1.Now()}
+	for name, status := range map[string]v1alpha1.EtcdOperatorTaskStatus{
+		"a-rollout": {Rollout: &v1alpha1.RolloutStatus{HeldBy: hold}}, "b-members": {Membership: &v1alpha1.MembershipStatus{HeldBy: hold}}, "c-free": {Rollout: &v1alpha1.RolloutStatus{}},
+	} {
+		task := p.CreateTask(name, v1alpha1.QuorumAwareRollout, "")
+		task.Status = status
+		p.operate(task, v1alpha1.TaskStateInProgress, "as the operator says")
+	}
+	api, err := rest.HTTPClientFor(testEnv.Config)
+	p.Expect(err).NotTo(HaveOccurred())
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(testEnv.Config.Host, "/")+"/apis/"+v1alpha1.GroupVersion.String()+"/namespaces/"+p.Namespace+"/etcdoperatortasks", nil)
+	p.Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	response, err := api.Do(request)
+	p.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	table := &metav1.Table{}
+	p.Expect(json.NewDecoder(response.Body).Decode(table)).To(Succeed())
+	column := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Held By" })
+	var cells []any
+	for _, row := range table.Rows {
+		cells = append(cells, row.Cells[column])
+	}
+	p.Expect(cells).To(HaveExactElements("ListKnown", "ListKnown", BeNil()))
+}
+
+// Each type of task has its guards: those of the tasks that the operator creates are overridden as well, and the API server takes each of them.
+func TestOverrideOfOtherTypes(t *testing.T) {
+	p := newPerson(t)
+	for _, c := range []struct {
+		of      v1alpha1.TaskType
+		guards  []string
+		refused string
+	}{
+		{v1alpha1.MembershipChange, []string{"OthersServing", "BackedUp"}, "NodesStable"},
+		{v1alpha1.RecreateRollout, []string{"VolumeReachable"}, "OthersServing"},
+		{v1alpha1.OnDemandSnapshot, nil, "BackedUp"},
+	} {
+		name := strings.ToLower(string(c.of))
+		p.operate(p.CreateTask(name, c.of, ""), v1alpha1.TaskStateInProgress, "as the operator says")
+		if c.guards != nil {
+			got := p.run(append([]string{"override", name}, c.guards...)...)
+			p.Expect(got.code).To(BeZero(), got.String())
+			p.Expect(p.task(name).Spec.OverrideGuards).To(HaveLen(len(c.guards)))
+		}
+		got := p.run("override", name, c.refused)
+		p.Expect(got.code).To(Equal(2), got.String())
+		p.Expect(got.err).To(ContainSubstring(string(c.of)))
+	}
+	p.Expect(p.run("members", "main", "--override-guards", "BackedUp", "--dry-run=server").code).To(BeZero())
+	p.Expect(p.run("recreate", "main", "--override-guards", "VolumeReachable", "--dry-run=server").code).To(BeZero())
+}
+
 func TestSteer(t *testing.T) {
 	p := newPerson(t)
 	p.make("a", v1alpha1.TaskStateInProgress)
@@ -185,6 +243,21 @@ func TestSteer(t *testing.T) {
 	p.Expect(p.task("a").Spec.Suspend).To(BeFalse())
 	p.Expect(p.run("abort", "a").out).To(Equal("etcdoperatortask.druid.gardener.cloud/a aborted\n"))
 	p.Expect(p.Tasks(p)).To(BeEmpty())
+
+	for of, says := range map[v1alpha1.TaskType]string{v1alpha1.Restore: "kubectl etcdtask restore ETCD --undo back", v1alpha1.QuorumLossRecovery: "docs/recovery.md"} {
+		for source, code := range map[v1alpha1.RecoverySource]int{v1alpha1.RecoverFromBackup: 1, "": 0} {
+			task := p.CreateTask("back", of, "")
+			task.Status.Recovery = &v1alpha1.RecoveryStatus{Source: source, Phase: v1alpha1.RecoveryStarting, PhaseSince: metav1.Now()}
+			p.operate(task, v1alpha1.TaskStateInProgress, "as the operator says")
+			got := p.run("abort", "back")
+			p.Expect(got.code).To(Equal(code), got.String())
+			if code > 0 {
+				p.Expect(got.err).To(And(ContainSubstring("deleting the task does not stop that"), ContainSubstring(says), ContainSubstring("kubectl delete etcdtask back -n "+p.Namespace)))
+				p.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
+			}
+			p.Expect(p.Tasks(p)).To(BeEmpty())
+		}
+	}
 
 	p.make("b", v1alpha1.TaskStateSucceeded)
 	got := p.run("abort", "b")

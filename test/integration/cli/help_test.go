@@ -34,6 +34,7 @@ func TestCompletion(t *testing.T) {
 		"timeline -o ":               "svg\nhtml\n:4\n",
 		"list -o ":                   "wide\njson\nyaml\nname\n:4\n",
 		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nVotersOdd\nMemberRelieved\nNodesStable\nVersionsCompatible\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\nSnapshotTaken\n:4\n",
+		"members --override-guards ": "OthersServing\nBackedUp\n:4\n",
 	} {
 		line := append([]string{"__complete"}, strings.Split(args, " ")...)
 		got := p.complete(line...)

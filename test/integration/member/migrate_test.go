@@ -27,6 +27,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -220,7 +221,10 @@ func (m *migration) step(g Gomega) {
 	}
 	snapshot, err := m.handler.Reader.Observer.Observe(ctx, m.api, m.etcd)
 	g.Expect(err).NotTo(HaveOccurred())
-	m.etcd.Status = status.Next(status.Input{State: &state.State{Etcd: m.etcd, StatefulSet: set, Snapshot: snapshot}, Now: metav1.Now()})
+	m.etcd.Status = status.Next(status.Input{State: &state.State{Etcd: m.etcd, StatefulSet: set, Snapshot: snapshot}, Size: &scale.Size{}, Now: metav1.Now()})
+	if m.etcd.Status.Conditions.IsTrue(v1alpha1.ConditionScaled) && !m.etcd.SourceStays() {
+		g.Expect(m.list(g)).NotTo(MatchRegexp(`\bm\d`), "what is left of the source may be deleted then")
+	}
 	live := &v1alpha1.Etcd{}
 	g.Expect(m.api.Get(ctx, client.ObjectKeyFromObject(m.etcd), live)).To(Succeed())
 	m.etcd.ResourceVersion, m.etcd.Finalizers = live.ResourceVersion, live.Finalizers // the task has held it
