@@ -106,10 +106,13 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	}
 	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
 	newer, err := h.replacedSince(ctx, etcd, t)
-	if err == nil && newer != "" {
-		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name)
+	switch {
+	case err != nil || newer == "":
+		return u, "", err
+	case etcd.Status.Recovery.Task != "" && slices.Contains([]v1alpha1.RecoverySource{v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup}, etcd.Status.Recovery.Source):
+		return u, fmt.Sprintf("task %s has recovered the cluster from quorum loss since task %s, and a recovery cannot be undone. Preview the final snapshot of task %s to go back to what was there before it (kubectl etcdtask restore %s -n %s --to snapshot=%s)", newer, t.Name, t.Name, etcd.Name, etcd.Namespace, u.FinalSnapshot), nil
 	}
-	return u, why, err
+	return u, fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name), nil
 }
 
 // replacedSince returns the task that has replaced a cluster since a Restore; empty if none has. A cluster that has hibernated without volumes

@@ -80,8 +80,9 @@ func starter(volumes []survey.Volume, clusterID string, members int32) (name str
 }
 
 // keptData returns the directory in which a member has set aside what it had before a task; empty, and why, if its volume has none, if that
-// cannot be read, if the final snapshot of the task has more, since the member had fallen behind, or if it is not started any more. A crash
-// may have set aside more than once: the first has the data, and no other.
+// cannot be read, if the final snapshot of the task has more, since the member had fallen behind, or may have more, since the agent is too old
+// to say where the data ends, or if the member is not started any more. A crash may have set aside more than once: the first has the data, and
+// no other.
 func (in Input) keptData() (dir, why string) {
 	name, task := in.Undone.Member, in.Undone.Task
 	final, _ := backup.ParseName(in.Undone.FinalSnapshot) // of an unknown name nothing is asked
@@ -90,12 +91,15 @@ func (in Input) keptData() (dir, why string) {
 			continue
 		}
 		for _, dir := range slices.Sorted(slices.Values(v.Survey.Kept)) {
+			ends, known := v.Survey.KeptRevisions[dir]
 			switch {
 			case !strings.Contains(dir, member.BeforeSuffix+task+"-"):
 			case v.Survey.Needs[dir] == member.Unreadable:
 				return "", fmt.Sprintf("what %s had before task %s cannot be read", name, in.Undone.TaskName)
-			case v.Survey.KeptRevisions[dir] < final.LastRevision:
-				return "", fmt.Sprintf("what %s had before task %s ends at revision %d, and the final snapshot of that task has everything up to revision %d", name, in.Undone.TaskName, v.Survey.KeptRevisions[dir], final.LastRevision)
+			case !known && final.LastRevision > 0:
+				return "", fmt.Sprintf("the agent that surveyed the volume of %s is too old to say at which revision ends what %s had before task %s, and the final snapshot of that task has everything up to revision %d", name, name, in.Undone.TaskName, final.LastRevision)
+			case ends < final.LastRevision:
+				return "", fmt.Sprintf("what %s had before task %s ends at revision %d, and the final snapshot of that task has everything up to revision %d", name, in.Undone.TaskName, ends, final.LastRevision)
 			default:
 				return dir, ""
 			}

@@ -257,6 +257,7 @@ func TestUndo(t *testing.T) {
 			in.Volumes[2].Survey.KeptRevisions = map[string]int64{"new.etcd.before-first-1": revision}
 		}
 	}
+	tooOld := func(in *Input) { in.Volumes[2].Survey.KeptRevisions = nil }
 	unreadable := func(in *Input) {
 		in.Volumes[2].Survey.Needs = map[string]int64{"new.etcd.before-first-1": member.Unreadable, "new.etcd.before-first-2": 5}
 	}
@@ -277,6 +278,8 @@ func TestUndo(t *testing.T) {
 		"it is behind the snapshot":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(99)), "m-0", "", false},
 		"it has all of the snapshot":  {at(surveying, stopped, on(9, 9, 9), undo, kept(2, "new.etcd.before-first-1"), reaches(100)), "m-2", "new.etcd.before-first-1", false},
 		"its revision is not known":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-2"), reaches(100)), "m-0", "", false},
+		"the agent is too old":        {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(100), tooOld), "m-0", "", false},
+		"and the snapshot is gone":    {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(100), tooOld), "", "", true},
 		"behind one that is gone":     {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(99)), "", "", true},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
@@ -340,6 +343,8 @@ func TestWhyKeptDataIsNotTaken(t *testing.T) {
 		in.Volumes[2].Survey.Kept, in.Volumes[2].Survey.KeptRevisions = []string{kept}, map[string]int64{kept: 99}
 	})
 	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 ends at revision 99, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
+	in.Volumes[2].Survey.KeptRevisions = nil
+	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("the agent that surveyed the volume of m-2 is too old to say at which revision ends what m-2 had before task r1, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
 	in.Recorded.Restore.Base = ""
 	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored. A preview says why (--to snapshot="))
 }
