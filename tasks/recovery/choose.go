@@ -76,7 +76,7 @@ func choose(e Evidence) Choice {
 	case len(f.unknown) > 0:
 		return e.identify(f)
 	case f.newest && e.started(f.voting) > 0 && !e.backupIsAhead(f):
-		return f.rebuild("")
+		return f.rebuild(e.passedOver(f))
 	case len(f.doubts) > 0:
 		return f.ask()
 	case !f.newest && len(f.aside) > 0:
@@ -86,7 +86,7 @@ func choose(e Evidence) Choice {
 		c.AtLeast = f.maxRevision() + 1
 		return c
 	case len(f.usable) > 0:
-		return f.rebuild("; " + e.flaw(f))
+		return f.rebuild("; " + e.flaw(f) + e.passedOver(f))
 	case e.Backup != Backup{}:
 		return e.restore("no member has data that it could start with", f.without())
 	}
@@ -104,9 +104,17 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 	return n
 }
 
-// backupIsAhead reports whether the newest backup certainly has more than the data of the newest cluster that has left any.
+// backupIsAhead reports whether the newest backup certainly has more than the data of the newest cluster that has left any, and may be chosen.
 func (e Evidence) backupIsAhead(f found) bool {
 	return !e.PreferData && e.Backup.Revision > f.maxRevision()
+}
+
+// passedOver says which backup has a higher revision than the data and was not chosen, since a person wants the data; empty if there is none.
+func (e Evidence) passedOver(f found) string {
+	if !e.PreferData || e.Backup.Revision <= f.maxRevision() {
+		return ""
+	}
+	return fmt.Sprintf("; the newest backup (%s) leads to revision %d, and the data to %d at most: the backup was passed over, since the data was asked for", e.Backup.Says, e.Backup.Revision, f.maxRevision())
 }
 
 // highest is the highest revision that is known of the clusters of the Etcd: by records of snapshots, and by good data. What no cluster

@@ -206,7 +206,8 @@ func TestWhatIsKnownOfRevisions(t *testing.T) {
 		hadData    bool
 	}{
 		"a backup ahead of data":   {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70}, false, v1alpha1.RecoverFromBackup, 61, 70, true},
-		"that a person passes by":  {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70}, true, v1alpha1.RecoverFromData, 0, 70, true},
+		"that a person passes by":  {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70, Says: "full"}, true, v1alpha1.RecoverFromData, 0, 70, true},
+		"one that has as much":     {[]survey.Volume{lost, behind(60)}, Backup{Revision: 60, Highest: 60}, true, v1alpha1.RecoverFromData, 0, 60, true},
 		"a backup alone":           {[]survey.Volume{lost}, Backup{Revision: 70, Highest: 75}, false, v1alpha1.RecoverFromBackup, 0, 75, false},
 		"data ahead of a backup":   {[]survey.Volume{lost, behind(80)}, Backup{Revision: 70, Highest: 70}, false, v1alpha1.RecoverFromData, 0, 80, true},
 		"data behind a record":     {[]survey.Volume{lost, behind(80)}, Backup{Revision: 70, Highest: 95}, false, v1alpha1.RecoverFromData, 0, 95, true},
@@ -222,6 +223,15 @@ func TestWhatIsKnownOfRevisions(t *testing.T) {
 			g.Expect(r.Revision).To(Equal(c.atLeast))
 			g.Expect(r.HighestRevision).To(Equal(c.highest))
 			g.Expect(r.HadData).To(Equal(c.hadData))
+			const passed = "the newest backup (full) leads to revision 70, and the data to 60 at most: the backup was passed over, since the data was asked for"
+			d := decide(in, epoch)
+			if !c.preferData || c.backup.Revision == 60 {
+				g.Expect(d.Message).NotTo(ContainSubstring("passed over"))
+				g.Expect(result(in, d)).NotTo(HaveKey("backup"))
+				return
+			}
+			g.Expect(d.Message).To(ContainSubstring("; " + passed))
+			g.Expect(result(in, d)).To(HaveKeyWithValue("backup", passed), "it is still there when the task has ended")
 		})
 	}
 }

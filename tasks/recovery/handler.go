@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -197,6 +198,9 @@ func result(in Input, d Decision) map[string]string {
 	}
 	if d.Recovery.Source != "" {
 		found["member"], found["source"] = d.Recovery.Member, string(d.Recovery.Source)
+	}
+	if passed := in.passedOver(in.find()); passed != "" && d.Recovery.Source == v1alpha1.RecoverFromData {
+		found["backup"] = strings.TrimPrefix(passed, "; ")
 	}
 	return found
 }
