@@ -72,7 +72,7 @@ func choose(e Evidence) Choice {
 	f := e.find()
 	switch {
 	case f.newest && !e.Refused && quorum.Exists(e.started(f.voting), f.voters):
-		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s", len(f.usable), len(e.Volumes), f.without())}
+		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s%s", len(f.usable), len(e.Volumes), f.without(), e.setBack(f))}
 	case len(f.unknown) > 0:
 		return e.identify(f)
 	case f.newest && e.started(f.voting) > 0 && !e.backupIsAhead(f):
@@ -109,12 +109,29 @@ func (e Evidence) backupIsAhead(f found) bool {
 	return !e.PreferData && e.Backup.Revision > f.maxRevision()
 }
 
-// passedOver says which backup has a higher revision than the data and was not chosen, since a person wants the data; empty if there is none.
-func (e Evidence) passedOver(f found) string {
-	if !e.PreferData || e.Backup.Revision <= f.maxRevision() {
+// behind says which backup leads further than the data of the newest cluster that has left any; empty if none does.
+func (e Evidence) behind(f found) string {
+	if e.Backup.Revision <= f.maxRevision() {
 		return ""
 	}
-	return fmt.Sprintf("; the newest backup (%s) leads to revision %d, and the data to %d at most: the backup was passed over, since the data was asked for", e.Backup.Says, e.Backup.Revision, f.maxRevision())
+	return fmt.Sprintf("the newest backup (%s) leads to revision %d, and the data to %d at most", e.Backup.Says, e.Backup.Revision, f.maxRevision())
+}
+
+// passedOver says which backup leads further than the data and was not chosen, since a person wants the data; empty if there is none.
+func (e Evidence) passedOver(f found) string {
+	if behind := e.behind(f); behind != "" && e.PreferData {
+		return "; " + behind + ": the backup was passed over, since the data was asked for"
+	}
+	return ""
+}
+
+// setBack says that a quorum has less than a backup, which has only what a quorum had: its volumes were set back. Of another cluster, whose ID a
+// person has recorded, the backup says nothing.
+func (e Evidence) setBack(f found) string {
+	if behind := e.behind(f); behind != "" && !e.PreferData {
+		return fmt.Sprintf("; but %s: the volumes have lost what was acknowledged, as after they were restored from copies. What the backup leads to is listed by kubectl etcdtask restorable %s -n %s", behind, e.Etcd.Name, e.Etcd.Namespace)
+	}
+	return ""
 }
 
 // highest is the highest revision that is known of the clusters of the Etcd: by records of snapshots, and by good data. What no cluster

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -199,8 +198,8 @@ func result(in Input, d Decision) map[string]string {
 	if d.Recovery.Source != "" {
 		found["member"], found["source"] = d.Recovery.Member, string(d.Recovery.Source)
 	}
-	if passed := in.passedOver(in.find()); passed != "" && d.Recovery.Source == v1alpha1.RecoverFromData {
-		found["backup"] = strings.TrimPrefix(passed, "; ")
+	if behind := in.behind(in.find()); behind != "" && d.Recovery.Source != v1alpha1.RecoverFromBackup {
+		found["backup"] = behind
 	}
 	return found
 }
