@@ -257,7 +257,6 @@ func TestUndo(t *testing.T) {
 			in.Volumes[2].Survey.KeptRevisions = map[string]int64{"new.etcd.before-first-1": revision}
 		}
 	}
-	tooOld := func(in *Input) { in.Volumes[2].Survey.KeptRevisions = nil }
 	unreadable := func(in *Input) {
 		in.Volumes[2].Survey.Needs = map[string]int64{"new.etcd.before-first-1": member.Unreadable, "new.etcd.before-first-2": 5}
 	}
@@ -278,8 +277,6 @@ func TestUndo(t *testing.T) {
 		"it is behind the snapshot":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(99)), "m-0", "", false},
 		"it has all of the snapshot":  {at(surveying, stopped, on(9, 9, 9), undo, kept(2, "new.etcd.before-first-1"), reaches(100)), "m-2", "new.etcd.before-first-1", false},
 		"its revision is not known":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-2"), reaches(100)), "m-0", "", false},
-		"the agent is too old":        {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(100), tooOld), "m-0", "", false},
-		"and the snapshot is gone":    {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(100), tooOld), "", "", true},
 		"behind one that is gone":     {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(99)), "", "", true},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
@@ -343,10 +340,25 @@ func TestWhyKeptDataIsNotTaken(t *testing.T) {
 		in.Volumes[2].Survey.Kept, in.Volumes[2].Survey.KeptRevisions = []string{kept}, map[string]int64{kept: 99}
 	})
 	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 ends at revision 99, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
-	in.Volumes[2].Survey.KeptRevisions = nil
-	NewWithT(t).Expect(decide(in, epoch).Message).To(HavePrefix("the agent that surveyed the volume of m-2 is too old to say at which revision ends what m-2 had before task r1, and the final snapshot of that task has everything up to revision 100: the cluster goes back"))
 	in.Recorded.Restore.Base = ""
 	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored. A preview says why (--to snapshot="))
+}
+
+// Where an agent is too old to say where kept data ends, it is not taken for less than the final snapshot, nor for more: nothing is undone.
+func TestAnAgentIsTooOldToSayWhereKeptDataEnds(t *testing.T) {
+	g := NewWithT(t)
+	in := at(surveying, stopped, on(9, 9, 8), func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "Full-00000000-00000100-1700000000"}
+		in.Volumes[2].Survey.Kept = []string{"new.etcd.before-first-1"}
+	})
+	d := decide(in, epoch)
+	g.Expect(d.Outcome).To(Equal(tasks.Fail))
+	g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+	g.Expect(d.Message).To(HavePrefix("the agent that surveyed the volume of m-2 is too old to say at which revision ends what that member had before task r1: roll out a newer one (spec.backup.image), and undo again. Or preview the final snapshot of that task, which lacks what was written after it was taken (--to snapshot=Full-00000000-00000100-1700000000). No data was changed; the members start as they were"))
+	in.Volumes[2].Survey.KeptRevisions = map[string]int64{"new.etcd.before-later-2": 100}
+	g.Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 was not read, since it has set aside other data after that: the cluster goes back"))
+	in.Volumes[2].Survey.KeptRevisions, in.Undone.FinalSnapshot = nil, "unknown"
+	g.Expect(decide(in, epoch).Recovery.Restore.KeptData).To(Equal("new.etcd.before-first-1"), "there is nothing to compare it with")
 }
 
 // Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.
