@@ -40,7 +40,7 @@ func (s *work) defragmentation() *Decision {
 		case o.Role == v1alpha1.RoleLearner:
 			s.skip(o.Name, "it is a learner that catches up with the leader")
 		case !s.isWorthIt(db):
-			s.skip(o.Name, fmt.Sprintf("nothing to gain: %s of %s are in use", size(db.InUse), size(db.Size)))
+			s.skip(o.Name, fmt.Sprintf("nothing to gain: %s of %s were in use at its last commit", size(db.InUse), size(db.Size)))
 		case o.Role == v1alpha1.RoleLeader && s.votes() > 1:
 			return s.handover(i)
 		default:

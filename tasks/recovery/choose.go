@@ -72,11 +72,11 @@ func choose(e Evidence) Choice {
 	f := e.find()
 	switch {
 	case f.newest && !e.Refused && quorum.Exists(e.started(f.voting), f.voters):
-		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s", len(f.usable), len(e.Volumes), f.without())}
+		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s%s", len(f.usable), len(e.Volumes), f.without(), e.setBack(f))}
 	case len(f.unknown) > 0:
 		return e.identify(f)
 	case f.newest && e.started(f.voting) > 0 && !e.backupIsAhead(f):
-		return f.rebuild("")
+		return f.rebuild(e.passedOver(f))
 	case len(f.doubts) > 0:
 		return f.ask()
 	case !f.newest && len(f.aside) > 0:
@@ -86,7 +86,7 @@ func choose(e Evidence) Choice {
 		c.AtLeast = f.maxRevision() + 1
 		return c
 	case len(f.usable) > 0:
-		return f.rebuild("; " + e.flaw(f))
+		return f.rebuild("; " + e.flaw(f) + e.passedOver(f))
 	case e.Backup != Backup{}:
 		return e.restore("no member has data that it could start with", f.without())
 	}
@@ -104,9 +104,34 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 	return n
 }
 
-// backupIsAhead reports whether the newest backup certainly has more than the data of the newest cluster that has left any.
+// backupIsAhead reports whether the newest backup certainly has more than the data of the newest cluster that has left any, and may be chosen.
 func (e Evidence) backupIsAhead(f found) bool {
 	return !e.PreferData && e.Backup.Revision > f.maxRevision()
+}
+
+// behind says which backup leads further than the data of the newest cluster that has left any; empty if none does.
+func (e Evidence) behind(f found) string {
+	if e.Backup.Revision <= f.maxRevision() {
+		return ""
+	}
+	return fmt.Sprintf("the newest backup (%s) leads to revision %d, and the data to %d at most", e.Backup.Says, e.Backup.Revision, f.maxRevision())
+}
+
+// passedOver says which backup leads further than the data and was not chosen, since a person wants the data; empty if there is none.
+func (e Evidence) passedOver(f found) string {
+	if behind := e.behind(f); behind != "" && e.PreferData {
+		return "; " + behind + ": the backup was passed over, since the data was asked for"
+	}
+	return ""
+}
+
+// setBack says that a quorum has less than a backup, which has only what a quorum had: its volumes were set back. Of another cluster, whose ID a
+// person has recorded, the backup says nothing.
+func (e Evidence) setBack(f found) string {
+	if behind := e.behind(f); behind != "" && !e.PreferData {
+		return fmt.Sprintf("; but %s: the volumes have lost what was acknowledged, as after they were restored from copies. What the backup leads to is listed by kubectl etcdtask restorable %s -n %s", behind, e.Etcd.Name, e.Etcd.Namespace)
+	}
+	return ""
 }
 
 // highest is the highest revision that is known of the clusters of the Etcd: by records of snapshots, and by good data. What no cluster

@@ -206,7 +206,8 @@ func TestWhatIsKnownOfRevisions(t *testing.T) {
 		hadData    bool
 	}{
 		"a backup ahead of data":   {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70}, false, v1alpha1.RecoverFromBackup, 61, 70, true},
-		"that a person passes by":  {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70}, true, v1alpha1.RecoverFromData, 0, 70, true},
+		"that a person passes by":  {[]survey.Volume{lost, behind(60)}, Backup{Revision: 70, Highest: 70, Says: "full"}, true, v1alpha1.RecoverFromData, 0, 70, true},
+		"one that has as much":     {[]survey.Volume{lost, behind(60)}, Backup{Revision: 60, Highest: 60}, true, v1alpha1.RecoverFromData, 0, 60, true},
 		"a backup alone":           {[]survey.Volume{lost}, Backup{Revision: 70, Highest: 75}, false, v1alpha1.RecoverFromBackup, 0, 75, false},
 		"data ahead of a backup":   {[]survey.Volume{lost, behind(80)}, Backup{Revision: 70, Highest: 70}, false, v1alpha1.RecoverFromData, 0, 80, true},
 		"data behind a record":     {[]survey.Volume{lost, behind(80)}, Backup{Revision: 70, Highest: 95}, false, v1alpha1.RecoverFromData, 0, 95, true},
@@ -222,6 +223,40 @@ func TestWhatIsKnownOfRevisions(t *testing.T) {
 			g.Expect(r.Revision).To(Equal(c.atLeast))
 			g.Expect(r.HighestRevision).To(Equal(c.highest))
 			g.Expect(r.HadData).To(Equal(c.hadData))
+			const behind = "the newest backup (full) leads to revision 70, and the data to 60 at most"
+			d := decide(in, epoch)
+			if !c.preferData || c.backup.Revision == 60 {
+				g.Expect(d.Message).NotTo(ContainSubstring("passed over"))
+				g.Expect(result(in, d)).NotTo(HaveKey("backup"))
+				return
+			}
+			g.Expect(d.Message).To(ContainSubstring("; " + behind + ": the backup was passed over, since the data was asked for"))
+			g.Expect(result(in, d)).To(HaveKeyWithValue("backup", behind), "it is still there when the task has ended")
 		})
+	}
+}
+
+// A backup has only what a quorum had. If a quorum has less, its volumes were set back: that is said, and nothing else is done.
+func TestAQuorumThatWasSetBack(t *testing.T) {
+	for revision, says := range map[int64]string{60: "", 61: "; but the newest backup (full) leads to revision 61, and the data to 60 at most: the volumes have lost what was acknowledged, as after they were restored from copies. What the backup leads to is listed by kubectl etcdtask restorable main -n ns"} {
+		g := NewWithT(t)
+		in := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
+		in.Evidence = Evidence{Etcd: types.NamespacedName{Namespace: "ns", Name: "main"}, Lineage: []string{"cafe"}, Members: 3, Backup: Backup{Revision: revision, Says: "full"}}
+		for i := range int32(3) {
+			v := has(2, 9)
+			v.Survey.AppliedIndex, v.Survey.Revision, v.Ordinal, v.Member = 9, 60, i, fmt.Sprintf("m-%d", i)
+			in.Volumes = append(in.Volumes, v)
+		}
+		d := decide(in, epoch)
+		g.Expect(d.Recovery.Source).To(BeEmpty(), d.Message)
+		g.Expect(d.Message).To(ContainSubstring("they are started as they are, and nothing is rebuilt; m-1: its log ends at"))
+		g.Expect(d.Message).To(HaveSuffix("and its database is at revision 60" + says))
+		if says == "" {
+			g.Expect(result(in, d)).NotTo(HaveKey("backup"))
+			continue
+		}
+		g.Expect(result(in, d)).To(HaveKeyWithValue("backup", HavePrefix("the newest backup (full) leads to revision 61")))
+		in.PreferData = true
+		g.Expect(decide(in, epoch).Message).To(HaveSuffix("its database is at revision 60"), "the backup may be of another cluster")
 	}
 }

@@ -198,6 +198,9 @@ func result(in Input, d Decision) map[string]string {
 	if d.Recovery.Source != "" {
 		found["member"], found["source"] = d.Recovery.Member, string(d.Recovery.Source)
 	}
+	if behind := in.behind(in.find()); behind != "" && d.Recovery.Source != v1alpha1.RecoverFromBackup {
+		found["backup"] = behind
+	}
 	return found
 }
 

@@ -107,14 +107,17 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	}
 	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
 	newer, err := h.replacedSince(ctx, etcd, t)
-	if err == nil && newer != "" {
-		why = fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name)
-		var done bool
-		if done, err = h.undoes(ctx, client.ObjectKey{Namespace: t.Namespace, Name: newer}, t); done {
-			why = fmt.Sprintf("task %s has undone task %s: there is nothing left to undo. To go back to what task %s had restored, undo task %s", newer, t.Name, t.Name, newer)
-		}
+	switch {
+	case err != nil || newer == "":
+		return u, "", err
+	case etcd.Status.Recovery.Task != "" && slices.Contains([]v1alpha1.RecoverySource{v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup}, etcd.Status.Recovery.Source):
+		return u, fmt.Sprintf("task %s has recovered the cluster from quorum loss since task %s, and a recovery cannot be undone. Preview the final snapshot of task %s to go back to what was there before it (kubectl etcdtask restore %s -n %s --to snapshot=%s)", newer, t.Name, t.Name, etcd.Name, etcd.Namespace, u.FinalSnapshot), nil
 	}
-	return u, why, err
+	done, err := h.undoes(ctx, client.ObjectKey{Namespace: t.Namespace, Name: newer}, t)
+	if done {
+		return u, fmt.Sprintf("task %s has undone task %s: there is nothing left to undo. To go back to what task %s had restored, undo task %s", newer, t.Name, t.Name, newer), err
+	}
+	return u, fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name), err
 }
 
 // undoes reports whether a task is one that undoes a Restore.

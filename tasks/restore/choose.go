@@ -81,27 +81,33 @@ func starter(volumes []survey.Volume, clusterID string, members int32) (name str
 
 // keptData returns the directory in which a member has set aside what it had before a task; empty, and why, if its volume has none, if that
 // cannot be read, if the final snapshot of the task has more, since the member had fallen behind, or if it is not started any more. A crash
-// may have set aside more than once: the first has the data, and no other.
-func (in Input) keptData() (dir, why string) {
-	name, task := in.Undone.Member, in.Undone.Task
+// may have set aside more than once: the first has the data, and no other. It is an error if an agent is too old to say where the data ends: it
+// may have writes that the final snapshot lacks, and the other way round.
+func (in Input) keptData() (dir, why string, err error) {
+	name, task := in.Undone.Member, in.Undone.TaskName
 	final, _ := backup.ParseName(in.Undone.FinalSnapshot) // of an unknown name nothing is asked
 	for _, v := range in.Volumes {
 		if v.Member != name || v.State != survey.Seen || v.Ordinal >= in.Members {
 			continue
 		}
 		for _, dir := range slices.Sorted(slices.Values(v.Survey.Kept)) {
+			ends, known := v.Survey.KeptRevisions[dir]
 			switch {
-			case !strings.Contains(dir, member.BeforeSuffix+task+"-"):
+			case !strings.Contains(dir, member.BeforeSuffix+in.Undone.Task+"-"):
 			case v.Survey.Needs[dir] == member.Unreadable:
-				return "", fmt.Sprintf("what %s had before task %s cannot be read", name, in.Undone.TaskName)
-			case v.Survey.KeptRevisions[dir] < final.LastRevision:
-				return "", fmt.Sprintf("what %s had before task %s ends at revision %d, and the final snapshot of that task has everything up to revision %d", name, in.Undone.TaskName, v.Survey.KeptRevisions[dir], final.LastRevision)
+				return "", fmt.Sprintf("what %s had before task %s cannot be read", name, task), nil
+			case !known && len(v.Survey.KeptRevisions) > 0 && final.LastRevision > 0:
+				return "", fmt.Sprintf("what %s had before task %s was not read, since it has set aside other data after that", name, task), nil
+			case !known && final.LastRevision > 0:
+				return "", "", fmt.Errorf("the agent that surveyed the volume of %s is too old to say at which revision ends what that member had before task %s: roll out a newer one (spec.backup.image), and undo again. Or preview the final snapshot of that task, which lacks what was written after it was taken (--to snapshot=%s)", name, task, in.Undone.FinalSnapshot)
+			case ends < final.LastRevision:
+				return "", fmt.Sprintf("what %s had before task %s ends at revision %d, and the final snapshot of that task has everything up to revision %d", name, task, ends, final.LastRevision), nil
 			default:
-				return dir, ""
+				return dir, "", nil
 			}
 		}
 	}
-	return "", fmt.Sprintf("the volume of %s has no data from before task %s", name, in.Undone.TaskName)
+	return "", fmt.Sprintf("the volume of %s has no data from before task %s", name, task), nil
 }
 
 // choice is from what the cluster starts.
@@ -125,8 +131,11 @@ func (in Input) choose() (choice, error) {
 	c := choice{highest: highest(max(r.HighestRevision, in.Leased), in.Volumes, in.Recorded.PreviousClusterID)}
 	instead := ""
 	if in.Undone != nil {
-		var behind string
-		if c.from.KeptData, behind = in.keptData(); c.from.KeptData != "" {
+		kept, behind, err := in.keptData()
+		if err != nil {
+			return c, err
+		}
+		if c.from.KeptData = kept; kept != "" {
 			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
 			c.keptBy = in.keptBy(c.member)
 			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)

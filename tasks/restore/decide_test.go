@@ -344,6 +344,23 @@ func TestWhyKeptDataIsNotTaken(t *testing.T) {
 	NewWithT(t).Expect(decide(in, epoch).Message).To(ContainSubstring("and the final snapshot Full-00000000-00000100-1700000000 cannot be restored. A preview says why (--to snapshot="))
 }
 
+// Where an agent is too old to say where kept data ends, it is not taken for less than the final snapshot, nor for more: nothing is undone.
+func TestAnAgentIsTooOldToSayWhereKeptDataEnds(t *testing.T) {
+	g := NewWithT(t)
+	in := at(surveying, stopped, on(9, 9, 8), func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "Full-00000000-00000100-1700000000"}
+		in.Volumes[2].Survey.Kept = []string{"new.etcd.before-first-1"}
+	})
+	d := decide(in, epoch)
+	g.Expect(d.Outcome).To(Equal(tasks.Fail))
+	g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+	g.Expect(d.Message).To(HavePrefix("the agent that surveyed the volume of m-2 is too old to say at which revision ends what that member had before task r1: roll out a newer one (spec.backup.image), and undo again. Or preview the final snapshot of that task, which lacks what was written after it was taken (--to snapshot=Full-00000000-00000100-1700000000). No data was changed; the members start as they were"))
+	in.Volumes[2].Survey.KeptRevisions = map[string]int64{"new.etcd.before-later-2": 100}
+	g.Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 was not read, since it has set aside other data after that: the cluster goes back"))
+	in.Volumes[2].Survey.KeptRevisions, in.Undone.FinalSnapshot = nil, "unknown"
+	g.Expect(decide(in, epoch).Recovery.Restore.KeptData).To(Equal("new.etcd.before-first-1"), "there is nothing to compare it with")
+}
+
 // Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.
 func TestWhatTheVolumeHadIsRecorded(t *testing.T) {
 	for _, position := range []uint64{0, 9} {

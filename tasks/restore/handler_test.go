@@ -74,7 +74,14 @@ func TestAdmit(t *testing.T) {
 	made := func(by types.UID) func(*v1alpha1.Etcd) {
 		return func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: by} }
 	}
-	wokeUp := func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "hibernation"} }
+	recovered := func(from v1alpha1.RecoverySource) func(*v1alpha1.Etcd) {
+		return func(e *v1alpha1.Etcd) {
+			e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: "r2-uid", Source: from}
+		}
+	}
+	wokeUp := func(e *v1alpha1.Etcd) {
+		e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "hibernation", Source: v1alpha1.RecoverFromBackup}
+	}
 	confirmedFrom := Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90", From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}}
 	agent := func(image string) func(*Input) {
 		return func(in *Input) { in.Snapshot.StatefulSet.AgentImage = image }
@@ -115,6 +122,9 @@ func TestAdmit(t *testing.T) {
 		"an undo":                         {undo, newEtcd(made("r1-uid")), at(saving), earlier(), "", ""},
 		"of a task that is gone":          {undo, newEtcd(), at(saving), nil, v1alpha1.ErrRestoreRefused, "does not exist"},
 		"of an older one":                 {undo, newEtcd(made("r2-uid")), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},
+		"before a recovery from data":     {undo, newEtcd(recovered(v1alpha1.RecoverFromData)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "task r2 has recovered the cluster from quorum loss since task r1, and a recovery cannot be undone. Preview the final snapshot of task r1 to go back to what was there before it (kubectl etcdtask restore main -n ns --to snapshot=Full-00000000-00000099-1767225600.final)"},
+		"before one from the backup":      {undo, newEtcd(recovered(v1alpha1.RecoverFromBackup)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "a recovery cannot be undone"},
+		"before a newer undo":             {undo, newEtcd(recovered(v1alpha1.RecoverFromKeptData)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "undo that one first"},
 		"after waking up":                 {undo, newEtcd(wokeUp), at(saving), earlier(), "", ""},
 		"of a preview":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
 		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},

@@ -90,20 +90,30 @@ func (w *World) work(args []string, d *members.Disk) (said any, does bool) {
 	return b.take(&whole, backup.Full, true).Facts(), true
 }
 
+// kept is what was set aside on a volume, and where each of it ends.
+func kept(d *members.Disk) (dirs []string, revisions map[string]int64) {
+	revisions = map[string]int64{}
+	for dir, data := range d.Kept {
+		revisions[dir] = data.Revision()
+	}
+	return slices.Sorted(maps.Keys(d.Kept)), revisions
+}
+
 // survey is what the agent says of a volume.
 func survey(d *members.Disk) member.Survey {
 	if d == nil || d.Cluster == "" {
 		s := member.Survey{State: member.SurveyNone}
 		if d != nil {
-			s.Kept = slices.Sorted(maps.Keys(d.Kept))
+			s.Kept, s.KeptRevisions = kept(d)
 		}
 		return s
 	}
 	s := member.Survey{
 		State: member.SurveyPresent, ClusterID: d.Cluster, MemberID: strconv.FormatUint(d.Member, 16), LastTerm: d.LastTerm(), LastIndex: uint64(d.Last()),
 		CommitIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Revision: d.Revision(), Bytes: databaseBytes,
-		Removed: d.Removed(), Kept: slices.Sorted(maps.Keys(d.Kept)),
+		Removed: d.Removed(),
 	}
+	s.Kept, s.KeptRevisions = kept(d)
 	for _, p := range d.Peers() {
 		if !p.Learner {
 			s.Voters = append(s.Voters, fmt.Sprintf("%x", p.ID))

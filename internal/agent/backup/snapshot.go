@@ -56,8 +56,8 @@ type Snapshot struct {
 	Prefix string
 	// Size of the object in bytes; 0 if unknown.
 	Size int64
-	// Kept: it is marked, and retention never removes it, nor counts it.
-	Kept bool
+	// Kept: retention does not remove it, nor counts it, since it is marked, or a hold keeps it for a while. Marked: it is marked.
+	Kept, Marked bool
 	// Proof is what the snapshot's valid signature states; nil for an unsigned snapshot.
 	Proof *Proof
 }

@@ -341,6 +341,58 @@ func TestALearnerIsConnectedBeforeItServes(t *testing.T) {
 	g.Expect(timers.settled(3)).To(BeTrue(), "it serves, and gets its vote: the connection is the same")
 }
 
+// A learner that served and was cut off, or was restarted before it served, is as new when it comes back: its vote would depend on a connection
+// of which nobody knows how old it is.
+func TestALearnerIsNotConnectedWhileItIsCutOff(t *testing.T) {
+	learner := func(serving bool, started time.Time) func(*Known) {
+		return func(k *Known) {
+			k.List[2].Learner = true
+			o := &k.Snapshot.Ordinals[2]
+			o.Pod.EtcdStarted = started
+			if !serving {
+				o.Class, o.Role, o.Answers, o.Serving, o.MemberID = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false, 0
+			}
+		}
+	}
+	unnamed := func(k *Known) {
+		learner(false, time.Time{})(k)
+		k.List[2].Name, k.List[2].PeerURLs = "", []string{"http://main-2.main-peer.ns.svc:2380"}
+	}
+	started, again := noon.Add(-time.Minute), noon.Add(10*time.Second)
+	for name, c := range map[string]struct {
+		first, then, last func(*Known)
+		settled           bool // 20 s later, when it serves
+	}{
+		"it has not served yet":      {learner(false, started), learner(false, started), learner(true, started), true},
+		"it served, and was cut off": {learner(true, started), learner(false, started), learner(true, started), false},
+		"it was restarted":           {learner(false, started), learner(false, again), learner(true, again), false},
+		"it is being restarted":      {learner(false, started), learner(false, time.Time{}), learner(true, again), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, timers := NewWithT(t), Timers{}
+			look := func(second int, change func(*Known)) {
+				k := known(3, change)
+				k.Snapshot.At = noon.Add(time.Duration(second) * time.Second)
+				timers = timers.Next(k)
+			}
+			look(0, unnamed)
+			for i := range 10 {
+				look(1+i, c.first)
+			}
+			for i := range 20 {
+				look(11+i, c.then)
+				g.Expect(timers.settled(3)).To(Equal(c.settled), "after %d s", i)
+			}
+			look(31, c.last)
+			g.Expect(timers.settled(3)).To(Equal(c.settled))
+			for i := range 7 {
+				look(32+i, c.last)
+			}
+			g.Expect(timers.settled(3)).To(BeTrue(), "it has served for long enough")
+		})
+	}
+}
+
 // Clients reach a voter once its pod has been ready for a second. A probe that fails is waited for five seconds, in which it votes.
 func TestReached(t *testing.T) {
 	g := NewWithT(t)

@@ -38,8 +38,9 @@ type Timers struct {
 	close   lasting.Timers[uint64, run]
 	votes   lasting.Timers[uint64, run]
 	ready   lasting.Timers[uint64, run]
-	// unnamed are the pods of members that were listed before they had published themselves.
-	unnamed map[uint64]types.UID
+	// unnamed are the runs of members that were listed before they had published themselves, and have not served since. A member may not have
+	// been started yet.
+	unnamed map[uint64]run
 }
 
 // run is one run of a member.
@@ -55,11 +56,11 @@ func (t Timers) Next(k Known) Timers {
 	}
 	away := map[uint64]bool{}
 	serving, close, votes, ready := map[uint64]run{}, map[uint64]run{}, map[uint64]run{}, map[uint64]run{}
-	unnamed := map[uint64]types.UID{}
+	unnamed := map[uint64]run{}
 	for _, m := range k.List {
 		r, lag := k.run(m)
-		if o := k.at(m); o != nil && o.Pod != nil && (m.Name == "" || t.unnamed[m.ID] == o.Pod.UID) {
-			unnamed[m.ID] = o.Pod.UID
+		if now := k.pod(m); r == (run{}) && (m.Name == "" || t.isUnnamed(m.ID, now)) {
+			unnamed[m.ID] = now
 		}
 		away[m.ID], serving[m.ID], close[m.ID] = r == run{}, cmp.Or(r, t.connected(k, m)), run{}
 		if lag <= membership.MaxLag {
@@ -81,13 +82,28 @@ func (t Timers) Next(k Known) Timers {
 }
 
 // connected is the run of a learner that does not serve yet, and has published itself since it was added: that takes a connection to the
-// leader. If its leader has sent it a snapshot, etcd opens its port for clients seven seconds later, once it has published itself again.
+// leader. If its leader has sent it a snapshot, etcd opens its port for clients seven seconds later, once it has published itself again. Of
+// one that has served and does not any more, nobody knows whether it is connected.
 func (t Timers) connected(k Known, m etcdclient.Member) run {
-	o := k.at(m)
-	if !m.Learner || m.Name == "" || o == nil || o.Pod == nil || o.Pod.EtcdStarted.IsZero() || t.unnamed[m.ID] != o.Pod.UID {
+	now := k.pod(m)
+	if !m.Learner || m.Name == "" || now.started.IsZero() || !t.isUnnamed(m.ID, now) {
 		return run{}
 	}
-	return run{o.Pod.UID, o.Pod.EtcdStarted}
+	return now
+}
+
+// isUnnamed reports whether a run of a member is the one in which it was listed before it had published itself, and has not served since.
+func (t Timers) isUnnamed(id uint64, now run) bool {
+	was := t.unnamed[id]
+	return was.pod != "" && was.pod == now.pod && (was.started.IsZero() || was == now)
+}
+
+// pod is the run of a listed member by its pod, whether it serves or not; the zero run if there is no pod.
+func (k Known) pod(listed etcdclient.Member) run {
+	if o := k.at(listed); o != nil && o.Pod != nil {
+		return run{o.Pod.UID, o.Pod.EtcdStarted}
+	}
+	return run{}
 }
 
 func (t Timers) unready(id uint64) bool { return t.away[id].Lasted(unreadyAfter) }

@@ -159,14 +159,14 @@ func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 }
 
 // hasFinal reports whether the cluster has ended with a final snapshot: it is recent, or nothing was written after it. Snapshots that
-// the agent took after it, by its schedule, on request, or when it stopped, do not hide it. That of a Restore, which is marked as kept, is
-// that of no end: the cluster went on.
+// the agent took after it, by its schedule, on request, or when it stopped, do not hide it. A Restore marks its final snapshot, after
+// which the cluster went on. A hold says nothing: a preview may hold any snapshot.
 func hasFinal(list []backup.Snapshot, now time.Time) bool {
 	sorted := backup.Sorted(list)
 	written := false
 	for _, s := range slices.Backward(sorted) {
 		written = written || s.LastRevision != sorted[len(sorted)-1].LastRevision
-		if s.Final && !s.Kept {
+		if s.Final && !s.Marked {
 			return !written || now.Sub(s.Created) <= finalAge
 		}
 	}

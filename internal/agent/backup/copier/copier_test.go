@@ -50,7 +50,11 @@ func TestHasFinal(t *testing.T) {
 		s.Final = true
 		return s
 	}
-	kept := func(s backup.Snapshot) backup.Snapshot {
+	marked := func(s backup.Snapshot) backup.Snapshot {
+		s.Kept, s.Marked = true, true
+		return s
+	}
+	held := func(s backup.Snapshot) backup.Snapshot {
 		s.Kept = true
 		return s
 	}
@@ -76,8 +80,9 @@ func TestHasFinal(t *testing.T) {
 		"the cluster was restored to what was before":  {append(since(-1, 39), final(day(-2))), false},
 		"restored, and written to as much":             {append(since(-2, 39), snapshot(backup.Full, 0, 40, day(0)), final(day(-2).Add(-time.Hour))), false},
 		"only a delta since the cluster woke up":       {[]backup.Snapshot{final(day(-2)), snapshot(backup.Delta, 41, 50, day(0))}, false},
-		"that of a Restore":                            {append(since(0, 1_000_000_041), kept(final(day(0)))), false},
-		"that of a Restore, and one of a move":         {append(since(0, 1_000_000_041), kept(final(day(0))), final(day(0).Add(20*time.Hour))), true},
+		"that of a Restore":                            {append(since(0, 1_000_000_041), marked(final(day(0)))), false},
+		"that of a Restore, and one of a move":         {append(since(0, 1_000_000_041), marked(final(day(0))), final(day(0).Add(20*time.Hour))), true},
+		"that of a move, which a preview holds":        {append(since(0, 41), held(final(day(0)))), true},
 		"an earlier one, and one that nothing follows": {append(since(-4, 39), final(day(-5)), final(day(-2).Add(time.Hour))), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,15 +91,35 @@ func TestHasFinal(t *testing.T) {
 	}
 }
 
-// A copy waits for a final snapshot, but not forever.
+// A copy waits for a final snapshot, but not forever. That of a Restore, which marks it, is none of a move; a preview may hold any.
 func TestWaitingForTheFinalSnapshot(t *testing.T) {
-	for name, final := range map[string]bool{"there is one": true, "there is none": false} {
+	keep := func(source *store.Store, s backup.Snapshot) error {
+		_, err := source.Keep(t.Context(), s.Name())
+		return err
+	}
+	hold := func(source *store.Store, s backup.Snapshot) error {
+		_, err := source.Hold(t.Context(), s.Name(), 0, now)
+		return err
+	}
+	for name, c := range map[string]struct {
+		is    bool
+		then  func(source *store.Store, s backup.Snapshot) error
+		final bool
+	}{
+		"there is one":          {true, nil, true},
+		"a preview holds it":    {true, hold, true},
+		"a Restore has kept it": {true, keep, false},
+		"there is none":         {false, nil, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g, final := NewWithT(t), c.final
 			source, _ := filled(t)
 			s := snapshot(backup.Full, 0, 40, day(0))
-			s.Final = final
-			write(t, source, s)
+			s.Final = c.is
+			s = write(t, source, s)
+			if c.then != nil {
+				g.Expect(c.then(source, s)).To(Succeed())
+			}
 			target, _ := open(t)
 			config := Config{Source: source, Target: target, WaitForFinal: 10 * time.Millisecond, Now: now, Log: logr.Discard()}
 			result, err := Copy(t.Context(), config)

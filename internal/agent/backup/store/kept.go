@@ -42,7 +42,7 @@ func (s *Store) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	if err := s.objects.writeSmall(ctx, path.Join(s.keptFolder(), keptPrefix+name), "text/plain", []byte(name+"\n")); err != nil {
 		return backup.Snapshot{}, fmt.Errorf("marking snapshot %s as kept: %w", name, err)
 	}
-	list[i].Kept = true
+	list[i].Kept, list[i].Marked = true, true
 	return list[i], nil
 }
 
@@ -90,7 +90,7 @@ func (s *Store) Kept(ctx context.Context, snapshot backup.Snapshot) (bool, error
 	return list[0].Kept, err
 }
 
-// markKept notes which snapshots are marked.
+// markKept notes which snapshots are marked, and which of the others are held.
 func (s *Store) markKept(ctx context.Context, snapshots []backup.Snapshot) error {
 	marked, held := map[string]bool{}, map[string]backup.Hold{}
 	err := s.objects.in(ctx, s.keptFolder(), func(name string, _ *blob.ListObject) {
@@ -107,7 +107,8 @@ func (s *Store) markKept(ctx context.Context, snapshots []backup.Snapshot) error
 	holds := newest(held)
 	for i, snapshot := range snapshots {
 		keeps := func(h backup.Hold) bool { return h.Keeps(snapshot) }
-		snapshots[i].Kept = marked[snapshot.Name()] || slices.ContainsFunc(holds, keeps)
+		snapshots[i].Marked = marked[snapshot.Name()]
+		snapshots[i].Kept = snapshots[i].Marked || slices.ContainsFunc(holds, keeps)
 	}
 	return err
 }

@@ -38,10 +38,11 @@ func TestKeep(t *testing.T) {
 		kept, err := s.Keep(t.Context(), snapshot.Name())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(kept.Name()).To(Equal(snapshot.Name()))
-		g.Expect(kept.Kept).To(BeTrue())
+		g.Expect([]bool{kept.Kept, kept.Marked}).To(Equal([]bool{true, true}))
 		list, err := s.List(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect([]bool{list[0].Kept, list[1].Kept}).To(Equal([]bool{true, snapshot.Name() == second.Name()}))
+		g.Expect([]bool{list[0].Marked, list[1].Marked}).To(Equal([]bool{true, snapshot.Name() == second.Name()}))
 	}
 	mark, err := os.ReadFile(filepath.Join(filepath.Dir(dir), keptFolder, keptPrefix+first.Name()))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -78,6 +79,7 @@ func TestManyHolds(t *testing.T) {
 			list, err := s.List(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(list[1].Kept).To(BeTrue())
+			g.Expect(list[1].Marked).To(BeFalse(), "a hold ends")
 		})
 	}
 }
