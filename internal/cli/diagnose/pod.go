@@ -5,6 +5,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,11 +43,7 @@ func podFacts(pod *corev1.Pod, now time.Time) *diagnose.Pod {
 		if running := s.State.Running; running != nil {
 			p.Running = now.Sub(running.StartedAt.Time)
 		}
-		ended := s.LastTerminationState.Terminated
-		if s.State.Terminated != nil {
-			ended = s.State.Terminated
-		}
-		if ended != nil {
+		if ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated); ended != nil {
 			p.Ended, p.EndedAgo = ended.Reason, now.Sub(ended.FinishedAt.Time)
 		}
 	}
