@@ -54,13 +54,13 @@ type snapshots struct {
 func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *clientv3.Client, registry prometheus.Registerer) (*snapshots, error) {
 	s := &snapshots{log: log}
 	var err error
-	if s.full, err = serve.NewLease(config, o.namespace, o.fullLease, 0); err != nil {
+	if s.full, err = serve.NewLease(config, o.leases.namespace, o.leases.full, 0); err != nil {
 		return nil, err
 	}
-	if s.delta, err = serve.NewLease(config, o.namespace, o.deltaLease, 0); err != nil {
+	if s.delta, err = serve.NewLease(config, o.leases.namespace, o.leases.delta, 0); err != nil {
 		return nil, err
 	}
-	recorded, err := serve.Recorded(config, o.namespace, o.fullLease, o.deltaLease)
+	recorded, err := serve.Recorded(config, o.leases.namespace, o.leases.full, o.leases.delta)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 			return s.full.Annotate(ctx, v1alpha1.AnnotationBackupOfRecovered, clusterID)
 		},
 	}
-	if s.restored.Recorded, err = serve.RecoveredCluster(config, o.namespace, o.fullLease); err != nil {
+	if s.restored.Recorded, err = serve.RecoveredCluster(config, o.leases.namespace, o.leases.full); err != nil {
 		return nil, err
 	}
 	s.open = func(ctx context.Context) (*snapshotter.Snapshotter, error) {
