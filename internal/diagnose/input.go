@@ -125,7 +125,7 @@ const (
 	SignalReported Signal = "status of the Etcd"
 	// SignalReads are the timed reads.
 	SignalReads Signal = "reads"
-	// SignalPod is the pod of a member: limits, restarts.
+	// SignalPod is the pod of a member: limits, and how etcd ended last.
 	SignalPod Signal = "pod"
 	// SignalLogs is the log of etcd.
 	SignalLogs Signal = "logs"
