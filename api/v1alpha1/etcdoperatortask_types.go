@@ -5,6 +5,9 @@
 package v1alpha1
 
 import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -164,6 +167,11 @@ type EtcdOperatorTaskStatus struct {
 	// result of the task, as key-value pairs. The keys depend on the type.
 	// +optional
 	Result map[string]string `json:"result,omitempty"`
+}
+
+// Progressing returns the condition of that name; an empty one if there is none, as before the operator has seen the task.
+func (s *EtcdOperatorTaskStatus) Progressing() metav1.Condition {
+	return *cmp.Or(meta.FindStatusCondition(s.Conditions, ConditionProgressing), &metav1.Condition{})
 }
 
 // LastOperation is one step of a task.

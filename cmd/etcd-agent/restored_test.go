@@ -52,7 +52,7 @@ func TestOneFullSnapshotAfterARecovery(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = local.Close() }()
 	agent := func(dir string) snapshotter.Config {
-		s, err := newSnapshots(logr.Discard(), serveOptions{sharedDir: dir, namespace: "n", fullLease: "full", deltaLease: "delta"}, config, local, prometheus.NewRegistry())
+		s, err := newSnapshots(logr.Discard(), serveOptions{sharedDir: dir, leases: leaseNames{"n", "full", "delta"}}, config, local, prometheus.NewRegistry())
 		g.Expect(err).NotTo(HaveOccurred())
 		return s.config(snapshotter.Config{})
 	}

@@ -34,17 +34,17 @@ import (
 const leaseLifetime = time.Minute
 
 type serveOptions struct {
-	name, namespace, sharedDir, address string
-	tls                                 server.TLS
-	trustFile                           string
-	heartbeat                           time.Duration
-	fullLease, deltaLease               string
-	store                               store.Config
-	snapshots                           snapshotter.Options
+	name, sharedDir, address string
+	tls                      server.TLS
+	trustFile                string
+	heartbeat                time.Duration
+	leases                   leaseNames
+	store                    store.Config
+	snapshots                snapshotter.Options
 }
 
 func serveCommand(log logr.Logger) *cobra.Command {
-	options := serveOptions{name: os.Getenv(member.NameVariable), namespace: os.Getenv(member.NamespaceVariable), trustFile: os.Getenv(member.TrustFileVariable)}
+	options := serveOptions{name: os.Getenv(member.NameVariable), trustFile: os.Getenv(member.TrustFileVariable)}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run beside the member: renew its lease, take its snapshots",
@@ -58,14 +58,12 @@ func serveCommand(log logr.Logger) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&options.name, "name", options.name, "name of the member and of its lease, by default $"+member.NameVariable)
-	cmd.Flags().StringVar(&options.namespace, "namespace", options.namespace, "namespace of its lease, by default $"+member.NamespaceVariable)
 	cmd.Flags().StringVar(&options.sharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.address, "listen", ":8080", "address of the HTTP API, the metrics and the health check")
 	options.tls.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&options.trustFile, "api-trust-file", options.trustFile, "file with the public key of the operator, by default $"+member.TrustFileVariable+"; empty: requests are not authenticated")
 	cmd.Flags().DurationVar(&options.heartbeat, "heartbeat", 10*time.Second, "how often the member lease is renewed")
-	cmd.Flags().StringVar(&options.fullLease, "full-snapshot-lease", "", "lease that reports the newest full snapshot")
-	cmd.Flags().StringVar(&options.deltaLease, "delta-snapshot-lease", "", "lease that reports the newest delta snapshot")
+	options.leases.addFlags(cmd.Flags())
 	options.store.AddFlags(cmd.Flags(), "")
 	options.snapshots.AddFlags(cmd.Flags())
 	return cmd
@@ -85,7 +83,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := serve.NewMemberLease(config, o.namespace, o.name, leaseLifetime, started)
+	lease, err := serve.NewMemberLease(config, o.leases.namespace, o.name, leaseLifetime, started)
 	if err != nil {
 		return nil, err
 	}

@@ -54,13 +54,13 @@ type snapshots struct {
 func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *clientv3.Client, registry prometheus.Registerer) (*snapshots, error) {
 	s := &snapshots{log: log}
 	var err error
-	if s.full, err = serve.NewLease(config, o.namespace, o.fullLease, 0); err != nil {
+	if s.full, err = serve.NewLease(config, o.leases.namespace, o.leases.full, 0); err != nil {
 		return nil, err
 	}
-	if s.delta, err = serve.NewLease(config, o.namespace, o.deltaLease, 0); err != nil {
+	if s.delta, err = serve.NewLease(config, o.leases.namespace, o.leases.delta, 0); err != nil {
 		return nil, err
 	}
-	recorded, err := serve.Recorded(config, o.namespace, o.fullLease, o.deltaLease)
+	recorded, err := serve.Recorded(config, o.leases.namespace, o.leases.full, o.leases.delta)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 			return s.full.Annotate(ctx, v1alpha1.AnnotationBackupOfRecovered, clusterID)
 		},
 	}
-	if s.restored.Recorded, err = serve.RecoveredCluster(config, o.namespace, o.fullLease); err != nil {
+	if s.restored.Recorded, err = serve.RecoveredCluster(config, o.leases.namespace, o.leases.full); err != nil {
 		return nil, err
 	}
 	s.open = func(ctx context.Context) (*snapshotter.Snapshotter, error) {
@@ -236,6 +236,13 @@ func (s *snapshots) restorable() string {
 func (s *snapshots) reportHealth(ctx context.Context) {
 	reported, known, restorable := "", false, ""
 	var current time.Time
+	report := func(annotation, value, failed string) bool {
+		err := s.full.Annotate(ctx, annotation, value)
+		if err != nil && ctx.Err() == nil {
+			s.log.Error(err, failed)
+		}
+		return err == nil
+	}
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {
@@ -243,26 +250,14 @@ func (s *snapshots) reportHealth(ctx context.Context) {
 		if err := s.Healthy(); err != nil {
 			failure = sanitize.Text(err.Error(), maxFailure)
 		}
-		if !known || failure != reported {
-			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {
-				reported, known = failure, true
-			} else if ctx.Err() == nil {
-				s.log.Error(err, "Reporting the health of snapshots failed")
-			}
+		if (!known || failure != reported) && report(v1alpha1.AnnotationBackupError, failure, "Reporting the health of snapshots failed") {
+			reported, known = failure, true
 		}
-		if is := s.restorable(); is != restorable {
-			if err := s.full.Annotate(ctx, v1alpha1.AnnotationRestorable, is); err == nil {
-				restorable = is
-			} else if ctx.Err() == nil {
-				s.log.Error(err, "Reporting what can be restored failed")
-			}
+		if is := s.restorable(); is != restorable && report(v1alpha1.AnnotationRestorable, is, "Reporting what can be restored failed") {
+			restorable = is
 		}
-		if now := s.current(); now.After(current) {
-			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupsCurrent, now.UTC().Format(time.RFC3339)); err == nil {
-				current = now
-			} else if ctx.Err() == nil {
-				s.log.Error(err, "Reporting that backups are up to date failed")
-			}
+		if now := s.current(); now.After(current) && report(v1alpha1.AnnotationBackupsCurrent, now.UTC().Format(time.RFC3339), "Reporting that backups are up to date failed") {
+			current = now
 		}
 		select {
 		case <-ctx.Done():

@@ -37,7 +37,7 @@ func TestEachKindOfSnapshotHasItsLease(t *testing.T) {
 	local, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://localhost:1"}})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = local.Close() }()
-	options := serveOptions{namespace: "ns", fullLease: "main-full-snap", deltaLease: "main-delta-snap"}
+	options := serveOptions{leases: leaseNames{"ns", "main-full-snap", "main-delta-snap"}}
 	s, err := newSnapshots(logr.Discard(), options, &rest.Config{Host: api.URL}, local, prometheus.NewRegistry())
 	g.Expect(err).NotTo(HaveOccurred())
 	s.report(backup.Snapshot{Kind: backup.Full, LastRevision: 7, Created: time.Unix(1, 0)})

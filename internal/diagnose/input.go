@@ -125,7 +125,7 @@ const (
 	SignalReported Signal = "status of the Etcd"
 	// SignalReads are the timed reads.
 	SignalReads Signal = "reads"
-	// SignalPod is the pod of a member: limits, restarts.
+	// SignalPod is the pod of a member: limits, and how etcd ended last.
 	SignalPod Signal = "pod"
 	// SignalLogs is the log of etcd.
 	SignalLogs Signal = "logs"
@@ -179,8 +179,7 @@ type Status struct {
 // Pod is what the API server says about the pod of a member.
 type Pod struct {
 	Node string
-	// Restarts of the etcd container, how it ended last (such as OOMKilled), how long ago that was, and how long it has been running.
-	Restarts int32
+	// Ended is how the etcd container ended last, such as OOMKilled; and how long ago that was, and how long it has been running.
 	Ended    string
 	EndedAgo time.Duration
 	Running  time.Duration

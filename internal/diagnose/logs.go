@@ -14,10 +14,8 @@ import (
 
 // Logs are what the log of etcd says about a time: how often, and how long. Keys, addresses and texts are not kept.
 type Logs struct {
-	// Since is how far back the log was read; Lines is how many lines there are, and Cut reports that older ones are missing.
-	Since time.Duration
+	// Lines is how many lines there are.
 	Lines int
-	Cut   bool
 	// SlowApply are requests in the measurement that took longer than 100 ms to apply, and SlowRanges those of them that read a range.
 	SlowApply, SlowRanges int
 	// LargestAnswer is the size of the largest answer to a range that was slow, in bytes.
@@ -36,9 +34,6 @@ type Logs struct {
 	Dropped int
 	// TooLarge are requests that were refused for their size.
 	TooLarge int
-	// Compactions that finished, and the longest of them.
-	Compactions       int
-	LongestCompaction time.Duration
 }
 
 // counted are what is counted, by a part of the message.
@@ -53,7 +48,6 @@ var counted = []countedLine{
 	{"prober found high clock drift", func(l *Logs) *int { return &l.Drift }, recently},
 	{"sending buffer is full", func(l *Logs) *int { return &l.Dropped }, measured},
 	{"request is too large", func(l *Logs) *int { return &l.TooLarge }, ever},
-	{"finished scheduled compaction", func(l *Logs) *int { return &l.Compactions }, ever},
 }
 
 type countedLine struct {
@@ -78,8 +72,8 @@ const (
 const justLogged = 2 * time.Minute
 
 // ParseLogs counts the lines of etcd's log that say why it is slow, or was; it was measured since a time.
-func ParseLogs(text string, since time.Duration, cut bool, began, now time.Time) *Logs {
-	l, from := &Logs{Since: since, Cut: cut}, map[age]time.Time{recently: now.Add(-justLogged), measured: began}
+func ParseLogs(text string, began, now time.Time) *Logs {
+	l, from := &Logs{}, map[age]time.Time{recently: now.Add(-justLogged), measured: began}
 	for line := range strings.Lines(text) {
 		l.Lines++
 		if slices.ContainsFunc(counted, func(c countedLine) bool { return strings.Contains(line, c.text) }) {
@@ -95,7 +89,6 @@ type logLine struct {
 	Message  string `json:"msg"`
 	Error    string `json:"error"`
 	Prefix   string `json:"prefix"`
-	Took     string `json:"took"`
 	Response string `json:"response"`
 }
 
@@ -125,8 +118,5 @@ func (l *Logs) details(fields logLine, kind string) {
 			n, _ := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
 			l.LargestAnswer = max(l.LargestAnswer, n)
 		}
-	}
-	if took, err := time.ParseDuration(fields.Took); err == nil && kind == "finished scheduled compaction" {
-		l.LongestCompaction = max(l.LongestCompaction, took)
 	}
 }

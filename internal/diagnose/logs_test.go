@@ -16,7 +16,6 @@ import (
 const log = `{"level":"warn","ts":"2026-11-24T12:00:00Z","caller":"txn/util.go:93","msg":"apply request took too long","took":"212.4ms","expected-duration":"100ms","prefix":"read-only range ","request":"key:\"/registry/secrets/demo/a\" ","response":"range_response_count:40000 size:168000000"}
 {"level":"warn","ts":"2026-11-24T12:00:01Z","caller":"txn/util.go:93","msg":"apply request took too long","took":"150ms","expected-duration":"100ms","prefix":"","request":"header:<ID:1 > put:<key:\"/registry/secrets/demo/a\" >","response":"size:6"}
 {"level":"warn","ts":"2026-11-24T12:00:02Z","caller":"wal/wal.go:805","msg":"slow fdatasync","took":"1.2s","expected-duration":"1s"}
-{"level":"info","ts":"2026-11-24T12:00:03Z","caller":"mvcc/kvstore_compaction.go:72","msg":"finished scheduled compaction","compact-revision":42,"took":"3.5s","hash":1}
 {"level":"info","ts":"2026-11-24T12:00:04Z","caller":"etcdserver/raft.go:1","msg":"raft.node: 1 elected leader 2 at term 3"}
 {"level":"warn","ts":"2026-11-24T12:00:05Z","caller":"embed/config_logging.go:1","msg":"rejected connection on client endpoint","remote-addr":"10.0.0.1:1","error":"EOF"}
 {"level":"warn","ts":"2026-11-24T12:00:06Z","caller":"embed/config_logging.go:1","msg":"rejected connection on peer endpoint","remote-addr":"10.0.0.1:1","error":"EOF"}
@@ -28,22 +27,21 @@ not JSON: write /var/etcd/data/member/wal/1.wal: no space left on device
 func TestParseLogs(t *testing.T) {
 	g := NewWithT(t)
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	l := ParseLogs(log, 15*time.Minute, false, noon, noon.Add(time.Minute))
+	l := ParseLogs(log, noon, noon.Add(time.Minute))
 	g.Expect(*l).To(Equal(Logs{
-		Since: 15 * time.Minute, Lines: 10, SlowApply: 3, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 2, Rejected: 1,
-		Compactions: 1, LongestCompaction: 3500 * time.Millisecond,
+		Lines: 9, SlowApply: 3, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 2, Rejected: 1,
 	}))
-	later := ParseLogs(log, 15*time.Minute, false, noon.Add(4*time.Minute), noon.Add(5*time.Minute))
+	later := ParseLogs(log, noon.Add(4*time.Minute), noon.Add(5*time.Minute))
 	g.Expect(later.Rejected).To(BeZero(), "it is over")
 	g.Expect(later.NoSpace).To(Equal(1), "a panic has no time")
 	g.Expect(later.SlowSyncs).To(Equal(1), "it was slow")
 	g.Expect([]int64{int64(later.SlowApply), int64(later.SlowRanges), later.LargestAnswer}).To(Equal([]int64{0, 0, 0}), "a client that listed much some minutes ago slows nothing now")
-	next := ParseLogs(log, 15*time.Minute, false, noon.Add(500*time.Millisecond), noon.Add(time.Minute))
+	next := ParseLogs(log, noon.Add(500*time.Millisecond), noon.Add(time.Minute))
 	g.Expect([]int{next.SlowApply, next.SlowRanges, next.Rejected}).To(Equal([]int{2, 0, 1}), "nor if it did just before the measurement")
 	g.Expect(fmt.Sprintf("%+v", *l)).NotTo(ContainSubstring("registry"), "keys are tenants' data")
 }
 
 func FuzzParseLogs(f *testing.F) {
 	f.Add(log)
-	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Minute, false, time.Now(), time.Now()) })
+	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Now(), time.Now()) })
 }

@@ -53,7 +53,7 @@ func TestRejectedOnArrival(t *testing.T) {
 			task := s.get(t, "b")
 			if c.code == "" {
 				e.Expect(task.Status.State).To(Equal(pending))
-				e.Expect(progressing(task).Reason).To(Equal(v1alpha1.ReasonQueued))
+				e.Expect(task.Status.Progressing().Reason).To(Equal(v1alpha1.ReasonQueued))
 				return
 			}
 			e.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateRejected))

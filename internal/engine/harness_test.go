@@ -343,7 +343,7 @@ func (e *engine) told() []string {
 func (e *engine) progress(name string) string {
 	e.t.Helper()
 	task := e.server.get(e.t, name)
-	return progressing(task).Reason + ": " + progressing(task).Message
+	return task.Status.Progressing().Reason + ": " + task.Status.Progressing().Message
 }
 
 // runs is how many tasks the engine remembers to run.

@@ -78,7 +78,9 @@ func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metric
 // show publishes the tasks of an Etcd that have not ended.
 func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 	stalled := 0.0
-	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressing(t).Reason == v1alpha1.ReasonStalled }) {
+	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool {
+		return t.Status.Progressing().Reason == v1alpha1.ReasonStalled
+	}) {
 		stalled = 1
 	}
 	for _, o := range m.others {

@@ -169,7 +169,7 @@ func (r *Reconciler) stalls(cached *v1alpha1.EtcdOperatorTask, v tasks.Verdict) 
 		return v
 	}
 	idle := r.books.idle(cached, at.Time, r.Clock)
-	said := progressing(cached).Reason == v1alpha1.ReasonStalled && at.Equal(lastProgress(cached.Status.Rollout, cached.Status.Membership))
+	said := cached.Status.Progressing().Reason == v1alpha1.ReasonStalled && at.Equal(lastProgress(cached.Status.Rollout, cached.Status.Membership))
 	if said || idle >= v.ProgressDeadline {
 		v.Reason, v.Message = v1alpha1.ReasonStalled, fmt.Sprintf("no progress for %s; %s", v.ProgressDeadline, v.Message)
 	}

@@ -429,7 +429,7 @@ func TestWordingWaits(t *testing.T) {
 	says := func(what string, again time.Duration) string {
 		e.execute = endsAs(tasks.Verdict{Outcome: tasks.Continue, Message: what, RequeueAfter: time.Hour})
 		e.Expect(e.look()).To(Equal(again))
-		return progressing(s.get(t, "a")).Message
+		return s.get(t, "a").Status.Progressing().Message
 	}
 	e.pass(6 * time.Second)
 	e.Expect(says("one", detailInterval-6*time.Second)).To(Equal("zero"))

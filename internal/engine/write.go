@@ -14,9 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -55,8 +52,8 @@ const maxNote = 1024
 
 // reportTransition emits the events of a change of status that was written.
 func (r *Reconciler) reportTransition(before, after *v1alpha1.EtcdOperatorTask) {
-	if was, is := progressing(before).Reason, progressing(after).Reason; was != is && is == v1alpha1.ReasonStalled {
-		r.warn(after, v1alpha1.ReasonStalled, progressing(after).Message)
+	if was, is := before.Status.Progressing().Reason, after.Status.Progressing().Reason; was != is && is == v1alpha1.ReasonStalled {
+		r.warn(after, v1alpha1.ReasonStalled, after.Status.Progressing().Message)
 	}
 	if before.Status.State == after.Status.State {
 		return
@@ -65,9 +62,9 @@ func (r *Reconciler) reportTransition(before, after *v1alpha1.EtcdOperatorTask) 
 	case v1alpha1.TaskStateInProgress:
 		r.event(after, "Started", fmt.Sprintf("task %s of Etcd %s has started", after.Spec.Type, after.Spec.OwnerEtcdReference.Name))
 	case v1alpha1.TaskStateSucceeded:
-		r.event(after, string(after.Status.State), progressing(after).Message)
+		r.event(after, string(after.Status.State), after.Status.Progressing().Message)
 	case v1alpha1.TaskStateFailed, v1alpha1.TaskStateRejected:
-		r.warn(after, string(after.Status.State), progressing(after).Message)
+		r.warn(after, string(after.Status.State), after.Status.Progressing().Message)
 	}
 }
 
@@ -81,9 +78,4 @@ func (r *Reconciler) warn(t *v1alpha1.EtcdOperatorTask, reason, note string) {
 
 func (r *Reconciler) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string) {
 	r.Recorder.Eventf(t, nil, eventType, reason, reason, "%s", sanitize.Text(note, maxNote))
-}
-
-// progressing is the condition Progressing of a task; the zero value if it has none.
-func progressing(t *v1alpha1.EtcdOperatorTask) metav1.Condition {
-	return ptr.Deref(meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing), metav1.Condition{})
 }

@@ -9,12 +9,12 @@ package job
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 )
 
@@ -96,12 +95,9 @@ type Spec struct {
 
 // Name returns the name of the Job of an owner: stable, and unique to the owner.
 func Name(owner metav1.Object) string {
-	h := fnv.New32a()
-	// A hash never fails to write.
-	_, _ = h.Write([]byte(owner.GetUID()))
 	// A DNS label starts and ends with a letter or a digit.
 	name := strings.TrimRight(fmt.Sprintf("%.*s", maxNameLength, owner.GetName()), ".-")
-	return fmt.Sprintf("%s-%s", name, rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
+	return fmt.Sprintf("%s-%s", name, ownership.Suffix(owner.GetUID()))
 }
 
 // Build makes a Job. It is pure.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -115,10 +116,8 @@ func condition(job *batchv1.Job, conditionType batchv1.JobConditionType) *batchv
 }
 
 func terminated(p corev1.Pod) *corev1.ContainerStateTerminated {
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Name == containerName {
-			return c.State.Terminated
-		}
+	if c := pods.Container(&p, containerName); c != nil {
+		return c.State.Terminated
 	}
 	return nil
 }
@@ -166,10 +165,8 @@ func lastError(pods []corev1.Pod) (words, image string) {
 
 // imageOf returns the image of the agent in a pod.
 func imageOf(p corev1.Pod) string {
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Name == containerName {
-			return c.Image
-		}
+	if c := pods.Container(&p, containerName); c != nil {
+		return c.Image
 	}
 	return ""
 }

@@ -24,15 +24,8 @@ import (
 
 // +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=secrets,resourceNames=etcd-foreman-signing-key,verbs=get;update
 
-const (
-	// keySecret is the Secret in the operator's namespace with the operator's signing key. It is installed empty and filled by
-	// the operator, which therefore needs no right to create Secrets.
-	keySecret = auth.KeySecret
-	// keySeed is the key of the seed in the Secret.
-	keySeed = auth.KeySeed
-	// namespaceFile has the namespace of a pod.
-	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-)
+// namespaceFile has the namespace of a pod.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // operatorNamespace returns the namespace of the operator, or else of its lease; empty if neither is known.
 func operatorNamespace(config *configv1alpha1.OperatorConfiguration) string {
@@ -47,10 +40,11 @@ func signingKey(ctx context.Context, kubeconfig *rest.Config, namespace string) 
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the signing key: %w", err)
 	}
-	return loadKey(ctx, c, client.ObjectKey{Namespace: namespace, Name: keySecret})
+	return loadKey(ctx, c, client.ObjectKey{Namespace: namespace, Name: auth.KeySecret})
 }
 
-// loadKey reads the key from the Secret, and generates it if the Secret is empty. If there is no Secret, or no right to it, the
+// loadKey reads the key from the Secret, which is installed empty so that the operator needs no right to create Secrets, and generates it
+// if it is still empty. If there is no Secret, or no right to it, the
 // key lives as long as this process, and agents get it a minute after each start.
 func loadKey(ctx context.Context, c client.Client, at client.ObjectKey) (ed25519.PrivateKey, error) {
 	_, fresh, err := ed25519.GenerateKey(nil)
@@ -59,11 +53,11 @@ func loadKey(ctx context.Context, c client.Client, at client.ObjectKey) (ed25519
 	}
 	secret := &corev1.Secret{}
 	err = c.Get(ctx, at, secret)
-	if err == nil && len(secret.Data[keySeed]) == 0 {
+	if err == nil && len(secret.Data[auth.KeySeed]) == 0 {
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
-		secret.Data[keySeed] = fresh.Seed()
+		secret.Data[auth.KeySeed] = fresh.Seed()
 		if err = c.Update(ctx, secret); apierrors.IsConflict(err) {
 			// Another replica has just written it.
 			err = c.Get(ctx, at, secret)
@@ -75,8 +69,8 @@ func loadKey(ctx context.Context, c client.Client, at client.ObjectKey) (ed25519
 		return fresh, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the signing key in Secret %s: %w", at, err)
-	case len(secret.Data[keySeed]) != ed25519.SeedSize:
-		return nil, errors.New("the value of " + keySeed + " in Secret " + at.String() + " is not a key: remove it, and restart the operator to make another")
+	case len(secret.Data[auth.KeySeed]) != ed25519.SeedSize:
+		return nil, errors.New("the value of " + auth.KeySeed + " in Secret " + at.String() + " is not a key: remove it, and restart the operator to make another")
 	}
-	return ed25519.NewKeyFromSeed(secret.Data[keySeed]), nil
+	return ed25519.NewKeyFromSeed(secret.Data[auth.KeySeed]), nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,12 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-var keyAt = client.ObjectKey{Namespace: "foreman", Name: keySecret}
+var keyAt = client.ObjectKey{Namespace: "foreman", Name: auth.KeySecret}
 
 func secretWith(seed string) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: keyAt.Namespace, Name: keyAt.Name}}
 	if seed != "" {
-		s.Data = map[string][]byte{keySeed: []byte(seed)}
+		s.Data = map[string][]byte{auth.KeySeed: []byte(seed)}
 	}
 	return s
 }
@@ -49,7 +50,7 @@ func TestSigningKeyOfAFasterReplica(t *testing.T) {
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
 			current := &corev1.Secret{}
 			g.Expect(c.Get(ctx, keyAt, current)).To(Succeed())
-			current.Data = map[string][]byte{keySeed: []byte(seed)}
+			current.Data = map[string][]byte{auth.KeySeed: []byte(seed)}
 			g.Expect(c.Update(ctx, current)).To(Succeed())
 			return c.Update(ctx, o)
 		},
@@ -63,7 +64,7 @@ func TestSigningKeyOfAFasterReplica(t *testing.T) {
 func TestSigningKeyIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	forbidden := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, keySecret, errors.New("no"))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, auth.KeySecret, errors.New("no"))
 	}}
 	for _, c := range []client.Client{fake.NewClientBuilder().Build(), fake.NewClientBuilder().WithInterceptorFuncs(forbidden).Build()} {
 		key, err := loadKey(t.Context(), c, keyAt)

@@ -6,7 +6,6 @@ package membership
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -28,7 +28,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -162,14 +161,9 @@ func told(in input, step membership.Step) member.Members {
 
 // touch changes an annotation of a pod, upon which the kubelet updates its mounts.
 func (h *Handler) touch(ctx context.Context, in input, o *cluster.Ordinal, generation int64) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationMembersTold: strconv.FormatInt(generation, 10)},
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Etcd.Namespace, Name: o.Name}}
-	err = h.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: in.Etcd.Namespace, Name: o.Name, UID: o.Pod.UID}}
+	told := map[string]string{v1alpha1.AnnotationMembersTold: strconv.FormatInt(generation, 10)}
+	err := h.Client.Patch(ctx, pod, asread.Merge(map[string]any{"metadata": map[string]any{"annotations": told}}))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("annotating pod %s/%s: %w", in.Etcd.Namespace, o.Name, err)
 	}
@@ -199,11 +193,9 @@ func (h *Handler) markClaims(ctx context.Context, in input) error {
 		if marked {
 			mark = nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "annotations": map[string]any{v1alpha1.AnnotationTemporary: mark}}})
-		if err != nil {
-			return fmt.Errorf("encoding a patch: %w", err)
-		}
-		if err := h.Client.Patch(ctx, claim.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		named := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}
+		patch := asread.Merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationTemporary: mark}}})
+		if err := h.Client.Patch(ctx, named, patch); err != nil {
 			return fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(claim), err)
 		}
 	}

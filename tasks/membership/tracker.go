@@ -5,6 +5,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -90,9 +91,5 @@ func shows(r v1alpha1.MembershipRequest, list []etcdclient.Member) bool {
 }
 
 func describe(r v1alpha1.MembershipRequest) string {
-	about := r.Pod
-	if about == "" {
-		about = "member " + r.Member
-	}
-	return fmt.Sprintf("%s was requested for %s", r.Action, about)
+	return fmt.Sprintf("%s was requested for %s", r.Action, cmp.Or(r.Pod, "member "+r.Member))
 }

@@ -63,8 +63,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Recreate
 
 func input(task tasks.Typed[rollout.RecreateConfig], snapshot *cluster.Snapshot) Input {
 	in := Input{Snapshot: snapshot, Config: task.Config, Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards, Pausing: task.Pausing}
-	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
-	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
+	in.SpecApplied = task.Etcd.SpecSuspended() || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r
 	}

@@ -6,7 +6,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -168,14 +168,9 @@ func handOver(ctx context.Context, from, to etcdclient.Client, successor uint64)
 // revoke makes a removal that was recorded impossible: it moves the pod's resourceVersion, which is the
 // deletion's precondition. The annotation differs each time, or writing it would move nothing.
 func (h *Handler) revoke(ctx context.Context, task *v1alpha1.EtcdOperatorTask, pod *corev1.Pod, uid types.UID, resourceVersion string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":         uid,
-		"annotations": map[string]string{v1alpha1.AnnotationDeletionRevoked: task.Name + "@" + resourceVersion},
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	err = h.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	named := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uid}}
+	revoked := map[string]string{v1alpha1.AnnotationDeletionRevoked: task.Name + "@" + resourceVersion}
+	err := h.Client.Patch(ctx, named, asread.Merge(map[string]any{"metadata": map[string]any{"annotations": revoked}}))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) && h.isAnother(ctx, client.ObjectKeyFromObject(pod), uid) {
 		// The pod is gone, has changed, or is another one: so is the deletion.
 		return nil

@@ -11,7 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -42,7 +41,7 @@ func Unknown(conditionType, reason, format string, args ...any) metav1.Condition
 // OfTask returns those of the conditions Stalled and Reconciling that a task has, in the order in which they have to be in its
 // status: tools that follow kstatus take the first of the two. Neither is there once a task has succeeded.
 func OfTask(status *v1alpha1.EtcdOperatorTaskStatus) []metav1.Condition {
-	progressing := cmp.Or(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing), &metav1.Condition{})
+	progressing := status.Progressing()
 	// Before the task engine says more, the task has been seen.
 	reason := cmp.Or(progressing.Reason, string(v1alpha1.TaskStatePending))
 	stalled := True(v1alpha1.ConditionStalled, reason, "%s", progressing.Message)

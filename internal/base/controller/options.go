@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is what the controllers beneath it have in common.
+// Package controller is what all controllers have in common.
 package controller
 
 import (

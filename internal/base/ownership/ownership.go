@@ -8,11 +8,14 @@ package ownership
 
 import (
 	"fmt"
+	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 // Foreign is an object that is not the Etcd's own, although it has a name that the Etcd needs.
@@ -186,4 +189,12 @@ func OfJob(owner metav1.Object, job metav1.Object) *Foreign {
 	}
 	f.Remedy = "delete the Job if nobody needs it"
 	return f
+}
+
+// Suffix is a part of a name that follows from the UID of the object that another one is made for.
+func Suffix(owner types.UID) string {
+	h := fnv.New32a()
+	// A hash never fails to write.
+	_, _ = h.Write([]byte(owner))
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 }

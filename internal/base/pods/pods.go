@@ -2,11 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods finds parts of a pod's status.
+// Package pods finds parts of pods, and says what they are.
 package pods
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -18,6 +19,31 @@ func Container(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 		return &all[i]
 	}
 	return nil
+}
+
+// Image returns the image of a container; empty if there is none of that name.
+func Image(spec corev1.PodSpec, container string) string {
+	for _, c := range spec.Containers {
+		if c.Name == container {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// Tag returns the tag of an image, also beside a digest; empty if it has none.
+func Tag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[i+1:]
+	}
+	return ""
+}
+
+// IsReady reports whether a pod is ready.
+func IsReady(pod *corev1.Pod) bool {
+	c := Condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // Condition returns a condition of a pod; nil if it has none of that type.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -91,7 +90,7 @@ func (d description) whileBlocked() []string {
 		return nil
 	}
 	var say []string
-	if text.Progressing(t).Reason == v1alpha1.ReasonStalled {
+	if t.Status.Progressing().Reason == v1alpha1.ReasonStalled {
 		say = append(say, "It is stalled, and continues automatically once the cause is fixed.")
 	}
 	if pod := held.Pod; pod != "" {

@@ -5,22 +5,22 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -97,9 +97,7 @@ func (g *gatherer) createJob(ctx context.Context, j *batchv1.Job) error {
 func (g *gatherer) atRestJob() (*batchv1.Job, error) {
 	image := g.etcd.AgentImage("")
 	for _, pod := range g.pods {
-		if i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.ContainerBackupRestore }); i >= 0 {
-			image = pod.Spec.Containers[i].Image
-		}
+		image = cmp.Or(pods.Image(pod.Spec, v1alpha1.ContainerBackupRestore), image)
 	}
 	if g.etcd.BackupStore() == nil || image == "" {
 		return nil, kube.Failure("Etcd %s has no backup store, or no pod with an agent", g.etcd.Name)

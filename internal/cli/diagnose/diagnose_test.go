@@ -64,7 +64,7 @@ func TestPage(t *testing.T) {
 		Namespace: "demo", Etcd: "etcd-main", Window: 30 * time.Second,
 		Tasks: []diagnose.Task{{Name: "etcd-main-defrag-x7k2p", Type: "OnDemandMaintenance"}},
 		Members: []diagnose.Member{
-			{Name: "etcd-main-0", Serving: true, Pod: &diagnose.Pod{Restarts: 3, Ended: "OOMKilled", EndedAgo: 12 * time.Minute, Running: 11 * time.Minute}},
+			{Name: "etcd-main-0", Serving: true, Pod: &diagnose.Pod{Ended: "OOMKilled", EndedAgo: 12 * time.Minute, Running: 11 * time.Minute}},
 			{Name: "etcd-main-1", Serving: true, Pod: &diagnose.Pod{}},
 		},
 		Missing: []diagnose.Missing{
@@ -236,12 +236,12 @@ func TestPodFacts(t *testing.T) {
 				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}}},
 		}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Name: v1alpha1.ContainerEtcd, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: clitest.Ago(60)}},
+			Name: v1alpha1.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: clitest.Ago(60)}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", FinishedAt: clitest.Ago(70)}},
 		}}},
 	}
 	g.Expect(podFacts(pod, clitest.Now)).To(Equal(&diagnose.Pod{
-		Node: "node-1", Restarts: 2, Ended: "OOMKilled", EndedAgo: 70 * time.Second, Running: time.Minute, CPULimit: 0.5, MemLimit: 1 << 30,
+		Node: "node-1", Ended: "OOMKilled", EndedAgo: 70 * time.Second, Running: time.Minute, CPULimit: 0.5, MemLimit: 1 << 30,
 	}))
 	g.Expect(portOf(pod, v1alpha1.ContainerEtcd, metricsPort)).To(Equal(9095))
 	g.Expect(portOf(pod, v1alpha1.ContainerBackupRestore, "")).To(BeZero())

@@ -5,6 +5,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,15 +40,10 @@ func podFacts(pod *corev1.Pod, now time.Time) *diagnose.Pod {
 		if s.Name != v1alpha1.ContainerEtcd {
 			continue
 		}
-		p.Restarts = s.RestartCount
 		if running := s.State.Running; running != nil {
 			p.Running = now.Sub(running.StartedAt.Time)
 		}
-		ended := s.LastTerminationState.Terminated
-		if s.State.Terminated != nil {
-			ended = s.State.Terminated
-		}
-		if ended != nil {
+		if ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated); ended != nil {
 			p.Ended, p.EndedAgo = ended.Reason, now.Sub(ended.FinishedAt.Time)
 		}
 	}
@@ -75,7 +71,7 @@ func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod, ahead time.Dur
 		g.missOf(diagnose.SignalLogs, pod.Name, err, "the right to get pods/log in the namespace, as the ClusterRole view has it")
 		return nil
 	}
-	return diagnose.ParseLogs(string(raw), logsSince, len(raw) >= maxLog, g.began.Add(ahead), g.clock.Now().Add(ahead))
+	return diagnose.ParseLogs(string(raw), g.began.Add(ahead), g.clock.Now().Add(ahead))
 }
 
 func (g *gatherer) log(ctx context.Context, pod *corev1.Pod) ([]byte, error) {

@@ -173,7 +173,7 @@ func (c *Cluster) FindTask(ctx context.Context, ref Ref) (*v1alpha1.EtcdOperator
 		return nil, nil
 	}
 	task, err := c.find(ctx, ref.Name)
-	if err == nil && task == nil && ref.Kind == kindTask {
+	if err == nil && task == nil && ref.Kind == v1alpha1.KindEtcdOperatorTask {
 		err = c.noneOf(ref)
 	}
 	return task, err

@@ -109,8 +109,8 @@ func Scheme() *runtime.Scheme {
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), meta.RESTScopeNamespace)
-	m.Add(v1alpha1.GroupVersion.WithKind(kindTask), meta.RESTScopeNamespace)
-	m.Add(v1alpha1.GroupVersion.WithKind("EtcdFleetPolicy"), meta.RESTScopeRoot)
+	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdFleetPolicy), meta.RESTScopeRoot)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)

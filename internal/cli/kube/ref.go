@@ -12,16 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// kindTask is the kind of tasks.
-const kindTask = "EtcdOperatorTask"
-
 // Ref is the argument of a verb: a name, or a kind and a name, such as etcd/main. The kind is empty if it was not given.
 type Ref struct{ Kind, Name string }
 
 // kinds are the kinds by the names that kubectl takes.
 var kinds = map[string]string{
 	"etcd": v1alpha1.KindEtcd, "etcds": v1alpha1.KindEtcd,
-	"etcdoperatortask": kindTask, "etcdoperatortasks": kindTask, "etcdtask": kindTask,
+	"etcdoperatortask": v1alpha1.KindEtcdOperatorTask, "etcdoperatortasks": v1alpha1.KindEtcdOperatorTask, "etcdtask": v1alpha1.KindEtcdOperatorTask,
 }
 
 // ParseRef reads an argument that names an Etcd or a task, as kubectl writes it: main, etcd/main, or what -o name prints.
@@ -48,7 +45,9 @@ func ParseRef(arg string) (Ref, error) {
 func EtcdName(arg string) (string, error) { return nameOf(arg, v1alpha1.KindEtcd, "an Etcd") }
 
 // TaskName reads an argument that names a task.
-func TaskName(arg string) (string, error) { return nameOf(arg, kindTask, "a task") }
+func TaskName(arg string) (string, error) {
+	return nameOf(arg, v1alpha1.KindEtcdOperatorTask, "a task")
+}
 
 func nameOf(arg, kind, wanted string) (string, error) {
 	ref, err := ParseRef(arg)
@@ -63,7 +62,7 @@ func (r Ref) String() string {
 	switch r.Kind {
 	case v1alpha1.KindEtcd:
 		return fmt.Sprintf("Etcd %q", r.Name)
-	case kindTask:
+	case v1alpha1.KindEtcdOperatorTask:
 		return fmt.Sprintf("task %q", r.Name)
 	}
 	return fmt.Sprintf("task and no Etcd %q", r.Name)

@@ -17,8 +17,8 @@ func TestParseRef(t *testing.T) {
 		"etcd/main":                       {v1alpha1.KindEtcd, "main"},
 		"Etcds/main":                      {v1alpha1.KindEtcd, "main"},
 		"etcd.druid.gardener.cloud/main":  {v1alpha1.KindEtcd, "main"},
-		"etcdoperatortask/main-restart-x": {kindTask, "main-restart-x"},
-		"etcdoperatortask.druid.gardener.cloud/main-restart-x": {kindTask, "main-restart-x"},
+		"etcdoperatortask/main-restart-x": {v1alpha1.KindEtcdOperatorTask, "main-restart-x"},
+		"etcdoperatortask.druid.gardener.cloud/main-restart-x": {v1alpha1.KindEtcdOperatorTask, "main-restart-x"},
 	} {
 		if got, err := ParseRef(arg); err != nil || got != want {
 			t.Errorf("%q: %v, %v", arg, got, err)

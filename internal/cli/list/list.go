@@ -152,7 +152,7 @@ func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
 // typed returns a task with its kind, which the API server omits in lists.
 func typed(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	item := *t
-	item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"))
+	item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask))
 	return &item
 }
 

@@ -71,7 +71,7 @@ func (c *collector) collect(ctx context.Context, versions Versions) {
 	labeled := client.MatchingLabels{v1alpha1.LabelPartOf: c.etcd.Name}
 	c.object(ctx, "etcd.yaml", v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
 	c.object(ctx, "statefulset.yaml", appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
-	tasks := c.list(ctx, "tasks", v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"), etcdtasks.Of(c.etcd))
+	tasks := c.list(ctx, "tasks", v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask), etcdtasks.Of(c.etcd))
 	c.list(ctx, "controllerrevisions", appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), here, labeled)
 	c.list(ctx, "leases", coordinationv1.SchemeGroupVersion.WithKind("Lease"), here, labeled)
 	c.list(ctx, "persistentvolumeclaims", corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), here, labeled)

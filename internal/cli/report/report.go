@@ -7,6 +7,7 @@ package report
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -70,10 +71,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	all.finish()
 	now := c.Clock.Now().UTC()
 	folder := fmt.Sprintf("etcdtask-report-%s-%s-%s", cluster.Namespace, name, now.Format("20060102T150405Z"))
-	path := c.path
-	if path == "" {
-		path = folder + ".tar.gz"
-	}
+	path := cmp.Or(c.path, folder+".tar.gz")
 	if err := c.write(path, folder, all.files, now); err != nil {
 		return err
 	}

@@ -236,11 +236,3 @@ func TestScrubKeepsWhatIsNoSecret(t *testing.T) {
 		}
 	}
 }
-
-func TestVersionOfAnImage(t *testing.T) {
-	for image, want := range map[string]string{"a:5000/b:v1@sha256:c": "v1", "a:5000/b": "", "b": "", "b:dev": "dev", "a/b@sha256:c": ""} {
-		if got := imageVersion(image); got != want {
-			t.Errorf("%s: %q", image, got)
-		}
-	}
-}

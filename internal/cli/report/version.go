@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/spf13/cobra"
@@ -91,43 +91,16 @@ const OperatorName = "etcd-foreman"
 
 // operatorPods returns the pods of the operator in all namespaces, or in its usual one if the user may not list all.
 func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, error) {
-	pods := &corev1.PodList{}
+	list := &corev1.PodList{}
 	labeled := client.MatchingLabels{v1alpha1.LabelName: OperatorName}
-	err := cluster.List(ctx, pods, labeled)
+	err := cluster.List(ctx, list, labeled)
 	if apierrors.IsForbidden(err) {
-		err = cluster.List(ctx, pods, labeled, client.InNamespace(kube.OperatorNamespace))
+		err = cluster.List(ctx, list, labeled, client.InNamespace(kube.OperatorNamespace))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of the operator: %w", err)
 	}
-	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return operatorImage(&p) == "" }), nil
-}
-
-// operatorImage returns the image of the operator in a pod; empty if the pod has no container of that name.
-func operatorImage(pod *corev1.Pod) string {
-	for _, c := range pod.Spec.Containers {
-		if c.Name == OperatorName {
-			return c.Image
-		}
-	}
-	return ""
-}
-
-// imageVersion returns the tag of an image; empty if it has none.
-func imageVersion(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	colon := strings.LastIndex(image, ":")
-	if colon < strings.LastIndex(image, "/") || colon < 0 {
-		return ""
-	}
-	return image[colon+1:]
-}
-
-// isReady reports whether a pod is ready.
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return pods.Image(p.Spec, OperatorName) == "" }), nil
 }
 
 // Versions are the versions of the plugin, Kubernetes and the operator.
@@ -171,16 +144,16 @@ func readVersions(ctx context.Context, cluster *kube.Cluster) Versions {
 		v.Problems = append(v.Problems, "the version of Kubernetes could not be read: "+kube.Sentence(err))
 		return v
 	}
-	pods, err := operatorPods(ctx, cluster)
+	found, err := operatorPods(ctx, cluster)
 	switch {
 	case err != nil:
 		v.Problems = append(v.Problems, "the operator could not be found: "+kube.Sentence(err))
-	case len(pods) == 0:
+	case len(found) == 0:
 		v.Problems = append(v.Problems, "no pod has the label "+v1alpha1.LabelName+"="+OperatorName+": the operator does not run here, or not as a pod")
 	}
-	for i := range pods {
-		image := operatorImage(&pods[i])
-		v.Operator = append(v.Operator, OperatorPod{pods[i].Namespace, pods[i].Name, image, imageVersion(image), isReady(&pods[i])})
+	for _, p := range found {
+		image := pods.Image(p.Spec, OperatorName)
+		v.Operator = append(v.Operator, OperatorPod{p.Namespace, p.Name, image, pods.Tag(image), pods.IsReady(&p)})
 	}
 	return v
 }

@@ -39,12 +39,12 @@ func Story(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []StoryLine {
 		lines = append(lines, StoryLine{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
 	}
 	for _, e := range task.Status.LastErrors {
-		if !task.Status.State.IsFinal() || !strings.Contains(Progressing(task).Message, e.Description) {
+		if !task.Status.State.IsFinal() || !strings.Contains(task.Status.Progressing().Message, e.Description) {
 			lines = append(lines, StoryLine{At: e.ObservedAt.Time, Text: fmt.Sprintf("error %s", e.Code), Detail: e.Description})
 		}
 	}
 	if t := task.Status.CompletedAt; t != nil {
-		lines = append(lines, StoryLine{At: t.Time, Text: strings.ToLower(string(task.Status.State)), Detail: Progressing(task).Message})
+		lines = append(lines, StoryLine{At: t.Time, Text: strings.ToLower(string(task.Status.State)), Detail: task.Status.Progressing().Message})
 	}
 	lines = append(lines, fromEvents(task, events, lines)...)
 	slices.SortStableFunc(lines, func(a, b StoryLine) int {
@@ -153,12 +153,6 @@ func firstSeen(e corev1.Event) time.Time {
 	return time.Time{}
 }
 
-// Progressing returns the condition of that name; an empty one if the operator has not seen the task yet.
-func Progressing(task *v1alpha1.EtcdOperatorTask) metav1.Condition {
-	c := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionProgressing)
-	return *cmp.Or(c, &metav1.Condition{})
-}
-
 // State returns the state of a task with its progress: "InProgress 1/3".
 func State(task *v1alpha1.EtcdOperatorTask) string {
 	state := string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending))
@@ -170,7 +164,7 @@ func State(task *v1alpha1.EtcdOperatorTask) string {
 
 // Doing returns a sentence about what a task does or waits for.
 func Doing(task *v1alpha1.EtcdOperatorTask) string {
-	if message := Progressing(task).Message; message != "" {
+	if message := task.Status.Progressing().Message; message != "" {
 		return message
 	}
 	if task.Status.State == "" {

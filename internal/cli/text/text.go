@@ -7,6 +7,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -176,9 +177,4 @@ func Size(bytes int64) string {
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // OrDash returns text, or a dash if it is empty.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func OrDash(text string) string { return cmp.Or(text, "-") }

@@ -85,7 +85,7 @@ func (v view) page(now time.Time, width int) []string {
 func (v view) doing(now time.Time) string {
 	if held := text.BlockedBy(v.task, now); held != "" {
 		say := "Blocked by " + held
-		if text.Progressing(v.task).Reason == v1alpha1.ReasonStalled {
+		if v.task.Status.Progressing().Reason == v1alpha1.ReasonStalled {
 			say = "Stalled. " + say
 		}
 		return say

@@ -125,7 +125,7 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) error {
 
 // waitsFor returns what a task is waiting for, which is not part of its story.
 func waitsFor(task *v1alpha1.EtcdOperatorTask) string {
-	switch c := text.Progressing(task); c.Reason {
+	switch c := task.Status.Progressing(); c.Reason {
 	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying,
 		v1alpha1.ReasonCleanupFailed:
 		return fmt.Sprintf("%s: %s", c.Reason, c.Message)

@@ -168,32 +168,14 @@ func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 	if runsDruid(of) {
 		return ""
 	}
-	for _, c := range spec.Containers {
-		if c.Name == v1alpha1.ContainerEtcd {
-			return ImageVersion(c.Image)
-		}
-	}
-	return ""
+	return ImageVersion(pods.Image(spec, v1alpha1.ContainerEtcd))
 }
 
 // agentImage is the image of the agent's container; empty if there is none.
-func agentImage(spec corev1.PodSpec) string {
-	for _, c := range spec.Containers {
-		if c.Name == v1alpha1.ContainerBackupRestore {
-			return c.Image
-		}
-	}
-	return ""
-}
+func agentImage(spec corev1.PodSpec) string { return pods.Image(spec, v1alpha1.ContainerBackupRestore) }
 
 // ImageVersion returns the tag of an image without its v, also beside a digest; empty when there is none.
-func ImageVersion(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-		return strings.TrimPrefix(image[i+1:], "v")
-	}
-	return ""
-}
+func ImageVersion(image string) string { return strings.TrimPrefix(pods.Tag(image), "v") }
 
 func isProbed(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {

@@ -5,6 +5,7 @@
 package observe
 
 import (
+	"cmp"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
@@ -17,10 +18,7 @@ func Refusal(pod *corev1.Pod) *cluster.Refusal {
 		if c.Name != v1alpha1.InitContainerPrepare || completed(c) {
 			continue
 		}
-		ended := c.State.Terminated
-		if ended == nil {
-			ended = c.LastTerminationState.Terminated
-		}
+		ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 		if ended == nil || ended.ExitCode == 0 {
 			return nil
 		}

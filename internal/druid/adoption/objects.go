@@ -6,12 +6,12 @@ package adoption
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -125,13 +125,8 @@ func (a Adopter) annotate(ctx context.Context, object client.Object, annotations
 	if !ok {
 		metadata = map[string]any{}
 	}
-	metadata["uid"], metadata["resourceVersion"], metadata["annotations"] = object.GetUID(), object.GetResourceVersion(), annotations
-	more["metadata"] = metadata
-	patch, err := json.Marshal(more)
-	if err != nil {
-		return fmt.Errorf("encoding the adoption of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
-	}
-	if err := a.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil {
+	metadata["annotations"], more["metadata"] = annotations, metadata
+	if err := a.Client.Patch(ctx, object, asread.Merge(more), apply.Manager); err != nil {
 		// It has a kind: it was made by the scheme.
 		kind, _ := a.Client.GroupVersionKindFor(object)
 		return fmt.Errorf("annotating %s %s: %w", kind.Kind, client.ObjectKeyFromObject(object), err)

@@ -11,13 +11,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	appsv1 "k8s.io/api/apps/v1"
@@ -146,26 +146,20 @@ func (r *Reconciler) settle(ctx context.Context, key types.NamespacedName) error
 
 // allUpdated reports whether every pod of a StatefulSet is ready at the update revision, and there is no other.
 func (r *Reconciler) allUpdated(ctx context.Context, set *appsv1.StatefulSet) (bool, error) {
-	pods := &corev1.PodList{}
-	if err := r.Live.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}); err != nil {
+	list := &corev1.PodList{}
+	if err := r.Live.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}); err != nil {
 		return false, fmt.Errorf("listing the pods of StatefulSet %s: %w", klog.KObj(set), err)
 	}
 	updated := int32(0)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range list.Items {
+		pod := &list.Items[i]
 		if !metav1.IsControlledBy(pod, set) {
 			continue
 		}
-		if pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision || !isReady(pod) {
+		if pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision || !pods.IsReady(pod) {
 			return false, nil
 		}
 		updated++
 	}
 	return updated == ptr.Deref(set.Spec.Replicas, 1), nil
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -46,11 +45,7 @@ func mirror(task *v1alpha1.EtcdOpsTask, by *v1alpha1.EtcdOperatorTask, now time.
 		e.Code = cmp.Or(codes[e.Code], e.Code)
 		s.LastErrors = append(s.LastErrors, e)
 	}
-	description := "waiting for EtcdOperatorTask " + by.Name
-	if c := meta.FindStatusCondition(by.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
-		description = cmp.Or(c.Message, description)
-	}
-	setState(task, state, string(by.UID), description, now)
+	setState(task, state, string(by.UID), cmp.Or(by.Status.Progressing().Message, "waiting for EtcdOperatorTask "+by.Name), now)
 }
 
 // reject and fail end a task because of what its own controller found.

@@ -7,7 +7,6 @@
 package attempts
 
 import (
-	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 const (
@@ -62,14 +59,6 @@ func InheritSuspend(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, of f
 		}
 	}
 	return newest != nil && newest.Spec.Suspend && (!newest.Status.State.IsFinal() || superseded(newest))
-}
-
-// Hash is a short part of a name that follows from a UID.
-func Hash(uid types.UID) string {
-	h := fnv.New32a()
-	// A hash never fails to write.
-	_, _ = h.Write([]byte(uid))
-	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 }
 
 func endedWell(t *v1alpha1.EtcdOperatorTask) bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/attempts"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
@@ -83,7 +84,7 @@ func waitsForMembers(rollout *v1alpha1.EtcdOperatorTask) bool {
 // next is the task to create, and how long to wait before that. Its name is a function of what is to be done, so that two operators, or
 // one with a cache that lags, do not create two tasks.
 func next(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration) {
-	prefix := fmt.Sprintf("%s-members-%d-%s-", etcd.Name, etcd.Spec.Replicas, attempts.Hash(etcd.UID))
+	prefix := fmt.Sprintf("%s-members-%d-%s-", etcd.Name, etcd.Spec.Replicas, ownership.Suffix(etcd.UID))
 	attempt, wait := attempts.Next(tasks, v1alpha1.MembershipChange, prefix, now)
 	return etcdtasks.New(etcd, fmt.Sprintf("%s%d", prefix, attempt), v1alpha1.EtcdOperatorTaskSpec{
 		Type:    v1alpha1.MembershipChange,

@@ -160,14 +160,12 @@ func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1
 // blocked reports whether a guard blocks the next step of a task, or it says that it waits.
 func blocked(t *v1alpha1.EtcdOperatorTask) bool {
 	held, _ := t.Status.Held()
-	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
-	return held != nil || c != nil && c.Reason == v1alpha1.ReasonHeld && t.Spec.Type == v1alpha1.OnDemandMaintenance
+	return held != nil || t.Status.Progressing().Reason == v1alpha1.ReasonHeld && t.Spec.Type == v1alpha1.OnDemandMaintenance
 }
 
 // stalled reports whether a task has made no progress for long.
 func stalled(t *v1alpha1.EtcdOperatorTask) bool {
-	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
-	return c != nil && c.Reason == v1alpha1.ReasonStalled
+	return t.Status.Progressing().Reason == v1alpha1.ReasonStalled
 }
 
 // waits reports whether a task whose turn it is waits for other Etcds.

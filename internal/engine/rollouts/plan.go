@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/attempts"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 // back brings an old revision again.
 func (p pending) prefix() string {
 	hash := p.revision[strings.LastIndex(p.revision, "-")+1:]
-	return fmt.Sprintf("%s-rollout-%s-%s-", p.etcd.Name, hash, attempts.Hash(p.set))
+	return fmt.Sprintf("%s-rollout-%s-%s-", p.etcd.Name, hash, ownership.Suffix(p.set))
 }
 
 func (p pending) task(attempt int) *v1alpha1.EtcdOperatorTask {

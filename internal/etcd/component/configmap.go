@@ -15,8 +15,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -211,6 +211,6 @@ func acceptance(etcd *v1alpha1.Etcd) (string, error) {
 
 // Quota is the maximum size of the database of each member, in bytes.
 func Quota(etcd *v1alpha1.Etcd) int64 {
-	quota := ptr.Deref(etcd.Spec.Etcd.Quota, resource.MustParse("8Gi"))
+	quota := job.Quota(etcd)
 	return quota.Value()
 }

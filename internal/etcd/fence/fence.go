@@ -9,16 +9,15 @@ package fence
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -44,10 +43,7 @@ func patch(service *corev1.Service, by string) map[string]any {
 	if by == "" {
 		value = nil
 	}
-	return map[string]any{
-		"metadata": map[string]any{"uid": service.UID, "resourceVersion": service.ResourceVersion},
-		"spec":     map[string]any{"selector": map[string]any{v1alpha1.LabelFencedBy: value}},
-	}
+	return map[string]any{"spec": map[string]any{"selector": map[string]any{v1alpha1.LabelFencedBy: value}}}
 }
 
 // Reconcile has the client Service select no member while a task keeps clients away, and all of them otherwise. What the cache shows is
@@ -73,11 +69,7 @@ func (f Fencer) Reconcile(ctx context.Context, st *state.State) error {
 	if err := reads.Fresh(ctx); err != nil {
 		return err
 	}
-	data, err := json.Marshal(change)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	if err := f.Client.Patch(ctx, service, client.RawPatch(types.MergePatchType, data), apply.Manager); err != nil {
+	if err := f.Client.Patch(ctx, service, asread.Merge(change), apply.Manager); err != nil {
 		return fmt.Errorf("changing the selector of Service %s: %w", client.ObjectKeyFromObject(service), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed which members the client Service selects", "fencedBy", by)

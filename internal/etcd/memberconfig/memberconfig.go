@@ -8,13 +8,13 @@ package memberconfig
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -148,15 +148,9 @@ func (i Writer) set(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, 
 
 // patch changes keys of the ConfigMap as it was read; a nil value is removed.
 func (i Writer) patch(ctx context.Context, config *corev1.ConfigMap, data map[string]any) error {
-	key := client.ObjectKeyFromObject(config)
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": config.UID, "resourceVersion": config.ResourceVersion}, "data": data,
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the instructions in ConfigMap %s: %w", key, err)
-	}
-	if err := i.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("instructing the members by ConfigMap %s: %w", key, err)
+	err := i.Client.Patch(ctx, config, asread.Merge(map[string]any{"data": data}), apply.Manager)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("instructing the members by ConfigMap %s: %w", client.ObjectKeyFromObject(config), err)
 	}
 	return nil
 }

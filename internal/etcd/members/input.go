@@ -315,11 +315,6 @@ func ordinalOf(prefix, name string) int {
 	return i
 }
 
-func nameOf(m etcdclient.Member) string {
-	if m.Name == "" {
-		return hex(m.ID)
-	}
-	return m.Name
-}
+func nameOf(m etcdclient.Member) string { return cmp.Or(m.Name, hex(m.ID)) }
 
 func hex(id uint64) string { return fmt.Sprintf("%x", id) }

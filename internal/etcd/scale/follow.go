@@ -6,10 +6,10 @@ package scale
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -18,7 +18,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,15 +92,11 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
 	if err := reads.Fresh(ctx); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": set.UID, "resourceVersion": set.ResourceVersion},
-		// The claim of a replica that goes is kept, or deleted by the task.
-		"spec": map[string]any{"replicas": wanted, "persistentVolumeClaimRetentionPolicy": map[string]any{"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	if err := s.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil {
+	// The claim of a replica that goes is kept, or deleted by the task.
+	patch := asread.Merge(map[string]any{"spec": map[string]any{
+		"replicas": wanted, "persistentVolumeClaimRetentionPolicy": map[string]any{"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType},
+	}})
+	if err := s.Client.Patch(ctx, set, patch, apply.Manager); err != nil {
 		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet, since its members change", "from", have, "to", wanted)

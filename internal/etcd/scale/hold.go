@@ -6,11 +6,11 @@ package scale
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -18,7 +18,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,9 +80,7 @@ func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecover
 func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wanted int32) map[string]any {
 	by, held := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]
 	metadata := func(heldBy any) map[string]any {
-		return map[string]any{
-			"uid": set.UID, "resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: heldBy},
-		}
+		return map[string]any{"annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: heldBy}}
 	}
 	switch {
 	case holder != nil && by == string(holder.UID) && ptr.Deref(set.Spec.Replicas, 1) == 0:
@@ -176,12 +173,8 @@ func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.
 	if err := reads.Fresh(ctx); err != nil {
 		return err
 	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
 	before := ptr.Deref(set.Spec.Replicas, 1)
-	if err := s.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, data), apply.Manager); err != nil {
+	if err := s.Client.Patch(ctx, set, asread.Merge(patch), apply.Manager); err != nil {
 		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet for a task", "from", before, "to", ptr.Deref(set.Spec.Replicas, 1), "heldAtZero", by != nil)

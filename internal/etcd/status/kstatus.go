@@ -11,7 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -80,11 +79,11 @@ func stalled(next *v1alpha1.EtcdStatus, tasks []v1alpha1.EtcdOperatorTask) *meta
 
 // stalledBecause returns the condition of a rollout that is stalled; nil if it is not.
 func stalledBecause(t *v1alpha1.EtcdOperatorTask) *metav1.Condition {
-	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
-	if !t.Spec.Type.IsRollout() || t.Status.State.IsFinal() || c == nil || c.Reason != v1alpha1.ReasonStalled {
+	c := t.Status.Progressing()
+	if !t.Spec.Type.IsRollout() || t.Status.State.IsFinal() || c.Reason != v1alpha1.ReasonStalled {
 		return nil
 	}
-	return c
+	return &c
 }
 
 // upToDate returns the condition UpToDate: whether the newest spec is carried out.

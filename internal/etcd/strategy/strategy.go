@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -19,13 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
-
-// The patches of an update strategy. The API server defaults rollingUpdate and rejects it beside OnDelete; and it leaves it
-// unset where the strategy was OnDelete, and then a pod that is being replaced would come back at the old revision.
-const (
-	patchOnDelete      = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
-	patchRollingUpdate = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
 )
 
 // change is a change of an update strategy.
@@ -87,9 +81,9 @@ func (k *Keeper) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 	switch decide(k.QuorumAware, s.StatefulSet.Spec.UpdateStrategy) {
 	case toOnDelete:
 		defer k.Locker.Lock(client.ObjectKeyFromObject(s.Etcd))()
-		changed, err = k.change(ctx, objects, patchOnDelete)
+		changed, err = k.change(ctx, objects, appsv1.OnDeleteStatefulSetStrategyType)
 	case repairPartition:
-		changed, err = k.change(ctx, objects, patchRollingUpdate)
+		changed, err = k.change(ctx, objects, appsv1.RollingUpdateStatefulSetStrategyType)
 	case toRollingUpdate:
 		changed, err = k.handOver(ctx, s.Etcd, objects)
 		waits = !changed
@@ -101,12 +95,12 @@ func (k *Keeper) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 }
 
 // change changes the update strategy, once the StatefulSet is known to be the Etcd's own.
-func (k *Keeper) change(ctx context.Context, objects *apply.Session, patch string) (changed bool, err error) {
+func (k *Keeper) change(ctx context.Context, objects *apply.Session, to appsv1.StatefulSetUpdateStrategyType) (changed bool, err error) {
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return false, err
 	}
 	if set := objects.StatefulSet(); set != nil {
-		return k.patch(ctx, set, patch)
+		return k.patch(ctx, set, to)
 	}
 	return false, nil
 }
@@ -132,7 +126,7 @@ func (k *Keeper) handOver(ctx context.Context, etcd *v1alpha1.Etcd, objects *app
 	if reads.Fresh(ctx) != nil {
 		return false, nil
 	}
-	return k.patch(ctx, set, patchRollingUpdate)
+	return k.patch(ctx, set, appsv1.RollingUpdateStatefulSetStrategyType)
 }
 
 // mayHandOver observes the members, and remembers since when each has been away.
@@ -150,10 +144,15 @@ func (k *Keeper) mayHandOver(ctx context.Context, etcd *v1alpha1.Etcd) (bool, er
 	return may, nil
 }
 
-func (k *Keeper) patch(ctx context.Context, set *appsv1.StatefulSet, patch string) (changed bool, err error) {
+func (k *Keeper) patch(ctx context.Context, set *appsv1.StatefulSet, to appsv1.StatefulSetUpdateStrategyType) (changed bool, err error) {
 	before := set.Spec.UpdateStrategy.Type
-	data := fmt.Appendf(nil, patch, set.UID, set.ResourceVersion)
-	if err := k.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, data), apply.Manager); err != nil {
+	// The API server defaults rollingUpdate and rejects it beside OnDelete; and it leaves it unset where the strategy was OnDelete, and
+	// then a pod that is being replaced would come back at the old revision.
+	strategy := map[string]any{"type": to, "rollingUpdate": nil}
+	if to == appsv1.RollingUpdateStatefulSetStrategyType {
+		strategy["rollingUpdate"] = map[string]any{"partition": 0}
+	}
+	if err := k.Client.Patch(ctx, set, asread.Merge(map[string]any{"spec": map[string]any{"updateStrategy": strategy}}), apply.Manager); err != nil {
 		return false, fmt.Errorf("changing the update strategy of StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed the update strategy", "from", before, "to", set.Spec.UpdateStrategy.Type)

@@ -9,7 +9,6 @@ package tls
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,9 +19,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/managedtls"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -135,12 +133,12 @@ func (m *Mover) stage(ctx context.Context, s *state.State) (component.PeerTLS, e
 	if s.StatefulSet != nil {
 		return component.PeerTLS(observe.PeerTLS(s.StatefulSet.Spec.Template.ObjectMeta, s.StatefulSet.Spec.Template.Spec)), nil
 	}
-	config := &corev1.ConfigMap{}
-	key := types.NamespacedName{Namespace: s.Etcd.Namespace, Name: s.Etcd.ConfigMapName(s.Manager)}
-	if err := m.Client.Get(ctx, key, config); apierrors.IsNotFound(err) || err == nil && s.Etcd.Status.ClusterID == "" {
+	config, err := memberconfig.ConfigMap(ctx, m.Client, s.Etcd, s.Manager)
+	switch {
+	case err != nil:
+		return "", err
+	case config == nil || s.Etcd.Status.ClusterID == "":
 		return component.PeerTLSOn, nil
-	} else if err != nil {
-		return "", fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
 	return component.PeerTLS(config.Annotations[v1alpha1.AnnotationPeerTLS]), nil
 }

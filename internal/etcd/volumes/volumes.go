@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
@@ -136,8 +137,8 @@ func (g *Grower) grow(ctx context.Context, s *state.State, objects *apply.Sessio
 }
 
 func (g *Grower) growClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, to string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, c.UID, c.ResourceVersion, to)
-	if err := g.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil {
+	patch := asread.Merge(map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": to}}}})
+	if err := g.Client.Patch(ctx, c, patch, apply.Manager); err != nil {
 		return fmt.Errorf("growing claim %s: %w", client.ObjectKeyFromObject(c), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("A claim requests more storage", "claim", client.ObjectKeyFromObject(c), "capacity", to)

@@ -7,6 +7,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -202,10 +203,7 @@ func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
 	for i := range tasks {
 		t := &tasks[i]
 		key := t.EtcdKey()
-		state := t.Status.State
-		if state == "" {
-			state = v1alpha1.TaskStatePending
-		}
+		state := cmp.Or(t.Status.State, v1alpha1.TaskStatePending)
 		count[group{key.Name, key.Namespace, t.Spec.Type, state}]++
 		if guard := blockedBy(t); guard != "" {
 			guards[[3]string{key.Name, key.Namespace, string(guard)}] = true

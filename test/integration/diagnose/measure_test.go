@@ -62,7 +62,7 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 		if again := c.members[i].again; !again.IsZero() {
 			m.Pod.Running = time.Since(again)
 		}
-		m.Logs = judge.ParseLogs(c.members[i].log.String(), 15*time.Minute, false, began, time.Now())
+		m.Logs = judge.ParseLogs(c.members[i].log.String(), began, time.Now())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
 	}

@@ -56,7 +56,7 @@ func (f *faults) Patch(ctx context.Context, object client.Object, patch client.P
 			}
 			f.held.Store(f.held.Load() || bytes.Contains(data, []byte(`"replicas":0`)))
 		}
-		if data, err := patch.Data(object); err == nil && f.strategy.Load() && bytes.HasPrefix(data, []byte(`{"metadata":{"uid"`)) {
+		if data, err := patch.Data(object); err == nil && f.strategy.Load() && bytes.Contains(data, []byte(`"updateStrategy"`)) {
 			return errNetwork
 		}
 	}
