@@ -319,6 +319,30 @@ func TestRevocationIsDecidedOnLiveReads(t *testing.T) {
 	}
 }
 
+// A rollout that is to pause does so where the cluster is whole, by what the cache shows: it does nothing.
+func TestPausing(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen      []change
+		pauses    bool
+		confirmed int
+	}{
+		"all participate":  {nil, true, 0},
+		"a member is down": {[]change{dead(1)}, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon, c.seen...), observed(noon, c.seen...))
+			r.task.Pausing = true
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Outcome).To(Equal(tasks.Continue))
+			r.Expect(v.Pauses).To(Equal(c.pauses))
+			r.Expect(v.Step == nil).To(Equal(c.pauses))
+			r.Expect(v.Rollout.Replicas).To(Equal(int32(3)))
+			r.Expect(r.witness.confirmed).To(Equal(c.confirmed))
+		})
+	}
+}
+
 func TestNothingHappensWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	r := newTrial(t, observed(noon), nil)
 	r.witness.failure = errors.New("refused")

@@ -319,6 +319,13 @@ func TestHoldersAreReleased(t *testing.T) {
 		"it was deleted":                   {nil, true, "neither", false},
 		"while its cluster lacks a member": {lacking, true, "watched", false},
 		"while its pod is not ready":       {unready, true, "watched", false},
+		"while its pod terminates": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+			pod := w.pod(0, w.clock.Now())
+			pod.Finalizers = []string{"example.com/keep"}
+			if err := errors.Join(w.api.Update(t.Context(), pod), w.api.Delete(t.Context(), pod)); err != nil {
+				t.Fatal(err)
+			}
+		}, true, "watched", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 1)

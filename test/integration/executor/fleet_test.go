@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package executor
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/view"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/control"
 	. "github.com/onsi/gomega"
@@ -47,17 +48,17 @@ status:
 type executing struct{ client.WithWatch }
 
 func (e executing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	return Reader{e.WithWatch}.Get(ctx, key, object, options...)
+	return view.Reader{Reader: e.WithWatch}.Get(ctx, key, object, options...)
 }
 
 func (e executing) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return Reader{e.WithWatch}.List(ctx, list, options...)
+	return view.Reader{Reader: e.WithWatch}.List(ctx, list, options...)
 }
 
 // druids changes the Etcd as etcd-druid does, and setCondition a condition of it.
 func (e executing) druids(t *testing.T, change func(*unstructured.Unstructured)) {
 	t.Helper()
-	u := New()
+	u := view.New()
 	if err := e.WithWatch.Get(t.Context(), client.ObjectKey{Namespace: "shoot", Name: "etcd-main"}, u); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func watching(t *testing.T) (executing, *control.Controller, *clocktesting.FakeC
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: now.Now()}}}}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot"}}
 	e := executing{fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(policy).WithObjects(u, policy, pod, namespace).Build()}
-	c := control.New(e, Reader{e.WithWatch}, "operator", now, events.NewFakeRecorder(100), control.NewMetrics(prometheus.NewRegistry()))
+	c := control.New(e, view.Reader{Reader: e.WithWatch}, "operator", now, events.NewFakeRecorder(100), control.NewMetrics(prometheus.NewRegistry()))
 	if err := c.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
 		l.Grant(fleet.Holder{Task: "task", TaskName: "task", Namespace: "shoot", Etcd: "etcd", EtcdName: "etcd-main", Policies: []string{"all"}, Change: "A", Canary: true, Granted: now.Now()})
 		l.Succeeded("task", now.Now())
