@@ -103,7 +103,7 @@ func company(q queue.Queue, uid types.UID) string {
 			return fmt.Sprintf("; it preempts %s, which continues afterwards", head.Name)
 		case queue.Yields(head):
 			return fmt.Sprintf("; it preempts %s, which waits for a member and continues afterwards", head.Name)
-		case progressing(head).Reason == v1alpha1.ReasonWaitingForWindow:
+		case head.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow:
 			return fmt.Sprintf("; it runs beside %s, which pauses", head.Name)
 		default:
 			return fmt.Sprintf("; it runs beside %s, which is stalled", head.Name)

@@ -7,6 +7,7 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"maps"
@@ -57,6 +58,8 @@ type fleet struct {
 	clusters []*env.Cluster
 	members  dialer
 	tier     string
+	// patience with rollouts that make no progress; 0 is the operator's own.
+	patience time.Duration
 }
 
 // dialer finds the members of each cluster by their address.
@@ -150,8 +153,7 @@ func (f *fleet) startAs(as *rest.Config, controllers ...composed.Controller) (st
 	}
 	return testEnv.StartManager(f.t, as, "", func(mgr ctrl.Manager) error {
 		o := composition.New(f.t, composition.With(f.members, clock.RealClock{}).Of(mgr), gate)
-		// Rollouts are stalled after seconds here.
-		o.Fleet.Patience = time.Second
+		o.Fleet.Patience = cmp.Or(f.patience, o.Fleet.Patience)
 		return o.Setup(f.t.Context(), mgr, controllers...)
 	})
 }
