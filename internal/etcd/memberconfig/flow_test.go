@@ -372,6 +372,30 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
+// A StatefulSet that someone has scaled down takes no member out of the list: one that is listed alone restores a backup when it has lost its
+// volume, although the others have its data.
+func TestListKeepsMembersThatSomeoneHasScaledAway(t *testing.T) {
+	etcd := served()
+	etcd.Status.Recovery, etcd.Status.ClusterSize = nil, 3
+	replicas := int32(1)
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+	bootstrap, err := component.Bootstrap(etcd, replicas, component.PeerTLSOff)
+	r := newTrial(t, etcd, set, own(etcd, map[string]string{member.KeyBootstrap: bootstrap}))
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.writer(r.api).List(t.Context(), etcd, set, r.session(r.api, etcd))).To(Succeed())
+	shared, err := member.ParseShared(r.data())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(shared.Alone()).To(BeFalse())
+	r.Expect(shared.InitialCluster()).To(And(ContainSubstring("main-1="), ContainSubstring("main-2=")))
+
+	// Once they have left, it is alone.
+	etcd.Status.ClusterSize = 1
+	r.Expect(r.writer(r.api).List(t.Context(), etcd, set, r.session(r.api, etcd))).To(Succeed())
+	shared, err = member.ParseShared(r.data())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(shared.Alone()).To(BeTrue())
+}
+
 // Members know a recovered cluster by the member that it began with. Where that one is beyond the StatefulSet's ordinals, because the cluster
 // shrinks before all members vote, it stays in the list: without it, members would take their own cluster for another one, and refuse its data.
 func TestListReachesTheMemberThatARecoveryBeganWith(t *testing.T) {
