@@ -166,6 +166,7 @@ func (p *pass) apply(ctx context.Context) error {
 		Input: in, Due: plan.Problem == nil && (plan.Due || state.Due(p.etcd)),
 		// Without usable Secrets, pods could not start.
 		NoStatefulSet: plan.Problem != nil,
+		Instructions:  func(ctx context.Context) (map[string]string, error) { return p.instructor.Instructions(ctx, p.etcd) },
 		Permit: func(ctx context.Context, base *appsv1.StatefulSet) error {
 			if err := change.Permit(ctx, base); err != nil || !firststart.Starts(base, change.Replicas) {
 				return err

@@ -101,8 +101,8 @@ type Ordinal struct {
 	Terminating, Temporary bool
 	// Foreign says why the claim is not the Etcd's own; empty if it is, or if there is none.
 	Foreign string
-	// Kept: its claim is not deleted when the ordinal goes, since a Restore keeps data there, or its member has not left by this task: what
-	// it holds is not known then.
+	// Kept: its claim is not deleted when the ordinal goes, since a Restore keeps data there, or no task has removed its member from the list
+	// and scaled its pod away: what it holds is not known then.
 	Kept     bool
 	Outdated Outdated
 	Store    Store

@@ -391,12 +391,12 @@ func TestToOneMember(t *testing.T) {
 	r.Expect(r.settle().Step.Operation).To(Equal("Announce"))
 }
 
-// scaledAway has an earlier task that has scaled a pod away.
+// scaledAway has an earlier task that has removed a member and scaled its pod away.
 func (r *trial) scaledAway(pod string) {
 	r.Expect(r.api.Create(r.t.Context(), &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "before"},
 		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
-		Status:     v1alpha1.EtcdOperatorTaskStatus{Membership: &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "ScaleDown", Pod: pod}}}},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{Membership: &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "RemoveMember", Pod: pod}, {Action: "ScaleDown", Pod: pod}}}},
 	})).To(Succeed())
 }
 

@@ -36,6 +36,8 @@ type judge struct {
 	surges, alone since
 	// edited is when users changed the spec last.
 	edited time.Duration
+	// byHand: a user scales the StatefulSet at this moment.
+	byHand bool
 	// hibernated is when users asked for no members last; they may be obeyed late.
 	hibernated time.Duration
 	// list is the newest member list of a leader, and settled the newest one of a leader that has committed something in its term.
@@ -357,7 +359,7 @@ func (j *judge) change(c apiserver.Change) {
 	}
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
-	if before == nil || after == nil || after.Name != j.name {
+	if before == nil || after == nil || after.Name != j.name || j.byHand {
 		return
 	}
 	had, has := ptr.Deref(before.Spec.Replicas, 1), ptr.Deref(after.Spec.Replicas, 1)

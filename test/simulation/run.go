@@ -114,7 +114,7 @@ func (s *session) run(script Script) {
 
 // carryOut begins an operation, on one of the Etcds.
 func (s *session) carryOut(o Operation, task string) {
-	random, all := picked(o.Pick), slices.Concat(wishes, fleetWishes)
+	random, all := picked(o.Pick), slices.Concat(wishes, fleetWishes, scriptWishes)
 	j := s.judges[0]
 	if len(s.judges) > 1 {
 		j = s.judges[random.IntN(len(s.judges))]

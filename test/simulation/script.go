@@ -169,7 +169,7 @@ func (s Script) validate() error {
 		}
 	}
 	for _, o := range s.Operations {
-		if !slices.ContainsFunc(slices.Concat(wishes, fleetWishes), func(w wish) bool { return w.name == o.Name }) {
+		if !slices.ContainsFunc(slices.Concat(wishes, fleetWishes, scriptWishes), func(w wish) bool { return w.name == o.Name }) {
 			return fmt.Errorf("there is no user who %s", o.Name)
 		}
 	}

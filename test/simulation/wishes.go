@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -49,6 +50,11 @@ var wishes = []wish{
 	{"recovers, needed or not", func(_ *session, j *judge, task string, _ *rand.Rand) { j.Task(task, v1alpha1.QuorumLossRecovery, "") }},
 }
 
+// scriptWishes are operations that scripts have, and no seed draws.
+var scriptWishes = []wish{
+	{"scales the StatefulSet by hand", scaleByHand},
+}
+
 func (j *judge) etcd() *v1alpha1.Etcd {
 	return apiserver.Find[*v1alpha1.Etcd](j.world.API.Live(), Namespace, j.name)
 }
@@ -75,6 +81,33 @@ func scale(_ *session, j *judge, _ string, random *rand.Rand) {
 		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
 		if e.Spec.Replicas > 0 {
 			e.Spec.Replicas = (e.Spec.Replicas + 2*(1+random.Int32N(2))) % 6
+		}
+	})
+}
+
+// scaleByHand has a user scale the StatefulSet, whatever its members are. Now and then a member loses its volume after it was scaled down: what
+// the cluster has is on volumes that have no pod then, unless that comes back.
+func scaleByHand(s *session, j *judge, _ string, random *rand.Rand) {
+	n := j.healthy()
+	if n < 3 || j.set() == nil {
+		return
+	}
+	to := 1 + random.IntN(n)
+	if to == n {
+		to++ // up
+	}
+	s.Log("user", fmt.Sprintf("scales the StatefulSet to %d", to))
+	j.byHand = true
+	edit(s.World, Namespace, j.name, "", func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To(int32(to)) })
+	j.byHand = false
+	if loses := random.IntN(2) == 0; !loses || to > n {
+		return
+	}
+	s.open++
+	s.After(time.Duration(5+random.IntN(60))*time.Second, "user", "", func() {
+		s.open--
+		if i := slices.IndexFunc(j.running(), func(m *members.Member) bool { return ordinalOf(m.Name) == 0 }); i >= 0 {
+			s.wipe(j.running()[i])
 		}
 	})
 }

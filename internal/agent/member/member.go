@@ -45,6 +45,10 @@ const (
 	KeyAgentAPI = "agent-api.json"
 )
 
+// InstructionKeys are the keys that tell members how their cluster stands. The operator writes each when it knows it, and not with what is
+// applied.
+var InstructionKeys = []string{KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyMembers, KeySource, KeyAgentAPI}
+
 // Folders and files of a member's pod.
 const (
 	// SharedDir is where the shared ConfigMap is mounted.

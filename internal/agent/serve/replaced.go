@@ -35,7 +35,8 @@ func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) 
 	}
 	dataDir := config.DataDir()
 	patterns := []string{dataDir + member.ReplacedSuffix + "*"}
-	over := config.Recovery == nil && !config.Kept
+	// Without an ID, the operator has yet to say how the cluster stands: its ConfigMap may have been deleted.
+	over := config.ClusterID != "" && config.Recovery == nil && !config.Kept
 	if over {
 		patterns = append(patterns, dataDir+member.BeforeSuffix+"*", dataDir+member.RemovedSuffix+"*")
 		patterns = append(patterns, datadir.Leftovers(dataDir)...)

@@ -160,7 +160,9 @@ func TestRemovalsAreLogged(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "new.etcd")
 	g.Expect(os.Mkdir(data+member.ReplacedSuffix+"1", 0o700)).To(Succeed())
 	from := func(dir string) SharedFrom {
-		return func() (member.Shared, error) { return member.Shared{Config: map[string]any{"data-dir": dir}}, nil }
+		return func() (member.Shared, error) {
+			return member.Shared{Config: map[string]any{"data-dir": dir}, ClusterID: "cafe"}, nil
+		}
 	}
 	g.Expect(RemoveReplaced(s.Log, from(data))).To(BeTrue())
 	g.Expect(*logged).To(HaveExactElements(And(ContainSubstring("Removed data that was set aside"), ContainSubstring("new.etcd.replaced-1"))))

@@ -293,6 +293,12 @@ func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 	shared.Kept = false
 	removed, done, err = removeReplaced(from)
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(removed).To(BeEmpty(), "the ConfigMap was deleted, and does not say yet which cluster there is")
+	g.Expect(done).To(BeFalse())
+
+	shared.ClusterID = "cafe"
+	removed, done, err = removeReplaced(from)
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(removed).To(ConsistOf(before))
 	g.Expect(done).To(BeTrue())
 	for _, d := range kept {

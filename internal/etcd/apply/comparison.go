@@ -58,8 +58,8 @@ func renderInput(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
 	return &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: etcd.Name, UID: etcd.UID, Annotations: etcd.Annotations},
 		Spec:       etcd.Spec,
-		// The initial cluster reaches the member that a recovery began with.
-		Status: v1alpha1.EtcdStatus{Recovery: etcd.Status.Recovery},
+		// The initial cluster reaches all members that the cluster is known to have, and the one that a recovery began with.
+		Status: v1alpha1.EtcdStatus{ClusterSize: etcd.Status.ClusterSize, Recovery: etcd.Status.Recovery},
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 type Desired struct {
 	*unstructured.Unstructured
 	checksum string
+	// instructions are what the members of a cluster that has served read in a ConfigMap that is created, beside what is applied.
+	instructions map[string]string
 }
 
 // Render makes a Desired of an apply configuration, with annotations that all objects of the Etcd have.

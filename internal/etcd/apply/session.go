@@ -126,6 +126,8 @@ type Request struct {
 	Due bool
 	// NoStatefulSet: a StatefulSet that is missing is not created.
 	NoStatefulSet bool
+	// Instructions returns what the members read in their ConfigMap beside what is applied, for one that is created; nil for nothing.
+	Instructions func(ctx context.Context) (map[string]string, error)
 	// Permit is asked right before the StatefulSet is written, with the one that the write is based on; nil when it is created.
 	Permit func(ctx context.Context, base *appsv1.StatefulSet) error
 }
@@ -176,6 +178,11 @@ func (s *Session) write(ctx context.Context, objects []Desired, q Request) error
 		}
 		if err := s.permit(ctx, d, live, q); err != nil {
 			return err
+		}
+		if live == nil && q.Instructions != nil && d.GetKind() == "ConfigMap" {
+			if d.instructions, err = q.Instructions(ctx); err != nil {
+				return err
+			}
 		}
 		if err := s.objects.put(ctx, s.etcd, s.proof, d, why); errors.Is(err, errForeign) {
 			s.remember()

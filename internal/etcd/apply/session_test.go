@@ -7,12 +7,14 @@ package apply
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -219,6 +221,50 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A ConfigMap that is missing is created with what members read there beside what is applied, which later writes leave there: without it,
+// members would take the cluster for one that has never served.
+func TestAConfigMapIsCreatedWithInstructions(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(g)
+	o := objectsOf(c)
+	in := inputOfThree()
+	asked, says := 0, error(nil)
+	request := func() Request {
+		return Request{Input: in, Due: true, Instructions: func(context.Context) (map[string]string, error) {
+			asked++
+			return map[string]string{member.KeyClusterID: "cafe", member.KeyKept: "true"}, says
+		}}
+	}
+	apply := func() (map[string]string, error) {
+		_, err := c.session(o, in).Apply(t.Context(), request())
+		config, ok := c.objects[nameIn(&corev1.ConfigMap{}, "etcd-main-config")]
+		if !ok {
+			return nil, err
+		}
+		return config.(*corev1.ConfigMap).Data, err
+	}
+	says = errors.New("not known")
+	g.Expect(apply()).Error().To(MatchError(says))
+	g.Expect(c.objects).NotTo(HaveKey(nameIn(&corev1.ConfigMap{}, "etcd-main-config")), "it waits until they are known")
+
+	says = nil
+	g.Expect(apply()).To(And(HaveKey(member.KeyConfig), HaveKey(member.KeyBootstrap), HaveKeyWithValue(member.KeyClusterID, "cafe"), HaveKeyWithValue(member.KeyKept, "true")))
+	g.Expect(asked).To(Equal(2))
+
+	// It is applied to as it is by then.
+	config := of(c, &corev1.ConfigMap{}, "etcd-main-config")
+	delete(config.Data, member.KeyKept)
+	config.Data[member.KeyClusterID], config.Data["other"] = "beef", "goes"
+	c.put(config)
+	in.Etcd.Spec.Etcd.SnapshotCount = ptr.To[int64](7)
+	c.take()
+	data, err := apply()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.take()).To(ContainElement(nameIn(config, "etcd-main-config")))
+	g.Expect(data).To(And(HaveKeyWithValue(member.KeyConfig, ContainSubstring("snapshot-count: 7")), HaveKeyWithValue(member.KeyClusterID, "beef"), Not(HaveKey(member.KeyKept)), Not(HaveKey("other"))))
+	g.Expect(asked).To(Equal(2), "it was there")
 }
 
 // If a StatefulSet has changed since it was seen, the rendered one has an outdated update strategy and is not applied.

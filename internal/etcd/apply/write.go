@@ -9,12 +9,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -53,9 +58,14 @@ func (w Writer) put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desire
 	return nil
 }
 
-// create creates an object. If one of its name exists by now, it checks the owner.
+// create creates an object. If one of its name exists by now, it checks the owner. A ConfigMap has all that the members read from the first
+// moment: they would take one without instructions for the word that there are none.
 func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired) error {
-	err := w.Client.Create(ctx, d.DeepCopy(), creator)
+	object := d.DeepCopy()
+	if err := instruct(object, d.instructions); err != nil {
+		return err
+	}
+	err := w.Client.Create(ctx, object, creator)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -68,13 +78,30 @@ func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Des
 	return conflict(d.key(), "it was created meanwhile")
 }
 
-// apply applies to an object as it was read, and to no other of its name.
+// instruct adds instructions to the data of an object.
+func instruct(object *unstructured.Unstructured, instructions map[string]string) error {
+	for key, value := range instructions {
+		if err := unstructured.SetNestedField(object.Object, value, "data", key); err != nil {
+			return fmt.Errorf("adding instructions: %w", err)
+		}
+	}
+	return nil
+}
+
+// apply applies to an object as it was read, and to no other of its name. Instructions that a ConfigMap was created with stay there.
 func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error {
 	live, err := w.release(ctx, live)
 	if err != nil {
 		return gone(d.key(), err)
 	}
 	next := d.DeepCopy()
+	if config, ok := live.(*corev1.ConfigMap); ok {
+		instructions := maps.Clone(config.Data)
+		maps.DeleteFunc(instructions, func(key, _ string) bool { return !slices.Contains(member.InstructionKeys, key) })
+		if err := instruct(next, instructions); err != nil {
+			return err
+		}
+	}
 	next.SetUID(live.GetUID())
 	next.SetResourceVersion(live.GetResourceVersion())
 	return gone(d.key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))

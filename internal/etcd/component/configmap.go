@@ -91,8 +91,8 @@ func sharedConfig(in Input) (string, error) {
 	return string(config), nil
 }
 
-// Bootstrap renders what only a member without data uses, for so many members, and up to the one that a recovery began with: members
-// know the recovered cluster by it. The token separates the members of an Etcd from those of a deleted Etcd of the same name. While the
+// Bootstrap renders what only a member without data uses, for so many members, as many as the cluster is known to have, and up to the one
+// that a recovery began with: members know the recovered cluster by it. The token separates the members of an Etcd from those of a deleted Etcd of the same name. While the
 // cluster is stopped, it names the members that will be started: a recovery that begins then reads which cluster the one before has made
 // of them.
 func Bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) (string, error) {
@@ -130,12 +130,14 @@ func Lineage(etcd *v1alpha1.Etcd) member.Shared {
 
 // known returns how many members an Etcd has, or may have.
 func known(etcd *v1alpha1.Etcd) int32 {
-	return Reaching(etcd, max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1))
+	return Reaching(etcd, max(etcd.Spec.Replicas, 1))
 }
 
-// Reaching returns a number of members, or more if the recorded recovery starts from one beyond them: it may have joined while no
-// operator watched.
+// Reaching returns a number of members, or more: as many as the cluster is known to have, since anyone may have scaled the StatefulSet down,
+// and a member that was listed alone would restore a backup although the others have its data; and up to the one from which the recorded
+// recovery starts, which may have joined while no operator watched.
 func Reaching(etcd *v1alpha1.Etcd, members int32) int32 {
+	members = max(members, etcd.Status.ClusterSize)
 	if r := etcd.Status.Recovery; r != nil {
 		for i := members; i < survey.MaxMembers; i++ {
 			if etcd.MemberName(etcd.PodName(i)) == r.Member {

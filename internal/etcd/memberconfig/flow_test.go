@@ -332,6 +332,70 @@ func TestList(t *testing.T) {
 	r.Expect(r.data()).To(Equal(listing(1)), "the cluster has not begun")
 }
 
+// A ConfigMap that is created again has at once all that the status says, by live reads, and what a Restore keeps.
+func TestInstructions(t *testing.T) {
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "restore", UID: "uid"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{Recovery: &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}},
+	}
+	over := served()
+	over.Status.Recovery = nil
+	never := served()
+	never.Status = v1alpha1.EtcdStatus{}
+	text, _, err := encode(served().Status.Recovery)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for name, tc := range map[string]struct {
+		etcd  *v1alpha1.Etcd
+		tasks []client.Object
+		want  map[string]string
+	}{
+		"while it is recovered": {served(), nil, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}},
+		"while it is restored":  {served(), []client.Object{task}, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}},
+		"once it was restored":  {over, []client.Object{task}, map[string]string{member.KeyClusterID: "cafe", member.KeyKept: "true"}},
+		"nothing is kept":       {over, nil, map[string]string{member.KeyClusterID: "cafe"}},
+		"it has never served":   {never, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, append([]client.Object{tc.etcd}, tc.tasks...)...)
+			r.Expect(r.writer(r.api).Instructions(t.Context(), tc.etcd)).To(Equal(tc.want))
+			apitest.EachRequestFails(t, r.api, func(api client.WithWatch) error {
+				_, err := r.writer(api).Instructions(t.Context(), tc.etcd)
+				return err
+			})
+			// The cache is late.
+			late := tc.etcd.DeepCopy()
+			late.Status.ClusterID = "before"
+			_, err := r.writer(r.api).Instructions(t.Context(), late)
+			r.Expect(err).To(MatchError(state.ErrBehind))
+		})
+	}
+}
+
+// A StatefulSet that someone has scaled down takes no member out of the list: one that is listed alone restores a backup when it has lost its
+// volume, although the others have its data.
+func TestListKeepsMembersThatSomeoneHasScaledAway(t *testing.T) {
+	etcd := served()
+	etcd.Status.Recovery, etcd.Status.ClusterSize = nil, 3
+	replicas := int32(1)
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+	bootstrap, err := component.Bootstrap(etcd, replicas, component.PeerTLSOff)
+	r := newTrial(t, etcd, set, own(etcd, map[string]string{member.KeyBootstrap: bootstrap}))
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.writer(r.api).List(t.Context(), etcd, set, r.session(r.api, etcd))).To(Succeed())
+	shared, err := member.ParseShared(r.data())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(shared.Alone()).To(BeFalse())
+	r.Expect(shared.InitialCluster()).To(And(ContainSubstring("main-1="), ContainSubstring("main-2=")))
+
+	// Once they have left, it is alone.
+	etcd.Status.ClusterSize = 1
+	r.Expect(r.writer(r.api).List(t.Context(), etcd, set, r.session(r.api, etcd))).To(Succeed())
+	shared, err = member.ParseShared(r.data())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(shared.Alone()).To(BeTrue())
+}
+
 // Members know a recovered cluster by the member that it began with. Where that one is beyond the StatefulSet's ordinals, because the cluster
 // shrinks before all members vote, it stays in the list: without it, members would take their own cluster for another one, and refuse its data.
 func TestListReachesTheMemberThatARecoveryBeganWith(t *testing.T) {

@@ -48,18 +48,14 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 		// The event of its creation leads here.
 		return err
 	}
-	trust := ""
-	if i.AgentTrust != nil {
-		trust = i.AgentTrust(etcd).String()
-	}
+	trust := i.trust(etcd)
 	if data, err := i.lacks(ctx, reader, etcd, trust, config.Data); err != nil || len(data) == 0 {
 		return err
 	}
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return err
 	}
-	live, err := i.Live().Etcd(ctx, etcd)
-	if err != nil {
+	if err := i.confirm(ctx, etcd); err != nil {
 		return err
 	}
 	// It may have been applied by this reconcile.
@@ -70,11 +66,55 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	if err != nil || len(data) == 0 || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return err
 	}
+	return i.patch(ctx, config, data)
+}
+
+// Instructions returns all that the status of an Etcd says to its members, for a ConfigMap that is created; nil before the cluster has served.
+// One that was deleted comes back as it was: with half of it, members would start with the data of a cluster before, or remove what is kept.
+func (i Writer) Instructions(ctx context.Context, etcd *v1alpha1.Etcd) (map[string]string, error) {
+	if etcd.Status.ClusterID == "" {
+		return nil, nil
+	}
+	if err := i.confirm(ctx, etcd); err != nil {
+		return nil, err
+	}
+	data := map[string]string{}
+	if etcd.Status.Recovery == nil {
+		data[member.KeyKept] = "true" // unless no task keeps anything
+	}
+	change, err := i.lacks(ctx, i.API, etcd, i.trust(etcd), data)
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range change {
+		if text, ok := value.(string); ok {
+			data[key] = text
+		} else {
+			delete(data, key)
+		}
+	}
+	return data, nil
+}
+
+// confirm returns state.ErrBehind unless the API server has what the status of the given Etcd says of its cluster.
+func (i Writer) confirm(ctx context.Context, etcd *v1alpha1.Etcd) error {
+	live, err := i.Live().Etcd(ctx, etcd)
+	if err != nil {
+		return err
+	}
 	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) ||
 		live.SourceStays() != etcd.SourceStays() || !equality.Semantic.DeepEqual(live.Source(), etcd.Source()) {
 		return state.Behind(ctx, "Etcd %s records another cluster, or another recovery, or has another source", client.ObjectKeyFromObject(etcd))
 	}
-	return i.patch(ctx, config, data)
+	return nil
+}
+
+// trust returns whose requests the agents of an Etcd accept, as they read it; empty to write nothing of it.
+func (i Writer) trust(etcd *v1alpha1.Etcd) string {
+	if i.AgentTrust == nil {
+		return ""
+	}
+	return i.AgentTrust(etcd).String()
 }
 
 // lacks returns what is missing in the data of the ConfigMap, as missing does, and whether members keep what they had before a Restore: its

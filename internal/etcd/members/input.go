@@ -96,19 +96,23 @@ func (k Known) Input(r Request) membership.Input {
 }
 
 // keeps reports whether a claim is not deleted when its ordinal goes: a Restore keeps data there, or nobody has looked at it. One of a member
-// is that of a pod which a task has scaled away, and existed when that began: its agent would have said that the data is another cluster's.
-// Any other may have been restored by hand. One that was made for a further member is marked.
+// is that of a pod which a task has scaled away, after it had removed the member from the list, and existed when that began. Any other may hold
+// data that no agent has looked at: it was restored by hand, or a larger cluster has left it, and someone has scaled the StatefulSet. One that
+// was made for a further member is marked.
 func (k Known) keeps(i int, o membership.Ordinal, tasks []v1alpha1.EtcdOperatorTask) bool {
 	claim := k.Claims[i]
 	if claim == nil || etcdtasks.KeeperOf(tasks, claim) != "" {
 		return claim != nil
 	}
-	return !o.Temporary && i >= k.Snapshot.Replicas() && !slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
-		return t.Status.Membership != nil && !t.CreationTimestamp.Before(&claim.CreationTimestamp) &&
-			slices.ContainsFunc(t.Status.Membership.Steps, func(s v1alpha1.MembershipStep) bool {
-				return s.Action == string(membership.ScaleDown) && s.Pod == k.Etcd.PodName(int32(i))
-			})
-	})
+	was := func(action membership.Action) bool {
+		return slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+			return t.Status.Membership != nil && !t.CreationTimestamp.Before(&claim.CreationTimestamp) &&
+				slices.ContainsFunc(t.Status.Membership.Steps, func(s v1alpha1.MembershipStep) bool {
+					return s.Action == string(action) && s.Pod == k.Etcd.PodName(int32(i))
+				})
+		})
+	}
+	return !o.Temporary && i >= k.Snapshot.Replicas() && !(was(membership.RemoveMember) && was(membership.ScaleDown))
 }
 
 // drains reports whether the node of the only member is cordoned, and its volume can be used on another one. As relief is, this is a state:

@@ -704,8 +704,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// A claim goes with its ordinal only if no Restore keeps data there, and if a task has scaled its pod away: what another one holds is not
-// known. One that was made for a further member is known.
+// A claim goes with its ordinal only if no Restore keeps data there, and if a task has removed its member and scaled its pod away: what another
+// one holds is not known. One that was made for a further member is known.
 func TestClaimsThatAreKept(t *testing.T) {
 	made := func(at time.Time) func(*Known) {
 		return func(k *Known) {
@@ -719,12 +719,16 @@ func TestClaimsThatAreKept(t *testing.T) {
 		return []v1alpha1.EtcdOperatorTask{{}, t}
 	}
 	ended := &metav1.Time{Time: noon}
-	scaled := func(pod string, created time.Time) []v1alpha1.EtcdOperatorTask {
+	took := func(created time.Time, steps ...v1alpha1.MembershipStep) []v1alpha1.EtcdOperatorTask {
 		t := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
-		t.Status.Membership = &v1alpha1.MembershipStatus{Steps: []v1alpha1.MembershipStep{{Action: "RemoveMember", Pod: "main-3"}, {Action: "ScaleDown", Pod: pod}}}
+		t.Status.Membership = &v1alpha1.MembershipStatus{Steps: steps}
 		return []v1alpha1.EtcdOperatorTask{{}, t}
 	}
+	scaled := func(pod string, created time.Time) []v1alpha1.EtcdOperatorTask {
+		return took(created, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-3"}, v1alpha1.MembershipStep{Action: "ScaleDown", Pod: pod})
+	}
 	left := scaled("main-3", noon)
+	away := v1alpha1.MembershipStep{Action: "ScaleDown", Pod: "main-3"}
 	for name, c := range map[string]struct {
 		known   Known
 		request Request
@@ -732,6 +736,9 @@ func TestClaimsThatAreKept(t *testing.T) {
 	}{
 		"its pod was scaled away":            {known(3, made(noon)), Request{Tasks: left}, false},
 		"another's pod was":                  {known(3, made(noon)), Request{Tasks: scaled("main-4", noon)}, true},
+		"someone had scaled its pod up":      {known(3, made(noon)), Request{Tasks: took(noon, away)}, true},
+		"another's member was removed":       {known(3, made(noon)), Request{Tasks: took(noon, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-2"}, away)}, true},
+		"removed by the task before":         {known(3, made(noon)), Request{Tasks: append(took(noon, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-3"}), took(noon, away)...)}, false},
 		"made since its pod was":             {known(3, made(noon)), Request{Tasks: scaled("main-3", noon.Add(-1e9))}, true},
 		"nobody has looked at it":            {known(3, made(noon)), Request{}, true},
 		"made for a further member":          {known(3, made(noon), temporary), Request{}, false},

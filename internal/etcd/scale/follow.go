@@ -5,6 +5,7 @@
 package scale
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -12,12 +13,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +46,39 @@ func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.Etc
 	return &wanted
 }
 
+// scaledDown returns what the StatefulSet of a cluster that runs is scaled back to if someone has scaled it down; nil if nobody has. No task
+// does that while there is no quorum, and the pod of a member that is listed can cost none. It is pure.
+func scaledDown(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) *int32 {
+	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)
+	have, all := ptr.Deref(set.Spec.Replicas, 1), listed(etcd, s, tasks)
+	if have == 0 || have >= all || etcd.Spec.Replicas == 0 || etcd.SpecSuspended() || adopted != nil && adopted.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return &all
+}
+
+// listed returns how many replicas the StatefulSet has to have for the pods of all members that are listed: the list shows which have left
+// before the status does. While no quorum confirms it, as many as the cluster has been seen to have. It is no more than what the task has
+// recorded that changes the members: what that has scaled away has left.
+func listed(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) (n int32) {
+	if s == nil || !s.Quorate() {
+		n = sizeOf(etcd)
+	} else {
+		for _, v := range s.Cluster.Voters {
+			n = max(n, int32(ordinalOf(etcd, v))+1)
+		}
+	}
+	if t := etcdtasks.ChangingMembers(tasks); t != nil && t.Status.Membership != nil && t.Status.Membership.Replicas != nil {
+		n = min(n, *t.Status.Membership.Replicas)
+	}
+	return n
+}
+
+// ordinalOf returns the ordinal of a voter, whether or not the StatefulSet has it; -1 for one that is not the Etcd's own.
+func ordinalOf(etcd *v1alpha1.Etcd, v cluster.Voter) int {
+	return members.Ordinal(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs})
+}
+
 // ShowsChange reports whether a task that changes members has recorded what concerns the Etcd: another size of the StatefulSet, or
 // another guard that blocks.
 func ShowsChange(before, after *v1alpha1.EtcdOperatorTask) bool {
@@ -54,24 +91,29 @@ func ShowsChange(before, after *v1alpha1.EtcdOperatorTask) bool {
 	return replicas != nextReplicas || guard != nextGuard
 }
 
-// Follow scales the StatefulSet to what the task records that changes the members, by one replica, also while the spec is suspended.
-// It returns state.ErrBehind when it has.
+// next returns what the StatefulSet is to be scaled to; nil if it is to stay as it is. It is pure.
+func next(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) *int32 {
+	return cmp.Or(recorded(etcd, set, tasks), scaledDown(etcd, set, s, tasks))
+}
+
+// Follow scales the StatefulSet to what the task records that changes the members, by one replica, also while the spec is suspended, or back
+// if someone has scaled it down, whether or not changes of the spec are due. It returns state.ErrBehind when it has.
 func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Session) error {
-	if st.StatefulSet == nil || recorded(st.Etcd, st.StatefulSet, st.Tasks) == nil {
+	if st.StatefulSet == nil || next(st.Etcd, st.StatefulSet, st.Snapshot, st.Tasks) == nil {
 		return nil
 	}
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return err
 	}
-	if err := s.follow(ctx, st.Etcd); err != nil {
+	if err := s.follow(ctx, st.Etcd, st.Snapshot); err != nil {
 		return err
 	}
 	return state.ErrBehind
 }
 
 // follow decides on live reads, while no task takes a step. A replica goes only if the member list does not have its member: the
-// list may have changed since the task looked at it.
-func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
+// list may have changed since the task looked at it. One that comes back is that of a member which the snapshot shows.
+func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *cluster.Snapshot) error {
 	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	defer cancel()
@@ -80,10 +122,10 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
 	if err != nil {
 		return err
 	}
-	if set == nil || set.DeletionTimestamp != nil || recorded(etcd, set, tasks) == nil {
-		return state.Behind(ctx, "no task scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
+	if set == nil || set.DeletionTimestamp != nil || holder(tasks, etcd.Status.Recovery) != nil || next(etcd, set, snapshot, tasks) == nil {
+		return state.Behind(ctx, "nothing scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
-	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *recorded(etcd, set, tasks)
+	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *next(etcd, set, snapshot, tasks)
 	if wanted < have {
 		if err := s.hasLeft(ctx, etcd, wanted); err != nil {
 			return err
@@ -99,7 +141,7 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd) error {
 	if err := s.Client.Patch(ctx, set, patch, apply.Manager); err != nil {
 		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet, since its members change", "from", have, "to", wanted)
+	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet, since its members change, or someone had scaled it down", "from", have, "to", wanted)
 	return nil
 }
 

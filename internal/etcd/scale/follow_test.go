@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -102,6 +103,73 @@ func TestFollowOnALateCache(t *testing.T) {
 	s.Expect(s.api.Update(t.Context(), task)).To(Succeed())
 	s.Expect(s.follow(s.api, late, "main-0")).To(MatchError(state.ErrBehind))
 	s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(int32(4))))
+}
+
+// A StatefulSet that someone has scaled down is scaled back to all members, also without a quorum and while no change of the spec is due, but
+// not against what a person or a task wants.
+func TestFollowScalesBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		have   int32
+		change func(*v1alpha1.Etcd)
+		tasks  []*v1alpha1.EtcdOperatorTask
+		want   int32
+	}{
+		"to one":                         {1, nil, nil, 3},
+		"to two":                         {2, nil, nil, 3},
+		"to none: as after a hold":       {0, nil, nil, 0},
+		"while members change":           {1, nil, []*v1alpha1.EtcdOperatorTask{changing(3)}, 3},
+		"its members have left":          {1, nil, []*v1alpha1.EtcdOperatorTask{changing(1)}, 1},
+		"another member stands in":       {2, func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Spec.SurgePolicy = 1, v1alpha1.SurgeSingleMember }, nil, 3},
+		"it is adopted":                  {1, adoption(metav1.ConditionTrue), nil, 3},
+		"it is being adopted":            {1, adoption(metav1.ConditionFalse), nil, 1},
+		"it is to hibernate":             {1, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }, nil, 1},
+		"the spec is suspended":          {1, func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }, nil, 1},
+		"it has never served":            {1, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 0 }, nil, 1},
+		"its cluster has fewer members":  {1, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 1 }, nil, 1},
+		"a task is to stop all members":  {1, nil, []*v1alpha1.EtcdOperatorTask{newScaled(t, 3).task()}, 1},
+		"a change of members has ended":  {1, nil, []*v1alpha1.EtcdOperatorTask{ended(changing(1))}, 3},
+		"more than the cluster has seen": {4, nil, nil, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, tc.have)
+			if tc.change != nil {
+				s.change(tc.change)
+			}
+			for _, task := range tc.tasks {
+				s.Expect(s.api.Create(t.Context(), task)).To(Succeed())
+			}
+			st := s.state()
+			st.Snapshot = clustertest.Healthy(3)
+			st.Snapshot.Ordinals, st.Snapshot.Cluster.LeaderKnown = st.Snapshot.Ordinals[:min(tc.have, 3)], false
+			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
+				if err := s.follow(api, st); err != nil && err != state.ErrBehind { //nolint:errorlint // nothing wraps it
+					return err
+				}
+				return nil
+			})
+			_ = s.follow(s.api, st)
+			s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(tc.want)))
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse())
+		})
+	}
+	s := newScaled(t, 1)
+	late := s.state()
+	set := s.state().StatefulSet
+	set.Spec.Replicas = ptr.To[int32](4)
+	s.Expect(s.api.Update(t.Context(), set)).To(Succeed())
+	s.Expect(s.follow(s.api, late)).To(MatchError(state.ErrBehind))
+	s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(int32(4))), "the cache is late")
+}
+
+func adoption(is metav1.ConditionStatus) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: is, Reason: "Reason"})
+	}
+}
+
+func ended(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	t.Status.State = v1alpha1.TaskStateSucceeded
+	return t
 }
 
 // The Lease of a member goes once nothing counts on the member any more.

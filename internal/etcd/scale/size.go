@@ -14,11 +14,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,6 +42,8 @@ type input struct {
 	have *int32
 	// size that the cluster has been seen to have.
 	size int32
+	// listed is how many replicas the members that are listed take, although the StatefulSet may have fewer.
+	listed int32
 	// heldBy is what blocks the task that changes the members; nil if nothing does.
 	heldBy *v1alpha1.Hold
 	// surges: a further member stands in for the only one that the spec asks for, or while volumes move.
@@ -52,15 +52,17 @@ type input struct {
 
 // decide decides how many replicas the StatefulSet is to have, without a task. A cluster that has served is not started with another
 // number of members: it wakes up with those that it has. While it runs, members come and go by a MembershipChange alone, and the
-// StatefulSet keeps what it has. It is pure.
+// StatefulSet keeps what it has, unless someone has scaled it down. It is pure.
 func decide(f input) Size {
 	has := f.size
 	if f.have != nil && *f.have > 0 {
-		has = *f.have
+		has = max(*f.have, f.listed)
 	}
 	switch {
 	case f.wanted == 0:
 		return Size{}
+	case f.have != nil && *f.have > 0 && *f.have < has:
+		return Size{has, v1alpha1.ReasonScalingOut, fmt.Sprintf("the StatefulSet was scaled to %d, and the cluster has %d members: the operator scales it back", *f.have, has), v1alpha1.ReasonScalingOut}
 	case has == 0 || has == f.wanted:
 		return Size{Replicas: f.wanted}
 	case f.surges && has == f.wanted+1:
@@ -89,7 +91,7 @@ func decide(f input) Size {
 func Seen(before int32, etcd *v1alpha1.Etcd, s *cluster.Snapshot) int32 {
 	n := int32(s.Replicas())
 	for _, v := range s.Cluster.Voters {
-		ordinal := members.Ordinal(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs})
+		ordinal := ordinalOf(etcd, v)
 		if ordinal < 0 {
 			return max(before, n)
 		}
@@ -140,7 +142,7 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 	}
 	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), surges: etcd.Surges() && !state.Due(etcd) || etcd.Moves()}
 	if set != nil {
-		f.have = set.Spec.Replicas
+		f.have, f.listed = set.Spec.Replicas, listed(etcd, st.Snapshot, st.Tasks)
 	}
 	if t := etcdtasks.ChangingMembers(st.Tasks); t != nil && t.Status.Membership != nil {
 		f.heldBy = t.Status.Membership.HeldBy

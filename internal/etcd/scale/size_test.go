@@ -43,6 +43,13 @@ func TestDecide(t *testing.T) {
 		{"the StatefulSet is gone", input{wanted: 5, size: 3}, 3, v1alpha1.ReasonScalingOut, "has 3 members"},
 		{"smaller", input{wanted: 1, have: ptr.To[int32](3), size: 3}, 3, v1alpha1.ReasonScalingIn, "has 3 members"},
 		{"half-way", input{wanted: 3, have: ptr.To[int32](2), size: 1}, 2, v1alpha1.ReasonScalingOut, "has 2 members"},
+		{"scaled down by hand", input{wanted: 3, have: ptr.To[int32](1), size: 3, listed: 3}, 3, v1alpha1.ReasonScalingOut, "the StatefulSet was scaled to 1, and the cluster has 3 members: the operator scales it back"},
+		{"scaled down by hand while it is to shrink", input{wanted: 1, have: ptr.To[int32](1), size: 3, listed: 3}, 3, v1alpha1.ReasonScalingOut, "scaled to 1, and the cluster has 3"},
+		{"scaled down by hand while it is to hibernate", input{wanted: 0, have: ptr.To[int32](1), size: 3, listed: 3}, 0, "", ""},
+		{"scaled down by hand while another member stands in", input{wanted: 1, have: ptr.To[int32](1), size: 2, listed: 2, surges: true}, 2, v1alpha1.ReasonScalingOut, "scaled to 1, and the cluster has 2"},
+		{"scaled up by hand", input{wanted: 3, have: ptr.To[int32](4), size: 3, listed: 3}, 4, v1alpha1.ReasonScalingIn, "has 4 members"},
+		{"scaled to nothing by hand", input{wanted: 3, have: ptr.To[int32](0), size: 3, listed: 3}, 3, "", ""},
+		{"a member has left", input{wanted: 3, have: ptr.To[int32](4), size: 5, listed: 4}, 4, v1alpha1.ReasonScalingIn, "has 4 members"},
 		{"larger, and blocked", input{wanted: 5, have: ptr.To[int32](3), size: 3, heldBy: held("OthersServing")}, 3, v1alpha1.ReasonScalingHeld, "asks for 5; OthersServing: because"},
 		{"smaller, without consent", input{wanted: 1, have: ptr.To[int32](3), size: 3, heldBy: held("SingleAgreed")}, 3, v1alpha1.ReasonSingleMemberNotAllowed, "annotate the Etcd with druid.gardener.cloud/allow-single-member=true, or set spec.replicas to 3"},
 	} {
@@ -53,6 +60,54 @@ func TestDecide(t *testing.T) {
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Why).To(ContainSubstring(tc.why))
 			g.Expect(got.Why == "").To(Equal(tc.why == ""), got.Why)
+		})
+	}
+}
+
+// A StatefulSet that someone has scaled down gets back the pods of all members that are listed or, while no quorum says who is, of all that
+// the cluster has been seen to have: no task scales it back then. The pod of a member that has left stays away.
+func TestScaledByHand(t *testing.T) {
+	lost := func(replicas int) *cluster.Snapshot {
+		s := clustertest.Healthy(3)
+		s.Ordinals, s.Cluster.LeaderKnown = s.Ordinals[:replicas], false
+		return s
+	}
+	lists := func(replicas, voters int) *cluster.Snapshot {
+		s := clustertest.Healthy(voters)
+		s.Ordinals = s.Ordinals[:replicas]
+		return s
+	}
+	changing := func(replicas *int32) []v1alpha1.EtcdOperatorTask {
+		task := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange}}
+		task.Status.State, task.Status.Membership = v1alpha1.TaskStateInProgress, &v1alpha1.MembershipStatus{Replicas: replicas}
+		return []v1alpha1.EtcdOperatorTask{task}
+	}
+	for name, tc := range map[string]struct {
+		seen     int32
+		snapshot *cluster.Snapshot
+		tasks    []v1alpha1.EtcdOperatorTask
+		want     int32
+	}{
+		"no quorum is left":                          {3, lost(1), nil, 3},
+		"nothing was observed":                       {3, nil, nil, 3},
+		"a quorum is left":                           {3, lists(2, 3), nil, 3},
+		"a quorum is left, and the status is late":   {2, lists(2, 3), nil, 3},
+		"while members change":                       {3, lost(1), changing(nil), 3},
+		"while members change, and one has left":     {3, lost(1), changing(ptr.To[int32](2)), 2},
+		"the last has left, and the status is late":  {3, lists(2, 2), nil, 2},
+		"has left, and no quorum says so any more":   {3, lost(2), changing(ptr.To[int32](2)), 2},
+		"one is to join, and its pod was taken away": {3, lists(3, 3), changing(ptr.To[int32](5)), 3},
+		"it has never served":                        {0, lost(1), nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+			etcd.Status.ClusterSize = tc.seen
+			replicas := int32(1)
+			if tc.snapshot != nil {
+				replicas = int32(tc.snapshot.Replicas())
+			}
+			got := size(&state.State{Etcd: etcd, StatefulSet: setOf(replicas), Snapshot: tc.snapshot, Tasks: tc.tasks}, firststart.View{}, hibernation.WakeUp{})
+			NewWithT(t).Expect(got.Replicas).To(Equal(tc.want), got.Why)
 		})
 	}
 }

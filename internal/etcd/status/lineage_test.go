@@ -114,9 +114,11 @@ func TestLineage(t *testing.T) {
 			g.Expect(next.LastErrors[0].Description).To(And(ContainSubstring("cluster %s is recorded", tc.recorded),
 				ContainSubstring(`kubectl patch etcd etcd-main -n shoot-a --subresource=status --type=merge -p '{"status":{"clusterID":"%x"}}'`, tc.seen.Cluster.ID)))
 			g.Expect(next.Recovery).To(Equal(tc.recovery), "what may explain it later stays")
+			g.Expect(next.ClusterSize).To(Equal(tc.size), "the size of another cluster is none of the recorded one")
 
 			// What is reported stays while no quorum serves, and is over once the right cluster serves.
 			etcd.Status = next
+			g.Expect(Next(observed(etcd, tc.seen, later)).ClusterID).To(Equal(tc.recorded), "it does not explain itself the second time")
 			g.Expect(Next(observed(etcd, nil, later)).LastErrors).To(Equal(next.LastErrors))
 			g.Expect(Next(observed(etcd, serving(3, tc.recorded), later)).LastErrors).To(BeEmpty())
 		})

@@ -78,7 +78,8 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)
 		next.ClusterID, _ = lineage(etcd, s)
-		if s.Quorate() {
+		// The size of a cluster that is not recorded is none of the recorded one: as the only member of that it would explain itself.
+		if _, unexplained := lineage(etcd, s); s.Quorate() && unexplained == nil {
 			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
 		}
 	}

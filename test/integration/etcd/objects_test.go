@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -119,6 +120,46 @@ func TestDriftIsRepaired(t *testing.T) {
 	drift()
 	w.nudge(o)
 	w.Expect(o.requests.take()).To(BeEmpty(), "suspended")
+}
+
+// Members read a ConfigMap that was deleted as it was: no version of the next one lacks the ID of their cluster, however it is written.
+func TestAConfigMapThatWasDeletedComesBackWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	o := w.start()
+	w.eventuallyWell()
+	config := &corev1.ConfigMap{}
+	w.Get(w, name+"-config", config)
+	watched, err := testEnv.Client.Watch(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(w.Namespace), client.MatchingFields{"metadata.name": config.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: config.ResourceVersion}})
+	w.Expect(err).NotTo(HaveOccurred())
+	defer watched.Stop()
+	w.Expect(testEnv.Client.Delete(t.Context(), config)).To(Succeed())
+	w.eventuallyWell()
+
+	// It is applied to for the first time, without a field that it was created with.
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](7) })
+	w.Eventually(func(g Gomega) {
+		w.Get(g, name+"-config", config)
+		g.Expect(config.Data).To(HaveKeyWithValue(member.KeyConfig, ContainSubstring("snapshot-count: 7")))
+		g.Expect(managers(config)).To(ContainElement("Apply etcd-foreman"))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Get(w, name+"-config", config)
+
+	versions, trust := 0, config.Data[member.KeyAgentAPI]
+	for version := ""; version != config.ResourceVersion; {
+		event := <-watched.ResultChan()
+		if event.Type == watch.Deleted {
+			continue
+		}
+		seen, ok := event.Object.(*corev1.ConfigMap)
+		w.Expect(ok).To(BeTrue(), "%v", event)
+		w.Expect(seen.Data).To(And(HaveKeyWithValue(member.KeyClusterID, "1"), HaveKey(member.KeyConfig), HaveKey(member.KeyBootstrap)), "version %d: %s", versions, event.Type)
+		w.Expect(seen.Data[member.KeyAgentAPI]).To(Equal(trust))
+		versions, version = versions+1, seen.ResourceVersion
+	}
+	w.Expect(versions).To(BeNumerically(">=", 2))
 }
 
 // Fields added by the API server or other clients are not drift.
