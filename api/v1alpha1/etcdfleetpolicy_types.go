@@ -212,6 +212,9 @@ type FleetFailure struct {
 	// etcd is its name, and uid its UID.
 	Etcd string    `json:"etcd"`
 	UID  types.UID `json:"uid"`
+	// target is the fingerprint of the template that it failed with; absent for a restart.
+	// +optional
+	Target string `json:"target,omitempty"`
 	// reason why it failed.
 	Reason string `json:"reason"`
 	// at is when.

@@ -6,6 +6,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,13 +22,13 @@ var rules = []rule{
 	valid,
 	// It is not paused, and has slots.
 	notPaused,
-	// The change has not failed in more clusters than it may.
+	// Neither the change, nor another one to the same template, has failed in more clusters than it may.
 	changeNotPaused,
 	// A window is open, and usually for long enough.
 	inWindow,
 	// A cluster that the change is to begin with has had the time to ask first.
 	chosenFirst,
-	// The change has passed its canaries, or this cluster is one.
+	// The change has passed its canaries, or this cluster is one, and no other change tries the template.
 	canaryFirst,
 	// The namespace has fewer slots than it may.
 	shareFree,
@@ -53,10 +54,14 @@ func notPaused(_ *state, p *Policy, _ *Candidate) *Hold {
 }
 
 func changeNotPaused(s *state, p *Policy, c *Candidate) *Hold {
-	if change := s.Ledger.Change(p.Name, c.Change); change != nil && change.Paused(p) {
-		return &Hold{Reason: FleetPaused, Message: change.PausedMessage()}
+	failed := s.Ledger.Pausing(p, c)
+	switch {
+	case failed == nil:
+		return nil
+	case failed.Name != c.Change:
+		return &Hold{Reason: FleetPaused, Message: fmt.Sprintf("change %s leads to a template that failed: %s", c.Change, failed.PausedMessage())}
 	}
-	return nil
+	return &Hold{Reason: FleetPaused, Message: failed.PausedMessage()}
 }
 
 // Paused reports whether a change has failed in more clusters than its policy allows.
@@ -137,10 +142,14 @@ func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
 	if known := s.Ledger.Change(p.Name, c.Change); known != nil {
 		passed = known.Passed
 	}
-	underway := without(s.underway(p, c.Change), c.Etcd)
+	underway := without(s.underway(p, c), c.Etcd)
 	if passed+len(underway) < p.Canary.Count {
 		return nil
 	}
-	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries change %s in %d of %s first: %s",
-		p.Name, c.Change, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
+	tried := "change " + c.Change
+	if slices.ContainsFunc(underway, func(h *Holder) bool { return h.Change != c.Change }) {
+		tried = "the template that change " + c.Change + " leads to"
+	}
+	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries %s in %d of %s first: %s",
+		p.Name, tried, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
 }

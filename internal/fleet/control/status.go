@@ -109,7 +109,7 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 			}
 		}
 		for _, f := range c.Failures[:min(len(c.Failures), maxFailures)] {
-			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
+			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Target: f.Target, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
 		}
 		if c.Paused(p) {
 			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(), maxMessage), c.ResumeToken()
@@ -133,9 +133,15 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 	return all[:min(len(all), maxChanges)]
 }
 
-// setPaused sets the condition Paused, which is absent while nothing is paused. A change is as long as a task asks for it or runs with it.
+// setPaused sets the condition Paused, which is absent while nothing is paused. A change is as long as a task runs with it, or waits because of
+// it.
 func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, v *view, in fleet.Input) {
 	wanted := v.changes(p.Name)
+	for i := range in.Waiting {
+		if change := in.Ledger.Pausing(p, &in.Waiting[i]); change != nil && slices.Contains(in.Covering[in.Waiting[i].Namespace], p.Name) {
+			wanted[change.Name] = true
+		}
+	}
 	change := slices.IndexFunc(s.Changes, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] })
 	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: seconds(in.Now)}
 	switch {

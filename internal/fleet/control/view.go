@@ -249,7 +249,7 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
 			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}
-		if t.Spec.Type == v1alpha1.MembershipChange && t.Status.State == v1alpha1.TaskStateInProgress {
+		if changesMembers(t) {
 			v.changing[etcd] = true
 		}
 		if v.asks(t) {
@@ -257,6 +257,11 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 		}
 	}
 	return nil
+}
+
+// changesMembers reports whether a task changes the members of its cluster at the moment.
+func changesMembers(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.MembershipChange && t.Status.State == v1alpha1.TaskStateInProgress
 }
 
 // changes are those of the tasks that ask for a slot of a policy, or run.

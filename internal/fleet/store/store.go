@@ -160,9 +160,11 @@ func clone(l *fleet.Ledger) *fleet.Ledger {
 		c.Changes[i].Failures = append([]fleet.Failure(nil), c.Changes[i].Failures...)
 	}
 	c.Failing = append([]types.UID(nil), l.Failing...)
+	c.Over = append([]types.UID(nil), l.Over...)
 	c.Policies = append([]fleet.Recorded(nil), l.Policies...)
 	for i := range c.Policies {
 		c.Policies[i].Seconds = append([]int(nil), c.Policies[i].Seconds...)
+		c.Policies[i].Proven = append([]string(nil), c.Policies[i].Proven...)
 	}
 	return &c
 }
