@@ -83,17 +83,6 @@ func Next(in Input) (all []types.UID, awaited map[string]time.Time) {
 	return all, awaited
 }
 
-// Line returns the tasks that wait, in the order in which they are asked.
-func Line(in Input) []types.UID {
-	s := newState(in)
-	var all []types.UID
-	s.pass(func(next *Candidate, _ *Hold, _ bool) bool {
-		all = append(all, next.Task)
-		return true
-	})
-	return all
-}
-
 // Grant returns the holder that a decision makes of a task.
 func Grant(in Input, task types.UID, d Decision) Holder {
 	s := newState(in)

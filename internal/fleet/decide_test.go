@@ -66,7 +66,7 @@ func history(changes ...Change) func(*Input) { return func(in *Input) { in.Ledge
 
 func impaired(name string, since time.Time, recovering bool) func(*Input) {
 	return func(in *Input) {
-		in.Impaired = append(in.Impaired, Impaired{Etcd: types.UID("etcd-" + name), Namespace: name[:1], Name: name, Since: since, Recovering: recovering})
+		in.Impaired = append(in.Impaired, Impaired{Etcd: types.UID("etcd-" + name), Namespace: name[:1], Since: since, Recovering: recovering})
 	}
 }
 
@@ -254,6 +254,17 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// inLine returns the tasks that wait, in the order in which they are asked.
+func inLine(in Input) []types.UID {
+	s := newState(in)
+	var all []types.UID
+	s.pass(func(next *Candidate, _ *Hold, _ bool) bool {
+		all = append(all, next.Task)
+		return true
+	})
+	return all
+}
+
 // What is in line, in the order in which it starts.
 func TestOrder(t *testing.T) {
 	wave := func(w string) func(*Candidate) { return func(c *Candidate) { c.Wave = w } }
@@ -291,10 +302,10 @@ func TestOrder(t *testing.T) {
 			if c.change != nil {
 				c.change(&in)
 			}
-			if got := strings.Trim(fmt.Sprint(Line(in)), "[]"); got != c.want {
+			if got := strings.Trim(fmt.Sprint(inLine(in)), "[]"); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
-			for i, uid := range Line(in) {
+			for i, uid := range inLine(in) {
 				if got := Decide(in, uid).Before; len(in.Served) == 0 && !slices.Contains(served, name) && got != i {
 					t.Errorf("%d are before %s, want %d", got, uid, i)
 				}

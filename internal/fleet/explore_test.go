@@ -108,7 +108,7 @@ func (w *world) input(s settings) Input {
 		in.Waiting = append(in.Waiting, Candidate{Task: w.task(i), TaskName: "t", Namespace: namespaceOf(s, i), Etcd: etcdUID(i), EtcdName: string(etcdUID(i)), Change: change, Target: target(change), Class: class, Since: began})
 	}
 	for i := range w.Sick {
-		in.Impaired = append(in.Impaired, Impaired{Etcd: etcdUID(i), Namespace: namespaceOf(s, i), Name: string(etcdUID(i)), Since: began})
+		in.Impaired = append(in.Impaired, Impaired{Etcd: etcdUID(i), Namespace: namespaceOf(s, i), Since: began})
 	}
 	return in
 }

@@ -66,8 +66,8 @@ const (
 
 // Impaired is a cluster that lacks a member, or that is being recovered.
 type Impaired struct {
-	Etcd            types.UID
-	Namespace, Name string
+	Etcd      types.UID
+	Namespace string
 	// Since is when it began.
 	Since      time.Time
 	Recovering bool

@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -33,9 +34,7 @@ type usage struct {
 
 func newState(in Input) *state {
 	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}}
-	for namespace, n := range in.Served {
-		s.served[namespace] = n
-	}
+	maps.Copy(s.served, in.Served)
 	for _, e := range in.Ledger.Failing {
 		s.failing[e] = true
 	}

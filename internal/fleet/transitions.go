@@ -7,8 +7,6 @@ package fleet
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -226,29 +224,20 @@ func (l *Ledger) measure(h *Holder, now time.Time) {
 	}
 }
 
-// Resume lets a change that is paused continue, with a canary if it has not passed one. It does nothing unless the change was
-// resumed as often as the person saw who decides it.
-func (l *Ledger) Resume(policy, name string, resumed int) bool {
-	c := l.Change(policy, name)
-	if c == nil || c.Resumed != resumed || len(c.Failures) == 0 {
-		return false
-	}
-	c.Resumed++
-	c.Failures = nil
-	return true
-}
-
 // ResumeToken is what a person sets the annotation to who resumes the change as they see it.
 func (c *Change) ResumeToken() string { return fmt.Sprintf("%s.%d", c.Name, c.Resumed) }
 
-// ResumeBy resumes the change of a policy that a token names.
+// ResumeBy lets a change that is paused continue, with a canary if it has not passed one, by a token that names it. It does nothing unless the
+// change was resumed as often as the person saw who decides it.
 func (l *Ledger) ResumeBy(policy, token string) bool {
-	at := strings.LastIndex(token, ".")
-	if at < 0 {
-		return false
+	for i := range l.Changes {
+		if c := &l.Changes[i]; c.Policy == policy && c.ResumeToken() == token && len(c.Failures) > 0 {
+			c.Resumed++
+			c.Failures = nil
+			return true
+		}
 	}
-	resumed, err := strconv.Atoi(token[at+1:])
-	return err == nil && l.Resume(policy, token[:at], resumed)
+	return false
 }
 
 // Usual is how long nine tenths of the newest slots of a policy were held at most; 0 if too few are known.

@@ -147,9 +147,11 @@ func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, l
 		return a.behind(name, hasChanged(name)), false
 	}
 	lapsed = fleet.Lapse(in)
-	if decision = fleet.Decide(in, a.candidate.Task); again {
-		decision = fleet.Again(in, a.candidate.Task)
+	decide := fleet.Decide
+	if again {
+		decide = fleet.Again
 	}
+	decision = decide(in, a.candidate.Task)
 	for _, name := range a.view.covering[a.candidate.Namespace] {
 		if in.Ledger.Recorded(name) == nil {
 			decision.Hold = &fleet.Hold{Reason: fleet.WaitingForSlot, Policy: name, Message: notInForce(a.view.policies[name], a.uncounted(name))}

@@ -230,7 +230,7 @@ func lacksMember(e *v1alpha1.Etcd) *fleet.Impaired {
 	if e.Spec.Replicas == 0 || all == nil || all.Status == metav1.ConditionTrue || e.Status.ClusterID == "" && len(e.Status.Members) == 0 {
 		return nil
 	}
-	return &fleet.Impaired{Etcd: e.UID, Namespace: e.Namespace, Name: e.Name, Since: all.LastTransitionTime.Time}
+	return &fleet.Impaired{Etcd: e.UID, Namespace: e.Namespace, Since: all.LastTransitionTime.Time}
 }
 
 // lookAtTasks finds out which tasks run, and which clusters are being recovered.
@@ -247,7 +247,7 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 		etcd := etcdOf(t)
 		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil) {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
-			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name, Since: t.Status.InitiatedAt.Time, Recovering: true})
+			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}
 		if changesMembers(t) {
 			v.changing[etcd] = true
