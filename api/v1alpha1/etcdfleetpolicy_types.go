@@ -192,10 +192,10 @@ type FleetChange struct {
 	Done int32 `json:"done"`
 	// failed is the number of clusters in which it failed since it was last resumed.
 	Failed int32 `json:"failed"`
-	// paused says in which clusters it failed, why, and how it is resumed; absent unless it is paused.
+	// paused says in which clusters it failed, or another change to the same template, why, and how that is resumed; absent unless it is paused.
 	// +optional
 	Paused string `json:"paused,omitempty"`
-	// resumeToken is the value of the annotation druid.gardener.cloud/resume-change that resumes it; absent unless it is paused.
+	// resumeToken is the value of the annotation druid.gardener.cloud/resume-change that resumes it; absent unless it has failed, and is paused.
 	// +optional
 	ResumeToken string `json:"resumeToken,omitempty"`
 	// failures are the clusters in which it failed, at most 10.

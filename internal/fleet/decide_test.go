@@ -351,7 +351,7 @@ func TestLongMessages(t *testing.T) {
 		change.Failures = append(change.Failures, Failure{Etcd: types.UID("etcd-" + name), Namespace: name, EtcdName: "main", Reason: "no"})
 		all = append(all, holding(name))
 	}
-	if m := change.PausedMessage(); !strings.Contains(m, "e/main (no); 2 more. ") || !strings.HasSuffix(m, "=A.2") {
+	if m := change.PausedMessage("A"); !strings.Contains(m, "e/main (no); 2 more. ") || !strings.HasSuffix(m, "=A.2") {
 		t.Error(m)
 	}
 	d := Decide(situation(holders(all...)), "w1")

@@ -54,21 +54,18 @@ func notPaused(_ *state, p *Policy, _ *Candidate) *Hold {
 }
 
 func changeNotPaused(s *state, p *Policy, c *Candidate) *Hold {
-	failed := s.Ledger.Pausing(p, c)
-	switch {
-	case failed == nil:
-		return nil
-	case failed.Name != c.Change:
-		return &Hold{Reason: FleetPaused, Message: fmt.Sprintf("change %s leads to a template that failed: %s", c.Change, failed.PausedMessage())}
+	if failed := s.Ledger.Pausing(p, c); failed != nil {
+		return &Hold{Reason: FleetPaused, Message: failed.PausedMessage(c.Change)}
 	}
-	return &Hold{Reason: FleetPaused, Message: failed.PausedMessage()}
+	return nil
 }
 
 // Paused reports whether a change has failed in more clusters than its policy allows.
 func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures }
 
-// PausedMessage says in which clusters a change failed, why, and how it is resumed.
-func (c *Change) PausedMessage() string {
+// PausedMessage says in which clusters a change failed, why, and how it is resumed, to those who ask for it, or for another one to the same
+// template.
+func (c *Change) PausedMessage(asked string) string {
 	var failed []string
 	for _, f := range c.Failures[:min(len(c.Failures), maxNamed)] {
 		failed = append(failed, fmt.Sprintf("%s/%s (%s)", f.Namespace, f.EtcdName, f.Reason))
@@ -76,7 +73,11 @@ func (c *Change) PausedMessage() string {
 	if more := len(c.Failures) - len(failed); more > 0 {
 		failed = append(failed, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("change %s is paused by EtcdFleetPolicy %s: it failed in %s. Fix the template, which makes another change, or resume this one: kubectl annotate --overwrite etcdfleetpolicy %s %s=%s",
+	why := ""
+	if asked != c.Name {
+		why = fmt.Sprintf("change %s leads to a template that failed: ", asked)
+	}
+	return why + fmt.Sprintf("change %s is paused by EtcdFleetPolicy %s: it failed in %s. Fix the template, which makes another change, or resume this one: kubectl annotate --overwrite etcdfleetpolicy %s %s=%s",
 		c.Name, c.Policy, strings.Join(failed, "; "), c.Policy, v1alpha1.AnnotationResumeChange, c.ResumeToken())
 }
 

@@ -121,6 +121,12 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 			}
 			return w.operator()
 		},
+		"a canary that is watched breaks": func() *operator {
+			w, o := watching(t)
+			o.pass(interval)
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+			return o
+		},
 		"a task and its cluster are gone": func() *operator {
 			w, o := watching(t)
 			_, etcd, task := w.objects(0)

@@ -58,7 +58,7 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 	}
 	for i := range l.Holders {
 		if h := &l.Holders[i]; !h.Ended.IsZero() {
-			f, unread := c.watched(ctx, v, h, shown[h.Task])
+			f, unread := c.watched(ctx, v, l, h, shown[h.Task])
 			if err = errors.Join(err, unread); f != nil {
 				all = append(all, *f)
 			}
@@ -69,11 +69,11 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 
 // watched says what has become of a cluster that is watched; nil if there is nothing new. The cache may show what was: what it says is only
 // so if live reads say it, too.
-func (c *Controller) watched(ctx context.Context, v *view, h *fleet.Holder, shown state) (*finding, error) {
+func (c *Controller) watched(ctx context.Context, v *view, l *fleet.Ledger, h *fleet.Holder, shown state) (*finding, error) {
 	if len(v.covering[h.Namespace]) == 0 {
 		return &finding{task: h.Task, kind: released}, nil
 	}
-	if c.verdict(v, h, shown) == nil {
+	if c.verdict(v, l, h, shown) == nil {
 		return nil, nil
 	}
 	live, err := c.live(ctx, v, h)
@@ -84,11 +84,12 @@ func (c *Controller) watched(ctx context.Context, v *view, h *fleet.Holder, show
 		// The time does not count.
 		delete(c.well, h.Task)
 	}
-	return c.verdict(v, h, live), nil
+	return c.verdict(v, l, h, live), nil
 }
 
-// verdict says what has become of a cluster that is watched, by how it is.
-func (c *Controller) verdict(v *view, h *fleet.Holder, s state) *finding {
+// verdict says what has become of a cluster that is watched, by how it is. How long it is watched is not known while the cache does not show
+// a policy.
+func (c *Controller) verdict(v *view, l *fleet.Ledger, h *fleet.Holder, s state) *finding {
 	switch {
 	case s.gone:
 		return &finding{task: h.Task, kind: released}
@@ -98,7 +99,7 @@ func (c *Controller) verdict(v *view, h *fleet.Holder, s state) *finding {
 		return nil
 	case h.Baseline == "":
 		return &finding{task: h.Task, kind: baseline, reason: s.baseline}
-	case c.well[h.Task].Lasted(c.soak(v, h)):
+	case unseen(l, v) == "" && c.well[h.Task].Lasted(c.soak(v, h)):
 		return &finding{task: h.Task, kind: soaked}
 	}
 	return nil

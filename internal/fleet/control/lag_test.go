@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,45 @@ func TestACacheThatLags(t *testing.T) {
 				t.Error(o.outcome())
 			}
 		})
+	}
+}
+
+// How long a cluster is watched is not known while the cache does not show the policy by which it is; that of a namespace which has left all
+// policies is not watched any more.
+func TestAPolicyByWhichAClusterIsWatched(t *testing.T) {
+	w, o := watching(t)
+	if err := w.api.Create(t.Context(), &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other", Generation: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			err := c.List(ctx, list, options...)
+			if policies, ok := list.(*v1alpha1.EtcdFleetPolicyList); ok {
+				policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.EtcdFleetPolicy) bool { return p.Name == "all" })
+			}
+			return err
+		},
+	})
+	if o.pass(5 * time.Minute); o.outcome() != "watched" {
+		t.Error(o.outcome())
+	}
+	o.Client = o.client
+	if o.pass(4 * time.Minute); o.outcome() != "watched" {
+		t.Error(o.outcome())
+	}
+	w.labeled(0, map[string]string{"tier": "other"})
+	for _, name := range []string{"all", "other"} {
+		p := &v1alpha1.EtcdFleetPolicy{}
+		if err := w.api.Get(t.Context(), types.NamespacedName{Name: name}, p); err != nil {
+			t.Fatal(err)
+		}
+		p.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpDoesNotExist}}
+		if err := w.api.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.pass(2 * interval); o.outcome() != "neither" {
+		t.Error(o.outcome())
 	}
 }
 

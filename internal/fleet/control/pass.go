@@ -263,7 +263,7 @@ func (c *Controller) report(v *view, in fleet.Input) (told []types.UID) {
 		}
 		key := fmt.Sprint(change.Policy, "/", change.Name, "/", change.Resumed)
 		if paused[key] = true; !c.paused[key] {
-			c.warn(v, change.Policy, v1alpha1.ReasonChangeFailed, change.PausedMessage())
+			c.warn(v, change.Policy, v1alpha1.ReasonChangeFailed, change.PausedMessage(change.Name))
 			for j := range in.Waiting {
 				if in.Ledger.Pausing(p, &in.Waiting[j]) == change {
 					told = append(told, in.Waiting[j].Task)

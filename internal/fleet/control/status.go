@@ -112,16 +112,24 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Target: f.Target, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
 		}
 		if c.Paused(p) {
-			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(), maxMessage), c.ResumeToken()
+			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(c.Name), maxMessage), c.ResumeToken()
 		}
 		all = append(all, shown)
 	}
 	slices.SortFunc(in.Waiting, func(a, b fleet.Candidate) int { return a.Since.Compare(b.Since) })
-	for _, w := range in.Waiting {
-		// It has no slot yet.
-		if !known[w.Change] && slices.Contains(in.Covering[w.Namespace], p.Name) {
+	for i := range in.Waiting {
+		w := &in.Waiting[i]
+		if !slices.Contains(in.Covering[w.Namespace], p.Name) {
+			continue
+		}
+		if !known[w.Change] {
+			// It has no slot yet.
 			known[w.Change] = true
 			all = append(all, v1alpha1.FleetChange{Change: w.Change, Since: seconds(w.Since), Waiting: waiting[w.Change]})
+		}
+		j := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Change == w.Change && c.Paused == "" })
+		if failed := in.Ledger.Pausing(p, w); failed != nil && j >= 0 {
+			all[j].Paused = sanitize.Text(failed.PausedMessage(w.Change), maxMessage)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b v1alpha1.FleetChange) int {
@@ -133,15 +141,9 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 	return all[:min(len(all), maxChanges)]
 }
 
-// setPaused sets the condition Paused, which is absent while nothing is paused. A change is as long as a task runs with it, or waits because of
-// it.
+// setPaused sets the condition Paused, which is absent while nothing is paused. A change is as long as a task asks for it or runs with it.
 func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, v *view, in fleet.Input) {
 	wanted := v.changes(p.Name)
-	for i := range in.Waiting {
-		if change := in.Ledger.Pausing(p, &in.Waiting[i]); change != nil && slices.Contains(in.Covering[in.Waiting[i].Namespace], p.Name) {
-			wanted[change.Name] = true
-		}
-	}
 	change := slices.IndexFunc(s.Changes, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] })
 	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: seconds(in.Now)}
 	switch {
