@@ -156,7 +156,7 @@ func (s *state) pass(visit func(c *Candidate, hold *Hold, canary bool) bool) {
 // canary reports whether a task that starts is a canary, by at least one policy.
 func (s *state) canary(c *Candidate) bool {
 	for _, name := range s.Covering[c.Namespace] {
-		if p := s.Policies[name]; p != nil && s.inCanaryStage(p, c.Change) {
+		if p := s.Policies[name]; p != nil && s.Ledger.InCanaryStage(p, c.Change) {
 			return true
 		}
 	}

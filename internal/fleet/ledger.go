@@ -139,6 +139,15 @@ func (l *Ledger) Recorded(name string) *Recorded {
 // IsOver reports whether it is recorded what has become of a task.
 func (l *Ledger) IsOver(task types.UID) bool { return slices.Contains(l.Over, task) }
 
+// InCanaryStage reports whether a change has yet to pass canaries of a policy.
+func (l *Ledger) InCanaryStage(p *Policy, change string) bool {
+	if change == "" || p.Canary.Count == 0 {
+		return false
+	}
+	c := l.Change(p.Name, change)
+	return c == nil || c.Passed < p.Canary.Count
+}
+
 // Pausing returns the change that failed and for which a task does not start by a policy; nil if there is none. It is its own, or another one
 // to the same template, unless that has succeeded anywhere: a template that is bad in place of one is bad in place of others. Where it failed,
 // another change may set that right.

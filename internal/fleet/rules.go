@@ -124,7 +124,7 @@ const grace = time.Minute
 
 func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
 	until := c.ChangeSince.Add(grace)
-	if !s.inCanaryStage(p, c.Change) || !until.After(s.Now) {
+	if !s.Ledger.InCanaryStage(p, c.Change) || !until.After(s.Now) {
 		return nil
 	}
 	own := s.preference(c)
@@ -136,7 +136,7 @@ func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
 }
 
 func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
-	if !s.inCanaryStage(p, c.Change) {
+	if !s.Ledger.InCanaryStage(p, c.Change) {
 		return nil
 	}
 	passed := 0

@@ -112,12 +112,3 @@ func (s *state) underway(p *Policy, c *Candidate) (all []*Holder) {
 	}
 	return all
 }
-
-// inCanaryStage reports whether a change has yet to pass canaries of a policy.
-func (s *state) inCanaryStage(p *Policy, change string) bool {
-	if change == "" || p.Canary.Count == 0 {
-		return false
-	}
-	c := s.Ledger.Change(p.Name, change)
-	return c == nil || c.Passed < p.Canary.Count
-}

@@ -370,3 +370,29 @@ func TestTheOldestRevision(t *testing.T) {
 		}
 	}
 }
+
+// The ledger is lost while a canary runs, and someone sets its cluster right before its rollout has failed. That is a failure as it is with a
+// ledger: no other cluster tries.
+func TestACanaryOfALostLedger(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To[int32](1) })
+	for i := range w.n {
+		w.rolls(i)
+	}
+	o := w.operator()
+	o.pass(interval)
+	o.start(0)
+	w.lose()
+	o = w.operator()
+	o.pass(interval)
+	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+	task := w.task(0).Object
+	task.Status.State = v1alpha1.TaskStateRejected
+	if err := w.api.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(2 * interval)
+	if wait := o.ask(1); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+		t.Errorf("%+v", wait)
+	}
+}

@@ -146,7 +146,8 @@ func (n *census) met(revision string) *met {
 	return m
 }
 
-// record records who runs, and the policies that are in force from now on. It reports whether there are any.
+// record records who runs, and the policies that are in force from now on. It reports whether there are any. Whatever runs with a change that
+// has yet to pass canaries is one: nothing else would say that the change is bad.
 func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 	for _, h := range n.run {
 		known := l.Holder(h.Task)
@@ -155,6 +156,7 @@ func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 		}
 		// One that the cache has shown has no change yet.
 		l.Withdraw(h.Task)
+		h.Canary = slices.ContainsFunc(h.Policies, func(name string) bool { return v.policies[name] != nil && l.InCanaryStage(v.policies[name], h.Change) })
 		l.Grant(h)
 		changed = true
 	}
