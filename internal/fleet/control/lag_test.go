@@ -313,7 +313,13 @@ func TestABadTemplateFromTwo(t *testing.T) {
 	o.pass(2 * interval)
 	says := func(when string, o *operator) {
 		t.Helper()
-		wait := o.ask(1)
+		task := w.task(1)
+		wait := o.asks(task)
+		shown := w.task(1).Object
+		shown.Status.Change = task.Object.Status.Change
+		if err := w.api.Status().Update(t.Context(), shown); err != nil {
+			t.Fatal(err)
+		}
 		if wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused || !strings.Contains(wait.Message, "leads to a template that failed") {
 			t.Errorf("%s: %+v", when, wait)
 		}
@@ -331,6 +337,9 @@ func TestABadTemplateFromTwo(t *testing.T) {
 	})
 	o = w.operator()
 	o.pass(interval)
+	// Those in which it failed have the time to ask first.
+	o.ask(1)
+	w.clock.Step(time.Minute)
 	if wait := o.ask(1); wait != nil {
 		t.Errorf("%+v", wait)
 	}
