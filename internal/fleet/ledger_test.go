@@ -425,6 +425,21 @@ func TestFingerprint(t *testing.T) {
 			t.Error("it is no JSON")
 		}
 	}
+	// Volumes are named after their clusters: the same template is the same in all of them, and so is the same change to what is mounted.
+	for _, was := range []string{"{}", `{"volumeMounts":[{"name":"b","path":"1"},{"name":"%s","path":"1"}]}`} {
+		seen := map[string]bool{}
+		for _, name := range []string{"a", "c", "main"} {
+			is := fmt.Sprintf(`{"volumeMounts":[{"name":"b","path":"1"},{"name":"%[1]s","path":"2"}],"volumes":[{"name":"%[1]s"}]}`, name)
+			f, err := Fingerprint([]byte(strings.ReplaceAll(was, "%s", name)), []byte(is), Names{Etcd: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[f] = true
+		}
+		if len(seen) != 1 {
+			t.Errorf("%s: %v", was, seen)
+		}
+	}
 	// A cluster whose name is a part of an image.
 	named, err := Fingerprint(render("1", "1", "1", "etcd:1", "etcd", "u1", "1", "etcd"), render("1", "1", "1", "etcd:2", "etcd", "u1", "1", "etcd"), Names{Etcd: "etcd", Namespace: "etcd-a", UID: "u1"})
 	if err != nil || named != image {

@@ -7,7 +7,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -89,15 +88,14 @@ func (c *Controller) oldest(ctx context.Context, set *appsv1.StatefulSet, target
 	if err := c.Client.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("listing the pods of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
-	names := map[string]bool{}
+	var names []string
 	for i := range pods.Items {
-		if metav1.IsControlledBy(&pods.Items[i], set) {
-			names[pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel]] = true
+		if name := pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel]; name != "" && name != target && metav1.IsControlledBy(&pods.Items[i], set) {
+			names = append(names, name)
 		}
 	}
-	delete(names, "")
-	delete(names, target)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		r, err := c.revision(ctx, set, name)
 		if err != nil {
 			return nil, false, err

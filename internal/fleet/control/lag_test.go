@@ -350,7 +350,7 @@ func TestABadTemplateFromTwo(t *testing.T) {
 func TestTheOldestRevision(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.rolls(0)
-	if err := errors.Join(w.api.Create(t.Context(), w.revision(0, "a3", 3, "etcd:3")), w.api.Create(t.Context(), w.revision(0, "z0", 0, "etcd:0"))); err != nil {
+	if err := errors.Join(w.api.Create(t.Context(), w.revision(0, "r1b", 1, "etcd:1b")), w.api.Create(t.Context(), w.revision(0, "a3", 3, "etcd:3")), w.api.Create(t.Context(), w.revision(0, "z0", 0, "etcd:0"))); err != nil {
 		t.Fatal(err)
 	}
 	o := w.operator()
@@ -363,6 +363,7 @@ func TestTheOldestRevision(t *testing.T) {
 		{[]string{"", "r2"}, "", false},
 		{[]string{"r1", "r2"}, "r1", true},
 		{[]string{"a3", "r1"}, "r1", true},
+		{[]string{"r1b", "r1"}, "r1", true},
 		{[]string{"r1", "z0"}, "z0", true},
 		{[]string{"gone", "r1"}, "r1", true},
 		{[]string{"a3", "gone"}, "a3", true},
