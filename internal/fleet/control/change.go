@@ -70,13 +70,14 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints,
 	}
 	names := fleet.Names{Etcd: task.Etcd.Name, Namespace: t.Namespace, UID: string(task.Etcd.UID)}
 	var found fingerprints
+	if found.target, err = fleet.Fingerprint(nothing, after.Data.Raw, names); err != nil {
+		return fingerprints{}, err
+	}
 	if found.change, err = fleet.Fingerprint(current, after.Data.Raw, names); err != nil {
 		return fingerprints{}, err
 	}
-	if found.target, err = fleet.Fingerprint(nothing, after.Data.Raw, names); err == nil {
-		c.keep(key, found)
-	}
-	return found, err
+	c.keep(key, found)
+	return found, nil
 }
 
 // nothing is a template that has nothing: the difference to it is all that another one has.

@@ -379,6 +379,23 @@ func TestTheOldestRevision(t *testing.T) {
 			t.Errorf("%v: %q, %t, %v", c.pods, got, outdated, err)
 		}
 	}
+	// What cannot be read says nothing.
+	w.setPods(0, "r1", "r1")
+	refused := errors.New("refused")
+	failing := interceptor.NewClient(w.api, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return refused
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return refused },
+	})
+	for _, pods := range []bool{false, true} {
+		if o.Client, o.Live = o.client, failing; pods {
+			o.Client, o.Live = failing, w.api
+		}
+		if found, outdated, err := o.oldest(t.Context(), w.set(0), "r2"); !errors.Is(err, refused) || found != nil || outdated {
+			t.Errorf("pods: %t: %v, %t, %v", pods, found, outdated, err)
+		}
+	}
 }
 
 // The ledger is lost while a canary runs, and someone sets its cluster right before its rollout has failed. That is a failure as it is with a

@@ -73,18 +73,20 @@ func TestFingerprintsOfARollout(t *testing.T) {
 	if err := w.api.Update(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
-	o = w.operator()
-	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			err := c.Get(ctx, key, object, options...)
-			if r, ok := object.(*appsv1.ControllerRevision); ok && key.Name == "r2" {
-				r.Data.Raw = []byte("{")
-			}
-			return err
-		},
-	})
-	if got, err := o.change(t.Context(), task); err == nil || got != (fingerprints{}) || len(o.prints) > 0 {
-		t.Errorf("%v, and %v is kept", got, o.prints)
+	for _, malformed := range []string{"r1", "r2"} {
+		o = w.operator()
+		o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				err := c.Get(ctx, key, object, options...)
+				if r, ok := object.(*appsv1.ControllerRevision); ok && key.Name == malformed {
+					r.Data.Raw = []byte("{")
+				}
+				return err
+			},
+		})
+		if got, err := o.change(t.Context(), task); err == nil || got != (fingerprints{}) || len(o.prints) > 0 {
+			t.Errorf("%v, and %v is kept", got, o.prints)
+		}
 	}
 	// All pods have the target.
 	task.Object.Spec.Config = "targetRevision: r1"
