@@ -23,14 +23,21 @@ type fleetJudge struct {
 	limit int
 	// touched are the Etcds whose pods the operator has replaced by ones of a template that crashes, by template.
 	touched map[string][]string
+	// lost are those that were being tried when the ledger was deleted: what the ledger alone knew, and no status yet, is not known any more.
+	lost map[string]bool
 }
 
 func newFleetJudge(w *World, limit int) *fleetJudge {
-	return &fleetJudge{world: w, limit: limit, touched: map[string][]string{}}
+	return &fleetJudge{world: w, limit: limit, touched: map[string][]string{}, lost: map[string]bool{}}
 }
 
 // change judges a change at the API server.
 func (f *fleetJudge) change(c apiserver.Change) {
+	if c.After == nil && c.Kind == "ConfigMap" && c.Key.Name == v1alpha1.FleetConfigMap && !f.isPaused() {
+		for template := range f.touched {
+			f.lost[template] = true
+		}
+	}
 	switch object := c.After.(type) {
 	case *corev1.ConfigMap:
 		if object.Name == v1alpha1.FleetConfigMap {
@@ -41,6 +48,12 @@ func (f *fleetJudge) change(c apiserver.Change) {
 			f.world.broke("tasks run in %s, where %d may: %s", strings.Join(running, " and "), f.limit, object.Name)
 		}
 	}
+}
+
+// isPaused reports whether the status of the policy says that a change failed.
+func (f *fleetJudge) isPaused() bool {
+	p := apiserver.Find[*v1alpha1.EtcdFleetPolicy](f.world.API.Live(), "", policy)
+	return p != nil && slices.ContainsFunc(p.Status.Changes, func(c v1alpha1.FleetChange) bool { return c.ResumeToken != "" })
 }
 
 // ledger judges who holds a slot, at each revision.
@@ -99,6 +112,11 @@ func (f *fleetJudge) removal(o *operator, j *judge, name string) string {
 		f.touched[template] = append(f.touched[template], j.name)
 	}
 	if first := f.touched[template][0]; first != j.name {
+		if f.lost[template] {
+			delete(f.lost, template)
+			f.touched[template] = append([]string{j.name}, f.touched[template]...)
+			return ""
+		}
 		return fmt.Sprintf("%s removes pod %s, whose template crashes, after it did so in %s", o.name, name, first)
 	}
 	return ""
