@@ -193,10 +193,10 @@ type FleetChange struct {
 	Done int32 `json:"done"`
 	// failed is the number of clusters in which it failed since it was last resumed.
 	Failed int32 `json:"failed"`
-	// paused says in which clusters it failed, why, and how it is resumed; absent unless it is paused.
+	// paused says in which clusters it failed, or another change to the same template, why, and how that is resumed; absent unless it is paused.
 	// +optional
 	Paused string `json:"paused,omitempty"`
-	// resumeToken is the value of the annotation druid.gardener.cloud/resume-change that resumes it; absent unless it is paused.
+	// resumeToken is the value of the annotation druid.gardener.cloud/resume-change that resumes it; absent unless it has failed, and is paused.
 	// +optional
 	ResumeToken string `json:"resumeToken,omitempty"`
 	// failures are the clusters in which it failed, at most 10.
@@ -213,6 +213,9 @@ type FleetFailure struct {
 	// etcd is its name, and uid its UID.
 	Etcd string    `json:"etcd"`
 	UID  types.UID `json:"uid"`
+	// target is the fingerprint of the template that it failed with; absent for a restart.
+	// +optional
+	Target string `json:"target,omitempty"`
 	// reason why it failed.
 	Reason string `json:"reason"`
 	// at is when.

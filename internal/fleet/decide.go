@@ -83,17 +83,6 @@ func Next(in Input) (all []types.UID, awaited map[string]time.Time) {
 	return all, awaited
 }
 
-// Line returns the tasks that wait, in the order in which they are asked.
-func Line(in Input) []types.UID {
-	s := newState(in)
-	var all []types.UID
-	s.pass(func(next *Candidate, _ *Hold, _ bool) bool {
-		all = append(all, next.Task)
-		return true
-	})
-	return all
-}
-
 // Grant returns the holder that a decision makes of a task.
 func Grant(in Input, task types.UID, d Decision) Holder {
 	s := newState(in)
@@ -167,7 +156,7 @@ func (s *state) pass(visit func(c *Candidate, hold *Hold, canary bool) bool) {
 // canary reports whether a task that starts is a canary, by at least one policy.
 func (s *state) canary(c *Candidate) bool {
 	for _, name := range s.Covering[c.Namespace] {
-		if p := s.Policies[name]; p != nil && s.inCanaryStage(p, c.Change) {
+		if p := s.Policies[name]; p != nil && s.Ledger.InCanaryStage(p, c.Change) {
 			return true
 		}
 	}

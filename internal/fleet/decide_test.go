@@ -66,7 +66,7 @@ func history(changes ...Change) func(*Input) { return func(in *Input) { in.Ledge
 
 func impaired(name string, since time.Time, recovering bool) func(*Input) {
 	return func(in *Input) {
-		in.Impaired = append(in.Impaired, Impaired{Etcd: types.UID("etcd-" + name), Namespace: name[:1], Name: name, Since: since, Recovering: recovering})
+		in.Impaired = append(in.Impaired, Impaired{Etcd: types.UID("etcd-" + name), Namespace: name[:1], Since: since, Recovering: recovering})
 	}
 }
 
@@ -112,6 +112,17 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	newChange := history()
+	passed := Change{Policy: "p", Name: "A", Passed: 1}
+	leads := candidate(func(c *Candidate) { c.Target = "T" })
+	templateFailed := func(in, target string) Change {
+		return Change{Policy: "p", Name: "B", Failures: []Failure{{Etcd: types.UID("etcd-" + in), Namespace: in, EtcdName: "etcd-" + in, Target: target, Reason: "it crashes"}}}
+	}
+	toward := func(change, target string) func(*Holder) {
+		return func(h *Holder) { h.Change, h.Target = change, target }
+	}
+	proven := func(target string) func(*Input) {
+		return func(in *Input) { in.Ledger.Policies = []Recorded{{Name: "p", Proven: []string{target}}} }
+	}
 	for name, c := range map[string]struct {
 		in     Input
 		reason Reason
@@ -160,65 +171,79 @@ func TestDecide(t *testing.T) {
 		"another change failed": {situation(func(in *Input) {
 			in.Ledger.Changes = append(in.Ledger.Changes, Change{Policy: "p", Name: "B", Failures: failed.Failures})
 		}), "", ""},
-		"a window is closed":                 {situation(policy(night)), WaitingForWindow, "no window of EtcdFleetPolicy p is open: the next one opens at 2026-06-01T22:00:00Z"},
-		"it is open for long enough":         {situation(lateIn(30*time.Minute, 60, 60, 60, 60, 1800)), "", ""},
-		"an exception begins too soon":       {situation(mornings(time.Hour, 7200, 7200, 7200, 7200, 7200)), WaitingForWindow, "closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 2h0m0s"},
-		"tasks took longer than there is":    {situation(mornings(9*time.Hour, 86400, 86400, 86400, 86400, 86400)), "", ""},
-		"not in the second half":             {situation(mornings(9*time.Hour-time.Second, 86400, 86400, 86400, 86400, 86400)), WaitingForWindow, "took up to 9h0m0s"},
-		"it is not":                          {situation(lateIn(30*time.Minute-time.Second, 60, 60, 60, 60, 1800)), WaitingForWindow, "the window of EtcdFleetPolicy p closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 30m0s"},
-		"too little is known":                {situation(lateIn(time.Second, 60, 60, 60, 1800)), "", ""},
-		"what changes nothing may be late":   {situation(lateIn(time.Minute, 60, 60, 60, 60, 1800), candidate(func(c *Candidate) { c.Change = "" })), "", ""},
-		"in its first half it may be late":   {situation(lateIn(3*time.Hour, 90000, 90000, 90000, 90000, 90000)), "", ""},
-		"the first is a canary":              {situation(newChange), "", ""},
-		"one is tried":                       {situation(newChange, holders(holding("a", func(h *Holder) { h.Canary = true }))), WaitingForCanary, "EtcdFleetPolicy p tries change A in 1 of 10 clusters first: a/etcd-a runs task task-a"},
-		"one whose task was deleted":         {situation(newChange, holders(holding("a", aborted))), WaitingForCanary, "a/etcd-a has yet to be well"},
-		"it tries again after a deletion":    {situation(newChange, policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1", aborted))), "", ""},
-		"two canaries":                       {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 2 }), holders(holding("a", func(h *Holder) { h.Canary = true }))), "", ""},
-		"one has passed, one is tried":       {situation(history(Change{Policy: "p", Name: "A", Passed: 1}), policy(func(p *Policy) { p.Canary.Count, p.MaxConcurrent = 2, 3 }), holders(holding("a", canary))), WaitingForCanary, "in 2 of 10"},
-		"no canaries":                        {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 0 }), holders(holding("a"))), "", ""},
-		"what changes nothing needs none":    {situation(newChange, candidate(func(c *Candidate) { c.Change = "" }), holders(holding("a"))), "", ""},
-		"another is tried":                   {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" }))), "", ""},
-		"a canary that failed is none":       {situation(newChange, holders(holding("a", func(h *Holder) { h.Counted = true }))), "", ""},
-		"someone else was chosen":            {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-59 * time.Second) })), WaitingForCanary, "others begin at 2026-06-01T12:00:01Z"},
-		"they do not ask":                    {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-time.Minute) })), "", ""},
-		"it was chosen":                      {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
-		"another has failed before":          {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "in which the last change failed"},
-		"it has failed before":               {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-w1"} }), "", ""},
-		"after the canaries nobody is first": {situation(policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
-		"half of four slots are two":         {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), "", ""},
-		"no more than two":                   {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true }), holding("b", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 4 slots"},
-		"half of one slot":                   {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 1 slot of"},
-		"a wreck before a new change":        {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" })), impaired("b", noon.Add(-time.Hour), false)), "", ""},
-		"two broken ones of one namespace":   {situation(impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, true)), "", ""},
-		"of four slots, two":                 {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a"), holding("c")), impaired("b1", noon, false), impaired("b2", noon, false)), WaitingForSlot, "being recovered: 2"},
-		"not three":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a")), impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, false)), "", ""},
-		"a namespace has its share":          {situation(share(4, 2, false), holders(holding("w2"), holding("w3", canary))), WaitingForSlot, "Etcds of one namespace get 2 slots of EtcdFleetPolicy p at most: w/etcd-w2 runs task task-w2, w/etcd-w3 is watched after task task-w3"},
-		"it has not":                         {situation(share(4, 2, false), holders(holding("w2"), holding("a1"), holding("w3", soaking))), "", ""},
-		"for repairs, too":                   {situation(share(4, 2, false), candidate(repair), holders(holding("w2"), holding("w3"))), WaitingForSlot, "of one namespace"},
-		"its own slot of the share":          {situation(share(4, 1, false), holders(holding("w1", aborted))), "", ""},
-		"beside a task of the share":         {situation(share(4, 1, false), candidate(beside), holders(holding("w1", func(h *Holder) { h.Task = "w0" }))), "", ""},
-		"a share in percent is rounded up":   {situation(share(5, 50, true), holders(holding("w2"), holding("w3"))), "", ""},
-		"and no more":                        {situation(share(5, 50, true), holders(holding("w2"), holding("w3"), holding("w4"))), WaitingForSlot, "get 3 slots"},
-		"one percent of a slot is one":       {situation(share(1, 1, true)), "", ""},
-		"a share beyond the slots":           {situation(share(2, 9, false), holders(holding("w2"), holding("w3"))), WaitingForSlot, "no slot of EtcdFleetPolicy p is free"},
-		"broken ones count for the share":    {situation(share(4, 2, false), holders(holding("b1"), holding("b2"), holding("c")), impaired("b3", noon, false)), "", ""},
-		"as far as it has room":              {situation(share(4, 2, false), holders(holding("b1"), holding("c"), holding("d")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
-		"a share of one":                     {situation(share(4, 1, false), holders(holding("c"), holding("d")), impaired("b3", noon, false), impaired("b4", noon, false)), "", ""},
-		"the share is more than a half":      {situation(share(5, 3, false), holders(holding("b1"), holding("b2"), holding("c"), holding("d")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
-		"broken ones have a half of it":      {situation(share(10, 6, false), holders(holding("b1"), holding("c"), holding("d"), holding("e"), holding("f")), impaired("b2", noon, false), impaired("b3", noon, false), impaired("b4", noon, false), impaired("b5", noon, false), impaired("b6", noon, false)), WaitingForSlot, "being recovered: 5"},
-		"and no more than a half":            {situation(share(10, 6, false), holders(holding("c"), holding("d"), holding("e"), holding("f")), impaired("b2", noon, false), impaired("b3", noon, false), impaired("b4", noon, false), impaired("b5", noon, false), impaired("b6", noon, false), impaired("b7", noon, false)), "", ""},
-		"nor than the share beside tasks":    {situation(share(10, 6, false), holders(holding("b8"), holding("b9"), holding("c"), holding("d"), holding("e")), impaired("b2", noon, false), impaired("b3", noon, false), impaired("b4", noon, false), impaired("b5", noon, false), impaired("b6", noon, false)), "", ""},
-		"its own task before the share":      {situation(share(4, 1, false), holders(holding("w1", func(h *Holder) { h.Task, h.TaskName = "w0", "task-w0" }))), WaitingForSlot, "task task-w0 of the same Etcd holds a slot"},
-		"without shares they count by half":  {situation(share(4, 0, false), holders(holding("b1"), holding("b2"), holding("c")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
-		"none holds a slot":                  {situation(impaired("a", noon, false), impaired("b", noon, false)), WaitingForSlot, ": none holds a slot; clusters that lack a member or are being recovered: 2"},
-		"two tasks of one cluster":           {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), "", ""},
-		"one of them a repair":               {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), candidate(repair), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace, h.Impaired = "etcd-a", "etcd-a", "a", true }))), WaitingForSlot, "half of the 3 slots of EtcdFleetPolicy p at most: a/etcd-a runs task task-b"},
-		"of a cluster that is impaired":      {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd = "etcd-a"; soaking(h) })), impaired("a", noon, false)), "", ""},
-		"a failure and nobody chosen":        {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "begins change A"},
-		"one is tried by another policy":     {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies, h.Namespace = []string{"q"}, "elsewhere" }))), "", ""},
-		"one that left is tried":             {situation(newChange, holders(holding("a", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForCanary, "elsewhere/etcd-a"},
-		"one that came is tried":             {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies = nil }))), WaitingForCanary, "a/etcd-a"},
-		"a policy that is gone":              {situation(func(in *Input) { in.Policies = nil }), "", ""},
+		"another one to the same template failed":   {situation(leads, history(passed, templateFailed("x", "T"))), FleetPaused, "change A leads to a template that failed: change B is paused by EtcdFleetPolicy p: it failed in x/etcd-x (it crashes)."},
+		"which has succeeded in a cluster":          {situation(leads, history(passed, templateFailed("x", "T")), proven("T")), "", ""},
+		"another has succeeded":                     {situation(leads, history(passed, templateFailed("x", "T")), proven("U")), FleetPaused, "change B is paused"},
+		"it failed in this cluster":                 {situation(leads, history(passed, templateFailed("w1", "T"))), "", ""},
+		"one to another template failed":            {situation(leads, history(passed, templateFailed("x", "U"))), "", ""},
+		"a restart failed":                          {situation(history(passed, templateFailed("x", ""))), "", ""},
+		"the other one may fail once":               {situation(leads, history(passed, templateFailed("x", "T")), policy(func(p *Policy) { p.MaxFailures = 1 })), "", ""},
+		"the other one of another policy":           {situation(leads, history(passed, func() Change { c := templateFailed("x", "T"); c.Policy = "q"; return c }())), "", ""},
+		"both failed":                               {situation(leads, history(failed, templateFailed("x", "T"))), FleetPaused, "change A is paused"},
+		"another one tries the template":            {situation(leads, newChange, holders(holding("a", canary, toward("B", "T")))), WaitingForCanary, "EtcdFleetPolicy p tries the template that change A leads to in 1 of 10 clusters first: a/etcd-a is watched after task task-a"},
+		"and it has succeeded":                      {situation(leads, newChange, holders(holding("a", canary, toward("B", "T"))), proven("T")), "", ""},
+		"another one tries another template":        {situation(leads, newChange, holders(holding("a", canary, toward("B", "U")))), "", ""},
+		"another one tries it, and this has passed": {situation(leads, holders(holding("a", canary, toward("B", "T")))), "", ""},
+		"two without a template":                    {situation(newChange, holders(holding("a", canary, toward("B", "")))), "", ""},
+		"a window is closed":                        {situation(policy(night)), WaitingForWindow, "no window of EtcdFleetPolicy p is open: the next one opens at 2026-06-01T22:00:00Z"},
+		"it is open for long enough":                {situation(lateIn(30*time.Minute, 60, 60, 60, 60, 1800)), "", ""},
+		"it is not":                                 {situation(lateIn(30*time.Minute-time.Second, 60, 60, 60, 60, 1800)), WaitingForWindow, "the window of EtcdFleetPolicy p closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 30m0s"},
+		"too little is known":                       {situation(lateIn(time.Second, 60, 60, 60, 1800)), "", ""},
+		"what changes nothing may be late":          {situation(lateIn(time.Minute, 60, 60, 60, 60, 1800), candidate(func(c *Candidate) { c.Change = "" })), "", ""},
+		"in its first half it may be late":          {situation(lateIn(3*time.Hour, 90000, 90000, 90000, 90000, 90000)), "", ""},
+		"the first is a canary":                     {situation(newChange), "", ""},
+		"one is tried":                              {situation(newChange, holders(holding("a", func(h *Holder) { h.Canary = true }))), WaitingForCanary, "EtcdFleetPolicy p tries change A in 1 of 10 clusters first: a/etcd-a runs task task-a"},
+		"one whose task was deleted":                {situation(newChange, holders(holding("a", aborted))), WaitingForCanary, "a/etcd-a has yet to be well"},
+		"it tries again after a deletion":           {situation(newChange, policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1", aborted))), "", ""},
+		"two canaries":                              {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 2 }), holders(holding("a", func(h *Holder) { h.Canary = true }))), "", ""},
+		"one has passed, one is tried":              {situation(history(Change{Policy: "p", Name: "A", Passed: 1}), policy(func(p *Policy) { p.Canary.Count, p.MaxConcurrent = 2, 3 }), holders(holding("a", canary))), WaitingForCanary, "in 2 of 10"},
+		"no canaries":                               {situation(newChange, policy(func(p *Policy) { p.Canary.Count = 0 }), holders(holding("a"))), "", ""},
+		"what changes nothing needs none":           {situation(newChange, candidate(func(c *Candidate) { c.Change = "" }), holders(holding("a"))), "", ""},
+		"another is tried":                          {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" }))), "", ""},
+		"a canary that failed is none":              {situation(newChange, holders(holding("a", func(h *Holder) { h.Counted = true }))), "", ""},
+		"someone else was chosen":                   {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-59 * time.Second) })), WaitingForCanary, "others begin at 2026-06-01T12:00:01Z"},
+		"they do not ask":                           {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-time.Minute) })), "", ""},
+		"it was chosen":                             {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
+		"another has failed before":                 {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "in which the last change failed"},
+		"it has failed before":                      {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-w1"} }), "", ""},
+		"after the canaries nobody is first":        {situation(policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
+		"half of four slots are two":                {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), "", ""},
+		"no more than two":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true }), holding("b", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 4 slots"},
+		"half of one slot":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 1 slot of"},
+		"a wreck before a new change":               {situation(newChange, holders(holding("a", func(h *Holder) { h.Change = "B" })), impaired("b", noon.Add(-time.Hour), false)), "", ""},
+		"two broken ones of one namespace":          {situation(impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, true)), "", ""},
+		"of four slots, two":                        {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a"), holding("c")), impaired("b1", noon, false), impaired("b2", noon, false)), WaitingForSlot, "being recovered: 2"},
+		"not three":                                 {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a")), impaired("b1", noon, false), impaired("b2", noon, false), impaired("b3", noon, false)), "", ""},
+		"a namespace has its share":                 {situation(share(4, 2, false), holders(holding("w2"), holding("w3", canary))), WaitingForSlot, "Etcds of one namespace get 2 slots of EtcdFleetPolicy p at most: w/etcd-w2 runs task task-w2, w/etcd-w3 is watched after task task-w3"},
+		"it has not":                                {situation(share(4, 2, false), holders(holding("w2"), holding("a1"), holding("w3", soaking))), "", ""},
+		"for repairs, too":                          {situation(share(4, 2, false), candidate(repair), holders(holding("w2"), holding("w3"))), WaitingForSlot, "of one namespace"},
+		"its own slot of the share":                 {situation(share(4, 1, false), holders(holding("w1", aborted))), "", ""},
+		"beside a task of the share":                {situation(share(4, 1, false), candidate(beside), holders(holding("w1", func(h *Holder) { h.Task = "w0" }))), "", ""},
+		"a share in percent is rounded up":          {situation(share(5, 50, true), holders(holding("w2"), holding("w3"))), "", ""},
+		"and no more":                               {situation(share(5, 50, true), holders(holding("w2"), holding("w3"), holding("w4"))), WaitingForSlot, "get 3 slots"},
+		"one percent of a slot is one":              {situation(share(1, 1, true)), "", ""},
+		"a share beyond the slots":                  {situation(share(2, 9, false), holders(holding("w2"), holding("w3"))), WaitingForSlot, "no slot of EtcdFleetPolicy p is free"},
+		"broken ones count for the share":           {situation(share(4, 2, false), holders(holding("b1"), holding("b2"), holding("c")), impaired("b3", noon, false)), "", ""},
+		"as far as it has room":                     {situation(share(4, 2, false), holders(holding("b1"), holding("c"), holding("d")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
+		"a share of one":                            {situation(share(4, 1, false), holders(holding("c"), holding("d")), impaired("b3", noon, false), impaired("b4", noon, false)), "", ""},
+		"the share is more than a half":             {situation(share(5, 3, false), holders(holding("b1"), holding("b2"), holding("c"), holding("d")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
+		"broken ones have a half of it":             {situation(share(10, 6, false), holders(holding("b1"), holding("c"), holding("d"), holding("e"), holding("f")), impaired("b2", noon, false), impaired("b3", noon, false), impaired("b4", noon, false), impaired("b5", noon, false), impaired("b6", noon, false)), WaitingForSlot, "being recovered: 5"},
+		"and no more than a half":                   {situation(share(10, 6, false), holders(holding("c"), holding("d"), holding("e"), holding("f")), impaired("b2", noon, false), impaired("b3", noon, false), impaired("b4", noon, false), impaired("b5", noon, false), impaired("b6", noon, false), impaired("b7", noon, false)), "", ""},
+		"nor than the share beside tasks":           {situation(share(10, 6, false), holders(holding("b8"), holding("b9"), holding("c"), holding("d"), holding("e")), impaired("b2", noon, false), impaired("b3", noon, false), impaired("b4", noon, false), impaired("b5", noon, false), impaired("b6", noon, false)), "", ""},
+		"its own task before the share":             {situation(share(4, 1, false), holders(holding("w1", func(h *Holder) { h.Task, h.TaskName = "w0", "task-w0" }))), WaitingForSlot, "task task-w0 of the same Etcd holds a slot"},
+		"without shares they count by half":         {situation(share(4, 0, false), holders(holding("b1"), holding("b2"), holding("c")), impaired("b3", noon, false)), WaitingForSlot, "being recovered: 1"},
+		"none holds a slot":                         {situation(impaired("a", noon, false), impaired("b", noon, false)), WaitingForSlot, ": none holds a slot; clusters that lack a member or are being recovered: 2"},
+		"two tasks of one cluster":                  {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), "", ""},
+		"one of them a repair":                      {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), candidate(repair), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace, h.Impaired = "etcd-a", "etcd-a", "a", true }))), WaitingForSlot, "half of the 3 slots of EtcdFleetPolicy p at most: a/etcd-a runs task task-b"},
+		"of a cluster that is impaired":             {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd = "etcd-a"; soaking(h) })), impaired("a", noon, false)), "", ""},
+		"a failure and nobody chosen":               {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "begins change A"},
+		"one is tried by another policy":            {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies, h.Namespace = []string{"q"}, "elsewhere" }))), "", ""},
+		"one that left is tried":                    {situation(newChange, holders(holding("a", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForCanary, "elsewhere/etcd-a"},
+		"one that came is tried":                    {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies = nil }))), WaitingForCanary, "a/etcd-a"},
+		"a policy that is gone":                     {situation(func(in *Input) { in.Policies = nil }), "", ""},
+		"an exception begins too soon":              {situation(mornings(time.Hour, 7200, 7200, 7200, 7200, 7200)), WaitingForWindow, "closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 2h0m0s"},
+		"tasks took longer than there is":           {situation(mornings(9*time.Hour, 86400, 86400, 86400, 86400, 86400)), "", ""},
+		"not in the second half":                    {situation(mornings(9*time.Hour-time.Second, 86400, 86400, 86400, 86400, 86400)), WaitingForWindow, "took up to 9h0m0s"},
 		"two policies": {situation(func(in *Input) {
 			in.Covering["w"] = []string{"p", "q"}
 			in.Policies["q"] = &Policy{Name: "q", MaxConcurrent: 1, Paused: true}
@@ -241,6 +266,17 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inLine returns the tasks that wait, in the order in which they are asked.
+func inLine(in Input) []types.UID {
+	s := newState(in)
+	var all []types.UID
+	s.pass(func(next *Candidate, _ *Hold, _ bool) bool {
+		all = append(all, next.Task)
+		return true
+	})
+	return all
 }
 
 // What is in line, in the order in which it starts.
@@ -280,10 +316,10 @@ func TestOrder(t *testing.T) {
 			if c.change != nil {
 				c.change(&in)
 			}
-			if got := strings.Trim(fmt.Sprint(Line(in)), "[]"); got != c.want {
+			if got := strings.Trim(fmt.Sprint(inLine(in)), "[]"); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
-			for i, uid := range Line(in) {
+			for i, uid := range inLine(in) {
 				if got := Decide(in, uid).Before; len(in.Served) == 0 && !slices.Contains(served, name) && got != i {
 					t.Errorf("%d are before %s, want %d", got, uid, i)
 				}
@@ -329,7 +365,7 @@ func TestLongMessages(t *testing.T) {
 		change.Failures = append(change.Failures, Failure{Etcd: types.UID("etcd-" + name), Namespace: name, EtcdName: "main", Reason: "no"})
 		all = append(all, holding(name))
 	}
-	if m := change.PausedMessage(); !strings.Contains(m, "e/main (no); 2 more. ") || !strings.HasSuffix(m, "=A.2") {
+	if m := change.PausedMessage("A"); !strings.Contains(m, "e/main (no); 2 more. ") || !strings.HasSuffix(m, "=A.2") {
 		t.Error(m)
 	}
 	d := Decide(situation(holders(all...)), "w1")

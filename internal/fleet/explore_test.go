@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ type settings struct {
 	canaries int
 	// quorumless: a cluster in which a change fails has no quorum, so its next task is no repair.
 	quorumless bool
+	// mixed: every second cluster has another template before, so that the same one is another change there.
+	mixed bool
 }
 
 // seen is what the judge knows of a world: what was done to each cluster, from the actions alone.
@@ -36,9 +39,11 @@ type seen struct {
 	Canary           map[int]bool
 	// Left are clusters whose task was deleted while they lacked a member, and that task.
 	Left map[int]types.UID
-	// Good is how often a change succeeded, and Bad the clusters in which it failed since it was resumed, by policy and change.
-	Good map[string]int
-	Bad  map[string]map[int]bool
+	// Good is how often a change succeeded, and Bad the clusters in which it failed since it was resumed, by policy and change. Proven are the
+	// templates with which one has.
+	Good   map[string]int
+	Proven map[string]bool
+	Bad    map[string]map[int]bool
 }
 
 // world is a state of the exploration.
@@ -78,6 +83,9 @@ func namespaceOf(s settings, i int) string {
 
 func (w *world) task(i int) types.UID { return types.UID(fmt.Sprintf("t%d-%d", i, w.Tries[i])) }
 
+// target is the template that a change leads to: A is the change to it from most, and A' from another one.
+func target(change string) string { return strings.TrimSuffix(change, "'") }
+
 func etcdUID(i int) types.UID { return types.UID(fmt.Sprintf("e%d", i)) }
 
 func (w *world) input(s settings) Input {
@@ -97,10 +105,10 @@ func (w *world) input(s settings) Input {
 		if w.Sick[i] && !s.quorumless {
 			class = Repair
 		}
-		in.Waiting = append(in.Waiting, Candidate{Task: w.task(i), TaskName: "t", Namespace: namespaceOf(s, i), Etcd: etcdUID(i), EtcdName: string(etcdUID(i)), Change: change, Class: class, Since: began})
+		in.Waiting = append(in.Waiting, Candidate{Task: w.task(i), TaskName: "t", Namespace: namespaceOf(s, i), Etcd: etcdUID(i), EtcdName: string(etcdUID(i)), Change: change, Target: target(change), Class: class, Since: began})
 	}
 	for i := range w.Sick {
-		in.Impaired = append(in.Impaired, Impaired{Etcd: etcdUID(i), Namespace: namespaceOf(s, i), Name: string(etcdUID(i)), Since: began})
+		in.Impaired = append(in.Impaired, Impaired{Etcd: etcdUID(i), Namespace: namespaceOf(s, i), Since: began})
 	}
 	return in
 }
@@ -239,6 +247,7 @@ func (w *world) watched(s settings, i int, change string, good bool) {
 	if good {
 		w.Ledger.Soaked(task, began)
 		w.Seen.Good[change]++
+		w.Seen.Proven[target(change)] = true
 		return
 	}
 	w.Ledger.Failed(task, "it broke", began)
@@ -267,15 +276,23 @@ func (w *world) judge(s settings, i int, change string) error {
 	if busy >= s.limit[0] || namespaceOf(s, i) == "b" && s.limit[1] > 0 && inB >= s.limit[1] {
 		return fmt.Errorf("%d clusters are busy already", busy)
 	}
-	if bad := w.Seen.Bad["all"+change]; len(bad) > s.failures {
-		return fmt.Errorf("the change failed in %d clusters already", len(bad))
+	// Another change counts as this one as long as nobody knows whether the template works.
+	same := func(other string) bool {
+		return other == change || target(other) == target(change) && !w.Seen.Proven[target(change)]
+	}
+	for key, bad := range w.Seen.Bad {
+		if other, all := strings.CutPrefix(key, "all"); all && same(other) && len(bad) > s.failures && (other == change || !bad[i]) {
+			return fmt.Errorf("change %s failed in %d clusters already", other, len(bad))
+		}
 	}
 	if w.Seen.Good[change] >= s.canaries {
 		return nil
 	}
 	trying := 0
 	for j := range s.clusters {
-		if j != i && (w.Seen.Running[j] == change || w.Seen.Watched[j] == change) {
+		running, runs := w.Seen.Running[j]
+		watched, isWatched := w.Seen.Watched[j]
+		if j != i && (runs && same(running) || isWatched && same(watched)) {
 			trying++
 		}
 	}
@@ -293,7 +310,7 @@ func (w *world) stuck(s settings) error {
 	}
 	var holds []string
 	for i, change := range w.Wants {
-		paused := slices.ContainsFunc(w.Ledger.Changes, func(c Change) bool { return c.Name == change && len(c.Failures) > s.failures })
+		paused := slices.ContainsFunc(w.Ledger.Changes, func(c Change) bool { return target(c.Name) == target(change) && len(c.Failures) > s.failures })
 		d := Decide(w.input(s), w.task(i))
 		if d.Hold == nil || paused {
 			return nil
@@ -306,9 +323,14 @@ func (w *world) stuck(s settings) error {
 func start(s settings) world {
 	w := world{Wants: map[int]string{}, Paused: false, Sick: map[int]bool{}, Tries: map[int]int{}, Seen: seen{
 		Running: map[int]string{}, Watched: map[int]string{}, Canary: map[int]bool{}, Left: map[int]types.UID{}, Good: map[string]int{}, Bad: map[string]map[int]bool{},
+		Proven: map[string]bool{},
 	}}
+	w.Ledger.Policies = []Recorded{{Name: "all"}, {Name: "b"}}
 	for i := range s.clusters {
 		w.Wants[i] = "A"
+		if s.mixed && i%2 == 1 {
+			w.Wants[i] = "A'"
+		}
 	}
 	return w
 }
@@ -347,7 +369,7 @@ func explore(t *testing.T, s settings, depth int) int {
 // key is the same for worlds that cannot be told apart by what happens next.
 func (w world) key() string {
 	c := w.clone()
-	c.Tries = nil
+	c.Tries, c.Ledger.Over = nil, nil
 	for i := range c.Ledger.Holders {
 		c.Ledger.Holders[i].Task = ""
 	}
@@ -372,8 +394,9 @@ func (w world) key() string {
 }
 
 // Whatever happens to the clusters: no more than the limit are busy, a change starts in more clusters than canaries only once it has
-// succeeded in these, one that failed too often starts nowhere, and what is not paused goes on. The judge sees what happens to
-// clusters, and knows neither the ledger nor the rules.
+// succeeded in these, one that failed too often starts nowhere, and what is not paused goes on. Of two changes to the same template, of which
+// nobody knows that it works, all of that holds as if they were one. The judge sees what happens to clusters, and knows neither the
+// ledger nor the rules.
 func TestExploration(t *testing.T) {
 	total, depth := 0, 5
 	if *exploreAll {
@@ -383,8 +406,8 @@ func TestExploration(t *testing.T) {
 		for _, limit := range [][2]int{{1, 0}, {2, 0}, {2, 1}} {
 			for failures := range 2 {
 				for canaries := range 3 {
-					for _, quorumless := range []bool{false, true} {
-						total += explore(t, settings{clusters, limit, failures, canaries, quorumless}, depth)
+					for kind := range 3 {
+						total += explore(t, settings{clusters, limit, failures, canaries, kind&1 != 0, kind&2 != 0}, depth)
 					}
 				}
 			}
@@ -397,7 +420,8 @@ func TestExploration(t *testing.T) {
 // the cluster right or deletes the task before that.
 func TestOneBadTemplateReachesOneCluster(t *testing.T) {
 	s := settings{clusters: 4, limit: [2]int{3, 0}, failures: 0, canaries: 1}
-	for _, how := range []string{"fail", "supersede", "delete"} {
+	for _, how := range []string{"fail", "supersede", "delete", "fail from two templates", "supersede from two templates", "delete from two templates"} {
+		how, s.mixed = strings.CutSuffix(how, " from two templates")
 		w := start(s)
 		touched := map[int]bool{}
 		for range 20 {

@@ -27,15 +27,15 @@ type Names struct{ Etcd, Namespace, UID string }
 // Fingerprint returns what a change from one pod template to another is known by: it is the same in clusters that differ only in their
 // names. Both are in JSON.
 func Fingerprint(current, target []byte, names Names) (string, error) {
-	before, err := flatten(current)
-	if err != nil {
-		return "", err
-	}
-	after, err := flatten(target)
-	if err != nil {
-		return "", err
-	}
 	place := names.placeholders()
+	before, err := flatten(current, place)
+	if err != nil {
+		return "", err
+	}
+	after, err := flatten(target, place)
+	if err != nil {
+		return "", err
+	}
 	var differences []string
 	paths := maps.Clone(before)
 	maps.Copy(paths, after)
@@ -103,8 +103,9 @@ func (n Names) placeholders() func(string) string {
 	}
 }
 
-// flatten returns the values of a JSON document by their paths. What a list has is known by its name, if it has one.
-func flatten(document []byte) (map[string]string, error) {
+// flatten returns the values of a JSON document by their paths. What a list has is known by its name, if it has one. Volumes may be named after
+// their cluster.
+func flatten(document []byte, place func(string) string) (map[string]string, error) {
 	var value any
 	if err := json.Unmarshal(document, &value); err != nil {
 		return nil, fmt.Errorf("decoding a pod template: %w", err)
@@ -123,6 +124,9 @@ func flatten(document []byte) (map[string]string, error) {
 				if o, ok := inner.(map[string]any); ok {
 					if name, ok := o["name"].(string); ok {
 						key = name
+					}
+					if strings.HasSuffix(path, "/volumes") || strings.HasSuffix(path, "/volumeMounts") {
+						key = place(key)
 					}
 				}
 				walk(path+"/"+key, inner)

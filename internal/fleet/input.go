@@ -35,6 +35,8 @@ type Candidate struct {
 	EtcdName  string
 	// Change is the fingerprint of what it changes; empty for one that changes nothing.
 	Change string
+	// Target is the fingerprint of all of the new template; empty where there is none.
+	Target string
 	Class  Class
 	// Since is how long the Etcd has waited: a task that replaces another one keeps its place.
 	Since time.Time
@@ -64,8 +66,8 @@ const (
 
 // Impaired is a cluster that lacks a member, or that is being recovered.
 type Impaired struct {
-	Etcd            types.UID
-	Namespace, Name string
+	Etcd      types.UID
+	Namespace string
 	// Since is when it began.
 	Since      time.Time
 	Recovering bool

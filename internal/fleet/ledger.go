@@ -22,6 +22,8 @@ type Ledger struct {
 	Changes []Change `json:"changes,omitempty"`
 	// Failing are the Etcds in which a change failed, and none has succeeded since. The next change begins with them.
 	Failing []types.UID `json:"failing,omitempty"`
+	// Over are the newest tasks of which it is recorded what has become of them: whoever has read one before that gets no slot for it.
+	Over []types.UID `json:"over,omitempty"`
 	// Policies are those by which slots were granted.
 	Policies []Recorded `json:"policies,omitempty"`
 }
@@ -33,6 +35,8 @@ type Recorded struct {
 	Generation int64     `json:"generation"`
 	// Seconds is how long the newest slots were held.
 	Seconds []int `json:"seconds,omitempty"`
+	// Proven are the templates with which a change has succeeded in a cluster, the newest last.
+	Proven []string `json:"proven,omitempty"`
 }
 
 // Holder is a cluster with a slot, or one that is watched.
@@ -46,8 +50,9 @@ type Holder struct {
 	ResourceVersion string `json:"resourceVersion"`
 	// Policies are those that granted it.
 	Policies []string `json:"policies,omitempty"`
-	// Change is the fingerprint; empty for a task that changes nothing.
+	// Change is the fingerprint, and Target that of all of the new template; empty for a task that changes nothing, and for a restart.
 	Change string `json:"change,omitempty"`
+	Target string `json:"target,omitempty"`
 	// Canary: it keeps its slot while it is watched.
 	Canary bool `json:"canary,omitempty"`
 	// Impaired: the cluster lacked a member when it got the slot.
@@ -68,6 +73,9 @@ type Holder struct {
 
 // Over reports whether its task is over, and the cluster is only watched: its next task ends that.
 func (h *Holder) Over() bool { return !h.Ended.IsZero() || h.Aborted }
+
+// MayFail reports whether its change can fail: it has one, whose failure is not counted yet.
+func (h *Holder) MayFail() bool { return h.Change != "" && !h.Counted }
 
 // UsesSlot reports whether it counts against limits.
 func (h *Holder) UsesSlot() bool { return h.Ended.IsZero() || h.Canary }
@@ -93,14 +101,15 @@ type Failure struct {
 	Etcd      types.UID `json:"etcd"`
 	Namespace string    `json:"namespace"`
 	EtcdName  string    `json:"etcdName"`
+	Target    string    `json:"target,omitempty"`
 	Reason    string    `json:"reason"`
 	At        time.Time `json:"at"`
 }
 
 const (
-	// maxChanges bounds the changes of one policy, maxFailing the clusters that the next change begins with, maxSeconds the slots
-	// whose length is kept, and maxReason the bytes of a reason.
-	maxChanges, maxFailing, maxSeconds, maxReason = 100, 100, 50, 300
+	// maxChanges bounds the changes of one policy, maxFailing the clusters that the next change begins with, maxOver the tasks that are
+	// over, maxSeconds the slots whose length is kept, maxProven the templates that work, and maxReason the bytes of a reason.
+	maxChanges, maxFailing, maxOver, maxSeconds, maxProven, maxReason = 100, 100, 500, 50, 100, 300
 )
 
 // Holder returns the holder with a task; nil if there is none.
@@ -125,4 +134,48 @@ func (l *Ledger) Recorded(name string) *Recorded {
 		return &l.Policies[i]
 	}
 	return nil
+}
+
+// IsOver reports whether it is recorded what has become of a task.
+func (l *Ledger) IsOver(task types.UID) bool { return slices.Contains(l.Over, task) }
+
+// InCanaryStage reports whether a change has yet to pass canaries of a policy.
+func (l *Ledger) InCanaryStage(p *Policy, change string) bool {
+	if change == "" || p.Canary.Count == 0 {
+		return false
+	}
+	c := l.Change(p.Name, change)
+	return c == nil || c.Passed < p.Canary.Count
+}
+
+// Pausing returns the change that failed and for which a task does not start by a policy; nil if there is none. It is its own, or another one
+// to the same template, unless that has succeeded anywhere: a template that is bad in place of one is bad in place of others. Where it failed,
+// another change may set that right.
+func (l *Ledger) Pausing(p *Policy, c *Candidate) *Change {
+	if own := l.Change(p.Name, c.Change); own != nil && own.Paused(p) {
+		return own
+	}
+	if !l.unproven(p.Name, c.Target) {
+		return nil
+	}
+	for i := range l.Changes {
+		if o := &l.Changes[i]; o.Policy == p.Name && o.Paused(p) && o.failedWith(c.Target) && !o.failedIn(c.Etcd) {
+			return o
+		}
+	}
+	return nil
+}
+
+// unproven reports whether it is not known of a template that a change to it has succeeded in a cluster of a policy.
+func (l *Ledger) unproven(policy, target string) bool {
+	r := l.Recorded(policy)
+	return target != "" && (r == nil || !slices.Contains(r.Proven, target))
+}
+
+func (c *Change) failedWith(target string) bool {
+	return slices.ContainsFunc(c.Failures, func(f Failure) bool { return f.Target == target })
+}
+
+func (c *Change) failedIn(etcd types.UID) bool {
+	return slices.ContainsFunc(c.Failures, func(f Failure) bool { return f.Etcd == etcd })
 }

@@ -425,6 +425,21 @@ func TestFingerprint(t *testing.T) {
 			t.Error("it is no JSON")
 		}
 	}
+	// Volumes are named after their clusters: the same template is the same in all of them, and so is the same change to what is mounted.
+	for _, was := range []string{"{}", `{"volumeMounts":[{"name":"b","path":"1"},{"name":"%s","path":"1"}]}`} {
+		seen := map[string]bool{}
+		for _, name := range []string{"a", "c", "main"} {
+			is := fmt.Sprintf(`{"volumeMounts":[{"name":"b","path":"1"},{"name":"%[1]s","path":"2"}],"volumes":[{"name":"%[1]s"}]}`, name)
+			f, err := Fingerprint([]byte(strings.ReplaceAll(was, "%s", name)), []byte(is), Names{Etcd: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen[f] = true
+		}
+		if len(seen) != 1 {
+			t.Errorf("%s: %v", was, seen)
+		}
+	}
 	// A cluster whose name is a part of an image.
 	named, err := Fingerprint(render("1", "1", "1", "etcd:1", "etcd", "u1", "1", "etcd"), render("1", "1", "1", "etcd:2", "etcd", "u1", "1", "etcd"), Names{Etcd: "etcd", Namespace: "etcd-a", UID: "u1"})
 	if err != nil || named != image {
@@ -458,5 +473,70 @@ func TestChangesOfAPolicyThatIsReplaced(t *testing.T) {
 	}
 	if l.Forget([]types.UID{"1"}) {
 		t.Error("nothing is left to forget")
+	}
+}
+
+// A template with which a change has succeeded is known to work, whichever change it was; where one failed, its template is known as well.
+func TestTemplatesThatWork(t *testing.T) {
+	l := &Ledger{Policies: []Recorded{{Name: "p"}, {Name: "q"}}}
+	toward := func(target string) func(*Holder) { return func(h *Holder) { h.Target = target } }
+	succeed := func(name string, changes ...func(*Holder)) {
+		l.Grant(holding(name, changes...))
+		l.Succeeded(types.UID(name), noon)
+		l.Soaked(types.UID(name), noon)
+	}
+	succeed("a", toward("T"), func(h *Holder) { h.Policies = []string{"p", "gone"} })
+	succeed("b", toward("T"))
+	succeed("c")
+	if l.unproven("p", "T") || !l.unproven("q", "T") || !l.unproven("p", "U") || l.unproven("p", "") || !l.unproven("gone", "T") || len(l.Recorded("p").Proven) != 1 {
+		t.Errorf("%+v", l.Policies)
+	}
+	for i := range maxProven {
+		succeed("d", toward(fmt.Sprint(i)))
+	}
+	if proven := l.Recorded("p").Proven; len(proven) != maxProven || !l.unproven("p", "T") || l.unproven("p", "0") {
+		t.Errorf("%d: %v", len(proven), proven)
+	}
+	l.Grant(holding("e", toward("T")))
+	l.Failed("e", "it crashes", noon)
+	if f := l.Change("p", "A").Failures; len(f) != 1 || f[0].Target != "T" {
+		t.Errorf("%+v", f)
+	}
+	in := situation(candidate(func(c *Candidate) { c.Target = "T" }))
+	if h := Grant(in, "w1", Decision{}); h.Target != "T" {
+		t.Errorf("%+v", h)
+	}
+}
+
+// It stays known which tasks are over, however that came. One that has not started is not.
+func TestTasksThatAreOver(t *testing.T) {
+	l := &Ledger{}
+	for _, name := range []string{"soaked", "failed", "changes nothing", "displaced", "withdrawn", "runs"} {
+		l.Grant(holding(name, func(h *Holder) { h.Task = types.UID(name) }))
+	}
+	l.Succeeded("soaked", noon)
+	l.Soaked("soaked", noon)
+	l.Failed("failed", "it crashes", noon)
+	if l.IsOver("failed") {
+		t.Error("it runs")
+	}
+	l.Succeeded("failed", noon)
+	l.Holder("changes nothing").Change = ""
+	l.Succeeded("changes nothing", noon)
+	l.Succeeded("displaced", noon)
+	l.Grant(holding("next", func(h *Holder) { h.Etcd = "etcd-displaced" }))
+	l.Withdraw("withdrawn")
+	for name, over := range map[types.UID]bool{"soaked": true, "failed": true, "changes nothing": true, "displaced": true, "withdrawn": false, "runs": false, "next": false} {
+		if l.IsOver(name) != over {
+			t.Errorf("%s: %t", name, !over)
+		}
+	}
+	for i := range maxOver {
+		name := types.UID(fmt.Sprint(i))
+		l.Grant(holding("x", func(h *Holder) { h.Task = name }))
+		l.Release(name, noon)
+	}
+	if len(l.Over) != maxOver || l.IsOver("soaked") || !l.IsOver("0") {
+		t.Errorf("%d are known", len(l.Over))
 	}
 }

@@ -6,6 +6,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,13 +22,13 @@ var rules = []rule{
 	valid,
 	// It is not paused, and has slots.
 	notPaused,
-	// The change has not failed in more clusters than it may.
+	// Neither the change, nor another one to the same template, has failed in more clusters than it may.
 	changeNotPaused,
 	// A window is open, and usually for long enough.
 	inWindow,
 	// A cluster that the change is to begin with has had the time to ask first.
 	chosenFirst,
-	// The change has passed its canaries, or this cluster is one.
+	// The change has passed its canaries, or this cluster is one, and no other change tries the template.
 	canaryFirst,
 	// The namespace has fewer slots than it may.
 	shareFree,
@@ -53,8 +54,8 @@ func notPaused(_ *state, p *Policy, _ *Candidate) *Hold {
 }
 
 func changeNotPaused(s *state, p *Policy, c *Candidate) *Hold {
-	if change := s.Ledger.Change(p.Name, c.Change); change != nil && change.Paused(p) {
-		return &Hold{Reason: FleetPaused, Message: change.PausedMessage()}
+	if failed := s.Ledger.Pausing(p, c); failed != nil {
+		return &Hold{Reason: FleetPaused, Message: failed.PausedMessage(c.Change)}
 	}
 	return nil
 }
@@ -62,8 +63,9 @@ func changeNotPaused(s *state, p *Policy, c *Candidate) *Hold {
 // Paused reports whether a change has failed in more clusters than its policy allows.
 func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures }
 
-// PausedMessage says in which clusters a change failed, why, and how it is resumed.
-func (c *Change) PausedMessage() string {
+// PausedMessage says in which clusters a change failed, why, and how it is resumed, to those who ask for it, or for another one to the same
+// template.
+func (c *Change) PausedMessage(asked string) string {
 	var failed []string
 	for _, f := range c.Failures[:min(len(c.Failures), maxNamed)] {
 		failed = append(failed, fmt.Sprintf("%s/%s (%s)", f.Namespace, f.EtcdName, f.Reason))
@@ -71,7 +73,11 @@ func (c *Change) PausedMessage() string {
 	if more := len(c.Failures) - len(failed); more > 0 {
 		failed = append(failed, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("change %s is paused by EtcdFleetPolicy %s: it failed in %s. Fix the template, which makes another change, or resume this one: kubectl annotate --overwrite etcdfleetpolicy %s %s=%s",
+	why := ""
+	if asked != c.Name {
+		why = fmt.Sprintf("change %s leads to a template that failed: ", asked)
+	}
+	return why + fmt.Sprintf("change %s is paused by EtcdFleetPolicy %s: it failed in %s. Fix the template, which makes another change, or resume this one: kubectl annotate --overwrite etcdfleetpolicy %s %s=%s",
 		c.Name, c.Policy, strings.Join(failed, "; "), c.Policy, v1alpha1.AnnotationResumeChange, c.ResumeToken())
 }
 
@@ -125,7 +131,7 @@ const grace = time.Minute
 
 func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
 	until := c.ChangeSince.Add(grace)
-	if !s.inCanaryStage(p, c.Change) || !until.After(s.Now) {
+	if !s.Ledger.InCanaryStage(p, c.Change) || !until.After(s.Now) {
 		return nil
 	}
 	own := s.preference(c)
@@ -137,17 +143,21 @@ func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
 }
 
 func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
-	if !s.inCanaryStage(p, c.Change) {
+	if !s.Ledger.InCanaryStage(p, c.Change) {
 		return nil
 	}
 	passed := 0
 	if known := s.Ledger.Change(p.Name, c.Change); known != nil {
 		passed = known.Passed
 	}
-	underway := without(s.underway(p, c.Change), c.Etcd)
+	underway := without(s.underway(p, c), c.Etcd)
 	if passed+len(underway) < p.Canary.Count {
 		return nil
 	}
-	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries change %s in %d of %s first: %s",
-		p.Name, c.Change, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
+	tried := "change " + c.Change
+	if slices.ContainsFunc(underway, func(h *Holder) bool { return h.Change != c.Change }) {
+		tried = "the template that change " + c.Change + " leads to"
+	}
+	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries %s in %d of %s first: %s",
+		p.Name, tried, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
 }

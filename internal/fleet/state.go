@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type state struct {
 	aged   map[Class]bool
 	oldest map[string]time.Time
 	taken  []Holder
-	// covered caches of which policies the slots of a holder are.
+	// usage is who uses the slots of each policy.
 	usage map[string]*usage
 }
 
@@ -33,9 +34,7 @@ type usage struct {
 
 func newState(in Input) *state {
 	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}}
-	for namespace, n := range in.Served {
-		s.served[namespace] = n
-	}
+	maps.Copy(s.served, in.Served)
 	for _, e := range in.Ledger.Failing {
 		s.failing[e] = true
 	}
@@ -94,29 +93,22 @@ func (s *state) take(c *Candidate, canary bool) {
 
 func (s *state) holder(c *Candidate, canary bool) Holder {
 	return Holder{
-		Task: c.Task, TaskName: c.TaskName, Namespace: c.Namespace, Etcd: c.Etcd, EtcdName: c.EtcdName, Change: c.Change,
+		Task: c.Task, TaskName: c.TaskName, Namespace: c.Namespace, Etcd: c.Etcd, EtcdName: c.EtcdName, Change: c.Change, Target: c.Target,
 		Policies: s.Covering[c.Namespace], Canary: canary, Impaired: c.Class == Repair, Granted: s.Now,
 	}
 }
 
-// underway are the clusters that have a change by a policy and are neither done nor failed: their task runs, or they are watched.
-func (s *state) underway(p *Policy, change string) (all []*Holder) {
+// underway are the clusters that have the change of a task by a policy, or a template that it leads to and of which nobody knows that it
+// works, and are neither done nor failed: their task runs, or they are watched.
+func (s *state) underway(p *Policy, c *Candidate) (all []*Holder) {
+	unproven := s.Ledger.unproven(p.Name, c.Target)
 	for _, holders := range [][]Holder{s.Ledger.Holders, s.taken} {
 		for i := range holders {
 			h := &holders[i]
-			if h.Change == change && !h.Counted && (slices.Contains(h.Policies, p.Name) || slices.Contains(s.Covering[h.Namespace], p.Name)) {
+			if (h.Change == c.Change || unproven && h.Target == c.Target) && !h.Counted && (slices.Contains(h.Policies, p.Name) || slices.Contains(s.Covering[h.Namespace], p.Name)) {
 				all = append(all, h)
 			}
 		}
 	}
 	return all
-}
-
-// inCanaryStage reports whether a change has yet to pass canaries of a policy.
-func (s *state) inCanaryStage(p *Policy, change string) bool {
-	if change == "" || p.Canary.Count == 0 {
-		return false
-	}
-	c := s.Ledger.Change(p.Name, change)
-	return c == nil || c.Passed < p.Canary.Count
 }

@@ -7,8 +7,6 @@ package fleet
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -49,7 +47,11 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 
 // Grant gives a task a slot. If its cluster is being watched, that ends: what the task does could not be told from what is watched for.
 func (l *Ledger) Grant(h Holder) {
-	l.Holders = slices.DeleteFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && o.Over() })
+	for _, o := range slices.Clone(l.Holders) {
+		if o.Etcd == h.Etcd && o.Over() {
+			l.remove(o.Task)
+		}
+	}
 	l.Holders = append(l.Holders, h)
 	for _, p := range h.Policies {
 		l.begin(p, h.Change, h.Granted)
@@ -119,7 +121,7 @@ func (l *Ledger) Succeeded(task types.UID, now time.Time) {
 		return
 	}
 	l.measure(h, now)
-	if h.Change == "" || h.Counted {
+	if !h.MayFail() {
 		l.remove(task)
 		return
 	}
@@ -139,6 +141,9 @@ func (l *Ledger) Soaked(task types.UID, now time.Time) {
 				c.Passed++
 			}
 		}
+		if r := l.Recorded(p); r != nil && l.unproven(p, h.Target) {
+			r.Proven = newest(append(r.Proven, h.Target), maxProven)
+		}
 	}
 	l.Failing = slices.DeleteFunc(l.Failing, func(e types.UID) bool { return e == h.Etcd })
 	l.remove(task)
@@ -147,20 +152,19 @@ func (l *Ledger) Soaked(task types.UID, now time.Time) {
 // Failed records that a change failed in the cluster of a holder, once.
 func (l *Ledger) Failed(task types.UID, reason string, now time.Time) {
 	h := l.Holder(task)
-	if h == nil || h.Counted || h.Change == "" {
+	if h == nil || !h.MayFail() {
 		return
 	}
 	h.Counted = true
 	reason = reason[:min(len(reason), maxReason)]
 	for _, p := range h.Policies {
 		c := l.begin(p, h.Change, now)
-		if !slices.ContainsFunc(c.Failures, func(f Failure) bool { return f.Etcd == h.Etcd }) {
-			c.Failures = append(c.Failures, Failure{Etcd: h.Etcd, Namespace: h.Namespace, EtcdName: h.EtcdName, Reason: reason, At: now})
+		if !c.failedIn(h.Etcd) {
+			c.Failures = append(c.Failures, Failure{Etcd: h.Etcd, Namespace: h.Namespace, EtcdName: h.EtcdName, Target: h.Target, Reason: reason, At: now})
 		}
 	}
 	if !slices.Contains(l.Failing, h.Etcd) {
-		l.Failing = append(l.Failing, h.Etcd)
-		l.Failing = l.Failing[max(0, len(l.Failing)-maxFailing):]
+		l.Failing = newest(append(l.Failing, h.Etcd), maxFailing)
 	}
 }
 
@@ -190,18 +194,23 @@ func (l *Ledger) Release(task types.UID, now time.Time) {
 
 // Withdraw removes the holder with a task that has not started, and returns it; nil if there is none.
 func (l *Ledger) Withdraw(task types.UID) *Holder {
-	h := l.Holder(task)
-	if h == nil {
+	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.Task == task })
+	if i < 0 {
 		return nil
 	}
-	held := *h
-	l.remove(task)
+	held := l.Holders[i]
+	l.Holders = slices.Delete(l.Holders, i, i+1)
 	return &held
 }
 
+// remove removes the holder with a task that is over.
 func (l *Ledger) remove(task types.UID) {
-	l.Holders = slices.DeleteFunc(l.Holders, func(h Holder) bool { return h.Task == task })
+	l.Withdraw(task)
+	l.Over = newest(append(l.Over, task), maxOver)
 }
+
+// newest are the last so many of a list.
+func newest[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
 
 // measure keeps how long a slot was held by a task that ran.
 func (l *Ledger) measure(h *Holder, now time.Time) {
@@ -210,35 +219,25 @@ func (l *Ledger) measure(h *Holder, now time.Time) {
 	}
 	for _, p := range h.Policies {
 		if r := l.Recorded(p); r != nil {
-			r.Seconds = append(r.Seconds, int(max(0, now.Sub(h.Granted).Seconds())))
-			r.Seconds = r.Seconds[max(0, len(r.Seconds)-maxSeconds):]
+			r.Seconds = newest(append(r.Seconds, int(max(0, now.Sub(h.Granted).Seconds()))), maxSeconds)
 		}
 	}
-}
-
-// Resume lets a change that is paused continue, with a canary if it has not passed one. It does nothing unless the change was
-// resumed as often as the person saw who decides it.
-func (l *Ledger) Resume(policy, name string, resumed int) bool {
-	c := l.Change(policy, name)
-	if c == nil || c.Resumed != resumed || len(c.Failures) == 0 {
-		return false
-	}
-	c.Resumed++
-	c.Failures = nil
-	return true
 }
 
 // ResumeToken is what a person sets the annotation to who resumes the change as they see it.
 func (c *Change) ResumeToken() string { return fmt.Sprintf("%s.%d", c.Name, c.Resumed) }
 
-// ResumeBy resumes the change of a policy that a token names.
+// ResumeBy lets a change that is paused continue, with a canary if it has not passed one, by a token that names it. It does nothing unless the
+// change was resumed as often as the person saw who decides it.
 func (l *Ledger) ResumeBy(policy, token string) bool {
-	at := strings.LastIndex(token, ".")
-	if at < 0 {
-		return false
+	for i := range l.Changes {
+		if c := &l.Changes[i]; c.Policy == policy && c.ResumeToken() == token && len(c.Failures) > 0 {
+			c.Resumed++
+			c.Failures = nil
+			return true
+		}
 	}
-	resumed, err := strconv.Atoi(token[at+1:])
-	return err == nil && l.Resume(policy, token[:at], resumed)
+	return false
 }
 
 // Usual is how long nine tenths of the newest slots of a policy were held at most; 0 if too few are known.

@@ -7,7 +7,6 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -25,16 +23,21 @@ type fleetJudge struct {
 	limit int
 	// touched are the Etcds whose pods the operator has replaced by ones of a template that crashes, by template.
 	touched map[string][]string
-	// tried is the first of them, by template and by what its pods had before: from other templates, it is another change.
-	tried map[string]string
+	// lost are those that were being tried when the ledger was deleted: what the ledger alone knew, and no status yet, is not known any more.
+	lost map[string]bool
 }
 
 func newFleetJudge(w *World, limit int) *fleetJudge {
-	return &fleetJudge{world: w, limit: limit, touched: map[string][]string{}, tried: map[string]string{}}
+	return &fleetJudge{world: w, limit: limit, touched: map[string][]string{}, lost: map[string]bool{}}
 }
 
 // change judges a change at the API server.
 func (f *fleetJudge) change(c apiserver.Change) {
+	if c.After == nil && c.Kind == "ConfigMap" && c.Key.Name == v1alpha1.FleetConfigMap && !f.isPaused() {
+		for template := range f.touched {
+			f.lost[template] = true
+		}
+	}
 	switch object := c.After.(type) {
 	case *corev1.ConfigMap:
 		if object.Name == v1alpha1.FleetConfigMap {
@@ -45,6 +48,12 @@ func (f *fleetJudge) change(c apiserver.Change) {
 			f.world.broke("tasks run in %s, where %d may: %s", strings.Join(running, " and "), f.limit, object.Name)
 		}
 	}
+}
+
+// isPaused reports whether the status of the policy says that a change failed.
+func (f *fleetJudge) isPaused() bool {
+	p := apiserver.Find[*v1alpha1.EtcdFleetPolicy](f.world.API.Live(), "", policy)
+	return p != nil && slices.ContainsFunc(p.Status.Changes, func(c v1alpha1.FleetChange) bool { return c.ResumeToken != "" })
 }
 
 // ledger judges who holds a slot, at each revision.
@@ -102,22 +111,13 @@ func (f *fleetJudge) removal(o *operator, j *judge, name string) string {
 	if !slices.Contains(f.touched[template], j.name) {
 		f.touched[template] = append(f.touched[template], j.name)
 	}
-	change := template + " in place of " + strings.Join(j.templates(), " or ")
-	if first := f.tried[change]; first != "" && first != j.name {
-		return fmt.Sprintf("%s removes pod %s, whose template crashes, after it did so in %s: %s", o.name, name, first, change)
-	}
-	f.tried[change] = j.name
-	return ""
-}
-
-// templates are those that work of which an Etcd has pods, by the annotations that users have given them.
-func (j *judge) templates() (all []string) {
-	for _, p := range apiserver.Of[*corev1.Pod](j.world.API.Live()) {
-		if p.Labels[v1alpha1.LabelPartOf] != j.name || isBad(p.Annotations) || metav1.GetControllerOf(p) == nil || metav1.GetControllerOf(p).Kind != "StatefulSet" {
-			continue
+	if first := f.touched[template][0]; first != j.name {
+		if f.lost[template] {
+			delete(f.lost, template)
+			f.touched[template] = append([]string{j.name}, f.touched[template]...)
+			return ""
 		}
-		all = append(all, strings.Join(slices.Sorted(maps.Keys(p.Annotations)), ","))
+		return fmt.Sprintf("%s removes pod %s, whose template crashes, after it did so in %s", o.name, name, first)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return ""
 }

@@ -7,6 +7,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -24,74 +25,87 @@ import (
 // maxPrints bounds the fingerprints that are kept.
 const maxPrints = 20000
 
-// change returns the fingerprint of what a task changes; empty for one that changes nothing.
-func (c *Controller) change(ctx context.Context, task tasks.Task) (string, error) {
+// fingerprints are what a task changes: the difference, and all of the new template; empty for one that changes nothing, and the latter for
+// a restart.
+type fingerprints struct{ change, target string }
+
+// change returns the fingerprints of what a task changes. A restart of pods that are outdated brings them the new template.
+func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints, error) {
 	t := task.Object
 	if !t.Spec.Type.IsRollout() {
-		return "", nil
-	}
-	target := rollout.TargetOf(t)
-	if target.Restart {
-		return fleet.Restart, nil
+		return fingerprints{}, nil
 	}
 	set := &appsv1.StatefulSet{}
 	if err := c.Live.Get(ctx, t.EtcdKey(), set); err != nil {
-		return "", fmt.Errorf("reading StatefulSet %s: %w", t.EtcdKey(), err)
+		return fingerprints{}, fmt.Errorf("reading StatefulSet %s: %w", t.EtcdKey(), err)
 	}
+	target := rollout.TargetOf(t)
 	to := target.Revision
-	if to == "" {
+	if to == "" || target.Restart {
 		to = set.Status.UpdateRevision
 	}
 	from, outdated, err := c.oldest(ctx, set, to)
-	if err != nil || !outdated {
-		return fleet.Restart, err
+	if err != nil {
+		return fingerprints{}, err
+	}
+	if !outdated {
+		return fingerprints{change: fleet.Restart}, nil
 	}
 	// If no revision of the pods is left, all of the new template is the change.
-	current, name := []byte("{}"), ""
+	current, name := nothing, ""
 	if from != nil {
 		current, name = from.Data.Raw, from.Name
 	}
 	key := strings.Join([]string{string(set.UID), name, to}, "/")
-	if known := c.print(key); known != "" {
+	if known := c.print(key); known.change != "" {
 		return known, nil
 	}
 	after, err := c.revision(ctx, set, to)
 	if err != nil {
-		return "", err
+		return fingerprints{}, err
 	}
 	if after == nil {
 		// The template has changed again: the task is about to be superseded.
-		return "v1-unknown-" + to, nil
+		return fingerprints{change: "v1-unknown-" + to}, nil
 	}
-	found, err := fleet.Fingerprint(current, after.Data.Raw, fleet.Names{Etcd: task.Etcd.Name, Namespace: t.Namespace, UID: string(task.Etcd.UID)})
-	if err == nil {
-		c.keep(key, found)
+	names := fleet.Names{Etcd: task.Etcd.Name, Namespace: t.Namespace, UID: string(task.Etcd.UID)}
+	var found fingerprints
+	if found.target, err = fleet.Fingerprint(nothing, after.Data.Raw, names); err != nil {
+		return fingerprints{}, err
 	}
-	return found, err
+	if found.change, err = fleet.Fingerprint(current, after.Data.Raw, names); err != nil {
+		return fingerprints{}, err
+	}
+	c.keep(key, found)
+	return found, nil
 }
 
-// oldest reports whether pods are not at a target, and returns the oldest of their revisions; nil if none is left.
+// nothing is a template that has nothing: the difference to it is all that another one has.
+var nothing = []byte("{}")
+
+// oldest returns the oldest revision of the pods that are not at a target, nil if none is left, and whether there are any.
 func (c *Controller) oldest(ctx context.Context, set *appsv1.StatefulSet, target string) (oldest *appsv1.ControllerRevision, outdated bool, err error) {
 	pods := &corev1.PodList{}
 	if err := c.Client.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("listing the pods of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
-	seen := map[string]bool{target: true, "": true}
+	var names []string
 	for i := range pods.Items {
-		name := pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel]
-		if seen[name] || !metav1.IsControlledBy(&pods.Items[i], set) {
-			continue
+		if name := pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel]; name != "" && name != target && metav1.IsControlledBy(&pods.Items[i], set) {
+			names = append(names, name)
 		}
-		seen[name], outdated = true, true
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		r, err := c.revision(ctx, set, name)
 		if err != nil {
 			return nil, false, err
 		}
-		if r != nil && (oldest == nil || r.Revision < oldest.Revision) {
+		if oldest == nil || r != nil && r.Revision < oldest.Revision {
 			oldest = r
 		}
 	}
-	return oldest, outdated, nil
+	return oldest, len(names) > 0, nil
 }
 
 // revision reads a revision of a StatefulSet; nil if there is none.
@@ -109,13 +123,13 @@ func (c *Controller) revision(ctx context.Context, set *appsv1.StatefulSet, name
 	return r, nil
 }
 
-func (c *Controller) print(key string) string {
+func (c *Controller) print(key string) fingerprints {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.prints[key]
 }
 
-func (c *Controller) keep(key, found string) {
+func (c *Controller) keep(key string, found fingerprints) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.prints) >= maxPrints {

@@ -41,18 +41,44 @@ func fails(t *testing.T, unneeded []string, prepare func() *operator, run func(o
 	}
 }
 
+// set is the StatefulSet of a cluster.
+func (w *world) set(i int) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "main", UID: types.UID("set" + namespaceOf(i))}}
+}
+
+// revision is one of the StatefulSet of a cluster.
+func (w *world) revision(i int, name string, n int, image string) *appsv1.ControllerRevision {
+	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: w.set(i).UID, Controller: ptr.To(true)}}
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: name, OwnerReferences: owner}, Revision: int64(n),
+		Data: runtime.RawExtension{Raw: []byte(`{"image":"` + image + `"}`)},
+	}
+}
+
+// setPods has the pods of a cluster be of revisions.
+func (w *world) setPods(i int, revisions ...string) {
+	w.t.Helper()
+	for n, revision := range revisions {
+		pod := &corev1.Pod{}
+		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: fmt.Sprint("main-", n)}, pod); err != nil {
+			w.t.Fatal(err)
+		}
+		pod.Labels[appsv1.StatefulSetRevisionLabel] = revision
+		if err := w.api.Update(w.t.Context(), pod); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // rolls gives a cluster a StatefulSet with an old and a new template, pods of the old one, and a rollout.
 func (w *world) rolls(i int) tasks.Task {
 	w.t.Helper()
-	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: types.UID("set" + namespaceOf(i)), Controller: ptr.To(true)}}
-	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "main", UID: owner[0].UID}}
+	owner := w.revision(i, "", 0, "").OwnerReferences
+	s := w.set(i)
 	s.Status.UpdateRevision = "r2"
 	objects := []client.Object{s}
 	for n, image := range []string{"etcd:1", "etcd:2"} {
-		objects = append(objects, &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: fmt.Sprint("r", n+1), OwnerReferences: owner}, Revision: int64(n + 1),
-			Data: runtime.RawExtension{Raw: []byte(`{"image":"` + image + `"}`)},
-		}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		objects = append(objects, w.revision(i, fmt.Sprint("r", n+1), n+1, image), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespaceOf(i), Name: fmt.Sprint("main-", n), OwnerReferences: owner,
 			Labels: map[string]string{v1alpha1.LabelPartOf: "main", appsv1.StatefulSetRevisionLabel: "r1"},
 		}})
@@ -64,6 +90,18 @@ func (w *world) rolls(i int) tasks.Task {
 	}
 	task := w.task(i)
 	task.Object.Spec.Type = v1alpha1.QuorumAwareRollout
+	if err := w.api.Update(w.t.Context(), task.Object); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.task(i)
+}
+
+// restarts gives a cluster pods of the newest template, and a restart.
+func (w *world) restarts(i int) tasks.Task {
+	w.t.Helper()
+	task := w.rolls(i)
+	w.setPods(i, "r2", "r2")
+	task.Object.Spec.Config = "restart: true"
 	if err := w.api.Update(w.t.Context(), task.Object); err != nil {
 		w.t.Fatal(err)
 	}
@@ -82,6 +120,12 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			return w.operator()
+		},
+		"a canary that is watched breaks": func() *operator {
+			w, o := watching(t)
+			o.pass(interval)
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+			return o
 		},
 		"a task and its cluster are gone": func() *operator {
 			w, o := watching(t)
@@ -278,12 +322,12 @@ func TestPrintsAreBounded(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	o := w.operator()
 	for i := range maxPrints {
-		o.keep(fmt.Sprint(i), "v1")
+		o.keep(fmt.Sprint(i), fingerprints{change: "v1"})
 	}
-	if o.print("0") != "v1" || len(o.prints) != maxPrints {
+	if o.print("0").change != "v1" || len(o.prints) != maxPrints {
 		t.Errorf("%d", len(o.prints))
 	}
-	if o.keep("more", "v2"); o.print("more") != "v2" || len(o.prints) != 1 {
+	if o.keep("more", fingerprints{change: "v2"}); o.print("more").change != "v2" || len(o.prints) != 1 {
 		t.Errorf("%d", len(o.prints))
 	}
 }
@@ -374,7 +418,7 @@ func TestClassesAndRecoveries(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, err := w.operator().look(t.Context())
-		if err != nil || len(v.impaired) != 1 || v.impaired[0].Recovering != (recovery != nil) || v.impaired[0].Name != "main" || v.impaired[0].Etcd != "etcd0" {
+		if err != nil || len(v.impaired) != 1 || v.impaired[0].Recovering != (recovery != nil) || v.impaired[0].Etcd != "etcd0" {
 			t.Errorf("%+v, %v", v.impaired, err)
 		}
 	}

@@ -35,6 +35,7 @@ const (
 
 // follow finds out what has become of the holders. One of which that cannot be read keeps its slot.
 func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all []finding, err error) {
+	shown := map[types.UID]state{}
 	well, unwell, whole := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range l.Holders {
 		h := &l.Holders[i]
@@ -46,8 +47,8 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 			}
 			continue
 		}
-		state := c.stateOf(ctx, v, h)
-		well[h.Task], unwell[h.Task] = state.broken == "" && !state.unknown, state.broken != ""
+		s := c.shown(ctx, v, h)
+		shown[h.Task], well[h.Task], unwell[h.Task] = s, s.isWell(), s.broken != ""
 	}
 	now := c.Clock.Now()
 	c.well, c.unwell, c.whole = c.well.Next(well, now, maxGap), c.unwell.Next(unwell, now, maxGap), c.whole.Next(whole, now, maxGap)
@@ -58,7 +59,8 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 	}
 	for i := range l.Holders {
 		if h := &l.Holders[i]; !h.Ended.IsZero() {
-			if f := c.watched(ctx, v, h); f != nil {
+			f, unread := c.watched(ctx, v, l, h, shown[h.Task])
+			if err = errors.Join(err, unread); f != nil {
 				all = append(all, *f)
 			}
 		}
@@ -66,20 +68,39 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 	return all, err
 }
 
-// watched says what has become of a cluster that is watched; nil if there is nothing new.
-func (c *Controller) watched(ctx context.Context, v *view, h *fleet.Holder) *finding {
-	state := c.stateOf(ctx, v, h)
-	soak := c.soak(v, h)
+// watched says what has become of a cluster that is watched; nil if there is nothing new. The cache may show what was: what it says is only
+// so if live reads say it, too.
+func (c *Controller) watched(ctx context.Context, v *view, l *fleet.Ledger, h *fleet.Holder, shown state) (*finding, error) {
+	if len(v.covering[h.Namespace]) == 0 {
+		return &finding{task: h.Task, kind: released}, nil
+	}
+	if c.verdict(v, l, h, shown) == nil {
+		return nil, nil
+	}
+	live, err := c.live(ctx, v, h)
+	if err != nil {
+		return nil, err
+	}
+	if !live.isWell() {
+		// The time does not count.
+		delete(c.well, h.Task)
+	}
+	return c.verdict(v, l, h, live), nil
+}
+
+// verdict says what has become of a cluster that is watched, by how it is. How long it is watched is not known while the cache does not show
+// a policy.
+func (c *Controller) verdict(v *view, l *fleet.Ledger, h *fleet.Holder, s state) *finding {
 	switch {
-	case state.gone:
+	case s.gone:
 		return &finding{task: h.Task, kind: released}
-	case state.broken != "" && (h.Baseline != "" || c.unwell[h.Task].Lasted(settle)):
-		return &finding{task: h.Task, kind: broke, reason: "while it was watched: " + state.broken}
-	case state.broken != "" || state.unknown:
+	case s.broken != "" && (h.Baseline != "" || c.unwell[h.Task].Lasted(settle)):
+		return &finding{task: h.Task, kind: broke, reason: "while it was watched: " + s.broken}
+	case !s.isWell():
 		return nil
 	case h.Baseline == "":
-		return &finding{task: h.Task, kind: baseline, reason: state.baseline}
-	case c.well[h.Task].Lasted(soak):
+		return &finding{task: h.Task, kind: baseline, reason: s.baseline}
+	case unseen(l, v) == "" && c.well[h.Task].Lasted(c.soak(v, h)):
 		return &finding{task: h.Task, kind: soaked}
 	}
 	return nil
@@ -110,12 +131,40 @@ type state struct {
 	baseline string
 }
 
-// stateOf looks at a cluster that is watched.
-func (c *Controller) stateOf(ctx context.Context, v *view, h *fleet.Holder) state {
+func (s *state) isWell() bool { return !s.gone && !s.unknown && s.broken == "" }
+
+// shown is how a cluster is that is watched, by what the cache shows.
+func (c *Controller) shown(ctx context.Context, v *view, h *fleet.Holder) state {
 	etcd := v.etcds[h.Etcd]
 	if etcd == nil || etcd.Spec.Replicas == 0 || v.changing[h.Etcd] {
 		return state{gone: true}
 	}
+	return c.stateOf(ctx, c.Client, h, etcd)
+}
+
+// live is how a cluster is that is watched, by live reads.
+func (c *Controller) live(ctx context.Context, v *view, h *fleet.Holder) (s state, err error) {
+	etcd, err := c.readEtcd(ctx, h)
+	if err != nil || etcd == nil {
+		return state{gone: true}, err
+	}
+	if s = c.stateOf(ctx, c.Live, h, etcd); s.broken != "" || v.changing[h.Etcd] {
+		s.gone, err = c.membersChange(ctx, h)
+	}
+	return s, err
+}
+
+// membersChange reports whether the members of a cluster change, by a live read.
+func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (bool, error) {
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	if err := c.Live.List(ctx, tasks, client.InNamespace(h.Namespace)); err != nil {
+		return false, fmt.Errorf("listing the tasks of namespace %s, where a cluster is watched: %w", h.Namespace, err)
+	}
+	return slices.ContainsFunc(tasks.Items, func(t v1alpha1.EtcdOperatorTask) bool { return changesMembers(&t) && etcdOf(&t) == h.Etcd }), nil
+}
+
+// stateOf looks at a cluster that is watched.
+func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.Holder, etcd *v1alpha1.Etcd) state {
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
 		condition := etcd.Status.Conditions.Find(name)
 		switch {
@@ -131,13 +180,13 @@ func (c *Controller) stateOf(ctx context.Context, v *view, h *fleet.Holder) stat
 		}
 	}
 	// The conditions of etcd-druid are a minute late, and later while it is down.
-	if pod, err := unready(ctx, c.Client, etcd); err != nil {
+	if pod, err := unready(ctx, from, etcd); err != nil {
 		return state{unknown: true}
 	} else if pod != "" {
 		return state{broken: fmt.Sprintf("pod %s is not ready", pod)}
 	}
 	s := state{}
-	pods, err := c.pods(ctx, etcd)
+	pods, err := podsOf(ctx, from, etcd)
 	if err != nil {
 		return state{unknown: true}
 	}
@@ -157,10 +206,10 @@ func (c *Controller) stateOf(ctx context.Context, v *view, h *fleet.Holder) stat
 	return s
 }
 
-// pods returns which pods and containers of a cluster run: it changes when one restarts.
-func (c *Controller) pods(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+// podsOf returns which pods and containers of a cluster run: it changes when one restarts.
+func podsOf(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (string, error) {
 	list := &corev1.PodList{}
-	if err := c.Client.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := from.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing the pods of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
 	var all []string
@@ -199,10 +248,10 @@ func unready(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (stri
 	return "", nil
 }
 
-// taskOf says what has become of the task of a holder; nil if it runs. Only a live read ends what holds a slot.
+// taskOf says what has become of the task of a holder; nil if it runs. Only a live read ends what holds a slot, or has a change fail.
 func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*finding, error) {
-	if t := v.tasks[h.Task]; t != nil && t.Status.State == v1alpha1.TaskStateInProgress {
-		return c.running(v, h, t), nil
+	if t := v.tasks[h.Task]; t != nil && t.Status.State == v1alpha1.TaskStateInProgress && (!h.MayFail() || c.running(h, t, v.etcds[h.Etcd]) == nil) {
+		return nil, nil
 	}
 	t := &v1alpha1.EtcdOperatorTask{}
 	err := c.Live.Get(ctx, types.NamespacedName{Namespace: h.Namespace, Name: h.TaskName}, t)
@@ -220,21 +269,21 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 	case v1alpha1.TaskStateRejected:
 		return c.superseded(ctx, h, t)
 	case v1alpha1.TaskStateInProgress:
-		return nil, nil
+		etcd, err := c.readEtcd(ctx, h)
+		return c.running(h, t, etcd), err
 	}
 	// It has not started. Its start can only be written on the resourceVersion that the grant was for.
 	if t.ResourceVersion != h.ResourceVersion {
-		return &finding{task: h.Task, kind: released, version: h.ResourceVersion}, nil
+		return &finding{task: h.Task, kind: unstarted, version: h.ResourceVersion}, nil
 	}
 	return nil, nil
 }
 
-// running says whether a change has failed in a cluster whose task runs; nil if it has not.
-func (c *Controller) running(v *view, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) *finding {
+// running says whether a change has failed in a cluster whose task runs; nil if it has not. The Etcd is nil if it is not known.
+func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) *finding {
 	if p := progressing(t); p.Reason == v1alpha1.ReasonStalled && c.idle(t) >= c.Patience {
 		return &finding{task: h.Task, kind: failing, reason: "task " + t.Name + " is stalled: " + p.Message}
 	}
-	etcd := v.etcds[h.Etcd]
 	if etcd == nil {
 		return nil
 	}

@@ -375,10 +375,10 @@ func TestAFindingThatIsOutOfDate(t *testing.T) {
 	l := &fleet.Ledger{}
 	l.Grant(fleet.Holder{Task: "t", ResourceVersion: "2"})
 	now := time.Now()
-	if (finding{task: "t", kind: released, version: "1"}).apply(l, now) || len(l.Holders) != 1 {
+	if (finding{task: "t", kind: unstarted, version: "1"}).apply(l, now) || len(l.Holders) != 1 {
 		t.Error("it was granted again")
 	}
-	if !(finding{task: "t", kind: released, version: "2"}).apply(l, now) || len(l.Holders) != 0 {
+	if !(finding{task: "t", kind: unstarted, version: "2"}).apply(l, now) || len(l.Holders) != 0 || l.IsOver("t") {
 		t.Error("it is as it was found")
 	}
 	if (finding{task: "t", kind: released}).apply(l, now) {
@@ -415,15 +415,19 @@ func TestChangesOfTasks(t *testing.T) {
 		}
 	}
 	o := w.operator()
-	of := func(i int, taskType v1alpha1.TaskType, config string) string {
+	both := func(i int, taskType v1alpha1.TaskType, config string) fingerprints {
 		t.Helper()
 		_, etcd, task := w.objects(i)
 		task.Spec.Type, task.Spec.Config = taskType, config
-		change, err := o.change(t.Context(), tasks.Task{Object: task, Etcd: etcd})
+		found, err := o.change(t.Context(), tasks.Task{Object: task, Etcd: etcd})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return change
+		return found
+	}
+	of := func(i int, taskType v1alpha1.TaskType, config string) string {
+		t.Helper()
+		return both(i, taskType, config).change
 	}
 	first, second := of(0, v1alpha1.QuorumAwareRollout, ""), of(1, v1alpha1.QuorumAwareRollout, "")
 	if first != second || !strings.HasPrefix(first, "v1-") {
@@ -435,9 +439,23 @@ func TestChangesOfTasks(t *testing.T) {
 	if other := of(0, v1alpha1.QuorumAwareRollout, "targetRevision: r2"); other == first {
 		t.Error("another target")
 	}
-	if none := of(0, v1alpha1.OnDemandMaintenance, ""); none != "" {
+	if none := both(0, v1alpha1.OnDemandMaintenance, ""); none != (fingerprints{}) {
 		t.Error(none)
 	}
+	// A restart follows the StatefulSet, so it brings pods that are outdated the new template. That of others only restarts.
+	if restart := both(0, v1alpha1.QuorumAwareRollout, "restart: true"); restart != both(0, v1alpha1.QuorumAwareRollout, "") {
+		t.Errorf("%+v", restart)
+	}
+	w.setPods(0, "r3", "r3")
+	if restart := both(0, v1alpha1.QuorumAwareRollout, "restart: true"); restart != (fingerprints{change: fleet.Restart}) {
+		t.Errorf("%+v", restart)
+	}
+	// From another template, the same one is another change.
+	w.setPods(0, "r2", "r2")
+	if other := both(0, v1alpha1.QuorumAwareRollout, ""); other.change == first || other.target == "" || other.target != both(1, v1alpha1.QuorumAwareRollout, "").target {
+		t.Errorf("%+v", other)
+	}
+	w.setPods(0, "r1", "r1")
 	// No revision of its pods is left: the change is all that is new, and no restart.
 	for _, revision := range []string{"r1", "r2"} {
 		if err := w.api.Delete(t.Context(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(1), Name: revision}}); err != nil {

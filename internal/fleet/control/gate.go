@@ -60,7 +60,7 @@ type Controller struct {
 	// served is how many slots a namespace has had.
 	served map[string]float64
 	// prints are fingerprints that are known.
-	prints map[string]string
+	prints map[string]fingerprints
 	// census is the last count of tasks for new policies.
 	census census
 	// rebuilds is how often the ledger was made anew.
@@ -105,7 +105,7 @@ func New(c client.Client, live client.Reader, namespace string, now clock.Passiv
 	f := &Controller{
 		Patience: 10 * time.Minute,
 		Client:   c, Live: live, Clock: now, Recorder: recorder, Metrics: metrics, wakes: make(chan event.GenericEvent, 1024), pokes: make(chan event.GenericEvent, 1),
-		waiting: map[types.UID]*waiter{}, since: map[types.UID]since{}, served: map[string]float64{}, prints: map[string]string{}, paused: map[string]bool{},
+		waiting: map[types.UID]*waiter{}, since: map[types.UID]since{}, served: map[string]float64{}, prints: map[string]fingerprints{}, paused: map[string]bool{},
 	}
 	f.Store = &store.Store{Client: c, Live: live, Namespace: namespace, Rebuild: f.rebuild}
 	return f
@@ -239,7 +239,8 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 		// It has no canaries, and pauses no change.
 		return candidate, nil
 	}
-	candidate.Change, err = c.change(ctx, task)
+	is, err := c.change(ctx, task)
+	candidate.Change, candidate.Target = is.change, is.target
 	return candidate, err
 }
 

@@ -133,8 +133,7 @@ func TestATaskNamesItsChange(t *testing.T) {
 	w := newWorld(t, 2, 1)
 	o := w.operator()
 	for i := range w.n {
-		task := w.task(i)
-		task.Object.Spec.Type, task.Object.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
+		task := w.restarts(i)
 		if wait := o.asks(task); (wait != nil) != (i > 0) || task.Object.Status.Change != fleet.Restart {
 			t.Errorf("%d: %+v, change %q", i, wait, task.Object.Status.Change)
 		}

@@ -201,11 +201,7 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 	w := newWorld(t, 2, 2)
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To[int32](1) })
 	for i := range w.n {
-		task := w.task(i).Object
-		task.Spec.Type, task.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
-		if err := w.api.Update(t.Context(), task); err != nil {
-			t.Fatal(err)
-		}
+		w.restarts(i)
 	}
 	o := w.operator()
 	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
@@ -403,16 +399,12 @@ func TestTheNextTaskAfterOneThatHasEnded(t *testing.T) {
 func TestACanaryIsJudgedBeforeTheNextTask(t *testing.T) {
 	w := newWorld(t, 1, 2)
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To[int32](1) })
-	task := w.task(0).Object
-	task.Spec.Type, task.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
-	if err := w.api.Update(t.Context(), task); err != nil {
-		t.Fatal(err)
-	}
+	w.restarts(0)
 	o := w.operator()
 	o.pass(interval)
 	o.start(0)
 	w.clock.Step(maxAge)
-	task = w.task(0).Object
+	task := w.task(0).Object
 	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, ptr.To(metav1.NewTime(w.clock.Now()))
 	if err := w.api.Status().Update(t.Context(), task); err != nil {
 		t.Fatal(err)

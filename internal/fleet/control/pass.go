@@ -195,7 +195,7 @@ type finding struct {
 	kind kind
 	// reason of a failure; of a task that is over, how it has left its members.
 	reason string
-	// version: the holder is as it was found, if it has not started; empty where that does not matter.
+	// version is that for which a task had its slot that has not started: it may have been granted another since.
 	version string
 }
 
@@ -204,6 +204,7 @@ type kind int
 
 const (
 	succeeded kind = iota // its task has succeeded, and was cleaned up after
+	unstarted             // its task has not started, and cannot any more as it was when it got the slot
 	released              // its task is over, and the change neither succeeded nor failed
 	aborted               // its task was deleted
 	failed                // its task has failed, and was cleaned up after
@@ -216,7 +217,7 @@ const (
 // apply records a finding, and reports whether it is new.
 func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
 	h := l.Holder(f.task)
-	if h == nil || f.version != "" && f.version != h.ResourceVersion {
+	if h == nil || f.kind == unstarted && f.version != h.ResourceVersion {
 		return false
 	}
 	switch f.kind {
@@ -225,6 +226,8 @@ func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
 			return false
 		}
 		l.Succeeded(f.task, now)
+	case unstarted:
+		l.Withdraw(f.task)
 	case released:
 		l.Abandoned(f.task, f.reason, now)
 		l.Release(f.task, now)
@@ -237,7 +240,7 @@ func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
 		l.Failed(f.task, f.reason, now)
 		l.Release(f.task, now)
 	case failing:
-		if h.Counted || h.Change == "" {
+		if !h.MayFail() {
 			return false
 		}
 		l.Failed(f.task, f.reason, now)
@@ -260,10 +263,10 @@ func (c *Controller) report(v *view, in fleet.Input) (told []types.UID) {
 		}
 		key := fmt.Sprint(change.Policy, "/", change.Name, "/", change.Resumed)
 		if paused[key] = true; !c.paused[key] {
-			c.warn(v, change.Policy, v1alpha1.ReasonChangeFailed, change.PausedMessage())
-			for _, w := range in.Waiting {
-				if w.Change == change.Name {
-					told = append(told, w.Task)
+			c.warn(v, change.Policy, v1alpha1.ReasonChangeFailed, change.PausedMessage(change.Name))
+			for j := range in.Waiting {
+				if in.Ledger.Pausing(p, &in.Waiting[j]) == change {
+					told = append(told, in.Waiting[j].Task)
 				}
 			}
 		}

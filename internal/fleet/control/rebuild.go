@@ -146,7 +146,8 @@ func (n *census) met(revision string) *met {
 	return m
 }
 
-// record records who runs, and the policies that are in force from now on. It reports whether there are any.
+// record records who runs, and the policies that are in force from now on. It reports whether there are any. Whatever runs with a change that
+// has yet to pass canaries is one: nothing else would say that the change is bad.
 func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 	for _, h := range n.run {
 		known := l.Holder(h.Task)
@@ -155,6 +156,7 @@ func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 		}
 		// One that the cache has shown has no change yet.
 		l.Withdraw(h.Task)
+		h.Canary = slices.ContainsFunc(h.Policies, func(name string) bool { return v.policies[name] != nil && l.InCanaryStage(v.policies[name], h.Change) })
 		l.Grant(h)
 		changed = true
 	}
@@ -224,7 +226,8 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 		if t.Status.State == v1alpha1.TaskStateInProgress {
 			h := unasked(t, v.covering[namespace], c.Clock.Now())
 			if h.Policies[0] != fleet.Default {
-				h.Change = c.changeOf(ctx, t)
+				is := c.changeOf(ctx, t)
+				h.Change, h.Target = is.change, is.target
 			}
 			run = append(run, h)
 		}
@@ -232,17 +235,13 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 	return run, fenced, err
 }
 
-// changeOf returns the fingerprint of what a task that runs changes; empty if that cannot be read.
-func (c *Controller) changeOf(ctx context.Context, t *v1alpha1.EtcdOperatorTask) string {
+// changeOf returns the fingerprints of what a task that runs changes; empty if that cannot be read.
+func (c *Controller) changeOf(ctx context.Context, t *v1alpha1.EtcdOperatorTask) (is fingerprints) {
 	etcd := &v1alpha1.Etcd{}
-	if err := c.Live.Get(ctx, t.EtcdKey(), etcd); err != nil {
-		return ""
+	if err := c.Live.Get(ctx, t.EtcdKey(), etcd); err == nil {
+		is, _ = c.change(ctx, tasks.Task{Object: t, Etcd: etcd})
 	}
-	change, err := c.change(ctx, tasks.Task{Object: t, Etcd: etcd})
-	if err != nil {
-		return ""
-	}
-	return change
+	return is
 }
 
 // fence changes the resourceVersion of a task. If it has started by now, the task shows that.
@@ -274,7 +273,7 @@ func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy, now time.Time) {
 			change.Resumed = n
 		}
 		for _, f := range s.Failures {
-			change.Failures = append(change.Failures, fleet.Failure{Etcd: f.UID, Namespace: f.Namespace, EtcdName: f.Etcd, Reason: f.Reason, At: f.At.Time})
+			change.Failures = append(change.Failures, fleet.Failure{Etcd: f.UID, Namespace: f.Namespace, EtcdName: f.Etcd, Target: f.Target, Reason: f.Reason, At: f.At.Time})
 			l.Failing = append(l.Failing, f.UID)
 		}
 		for len(change.Failures) < int(s.Failed) {

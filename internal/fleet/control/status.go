@@ -109,19 +109,27 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 			}
 		}
 		for _, f := range c.Failures[:min(len(c.Failures), maxFailures)] {
-			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
+			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Target: f.Target, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
 		}
 		if c.Paused(p) {
-			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(), maxMessage), c.ResumeToken()
+			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(c.Name), maxMessage), c.ResumeToken()
 		}
 		all = append(all, shown)
 	}
 	slices.SortFunc(in.Waiting, func(a, b fleet.Candidate) int { return a.Since.Compare(b.Since) })
-	for _, w := range in.Waiting {
-		// It has no slot yet.
-		if !known[w.Change] && slices.Contains(in.Covering[w.Namespace], p.Name) {
+	for i := range in.Waiting {
+		w := &in.Waiting[i]
+		if !slices.Contains(in.Covering[w.Namespace], p.Name) {
+			continue
+		}
+		if !known[w.Change] {
+			// It has no slot yet.
 			known[w.Change] = true
 			all = append(all, v1alpha1.FleetChange{Change: w.Change, Since: seconds(w.Since), Waiting: waiting[w.Change]})
+		}
+		j := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Change == w.Change && c.Paused == "" })
+		if failed := in.Ledger.Pausing(p, w); failed != nil && j >= 0 {
+			all[j].Paused = sanitize.Text(failed.PausedMessage(w.Change), maxMessage)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b v1alpha1.FleetChange) int {

@@ -112,7 +112,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	changed = a.adopt(l, a.view, &a.met)
 	held := l.Withdraw(a.candidate.Task)
 	switch {
-	case held != nil && held.Over():
+	case l.IsOver(a.candidate.Task) || held != nil && held.Over():
 		a.decision = a.behind("", "the cache does not show yet that the task has ended")
 		return false
 	case held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void:
@@ -127,7 +127,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		a.may = true
 		return false
 	case a.decision.Hold == nil:
-		a.grant(l, in)
+		a.grant(l, in, held)
 		return true
 	case held != nil && held.ResourceVersion == version:
 		// The start on this one may still be written.
@@ -147,9 +147,11 @@ func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, l
 		return a.behind(name, hasChanged(name)), false
 	}
 	lapsed = fleet.Lapse(in)
-	if decision = fleet.Decide(in, a.candidate.Task); again {
-		decision = fleet.Again(in, a.candidate.Task)
+	decide := fleet.Decide
+	if again {
+		decide = fleet.Again
 	}
+	decision = decide(in, a.candidate.Task)
 	for _, name := range a.view.covering[a.candidate.Namespace] {
 		if in.Ledger.Recorded(name) == nil {
 			decision.Hold = &fleet.Hold{Reason: fleet.WaitingForSlot, Policy: name, Message: notInForce(a.view.policies[name], a.uncounted(name))}
@@ -158,8 +160,9 @@ func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, l
 	return decision, lapsed
 }
 
-// grant records that a task has a slot, and by which generation of each policy.
-func (a *attempt) grant(l *fleet.Ledger, in fleet.Input) {
+// grant records that a task has a slot, and by which generation of each policy. That its failure is counted stays, if it had one before: it
+// runs, and this operator has yet to see that.
+func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) {
 	for _, name := range a.view.covering[a.candidate.Namespace] {
 		if l.Recorded(name) != nil {
 			l.Record(a.view.policies[name])
@@ -167,6 +170,7 @@ func (a *attempt) grant(l *fleet.Ledger, in fleet.Input) {
 	}
 	holder := fleet.Grant(in, a.candidate.Task, a.decision)
 	holder.ResourceVersion, holder.Unasked = a.task.Object.ResourceVersion, bypasses(a.task.Object)
+	holder.Counted = held != nil && held.Counted
 	l.Grant(holder)
 	a.granted = true
 }

@@ -345,11 +345,7 @@ func TestAPolicyThatIsNotInForceTakesNoSlots(t *testing.T) {
 func TestTheChangeOfATaskThatRanBefore(t *testing.T) {
 	for _, asks := range []bool{false, true} {
 		w := newWorld(t, 2, 2)
-		task := w.task(0)
-		task.Object.Spec.Type, task.Object.Spec.Config = v1alpha1.QuorumAwareRollout, "restart: true"
-		if err := w.api.Update(t.Context(), task.Object); err != nil {
-			t.Fatal(err)
-		}
+		w.restarts(0)
 		if err := w.begin(w.task(0)); err != nil {
 			t.Fatal(err)
 		}

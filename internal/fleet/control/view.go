@@ -230,7 +230,7 @@ func lacksMember(e *v1alpha1.Etcd) *fleet.Impaired {
 	if e.Spec.Replicas == 0 || all == nil || all.Status == metav1.ConditionTrue || e.Status.ClusterID == "" && len(e.Status.Members) == 0 {
 		return nil
 	}
-	return &fleet.Impaired{Etcd: e.UID, Namespace: e.Namespace, Name: e.Name, Since: all.LastTransitionTime.Time}
+	return &fleet.Impaired{Etcd: e.UID, Namespace: e.Namespace, Since: all.LastTransitionTime.Time}
 }
 
 // lookAtTasks finds out which tasks run, and which clusters are being recovered.
@@ -247,9 +247,9 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 		etcd := etcdOf(t)
 		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil) {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
-			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name, Since: t.Status.InitiatedAt.Time, Recovering: true})
+			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}
-		if t.Spec.Type == v1alpha1.MembershipChange && t.Status.State == v1alpha1.TaskStateInProgress {
+		if changesMembers(t) {
 			v.changing[etcd] = true
 		}
 		if v.asks(t) {
@@ -257,6 +257,11 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 		}
 	}
 	return nil
+}
+
+// changesMembers reports whether a task changes the members of its cluster at the moment.
+func changesMembers(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.MembershipChange && t.Status.State == v1alpha1.TaskStateInProgress
 }
 
 // changes are those of the tasks that ask for a slot of a policy, or run.

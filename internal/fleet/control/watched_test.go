@@ -34,7 +34,7 @@ func TestFingerprintsOfARollout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return found
+		return found.change
 	}
 	o := w.operator()
 	first := change(o)
@@ -73,18 +73,20 @@ func TestFingerprintsOfARollout(t *testing.T) {
 	if err := w.api.Update(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
-	o = w.operator()
-	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			err := c.Get(ctx, key, object, options...)
-			if r, ok := object.(*appsv1.ControllerRevision); ok && key.Name == "r2" {
-				r.Data.Raw = []byte("{")
-			}
-			return err
-		},
-	})
-	if got, err := o.change(t.Context(), task); err == nil || got != "" || len(o.prints) > 0 {
-		t.Errorf("%q, and %v is kept", got, o.prints)
+	for _, malformed := range []string{"r1", "r2"} {
+		o = w.operator()
+		o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				err := c.Get(ctx, key, object, options...)
+				if r, ok := object.(*appsv1.ControllerRevision); ok && key.Name == malformed {
+					r.Data.Raw = []byte("{")
+				}
+				return err
+			},
+		})
+		if got, err := o.change(t.Context(), task); err == nil || got != (fingerprints{}) || len(o.prints) > 0 {
+			t.Errorf("%v, and %v is kept", got, o.prints)
+		}
 	}
 	// All pods have the target.
 	task.Object.Spec.Config = "targetRevision: r1"
@@ -192,7 +194,7 @@ func TestTheOrderOfPods(t *testing.T) {
 	}
 	o := w.operator()
 	etcd := w.task(0).Etcd
-	before, err := o.pods(t.Context(), etcd)
+	before, err := podsOf(t.Context(), o.Client, etcd)
 	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			err := c.List(ctx, list, options...)
@@ -202,7 +204,7 @@ func TestTheOrderOfPods(t *testing.T) {
 			return err
 		},
 	})
-	after, err2 := o.pods(t.Context(), etcd)
+	after, err2 := podsOf(t.Context(), o.Client, etcd)
 	if err != nil || err2 != nil || before != after || strings.Count(before, ",") != 1 {
 		t.Errorf("%q and %q, %v %v", before, after, err, err2)
 	}
@@ -342,7 +344,7 @@ func TestFindingsAreRecordedOnce(t *testing.T) {
 		"failing again":                         {fleet.Holder{Change: "A", Counted: true}, finding{kind: failing, reason: "stalled"}, false},
 		"failing, and it changes nothing":       {fleet.Holder{}, finding{kind: failing, reason: "stalled"}, false},
 		"watched from now on":                   {fleet.Holder{Ended: now}, finding{kind: baseline, reason: "pods"}, true},
-		"it was granted again, and has not run": {fleet.Holder{ResourceVersion: "2"}, finding{kind: released, version: "1"}, false},
+		"it was granted again, and has not run": {fleet.Holder{ResourceVersion: "2"}, finding{kind: unstarted, version: "1"}, false},
 	} {
 		l := &fleet.Ledger{}
 		c.holder.Task, c.holder.Policies, c.holder.Etcd = "t", []string{"all"}, "e"

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
@@ -154,15 +155,17 @@ func (s *Store) holders() []fleet.Holder {
 
 func clone(l *fleet.Ledger) *fleet.Ledger {
 	c := *l
-	c.Holders = append([]fleet.Holder(nil), l.Holders...)
-	c.Changes = append([]fleet.Change(nil), l.Changes...)
+	c.Holders = slices.Clone(l.Holders)
+	c.Changes = slices.Clone(l.Changes)
 	for i := range c.Changes {
-		c.Changes[i].Failures = append([]fleet.Failure(nil), c.Changes[i].Failures...)
+		c.Changes[i].Failures = slices.Clone(c.Changes[i].Failures)
 	}
-	c.Failing = append([]types.UID(nil), l.Failing...)
-	c.Policies = append([]fleet.Recorded(nil), l.Policies...)
+	c.Failing = slices.Clone(l.Failing)
+	c.Over = slices.Clone(l.Over)
+	c.Policies = slices.Clone(l.Policies)
 	for i := range c.Policies {
-		c.Policies[i].Seconds = append([]int(nil), c.Policies[i].Seconds...)
+		c.Policies[i].Seconds = slices.Clone(c.Policies[i].Seconds)
+		c.Policies[i].Proven = slices.Clone(c.Policies[i].Proven)
 	}
 	return &c
 }

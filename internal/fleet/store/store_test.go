@@ -111,18 +111,19 @@ func TestOneOperator(t *testing.T) {
 	if w.reads != 1 || w.writes != 3 || w.rebuilt != 1 || w.object().Labels[v1alpha1.LabelName] != v1alpha1.ManagedBy {
 		t.Errorf("%d reads, %d writes, %d times rebuilt, %v", w.reads, w.writes, w.rebuilt, w.object().Labels)
 	}
-	full := &fleet.Ledger{Changes: []fleet.Change{{Failures: []fleet.Failure{{}}}}, Failing: []types.UID{"x"}, Policies: []fleet.Recorded{{Seconds: []int{1}}}}
+	full := &fleet.Ledger{Changes: []fleet.Change{{Failures: []fleet.Failure{{}}}}, Failing: []types.UID{"x"}, Over: []types.UID{"x"}, Policies: []fleet.Recorded{{Seconds: []int{1}, Proven: []string{"x"}}}}
 	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool { *l = *clone(full); l.Holders = []fleet.Holder{{Task: "a"}}; return true }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool {
 		l.Holders[0].Task, l.Changes[0].Failures[0].Reason, l.Changes[0].Name, l.Failing[0], l.Policies[0].Seconds[0], l.Policies[0].Name = "z", "z", "z", "z", 9, "z"
+		l.Over[0], l.Policies[0].Proven[0] = "z", "z"
 		return false
 	}); err != nil {
 		t.Fatal(err)
 	}
 	l, err := s.Read(t.Context())
-	if err != nil || l.Holders[0].Task != "a" || l.Changes[0].Failures[0].Reason != "" || l.Changes[0].Name != "" || l.Failing[0] != "x" || l.Policies[0].Seconds[0] != 1 || l.Policies[0].Name != "" {
+	if err != nil || l.Holders[0].Task != "a" || l.Over[0] != "x" || l.Policies[0].Proven[0] != "x" || l.Changes[0].Failures[0].Reason != "" || l.Changes[0].Name != "" || l.Failing[0] != "x" || l.Policies[0].Seconds[0] != 1 || l.Policies[0].Name != "" {
 		t.Errorf("%+v %v", l, err)
 	}
 }
