@@ -125,7 +125,7 @@ func (c carried) later(most int, do func() error) {
 	c.world.After(after, c.who, "what was late comes", func() { once(do()) })
 }
 
-// carry carries a request to the API server, or to the cache, out.
+// carry carries a request to the API server out.
 func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do func() error, answer func(error)) {
 	w := o.world
 	effect := func() error {
@@ -148,7 +148,7 @@ func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do
 	case ctx.Err() != nil:
 		answer(ctx.Err())
 	case removes(r.Request) && f.intercept(carried{faults: f, ctx: ctx, world: w, who: who, effect: effect, answer: answer}, r):
-	case r.Cached || f.random.IntN(1000) >= f.rate:
+	case f.random.IntN(1000) >= f.rate:
 		answer(effect())
 	default:
 		fate := fates[f.random.IntN(len(fates))]

@@ -124,7 +124,7 @@ func (o *operator) resume() {
 	}
 	for _, c := range o.controllers {
 		if c.again && !c.running {
-			c.start()
+			c.wake(0)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (c *controller) wake(after time.Duration) {
 	})
 }
 
-// start has a controller look.
+// start has a controller look. One starts at a time, and no call ends with it: until it asks for something, it is the only one that runs.
 func (c *controller) start() {
 	o := c.operator
 	c.due, c.again = -1, c.running || o.actor.Paused
@@ -203,7 +203,7 @@ func (c *controller) ended(result ctrl.Result, err error) {
 		}
 	}
 	if c.again {
-		c.start()
+		c.wake(0)
 	}
 }
 
@@ -225,11 +225,21 @@ func (o *operator) pass() {
 
 type whoKey struct{}
 
-// through carries a request of the operator out, at the API server or from the cache, when it is its turn.
+// through carries a request of the operator out at the API server, when it is its turn. The cache answers at once: it changes only when time passes, which
+// it does while no request waits, so that the turn of a read makes no difference.
 func (o *operator) through(ctx context.Context, r apiserver.Request, do func() error) (err error) {
+	switch {
+	case !r.Cached:
+	case o.dead:
+		return disturb.ErrKilled
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return do()
+	}
 	who, _ := ctx.Value(whoKey{}).(string)
 	of := aimed{r, who, o.world.Now(), o.aims(who, r)}
-	if r.Kind == "Pod" && !r.Writes && !r.Cached {
+	if r.Kind == "Pod" && !r.Writes {
 		answers := do
 		do = func() error {
 			o.podsRead[who] = o.world.API.Changes("Pod")
