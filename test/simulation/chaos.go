@@ -21,8 +21,8 @@ type chaos struct {
 	// over: no more faults are injected. open is how many have not ended.
 	over bool
 	open int
-	// started counts the operators.
-	started int
+	// started counts the operators, and zones the times that nodes were cut off together.
+	started, zones int
 }
 
 // trouble is a fault that begins and ends.
@@ -40,6 +40,7 @@ var troubles = []trouble{
 	{"a watch is held", 60, (*chaos).holding},
 	{"node without power", 90, func(c *chaos) func() { return c.loseNode(true) }},
 	{"node cut off", 90, func(c *chaos) func() { return c.loseNode(false) }},
+	{"nodes of most members cut off together", 240, (*chaos).splitting},
 	{"operator sees only a member that is cut off", 90, (*chaos).blinding},
 	{"member frozen", 60, (*chaos).freezing},
 	{"member killed", 1, (*chaos).killing},
