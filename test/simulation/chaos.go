@@ -21,6 +21,8 @@ type chaos struct {
 	// over: no more faults are injected. open is how many have not ended.
 	over bool
 	open int
+	// ends end the faults that have begun, once.
+	ends []func()
 	// started counts the operators, and zones the times that nodes were cut off together.
 	started, zones int
 }
@@ -75,13 +77,36 @@ func (c *chaos) run(all []Fault) {
 			if end := k.begin(c); end != nil {
 				c.faults.injected[k.name]++
 				c.Log("chaos", "begins: "+k.name)
-				c.open++
-				c.After(f.For, "chaos", "ends: "+k.name, func() {
-					c.open--
-					end()
-				})
+				c.lasts(f.For, k.name, end)
 			}
 		})
+	}
+}
+
+// lasts ends a fault after a while, or before.
+func (c *chaos) lasts(d time.Duration, name string, end func()) {
+	c.open++
+	ends := func() {
+		if end != nil {
+			c.Log("chaos", "ends: "+name)
+			c.open--
+			end()
+			end = nil
+		}
+	}
+	c.ends = append(c.ends, ends)
+	c.After(d, "chaos", "", ends)
+}
+
+// last is within what time the faults end that have begun once users have done what they do: what follows is the same again and again otherwise.
+const last = 20 * time.Second
+
+// finish lets no more faults begin, and those that have begun end within last.
+func (c *chaos) finish() {
+	c.over = true
+	random := c.Random("ends")
+	for _, end := range c.ends {
+		c.After(time.Duration(random.Int64N(int64(last))), "chaos", "", end)
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *session) run(script Script) {
 			s.faulted++
 		}
 	}
-	s.over = true
+	s.finish()
 	s.pass(bound, func() bool { return s.open == 0 })
 	s.await("all operations end, after the last fault")
 }
