@@ -73,7 +73,7 @@ func (b *backups) take(d *members.Disk, kind backup.Kind, final bool) *stored {
 	s.Snapshot = backup.Snapshot{Kind: kind, LastRevision: d.Revision(), Created: time.Now().UTC().Truncate(time.Second), Final: final, Prefix: prefix(b.of.name) + "/" + backup.LayoutVersion}
 	newest := b.newest()
 	switch {
-	case newest == nil || newest.cluster != d.Cluster || b.unrecorded():
+	case newest == nil || newest.cluster != d.Cluster || !b.recorded():
 		s.Kind = backup.Full
 	case kind == backup.Delta && newest.LastRevision >= s.LastRevision:
 		return nil
@@ -92,18 +92,13 @@ func (b *backups) take(d *members.Disk, kind backup.Kind, final bool) *stored {
 // leaseOf are the Leases of snapshots, without the name of the Etcd.
 var leaseOf = map[backup.Kind]string{backup.Full: "-full-snap", backup.Delta: "-delta-snap"}
 
-// unrecorded reports whether the Leases of an Etcd, which may have been created again, record no snapshot.
-func (b *backups) unrecorded() bool {
-	for _, name := range leaseOf {
-		if l := b.lease(name); l == nil || l.Spec.HolderIdentity != nil {
-			return false
-		}
+// recorded reports whether the Lease of an Etcd, which may have been created again, records a full snapshot. Without one, a recovery finds none.
+func (b *backups) recorded() bool {
+	if b.newest() == nil {
+		return false
 	}
-	return true
-}
-
-func (b *backups) lease(name string) *coordinationv1.Lease {
-	return apiserver.Find[*coordinationv1.Lease](b.world.API.Live(), Namespace, b.of.name+name)
+	l := apiserver.Find[*coordinationv1.Lease](b.world.API.Live(), Namespace, b.of.name+leaseOf[backup.Full])
+	return l != nil && l.Spec.HolderIdentity != nil
 }
 
 // current has the agent note that the store has all that there is, once a minute.

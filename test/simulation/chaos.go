@@ -103,12 +103,23 @@ const last = 20 * time.Second
 
 // finish lets no more faults begin, and those that have begun end within last.
 func (c *chaos) finish() {
-	c.over = true
+	c.over, c.faults.steady = true, true
 	random := c.Random("ends")
 	for _, end := range c.ends {
 		c.After(time.Duration(random.Int64N(int64(last))), "chaos", "", end)
 	}
+	c.After(last, "chaos", "", func() {
+		for _, o := range slices.Clone(c.operators) {
+			if o.off.Abs() > mostOff {
+				o.kill()
+			}
+		}
+		c.start()
+	})
 }
+
+// mostOff is how far the clock of an operator may be off in the end: by one that is off by more, reports of backups are of the future.
+const mostOff = 30 * time.Second
 
 // mostStale is how old the API server's answer is at most that a cache begins with.
 const mostStale = time.Minute

@@ -29,9 +29,11 @@ type operator struct {
 	actor *loop.Actor
 	cache *apiserver.Cache
 	// ctx ends when the process does.
-	ctx         context.Context
-	stop        context.CancelFunc
-	dead        bool
+	ctx  context.Context
+	stop context.CancelFunc
+	dead bool
+	// off is how far its clock is off.
+	off         time.Duration
 	controllers []*controller
 	// gate says which Etcds have a task whose turn in the fleet it is; nil without a fleet.
 	gate <-chan event.GenericEvent
@@ -59,7 +61,9 @@ func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) i
 	t.Helper()
 	o := &operator{world: w, name: name, actor: &loop.Actor{}, cache: w.API.NewCache(ago), following: map[string]bool{}, podsRead: map[string]int{}}
 	o.ctx, o.stop = context.WithCancel(context.Background())
-	d := composition.With(dialer{o}, w.faults.clock())
+	now := w.faults.clock()
+	o.off = now.by
+	d := composition.With(dialer{o}, now)
 	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
 	d.Client, d.Live, d.Surroundings = cached, &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: o.through}, cached
 	o.compose(t, d)

@@ -271,7 +271,7 @@ func (c *chaos) pausing() func() {
 // wipingOnly loses what is on the volume of the only member, if there is a backup.
 func (c *chaos) wipingOnly() func() {
 	j := c.one()
-	if j.healthy() != 1 || j.backups.newest() == nil {
+	if j.healthy() != 1 || !j.backups.recorded() {
 		return nil
 	}
 	c.wipe(j.running()[0])
@@ -281,7 +281,7 @@ func (c *chaos) wipingOnly() func() {
 // wipingAll loses what is on the volumes of all members, if there is a backup.
 func (c *chaos) wipingAll() func() {
 	j := c.one()
-	if j.healthy() < 3 || j.backups.newest() == nil {
+	if j.healthy() < 3 || !j.backups.recorded() {
 		return nil
 	}
 	for _, m := range j.running() {
