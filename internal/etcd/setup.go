@@ -73,8 +73,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
 		// A claim that existed before its Etcd has no labels; it is read with the rest.
 		Watches(&corev1.PersistentVolumeClaim{}, controller.Enqueue(controller.PartOf)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(taskChanged(), predicate.Not(replacesPods))).
-		Watches(&v1alpha1.EtcdOperatorTask{}, afterwards(etcdOfTask), builder.WithPredicates(taskChanged(), replacesPods)).
+		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(TaskChanged(), predicate.Not(ReplacesPods))).
+		Watches(&v1alpha1.EtcdOperatorTask{}, afterwards(etcdOfTask), builder.WithPredicates(TaskChanged(), ReplacesPods)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the Etcd controller: %w", err)
@@ -136,8 +136,8 @@ func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHa
 	}
 }
 
-// replacesPods selects tasks that replace pods one by one and have not ended: the status that they change changes again with the pods.
-var replacesPods = predicate.NewPredicateFuncs(func(o client.Object) bool {
+// ReplacesPods selects tasks that replace pods one by one and have not ended: the status that they change changes again with the pods.
+var ReplacesPods = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	t := o.(*v1alpha1.EtcdOperatorTask)
 	return t.Spec.Type == v1alpha1.QuorumAwareRollout && !t.Status.State.IsFinal()
 })
@@ -146,8 +146,8 @@ func etcdOfTask(task client.Object) types.NamespacedName {
 	return task.(*v1alpha1.EtcdOperatorTask).EtcdKey()
 }
 
-// taskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.
-func taskChanged() predicate.Predicate {
+// TaskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.
+func TaskChanged() predicate.Predicate {
 	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
 		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase
 	}

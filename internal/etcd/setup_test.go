@@ -159,7 +159,7 @@ func TestWhichChangesOfTasksCount(t *testing.T) {
 		v1alpha1.QuorumAwareRollout: true, v1alpha1.RecreateRollout: true, v1alpha1.QuorumLossRecovery: true, v1alpha1.Restore: true, v1alpha1.MembershipChange: true,
 		v1alpha1.OnDemandSnapshot: false, v1alpha1.OnDemandMaintenance: false,
 	} {
-		NewWithT(t).Expect(taskChanged().Create(event.CreateEvent{Object: of(taskType, nil)})).To(Equal(want), string(taskType))
+		NewWithT(t).Expect(TaskChanged().Create(event.CreateEvent{Object: of(taskType, nil)})).To(Equal(want), string(taskType))
 	}
 	for name, c := range map[string]struct {
 		taskType v1alpha1.TaskType
@@ -183,12 +183,12 @@ func TestWhichChangesOfTasksCount(t *testing.T) {
 			s.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
 		}, true},
 	} {
-		NewWithT(t).Expect(taskChanged().Update(event.UpdateEvent{ObjectOld: of(c.taskType, nil), ObjectNew: of(c.taskType, c.change)})).To(Equal(c.want), name)
+		NewWithT(t).Expect(TaskChanged().Update(event.UpdateEvent{ObjectOld: of(c.taskType, nil), ObjectNew: of(c.taskType, c.change)})).To(Equal(c.want), name)
 	}
 	g := NewWithT(t)
-	g.Expect(replacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, nil)})).To(BeTrue())
-	g.Expect(replacesPods.Create(event.CreateEvent{Object: of(v1alpha1.RecreateRollout, nil)})).To(BeFalse())
-	g.Expect(replacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateSucceeded })})).To(BeFalse(), "it has ended")
+	g.Expect(ReplacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, nil)})).To(BeTrue())
+	g.Expect(ReplacesPods.Create(event.CreateEvent{Object: of(v1alpha1.RecreateRollout, nil)})).To(BeFalse())
+	g.Expect(ReplacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateSucceeded })})).To(BeFalse(), "it has ended")
 }
 
 // A controller that is set up twice is told so.

@@ -279,5 +279,11 @@ func (w *World) reaches(a, b *members.Member) bool {
 }
 
 func (w *World) connected(a, b *node) bool {
-	return a == b && !a.off || !a.silent() && !b.silent() && !a.apart && !b.apart
+	switch {
+	case a.off || b.off:
+		return false
+	case a == b:
+		return true
+	}
+	return a.cut == b.cut && (!a.cut || a.zone != 0) && a.zone == b.zone && !a.apart && !b.apart
 }

@@ -29,6 +29,8 @@ type backups struct {
 	world *World
 	of    *judge
 	list  []stored
+	// noted is when the agent last noted that the store has all that there is.
+	noted time.Duration
 }
 
 // stored is a snapshot, with all writes that the database had at its last revision.
@@ -59,7 +61,9 @@ func (b *backups) keep() {
 		if b.world.pace.IntN(6) == 0 {
 			kind = backup.Full
 		}
-		b.take(leader.Disk, kind, false)
+		if b.take(leader.Disk, kind, false) == nil {
+			b.current()
+		}
 	})
 }
 
@@ -69,7 +73,7 @@ func (b *backups) take(d *members.Disk, kind backup.Kind, final bool) *stored {
 	s.Snapshot = backup.Snapshot{Kind: kind, LastRevision: d.Revision(), Created: time.Now().UTC().Truncate(time.Second), Final: final, Prefix: prefix(b.of.name) + "/" + backup.LayoutVersion}
 	newest := b.newest()
 	switch {
-	case newest == nil || newest.cluster != d.Cluster:
+	case newest == nil || newest.cluster != d.Cluster || !b.recorded():
 		s.Kind = backup.Full
 	case kind == backup.Delta && newest.LastRevision >= s.LastRevision:
 		return nil
@@ -85,10 +89,32 @@ func (b *backups) take(d *members.Disk, kind backup.Kind, final bool) *stored {
 	return &s
 }
 
+// leaseOf are the Leases of snapshots, without the name of the Etcd.
+var leaseOf = map[backup.Kind]string{backup.Full: "-full-snap", backup.Delta: "-delta-snap"}
+
+// recorded reports whether the Lease of an Etcd, which may have been created again, records a full snapshot. Without one, a recovery finds none.
+func (b *backups) recorded() bool {
+	if b.newest() == nil {
+		return false
+	}
+	l := apiserver.Find[*coordinationv1.Lease](b.world.API.Live(), Namespace, b.of.name+leaseOf[backup.Full])
+	return l != nil && l.Spec.HolderIdentity != nil
+}
+
+// current has the agent note that the store has all that there is, once a minute.
+func (b *backups) current() {
+	if b.world.Now()-b.noted < time.Minute {
+		return
+	}
+	b.noted = b.world.Now()
+	edit(b.world, Namespace, b.of.name+leaseOf[backup.Full], "", func(l *coordinationv1.Lease) {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, v1alpha1.AnnotationBackupsCurrent, time.Now().UTC().Format(time.RFC3339))
+	})
+}
+
 // record has the agent renew the Lease of a snapshot.
 func (b *backups) record(s backup.Snapshot) {
-	name := b.of.name + map[backup.Kind]string{backup.Full: "-full-snap", backup.Delta: "-delta-snap"}[s.Kind]
-	edit(b.world, Namespace, name, "", func(l *coordinationv1.Lease) {
+	edit(b.world, Namespace, b.of.name+leaseOf[s.Kind], "", func(l *coordinationv1.Lease) {
 		l.Spec.HolderIdentity, l.Spec.RenewTime = ptr.To(strconv.FormatInt(s.LastRevision, 10)), &metav1.MicroTime{Time: s.Created}
 	})
 }

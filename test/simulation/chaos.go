@@ -21,8 +21,10 @@ type chaos struct {
 	// over: no more faults are injected. open is how many have not ended.
 	over bool
 	open int
-	// started counts the operators.
-	started int
+	// ends end the faults that have begun, once.
+	ends []func()
+	// started counts the operators, and zones the times that nodes were cut off together.
+	started, zones int
 }
 
 // trouble is a fault that begins and ends.
@@ -40,6 +42,7 @@ var troubles = []trouble{
 	{"a watch is held", 60, (*chaos).holding},
 	{"node without power", 90, func(c *chaos) func() { return c.loseNode(true) }},
 	{"node cut off", 90, func(c *chaos) func() { return c.loseNode(false) }},
+	{"nodes of most members cut off together", 240, (*chaos).splitting},
 	{"operator sees only a member that is cut off", 90, (*chaos).blinding},
 	{"member frozen", 60, (*chaos).freezing},
 	{"member killed", 1, (*chaos).killing},
@@ -74,15 +77,49 @@ func (c *chaos) run(all []Fault) {
 			if end := k.begin(c); end != nil {
 				c.faults.injected[k.name]++
 				c.Log("chaos", "begins: "+k.name)
-				c.open++
-				c.After(f.For, "chaos", "ends: "+k.name, func() {
-					c.open--
-					end()
-				})
+				c.lasts(f.For, k.name, end)
 			}
 		})
 	}
 }
+
+// lasts ends a fault after a while, or before.
+func (c *chaos) lasts(d time.Duration, name string, end func()) {
+	c.open++
+	ends := func() {
+		if end != nil {
+			c.Log("chaos", "ends: "+name)
+			c.open--
+			end()
+			end = nil
+		}
+	}
+	c.ends = append(c.ends, ends)
+	c.After(d, "chaos", "", ends)
+}
+
+// last is within what time the faults end that have begun once users have done what they do: what follows is the same again and again otherwise.
+const last = 20 * time.Second
+
+// finish lets no more faults begin, and those that have begun end within last.
+func (c *chaos) finish() {
+	c.over, c.faults.steady = true, true
+	random := c.Random("ends")
+	for _, end := range c.ends {
+		c.After(time.Duration(random.Int64N(int64(last))), "chaos", "", end)
+	}
+	c.After(last, "chaos", "", func() {
+		for _, o := range slices.Clone(c.operators) {
+			if o.off.Abs() > mostOff {
+				o.kill()
+			}
+		}
+		c.start()
+	})
+}
+
+// mostOff is how far the clock of an operator may be off in the end: by one that is off by more, reports of backups are of the future.
+const mostOff = 30 * time.Second
 
 // mostStale is how old the API server's answer is at most that a cache begins with.
 const mostStale = time.Minute

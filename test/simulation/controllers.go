@@ -65,7 +65,7 @@ func (w *World) statefulSets() {
 }
 
 func (w *World) statefulSet(set *appsv1.StatefulSet) {
-	revision, replicas := Revision(set), int(ptr.Deref(set.Spec.Replicas, 1))
+	revision, replicas := w.revision(set), int(ptr.Deref(set.Spec.Replicas, 1))
 	w.adopt(set)
 	w.remember(set, revision)
 	status := appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, UpdateRevision: revision, CurrentRevision: cmp.Or(set.Status.CurrentRevision, revision), CollisionCount: set.Status.CollisionCount}
@@ -151,6 +151,22 @@ func (w *World) claims(set *appsv1.StatefulSet, i int) bool {
 		}))
 	}
 	return true
+}
+
+// revised is the revision of a generation of a StatefulSet.
+type revised struct {
+	generation int64
+	revision   string
+}
+
+// revision returns that of a StatefulSet's template, which it computes once for each generation.
+func (w *World) revision(set *appsv1.StatefulSet) string {
+	known, ok := w.revised[set.UID]
+	if !ok || known.generation != set.Generation {
+		known = revised{set.Generation, Revision(set)}
+		w.revised[set.UID] = known
+	}
+	return known.revision
 }
 
 // Revision is that of a StatefulSet's template.

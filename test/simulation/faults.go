@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -40,6 +39,8 @@ type faults struct {
 	storeless bool
 	// skew is how far off the clock of the next operator is; 0 for what is drawn.
 	skew time.Duration
+	// steady: clocks are off by seconds at most.
+	steady bool
 	// injected counts, by name.
 	injected map[string]int
 }
@@ -49,12 +50,12 @@ func newFaults(l *loop.Loop) *faults {
 }
 
 // clock returns the clock of an operator, which may be off by two seconds, and now and then by minutes.
-func (f *faults) clock() clock.PassiveClock {
-	if by := f.skew; by != 0 {
+func (f *faults) clock() shifted {
+	if by := f.skew; by != 0 && !f.steady {
 		f.skew = 0
 		return shifted{by}
 	}
-	if f.random.IntN(8) == 0 {
+	if f.random.IntN(8) == 0 && !f.steady {
 		return shifted{time.Duration(f.random.IntN(11)-5) * time.Minute}
 	}
 	return shifted{time.Duration(f.random.IntN(7)-3) * 700 * time.Millisecond}
@@ -125,7 +126,7 @@ func (c carried) later(most int, do func() error) {
 	c.world.After(after, c.who, "what was late comes", func() { once(do()) })
 }
 
-// carry carries a request to the API server, or to the cache, out.
+// carry carries a request to the API server out.
 func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do func() error, answer func(error)) {
 	w := o.world
 	effect := func() error {
@@ -148,7 +149,7 @@ func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do
 	case ctx.Err() != nil:
 		answer(ctx.Err())
 	case removes(r.Request) && f.intercept(carried{faults: f, ctx: ctx, world: w, who: who, effect: effect, answer: answer}, r):
-	case r.Cached || f.random.IntN(1000) >= f.rate:
+	case f.random.IntN(1000) >= f.rate:
 		answer(effect())
 	default:
 		fate := fates[f.random.IntN(len(fates))]

@@ -26,8 +26,8 @@ type judge struct {
 	name string
 	// serving is since when each member that is listed has served, or not, by its ID.
 	serving map[uint64]since
-	// quorate is since when a quorum has served, or not.
-	quorate since
+	// quorate is since when a quorum has served, or not, and seen since when users have seen that.
+	quorate, seen since
 	// lost is when a quorum was lost.
 	lost time.Duration
 	// leads is since when the newest leader has led.
@@ -100,6 +100,7 @@ func (j *judge) members() {
 		}
 	}
 	leader, list := j.leader()
+	j.seen = j.seen.now(leader != nil && !w.podOf(leader).node.isSplit(), w.Now())
 	if leader == nil {
 		if j.quorate.is { // for however short: a term has begun, which members say
 			j.lost = w.Now()
@@ -332,7 +333,7 @@ func (j *judge) removal(o *operator, r aimed) string {
 		// A removal that is late rests on what was seen when it was asked for.
 		switch recent := j.world.Now()-s.at < sight || s.at > r.asked-observation; {
 		case p.Name == name:
-			removes = is(p.ID)
+			removes = is(p.ID) && !j.world.reportedDown(name)
 		case is(p.ID) || !s.is && recent:
 			left++
 		}
@@ -346,6 +347,18 @@ func (j *judge) removal(o *operator, r aimed) string {
 	return ""
 }
 
+// reportedDown reports whether the newest word of a kubelet is that the member of a pod does not run, and Kubernetes has not had time to notice that the node
+// is lost: for so long, an operator cannot know that it runs again.
+func (w *World) reportedDown(name string) bool {
+	p := apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, name)
+	if p == nil || p.Spec.NodeName == "" {
+		return false
+	}
+	n := w.node(p.Spec.NodeName)
+	down := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == v1alpha1.ContainerEtcd && c.State.Waiting != nil })
+	return down && n.cut && (w.isReady(n) || w.Now()-n.marked < sight)
+}
+
 // change judges a change at the API server.
 func (j *judge) change(c apiserver.Change) {
 	if e, ok := c.After.(*v1alpha1.Etcd); c.Kind == "Etcd" && c.Key.Name == j.name {
@@ -356,6 +369,7 @@ func (j *judge) change(c apiserver.Change) {
 	}
 	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Status.State.IsFinal() && j.world.ended[t.UID] == 0 {
 		j.world.ended[t.UID] = j.world.Now()
+		j.world.judgeEnd(t)
 	}
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
@@ -374,6 +388,17 @@ func (j *judge) change(c apiserver.Change) {
 				j.world.broke("the StatefulSet is scaled to %d, and %s is in the member list", has, p.PeerURL)
 			}
 		}
+	}
+}
+
+// mayStart is how long the pod of a Job may take to start.
+const mayStart = 3 * time.Minute
+
+// judgeEnd judges what a task says that has just ended: a Job that has not started in time had that time, whatever the operator's clock says.
+func (w *World) judgeEnd(t *v1alpha1.EtcdOperatorTask) {
+	lasted := time.Since(t.CreationTimestamp.Time)
+	if lasted < mayStart && slices.ContainsFunc(t.Status.LastErrors, func(e v1alpha1.LastError) bool { return e.Code == v1alpha1.ErrJobNotStarted }) {
+		w.broke("task %s has failed since its Job did not start within %s, and is there for %s", t.Name, mayStart, lasted.Round(time.Second))
 	}
 }
 

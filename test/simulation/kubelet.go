@@ -78,10 +78,18 @@ func (p *pod) after(d time.Duration, do func()) {
 	p.world.After(d, "kubelet of "+p.node.name, "", func() { p.now(do) })
 }
 
-func (p *pod) now(do func()) {
+func (p *pod) now(do func()) { p.unless(p.node.silent, do) }
+
+// alone has the kubelet do something after a while for which it needs nothing but power.
+func (p *pod) alone(d time.Duration, do func()) {
+	p.world.After(d, "kubelet of "+p.node.name, "", func() { p.unless(func() bool { return p.node.off }, do) })
+}
+
+// unless has the kubelet do something, or, if something keeps it from that, once its node is back.
+func (p *pod) unless(kept func() bool, do func()) {
 	switch {
 	case p.world.pods[p.uid] != p:
-	case p.node.silent():
+	case kept():
 		p.node.waiting = append(p.node.waiting, func() { p.now(do) })
 	default:
 		do()
@@ -170,7 +178,16 @@ func (p *pod) crash(why string) {
 	p.kill()
 	p.crashes++
 	p.now(p.report)
-	p.after(min(time.Duration(1<<min(p.crashes, 5))*time.Second, 30*time.Second), p.run)
+	p.restart()
+}
+
+// restart has the kubelet start the member's process again, later each time, unless its node has lost its power meanwhile: then the pod begins again.
+func (p *pod) restart() {
+	p.alone(min(time.Duration(1<<min(p.crashes, 5))*time.Second, 30*time.Second), func() {
+		if p.prepared {
+			p.run()
+		}
+	})
 }
 
 // run starts the member's process.
@@ -182,7 +199,7 @@ func (p *pod) run() {
 	if p.bad {
 		p.crashes++
 		p.report()
-		p.after(min(time.Duration(1<<min(p.crashes, 5))*time.Second, 30*time.Second), p.run)
+		p.restart()
 		return
 	}
 	p.member, p.started = p.world.Etcd.Start(p.name, p.disk), time.Now()
@@ -193,7 +210,7 @@ func (p *pod) run() {
 
 // probe is the readiness probe: it passes for a member that serves.
 func (p *pod) probe(of *members.Member) {
-	p.after(time.Second, func() {
+	p.alone(time.Second, func() {
 		if p.member != of {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -20,15 +21,22 @@ import (
 type node struct {
 	world *World
 	name  string
-	// off: it has no power. cut: it runs, and nothing else reaches it. apart: members elsewhere do not reach those on it, and all else does.
+	// off: it has no power. cut: it runs, and nothing reaches it but the nodes that were cut off with it, which have its zone. apart: members elsewhere
+	// do not reach those on it, and all else does.
 	off, cut, apart bool
+	// zone is 0 for a node that was cut off alone.
+	zone int
 	// waiting is what its kubelet does once it is there again.
 	waiting []func()
-	// losses counts how often it was lost.
+	// losses counts how often it was lost, and marked is when Kubernetes noticed last.
 	losses int
+	marked time.Duration
 }
 
 func (n *node) silent() bool { return n.off || n.cut }
+
+// isSplit reports whether members on a node may serve together with others where nobody else sees them.
+func (n *node) isSplit() bool { return n.zone != 0 }
 
 // lose cuts a node off, or takes its power. 40 s later Kubernetes notices; the word of its kubelet stays.
 func (n *node) lose(power bool) {
@@ -46,6 +54,7 @@ func (n *node) lose(power bool) {
 	at := n.losses
 	n.world.After(n.world.between(40_000, 45_000), n.name, "", func() {
 		if n.silent() && n.losses == at {
+			n.marked = n.world.Now()
 			n.report(corev1.ConditionUnknown)
 		}
 	})
@@ -54,7 +63,7 @@ func (n *node) lose(power bool) {
 // comeBack ends what lose has begun.
 func (n *node) comeBack() {
 	restarted := n.off
-	n.off, n.cut = false, false
+	n.off, n.cut, n.zone = false, false, 0
 	n.losses++
 	n.report(corev1.ConditionTrue)
 	waiting := n.waiting

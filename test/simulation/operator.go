@@ -29,9 +29,11 @@ type operator struct {
 	actor *loop.Actor
 	cache *apiserver.Cache
 	// ctx ends when the process does.
-	ctx         context.Context
-	stop        context.CancelFunc
-	dead        bool
+	ctx  context.Context
+	stop context.CancelFunc
+	dead bool
+	// off is how far its clock is off.
+	off         time.Duration
 	controllers []*controller
 	// gate says which Etcds have a task whose turn in the fleet it is; nil without a fleet.
 	gate <-chan event.GenericEvent
@@ -59,7 +61,9 @@ func (w *World) StartOperator(t testing.TB, name string, ago func(kind string) i
 	t.Helper()
 	o := &operator{world: w, name: name, actor: &loop.Actor{}, cache: w.API.NewCache(ago), following: map[string]bool{}, podsRead: map[string]int{}}
 	o.ctx, o.stop = context.WithCancel(context.Background())
-	d := composition.With(dialer{o}, w.faults.clock())
+	now := w.faults.clock()
+	o.off = now.by
+	d := composition.With(dialer{o}, now)
 	cached := &apiserver.Client{Server: w.API, Reads: &o.cache.Table, Through: o.through}
 	d.Client, d.Live, d.Surroundings = cached, &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: o.through}, cached
 	o.compose(t, d)
@@ -124,7 +128,7 @@ func (o *operator) resume() {
 	}
 	for _, c := range o.controllers {
 		if c.again && !c.running {
-			c.start()
+			c.wake(0)
 		}
 	}
 }
@@ -165,7 +169,7 @@ func (c *controller) wake(after time.Duration) {
 	})
 }
 
-// start has a controller look.
+// start has a controller look. One starts at a time, and no call ends with it: until it asks for something, it is the only one that runs.
 func (c *controller) start() {
 	o := c.operator
 	c.due, c.again = -1, c.running || o.actor.Paused
@@ -203,7 +207,7 @@ func (c *controller) ended(result ctrl.Result, err error) {
 		}
 	}
 	if c.again {
-		c.start()
+		c.wake(0)
 	}
 }
 
@@ -225,11 +229,21 @@ func (o *operator) pass() {
 
 type whoKey struct{}
 
-// through carries a request of the operator out, at the API server or from the cache, when it is its turn.
+// through carries a request of the operator out at the API server, when it is its turn. The cache answers at once: it changes only when time passes, which
+// it does while no request waits, so that the turn of a read makes no difference.
 func (o *operator) through(ctx context.Context, r apiserver.Request, do func() error) (err error) {
+	switch {
+	case !r.Cached:
+	case o.dead:
+		return disturb.ErrKilled
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return do()
+	}
 	who, _ := ctx.Value(whoKey{}).(string)
 	of := aimed{r, who, o.world.Now(), o.aims(who, r)}
-	if r.Kind == "Pod" && !r.Writes && !r.Cached {
+	if r.Kind == "Pod" && !r.Writes {
 		answers := do
 		do = func() error {
 			o.podsRead[who] = o.world.API.Changes("Pod")

@@ -107,7 +107,7 @@ func (s *session) run(script Script) {
 			s.faulted++
 		}
 	}
-	s.over = true
+	s.finish()
 	s.pass(bound, func() bool { return s.open == 0 })
 	s.await("all operations end, after the last fault")
 }
@@ -129,11 +129,11 @@ func (s *session) total() (n int) {
 	return n
 }
 
-// help has a user recover the cluster when its quorum has been lost for a while; for good or not, the user cannot know.
+// help has a user recover the cluster when its quorum has been lost for a while, or is out of sight; for good or not, the user cannot know.
 func (s *session) help(j *judge) {
 	s.After(time.Duration(20+s.helping.IntN(60))*time.Second, "user", "", func() {
 		s.help(j)
-		if q := j.quorate; q.is || s.Now()-q.at < time.Minute || j.asked() == 0 {
+		if q := j.seen; q.is || s.Now()-q.at < time.Minute || j.asked() == 0 {
 			return
 		}
 		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {

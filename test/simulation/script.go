@@ -62,12 +62,12 @@ func (d Draw) Script(seed uint64) Script {
 	return s
 }
 
-// operations draws four operations, with a pause of so many seconds after each, and up to so many more. With a swarm there are more or fewer of them, and some
-// are four times as fast.
+// operations draws four operations, with a pause of so many seconds after each, and up to so many more. With a swarm there are mostly more of them, and some
+// are eight times as fast.
 func (d Draw) operations(random *rand.Rand, all []wish, least, more int) (drawn []Operation) {
 	number, fast := 4, 1
 	if d == Swarm {
-		number, fast = 3+random.IntN(8), 1<<random.IntN(3)
+		number, fast = 4+random.IntN(11), 1<<random.IntN(4)
 	}
 	kinds := d.mix(random, len(all))
 	for range number {

@@ -62,6 +62,42 @@ func (c *chaos) blinding() func() {
 	return func() { n.apart, c.faults.sight = false, nil }
 }
 
+// splitting cuts the nodes of most members of an Etcd off together: they serve on, where neither the operator nor users see it. Mostly the last word of a
+// kubelet is that one of them has ended, and it starts again.
+func (c *chaos) splitting() func() {
+	j := c.one()
+	n := j.healthy()
+	if n < 3 {
+		return nil
+	}
+	own, far := j.running(), map[*node]bool{}
+	ends := own[c.random.IntN(n/2+1)]
+	for _, m := range own[:n/2+1] {
+		far[c.podOf(m).node] = true
+	}
+	if slices.ContainsFunc(c.nodes, func(n *node) bool { return far[n] && n.silent() }) {
+		return nil
+	}
+	if c.random.IntN(4) > 0 {
+		c.podOf(ends).crash("it is killed")
+	}
+	c.zones++
+	var lost []*node
+	for _, n := range c.nodes {
+		if far[n] {
+			c.Log(n.name, "is cut off with others")
+			n.zone = c.zones
+			n.lose(false)
+			lost = append(lost, n)
+		}
+	}
+	return func() {
+		for _, n := range lost {
+			n.comeBack()
+		}
+	}
+}
+
 // one is the Etcd that a fault hits.
 func (c *chaos) one() *judge {
 	if len(c.judges) == 1 {
@@ -235,7 +271,7 @@ func (c *chaos) pausing() func() {
 // wipingOnly loses what is on the volume of the only member, if there is a backup.
 func (c *chaos) wipingOnly() func() {
 	j := c.one()
-	if j.healthy() != 1 || j.backups.newest() == nil {
+	if j.healthy() != 1 || !j.backups.recorded() {
 		return nil
 	}
 	c.wipe(j.running()[0])
@@ -245,7 +281,7 @@ func (c *chaos) wipingOnly() func() {
 // wipingAll loses what is on the volumes of all members, if there is a backup.
 func (c *chaos) wipingAll() func() {
 	j := c.one()
-	if j.healthy() < 3 || j.backups.newest() == nil {
+	if j.healthy() < 3 || !j.backups.recorded() {
 		return nil
 	}
 	for _, m := range j.running() {
@@ -255,10 +291,12 @@ func (c *chaos) wipingAll() func() {
 }
 
 // losingNew waits for the next cluster that takes the place of one before. Its first node loses its power once the cluster has acknowledged a write, or
-// its volume once there is another voter, and not yet a third one.
+// its volume once there is another voter, and not yet a third one. Then every second time, the node of a member that still has its data from before has
+// no power until the fault is over.
 func (c *chaos) losingNew() func() {
-	j, volume, over := c.one(), c.random.IntN(2) == 0, false
+	j, volume, over := c.one(), c.random.IntN(3) > 0, false
 	known, lost := len(j.clusters), (*node)(nil)
+	late, away := volume && c.random.IntN(2) == 0, (*node)(nil)
 	if known == 0 {
 		return nil
 	}
@@ -269,6 +307,9 @@ func (c *chaos) losingNew() func() {
 		}
 		c.After(50*time.Millisecond, "chaos", "", look)
 		leader, _ := j.leader()
+		if late && away == nil && leader != nil && leader.Disk.Cluster != j.clusters[known-1] {
+			away = c.loseLate(j, leader)
+		}
 		if leader == nil || len(j.clusters) == known || len(c.Etcd.Acknowledged[leader.Disk.Cluster]) == 0 || c.podOf(leader).node.silent() {
 			return
 		}
@@ -284,8 +325,26 @@ func (c *chaos) losingNew() func() {
 	}
 	look()
 	return func() {
-		if over = true; lost != nil && lost.off && !volume {
+		over = true
+		if away != nil && away.off {
+			away.comeBack()
+		}
+		if lost != nil && lost.off && !volume {
 			lost.comeBack()
 		}
 	}
+}
+
+// loseLate takes the power of a node whose pod has data of a cluster before that of a leader, and returns it; nil if there is none.
+func (c *chaos) loseLate(j *judge, leader *members.Member) *node {
+	for _, n := range c.nodes {
+		for _, p := range c.on(n) {
+			if p.disk != nil && p.disk.Cluster != "" && p.disk.Cluster != leader.Disk.Cluster && etcdOf(p.name) == j.name && n != c.podOf(leader).node && !n.silent() {
+				c.Log(n.name, "is lost")
+				n.lose(true)
+				return n
+			}
+		}
+	}
+	return nil
 }

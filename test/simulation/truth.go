@@ -53,7 +53,7 @@ func (j *judge) judgeTruth() {
 // clear reports whether one operator runs that sees and writes all.
 func (j *judge) clear() bool {
 	f := j.world.faults
-	return f.rate == 0 && f.slow == 0 && len(f.held) == 0 && f.sight == nil && len(j.world.operators) == 1 && !j.world.operators[0].actor.Paused
+	return f.rate == 0 && f.slow == 0 && len(f.held) == 0 && f.sight == nil && !slices.ContainsFunc(j.world.nodes, (*node).isSplit) && len(j.world.operators) == 1 && !j.world.operators[0].actor.Paused
 }
 
 // statements notes what the status of a task says that is not so.

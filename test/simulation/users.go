@@ -77,7 +77,7 @@ func (j *judge) Unfinished() string {
 		}
 	}
 	for _, p := range w.podsOf(set) {
-		if p.Labels[appsv1.StatefulSetRevisionLabel] != Revision(set) {
+		if p.Labels[appsv1.StatefulSetRevisionLabel] != w.revision(set) {
 			return fmt.Sprintf("pod %s is outdated", p.Name)
 		}
 	}

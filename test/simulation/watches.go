@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // cachedKinds are the kinds that the operator has in its cache.
@@ -20,8 +23,8 @@ var cachedKinds = map[string]bool{
 	"PodDisruptionBudget": true, "Lease": true, "PersistentVolumeClaim": true, "PersistentVolume": true, "Node": true, "Namespace": true, "EtcdFleetPolicy": true,
 }
 
-// wakes reports whether a change that a cache shows wakes a controller, and after which pause. It says what the Setups of the controllers say, without
-// their finer predicates: a controller may be woken in vain.
+// wakes reports whether a change that a cache shows wakes a controller, and after which pause. It says what the Setups of the controllers say. Of the
+// predicates, those are the real ones that keep the Etcd controller from following each status of a task; without the others, a controller may be woken in vain.
 func wakes(controller string, c apiserver.Change) (after time.Duration, wakes bool) {
 	settled := c.Kind == "Pod" || c.Kind == "StatefulSet"
 	switch controller {
@@ -34,7 +37,12 @@ func wakes(controller string, c apiserver.Change) (after time.Duration, wakes bo
 				return time.Second, true
 			}
 			return 0, true
-		case "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "EtcdOperatorTask":
+		case "EtcdOperatorTask":
+			if passes(etcd.ReplacesPods, c) {
+				after = time.Second
+			}
+			return after, passes(etcd.TaskChanged(), c)
+		case "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim":
 			return 0, true
 		}
 	case "upkeep", "membership":
@@ -47,6 +55,17 @@ func wakes(controller string, c apiserver.Change) (after time.Duration, wakes bo
 		return 0, c.Kind == "EtcdOperatorTask" || c.Kind == "EtcdFleetPolicy" && !onlyStatus(c)
 	}
 	return 0, false
+}
+
+// passes reports whether a predicate lets a change through.
+func passes(p predicate.Predicate, c apiserver.Change) bool {
+	switch {
+	case c.Before == nil:
+		return p.Create(event.CreateEvent{Object: c.After})
+	case c.After == nil:
+		return p.Delete(event.DeleteEvent{Object: c.Before})
+	}
+	return p.Update(event.UpdateEvent{ObjectOld: c.Before, ObjectNew: c.After})
 }
 
 // concerns reports whether a change may be about the Etcd of a controller: its name is part of those of its objects.

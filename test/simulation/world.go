@@ -51,8 +51,9 @@ type World struct {
 	judges []*judge
 	fleet  *fleetJudge
 	faults *faults
-	// revisions counts the templates of StatefulSets.
+	// revisions counts the templates of StatefulSets, and revised has the newest revision of each.
 	revisions int64
+	revised   map[types.UID]revised
 	// ended is when tasks ended.
 	ended map[types.UID]time.Duration
 	// repeats are the newest writes of controllers.
@@ -82,7 +83,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
 		pace: l.Random("pace"), lives: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
-		configurations: map[*corev1.ConfigMap]*member.Shared{},
+		configurations: map[*corev1.ConfigMap]*member.Shared{}, revised: map[types.UID]revised{},
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
 		return nil, err

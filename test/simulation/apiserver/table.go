@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,12 +22,13 @@ type objects map[types.NamespacedName]client.Object
 // Table has objects by kind: those of the server, or those of a cache.
 type Table struct {
 	objects map[string]objects
-	// sorted are the objects of a kind by name, as long as they have not changed.
+	// sorted are the objects of a kind by name, as long as they have not changed; mu is for those who list at the same time.
 	sorted map[string][]client.Object
+	mu     *sync.Mutex
 }
 
 func newTable() Table {
-	return Table{objects: map[string]objects{}, sorted: map[string][]client.Object{}}
+	return Table{objects: map[string]objects{}, sorted: map[string][]client.Object{}, mu: &sync.Mutex{}}
 }
 
 // Find returns an object, which may not be changed; nil if there is none.
@@ -48,6 +50,8 @@ func (t *Table) take(c Change) {
 
 // All returns the objects of a kind by name. Neither they nor the list may be changed.
 func (t *Table) All(kind string) []client.Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all, known := t.sorted[kind]
 	if !known {
 		all = slices.SortedFunc(maps.Values(t.objects[kind]), func(a, b client.Object) int {

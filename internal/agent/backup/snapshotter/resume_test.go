@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -167,11 +168,12 @@ func TestFullFirst(t *testing.T) {
 	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
 	g.Expect(err).NotTo(HaveOccurred())
-	needed := false
+	needed, record, unknown := false, backup.Record{Revision: 10}, error(nil)
 	begin := func() *Snapshotter {
 		s, err := New(Config{
 			Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard(),
 			FullFirst: func(context.Context) bool { return needed },
+			Recorded:  func(context.Context) (backup.Record, error) { return record, unknown },
 		})
 		g.Expect(err).NotTo(HaveOccurred())
 		s.start()
@@ -197,6 +199,14 @@ func TestFullFirst(t *testing.T) {
 	g.Expect(takesDeltas(begin())).To(BeFalse(), "the note was not removed")
 	needed = false
 	g.Expect(takesDeltas(begin())).To(BeTrue())
+
+	// An Etcd that was created again beside its backups records none, and a recovery would find none.
+	record = backup.Record{}
+	s = begin()
+	g.Expect(takesDeltas(s)).To(BeFalse(), "none is recorded")
+	g.Expect(takesDeltas(s)).To(BeTrue(), "in the same process, the snapshot counts, whether or not it could be recorded")
+	unknown = errors.New("no API server")
+	g.Expect(takesDeltas(begin())).To(BeTrue(), "it is not known whether one is recorded")
 }
 
 // A hold that the next leader makes in the middle of a collection counts: the agent that collects may not know yet that it does not lead any

@@ -121,8 +121,19 @@ func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) s
 		return fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
 	case n.config.FullFirst != nil && !n.renewed && n.config.FullFirst(ctx):
 		return "the member was restored, or its cluster recovered"
+	case !n.renewed && n.unrecorded(ctx):
+		return "no snapshot is recorded, as for an Etcd that was created again"
 	}
 	return ""
+}
+
+// unrecorded reports whether it is certain that no snapshot is recorded outside of the store. A recovery looks there alone whether there is a backup.
+func (n *session) unrecorded(ctx context.Context) bool {
+	if n.config.Recorded == nil {
+		return false
+	}
+	record, err := n.config.Recorded(ctx)
+	return err == nil && record == backup.Record{}
 }
 
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.

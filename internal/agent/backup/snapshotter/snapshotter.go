@@ -38,7 +38,7 @@ type Config struct {
 	FullFirst func(context.Context) bool
 	// OnSnapshot is called with each snapshot once it is in the store.
 	OnSnapshot func(backup.Snapshot)
-	// Recorded returns what OnSnapshot recorded outside of the store. It is used where snapshots are signed, and may be nil.
+	// Recorded returns what OnSnapshot recorded outside of the store. It may be nil.
 	Recorded func(context.Context) (backup.Record, error)
 	Clock    clock.WithTicker
 	Log      logr.Logger
