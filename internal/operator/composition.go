@@ -117,7 +117,7 @@ func (c *composition) upkeep() *upkeep.Reconciler {
 }
 
 func (c *composition) memberReader() members.Reader {
-	return members.Reader{Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock}
+	return members.Reader{Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock, Client: c.Client}
 }
 
 func (c *composition) memberships() *memberships.Reconciler {

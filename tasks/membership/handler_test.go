@@ -98,7 +98,7 @@ func (r *trial) with(api client.WithWatch) *Handler {
 	access := state.Access{Client: api, API: api, Locker: &lock.Locks{}, Clock: r.clock}
 	return &Handler{
 		Client: api, Live: api, Clock: r.clock, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
-		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: api, Clock: r.clock}, Clock: r.clock},
+		Reader: members.Reader{Observer: r, Dialer: r, Credentials: &certificates.Credentials{Reader: api, Clock: r.clock}, Clock: r.clock, Client: api},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -39,6 +40,8 @@ type Reader struct {
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
 	Clock       clock.PassiveClock
+	// Client asks the API server for the time.
+	Client client.Client
 }
 
 // Read reads what is known of the members of an Etcd beside a Snapshot, which it completes. The reader decides whether the API
@@ -206,8 +209,16 @@ func (r Reader) backedUp(ctx context.Context, reader client.Reader, etcd *v1alph
 	if current, err := time.Parse(time.RFC3339, leases.Full.Annotations[v1alpha1.AnnotationBackupsCurrent]); err == nil && current.After(newest) {
 		newest = current
 	}
-	age := r.Clock.Now().Sub(newest)
-	return age >= -backupAge && age <= 2*period+backupAge, nil
+	recent := func(now time.Time) bool {
+		age := now.Sub(newest)
+		return age >= -backupAge && age <= 2*period+backupAge
+	}
+	if recent(r.Clock.Now()) {
+		return true, nil
+	}
+	// Of the clocks of the operator and of the agent, either may be off.
+	now, err := servertime.Now(ctx, r.Client)
+	return err == nil && recent(now), err
 }
 
 func hostOf(peer string) string {

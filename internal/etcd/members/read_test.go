@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // asked are the members of a cluster, which answer what the test wants.
@@ -97,7 +98,11 @@ func (s *scene) tells(m member.Members) *corev1.ConfigMap {
 }
 
 func (s *scene) reader(api client.Reader) Reader {
-	return Reader{Observer: s.members, Dialer: s.members, Credentials: &certificates.Credentials{Reader: api, Clock: s.now}, Clock: s.now}
+	server := interceptor.NewClient(s.api, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		o.SetCreationTimestamp(metav1.NewTime(noon)) // a question for the time
+		return nil
+	}})
+	return Reader{Observer: s.members, Dialer: s.members, Credentials: &certificates.Credentials{Reader: api, Clock: s.now}, Clock: s.now, Client: server}
 }
 
 func snapshot() *cluster.Snapshot {
@@ -237,9 +242,14 @@ func TestBackedUp(t *testing.T) {
 		full, delta *metav1.MicroTime
 		annotations map[string]string
 		period      *metav1.Duration
-		want        bool
+		// ahead is how far the operator's clock is ahead of that of the API server.
+		ahead time.Duration
+		want  bool
 	}{
 		"just now":                          {full: ago(bound), want: true},
+		"the operator's clock is behind":    {full: ago(0), ahead: -time.Hour, want: true},
+		"the operator's clock is ahead":     {full: ago(bound), ahead: time.Hour, want: true},
+		"too long ago, by both":             {full: ago(bound + time.Second), ahead: time.Hour},
 		"by a clock that is a bit ahead":    {full: ago(-backupAge), want: true},
 		"in the future":                     {full: ago(-backupAge - time.Second)},
 		"a full one, and a future delta":    {full: ago(0), delta: ago(-time.Hour)},
@@ -265,6 +275,7 @@ func TestBackedUp(t *testing.T) {
 			s.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal}, DeltaSnapshotPeriod: c.period}
 			s.own(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}, Spec: coordinationv1.LeaseSpec{RenewTime: c.full}}, "main-full-snap")
 			s.own(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: c.delta}}, "main-delta-snap")
+			s.now.SetTime(noon.Add(c.ahead))
 			s.Expect(s.read().BackedUp).To(Equal(c.want))
 		})
 	}

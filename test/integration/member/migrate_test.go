@@ -120,7 +120,7 @@ func (m *migration) restart() {
 	credentials := m.credentials()
 	m.handler = &membership.Handler{
 		Client: m.api, Live: m.api, Clock: clock.RealClock{}, Rule: replacer.Operator{}, Writer: memberconfig.Writer{Access: access},
-		Reader: members.Reader{Observer: observe.New(m, clock.RealClock{}, observe.WithCredentials(credentials)), Dialer: m, Credentials: credentials, Clock: clock.RealClock{}},
+		Reader: members.Reader{Observer: observe.New(m, clock.RealClock{}, observe.WithCredentials(credentials)), Dialer: m, Credentials: credentials, Clock: clock.RealClock{}, Client: m.api},
 	}
 }
 
