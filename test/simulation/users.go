@@ -106,10 +106,21 @@ func (j *judge) volumes(etcd *v1alpha1.Etcd) string {
 		case c.Annotations[v1alpha1.AnnotationTemporary] == string(c.UID) && ordinalOf(pod) >= int(etcd.Spec.Replicas):
 			return fmt.Sprintf("claim %s was temporary, and is there", c.Name)
 		case ordinalOf(pod) < int(etcd.Spec.Replicas) && ptr.Deref(c.Spec.StorageClassName, "") != ptr.Deref(etcd.Spec.StorageClass, ""):
+			j.letGo()
 			return fmt.Sprintf("claim %s is of class %q", c.Name, ptr.Deref(c.Spec.StorageClassName, ""))
 		}
 	}
 	return ""
+}
+
+// letGo deletes the tasks of Restores, as the condition VolumesMoved says: no volume moves that has what one keeps.
+func (j *judge) letGo() {
+	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()) {
+		if t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.Restore && t.Status.State.IsFinal() && t.DeletionTimestamp == nil {
+			j.world.Log("user", "lets go of what "+t.Name+" keeps")
+			j.world.remove(t)
+		}
+	}
 }
 
 // podOfClaim is the pod that a claim is for; the claim template has the name of the Etcd.
