@@ -111,6 +111,21 @@ func TestDecide(t *testing.T) {
 			in.Policies["p"].Windows, in.Policies["p"].Except = nil, []Window{w}
 		}
 	}
+	// From Monday to Friday, each day has a window from midnight to midnight, with an exception from 8 to 18.
+	weekdays := func(at time.Time, seconds ...int) func(*Input) {
+		return func(in *Input) {
+			all, err := NewWindow("0 0 * * 1-5", 24*time.Hour, "UTC")
+			if err != nil {
+				t.Fatal(err)
+			}
+			except, err := NewWindow("0 8 * * 1-5", 10*time.Hour, "UTC")
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Now, in.Ledger.Policies = at, []Recorded{{Name: "p", Seconds: seconds}}
+			in.Policies["p"].Windows, in.Policies["p"].Except = []Window{all}, []Window{except}
+		}
+	}
 	newChange := history()
 	passed := Change{Policy: "p", Name: "A", Passed: 1}
 	leads := candidate(func(c *Candidate) { c.Target = "T" })
@@ -191,6 +206,9 @@ func TestDecide(t *testing.T) {
 		"too little is known":                       {situation(lateIn(time.Second, 60, 60, 60, 1800)), "", ""},
 		"what changes nothing may be late":          {situation(lateIn(time.Minute, 60, 60, 60, 60, 1800), candidate(func(c *Candidate) { c.Change = "" })), "", ""},
 		"in its first half it may be late":          {situation(lateIn(3*time.Hour, 90000, 90000, 90000, 90000, 90000)), "", ""},
+		"also between exceptions in windows":        {situation(weekdays(time.Date(2026, 6, 2, 4, 0, 0, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), "", ""},
+		"not in its second half":                    {situation(weekdays(time.Date(2026, 6, 2, 4, 0, 1, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), WaitingForWindow, "took up to 4h0m0s"},
+		"not in a shorter one before it":            {situation(weekdays(time.Date(2026, 6, 5, 20, 0, 1, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), WaitingForWindow, "closes at 2026-06-06T00:00:00Z"},
 		"the first is a canary":                     {situation(newChange), "", ""},
 		"one is tried":                              {situation(newChange, holders(holding("a", func(h *Holder) { h.Canary = true }))), WaitingForCanary, "EtcdFleetPolicy p tries change A in 1 of 10 clusters first: a/etcd-a runs task task-a"},
 		"one whose task was deleted":                {situation(newChange, holders(holding("a", aborted))), WaitingForCanary, "a/etcd-a has yet to be well"},

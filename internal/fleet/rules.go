@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,28 +94,47 @@ func inWindow(s *state, p *Policy, c *Candidate) *Hold {
 	if closes.IsZero() || c.Change == "" || left >= usual {
 		return nil
 	}
-	if usual = min(usual, p.longest(closes)/2); left >= usual {
+	if usual = min(usual, s.longest(p, closes)/2); left >= usual {
 		return nil
 	}
 	return &Hold{Reason: WaitingForWindow, Next: closes, Message: fmt.Sprintf(
 		"the window of EtcdFleetPolicy %s closes at %s, and nine of ten of its newest tasks took up to %s", p.Name, timestamp(closes), usual)}
 }
 
-// longest is for how long tasks may start at a time: the longest window, or without windows, the time between the next two exceptions. A task is
+// longest is longest of a policy, found once.
+func (s *state) longest(p *Policy, closes time.Time) time.Duration {
+	if s.stretches[p.Name] == 0 {
+		s.stretches[p.Name] = p.longest(closes)
+	}
+	return s.stretches[p.Name]
+}
+
+// maxStretches is how many times are looked at in which tasks may start.
+const maxStretches = 10
+
+// longest is for how long tasks may start at a time: the longest window, and with exceptions, the longest of the next times between them. A task is
 // expected to take half of that at most, so that tasks start in the first half of it whatever is expected.
 func (p *Policy) longest(closes time.Time) (longest time.Duration) {
-	for _, w := range p.Windows {
-		longest = max(longest, w.duration)
-	}
-	if longest > 0 {
+	if len(p.Except) == 0 {
+		for _, w := range p.Windows {
+			longest = max(longest, w.duration)
+		}
 		return longest
 	}
-	if _, _, opens := p.Opens(closes); !opens.IsZero() {
-		if _, again, _ := p.Opens(opens); !again.IsZero() {
-			return again.Sub(opens)
+	for range maxStretches {
+		// Another window may be open when one closes.
+		open, again, opens := p.Opens(closes)
+		if !open && !opens.IsZero() {
+			closes = opens
+			_, again, _ = p.Opens(closes)
 		}
+		if again.IsZero() {
+			// It is not known, or never closes.
+			break
+		}
+		longest, closes = max(longest, again.Sub(closes)), again
 	}
-	return 2 * maxWindow
+	return cmp.Or(longest, 2*maxWindow)
 }
 
 func opening(next time.Time) string {

@@ -23,6 +23,8 @@ type state struct {
 	taken  []Holder
 	// usage is who uses the slots of each policy.
 	usage map[string]*usage
+	// stretches are for how long tasks may start at a time, by each policy, as far as that was asked for.
+	stretches map[string]time.Duration
 }
 
 // usage is who uses the slots of a policy.
@@ -33,7 +35,7 @@ type usage struct {
 }
 
 func newState(in Input) *state {
-	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}}
+	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}, stretches: map[string]time.Duration{}}
 	maps.Copy(s.served, in.Served)
 	for _, e := range in.Ledger.Failing {
 		s.failing[e] = true

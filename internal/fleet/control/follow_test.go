@@ -238,6 +238,15 @@ func stalled(idle time.Duration) func(*world, *v1alpha1.EtcdOperatorTask) {
 	}
 }
 
+// stalledSince has a task be stalled for so long, which has made no progress for a week, by a deadline that its creator has cut to a minute.
+func stalledSince(d time.Duration) func(*world, *v1alpha1.EtcdOperatorTask) {
+	return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+		stalled(7*24*time.Hour)(w, task)
+		task.Spec.Type, task.Spec.Config = v1alpha1.QuorumAwareRollout, "progressDeadline: 1m"
+		task.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: w.clock.Now().Add(-d)}
+	}
+}
+
 // What has become of the task of a holder is read from the API server.
 func TestHoldersAreReleased(t *testing.T) {
 	state := func(s v1alpha1.TaskState) func(*world, *v1alpha1.EtcdOperatorTask) {
@@ -304,6 +313,8 @@ func TestHoldersAreReleased(t *testing.T) {
 		"while it lacked a member": {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
 		"it is stalled":            {stalled(10 * time.Minute), false, "task task is stalled: m-0 crashes", false},
 		"it is stalled, by a deadline that its creator has cut": {stalled(10*time.Minute - interval - time.Second), false, "watched", false},
+		"a week after its last progress, because it had paused for as long": {stalledSince(9*time.Minute - interval - time.Second), false, "watched", false},
+		"it is stalled for long after that":                                 {stalledSince(9 * time.Minute), false, "task task is stalled: m-0 crashes", false},
 		"one that records no progress is stalled": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
 			stalled(0)(w, task)
 			task.Status.Rollout = nil
@@ -350,6 +361,11 @@ func TestHoldersAreReleased(t *testing.T) {
 			if c.change != nil {
 				before := task.DeepCopy()
 				if c.change(w, task); task.Status.State != before.Status.State || len(task.Status.Conditions) > 0 {
+					status := task.Status
+					if err := w.api.Update(t.Context(), task); err != nil {
+						t.Fatal(err)
+					}
+					task.Status = status
 					if err := w.api.Status().Update(t.Context(), task); err != nil {
 						t.Fatal(err)
 					}
