@@ -16,7 +16,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -293,12 +295,19 @@ func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd
 	return nil
 }
 
-// idle is for how long a rollout or recreation has made no progress; as long as can be for other tasks.
+// idle is for how long a rollout or recreation has made no progress; as long as can be for other tasks. It is not idle while it is suspended or
+// pauses: it has been for as long as it is stalled, and for the deadline after which it was.
 func (c *Controller) idle(t *v1alpha1.EtcdOperatorTask) time.Duration {
+	now, deadline, idle := c.Clock.Now(), c.Patience, time.Duration(math.MaxInt64)
 	if r := t.Status.Rollout; r != nil && !r.LastProgressTime.IsZero() {
-		return c.Clock.Now().Sub(r.LastProgressTime.Time)
+		idle = now.Sub(r.LastProgressTime.Time)
 	}
-	return math.MaxInt64
+	if t.Spec.Type == v1alpha1.QuorumAwareRollout {
+		if config, err := taskconfig.Decode[rollout.Config](t.Spec.Config); err == nil {
+			deadline = config.ProgressDeadline.Duration
+		}
+	}
+	return min(idle, now.Sub(progressing(t).LastTransitionTime.Add(-deadline)))
 }
 
 // superseded says what has become of a task that was rejected: the change has neither succeeded nor failed, unless it is a canary whose

@@ -229,6 +229,29 @@ func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
 	}
 }
 
+// A policy that is deleted, and one of the same name that comes at once: nobody has watched the canary for as long as either of them wants, so the
+// next change has one.
+func TestAPolicyThatIsDeletedWhileItsCanaryIsWatched(t *testing.T) {
+	w, o := watching(t)
+	other := w.read().DeepCopy()
+	other.Name, other.UID, other.ResourceVersion = "other", "other", ""
+	if err := w.api.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(time.Minute)
+	if err := w.api.Delete(t.Context(), w.read()); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(time.Minute)
+	if got := o.outcome(); got != "neither" {
+		t.Errorf("%q", got)
+	}
+	l, err := o.Store.Read(t.Context())
+	if err != nil || l.Change("all", "A").Passed > 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
 // stalled has a task run that has made no progress for so long.
 func stalled(idle time.Duration) func(*world, *v1alpha1.EtcdOperatorTask) {
 	return func(w *world, task *v1alpha1.EtcdOperatorTask) {
@@ -312,7 +335,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		"a canary was deleted":     {nil, true, "neither", true},
 		"while it lacked a member": {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
 		"it is stalled":            {stalled(10 * time.Minute), false, "task task is stalled: m-0 crashes", false},
-		"it is stalled, by a deadline that its creator has cut": {stalled(10*time.Minute - interval - time.Second), false, "watched", false},
+		"it is stalled, by a deadline that its creator has cut":             {stalled(10*time.Minute - interval - time.Second), false, "watched", false},
 		"a week after its last progress, because it had paused for as long": {stalledSince(9*time.Minute - interval - time.Second), false, "watched", false},
 		"it is stalled for long after that":                                 {stalledSince(9 * time.Minute), false, "task task is stalled: m-0 crashes", false},
 		"one that records no progress is stalled": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
