@@ -223,7 +223,7 @@ func TestLapse(t *testing.T) {
 		}
 	}
 	// Each grant and each end counts.
-	l := &Ledger{}
+	l := &Ledger{Policies: []Recorded{{Name: "p"}}}
 	l.Grant(holding("a"))
 	l.Grant(holding("b", func(h *Holder) { h.Granted = noon }))
 	if c := l.Change("p", "A"); !c.Last.Equal(noon) || !c.Since.Equal(noon.Add(-time.Minute)) {

@@ -128,20 +128,24 @@ func (l *Ledger) Succeeded(task types.UID, now time.Time) {
 	h.Ended = now
 }
 
-// Soaked records that a cluster was watched for long enough, and nothing broke.
+// Soaked records that a cluster was watched for long enough, and nothing broke. For a policy that was forgotten since, it was not.
 func (l *Ledger) Soaked(task types.UID, now time.Time) {
 	h := l.Holder(task)
 	if h == nil {
 		return
 	}
 	for _, p := range h.Policies {
+		r := l.Recorded(p)
+		if r == nil {
+			continue
+		}
 		if c := l.begin(p, h.Change, now); c != nil {
 			c.Done++
 			if h.Canary {
 				c.Passed++
 			}
 		}
-		if r := l.Recorded(p); r != nil && l.unproven(p, h.Target) {
+		if l.unproven(p, h.Target) {
 			r.Proven = newest(append(r.Proven, h.Target), maxProven)
 		}
 	}
