@@ -108,10 +108,12 @@ func (p policy) proceed(s *state) Decision {
 }
 
 // isWhole reports whether the cluster can be left as it is for as long as a pause lasts. What was requested and does not show is revoked
-// before that.
+// before that. A change of the size that has yet to begin waits for the rollout; an even number of voters is in the middle of one.
 func (s *state) isWhole() bool {
 	halfway := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.Updating }
-	return s.Snapshot.NotParticipating(-1) == "" && !s.membersChange() && !slices.ContainsFunc(s.Snapshot.Ordinals, halfway)
+	own := s.ownVoters()
+	changes := own != s.Snapshot.Replicas() || s.Snapshot.Changing && own%2 == 0
+	return s.Snapshot.NotParticipating(-1) == "" && !changes && !slices.ContainsFunc(s.Snapshot.Ordinals, halfway)
 }
 
 // finish is the decision once no pod is outdated.

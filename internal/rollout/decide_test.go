@@ -399,7 +399,8 @@ func TestPausing(t *testing.T) {
 		"its replacement is a learner":              {of(0, readyOld, readyOld, learnerNew), nil, "hold OthersParticipating m-2"},
 		"an outdated member is down":                {of(0, readyOld, readyOld, deadOld), nil, "DeletePod m-2"},
 		"a pod is halfway between two revisions":    {of(0, readyOld, readyOld, readyNew), halfway, "DeletePod m-1"},
-		"members change":                            {of(0, readyOld, readyOld, readyNew), changing, "DeletePod m-1"},
+		"the size is to change after the rollout":   {of(0, readyOld, readyOld, readyNew), changing, "Paused"},
+		"members change":                            {of(0, readyOld, readyOld, readyNew, readyNew), changing, "hold VotersOdd m-1"},
 		"not all of them vote":                      {of(0, readyOld, readyOld, readyNew), nonVoter, "hold VotersOdd m-1"},
 		"before a second member takes over":         {of(0, readyOld), surges, "Paused"},
 		"while it is a learner":                     {of(0, readyOld, learnerNew), twice(surges, changing), "hold OthersParticipating m-1"},
@@ -420,6 +421,12 @@ func TestPausing(t *testing.T) {
 	in := of(0, readyOld).input(noon, DefaultConfig())
 	in.Surges, in.Pausing, in.Recorded.Relieve, in.Recorded.HeldBy = true, true, "pod", &v1alpha1.Hold{Guard: v1alpha1.GuardMemberRelieved}
 	if r := Record(in, Decide(in, noon), noon); r.Relieve != "" || r.HeldBy != nil {
+		t.Errorf("%+v", r)
+	}
+	// Nor while the only one is away for a moment.
+	in = of(0, frozenOld).input(noon, DefaultConfig())
+	in.Surges, in.Pausing = true, true
+	if r := Record(in, Decide(in, noon), noon); r.Relieve != "" {
 		t.Errorf("%+v", r)
 	}
 }

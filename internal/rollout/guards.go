@@ -206,13 +206,18 @@ func votersOdd(s *state, step *Step) *Hold {
 // membersChange reports whether members are being added or removed: there are other replicas than the spec asks for, or not every
 // ordinal votes.
 func (s *state) membersChange() bool {
+	return s.Snapshot.Changing || s.ownVoters() != s.Snapshot.Replicas()
+}
+
+// ownVoters is the number of voters in pods of the StatefulSet.
+func (s *state) ownVoters() int {
 	own := 0
 	for _, v := range s.Snapshot.Cluster.Voters {
 		if v.Ordinal >= 0 {
 			own++
 		}
 	}
-	return s.Snapshot.Changing || own != s.Snapshot.Replicas()
+	return own
 }
 
 // nodesStable: a serving member does not go while another one, which the quorum counts on, may be lost at any moment.

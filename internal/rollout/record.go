@@ -37,7 +37,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if d.Step == nil || !s.wasTried(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy, r.BlockedBy = Held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
-	if r.Relieve = s.relief(); d.Conclusion == Paused {
+	if r.Relieve = s.relief(); d.Conclusion == Paused || s.Pausing && s.Snapshot.Replicas() == 1 {
 		// No second member begins to take over.
 		r.Relieve = ""
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Each revision since the first snapshot is a state that can be restored, with the writes up to there, also once an earlier restore has raised the
@@ -23,6 +25,7 @@ func TestStatesInTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, d := &backups{world: w, of: w.judges[0]}, &members.Disk{}
+		w.must(w.writer.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: b.of.name + leaseOf[backup.Full]}}))
 		d.Restore("a", members.Peer{ID: 1}, []int{1, 2}, 0)
 		write := func(writes ...int) {
 			for _, n := range writes {

@@ -7,6 +7,7 @@ package memberships
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -58,27 +59,46 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 		}
 		voters++
 	}
-	if outdated == 0 || voters%2 == 0 || voters == in.Goal.Size && (!bringsFurther(in, d.Step) || waitsForMembers(etcdtasks.RollingOut(tasks))) {
+	if outdated == 0 || voters%2 == 0 {
 		return true
 	}
-	return slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+	if bringsFurther(in, d.Step) {
+		return waitsForMember(etcdtasks.RollingOut(tasks), d.Step.Ordinal)
+	}
+	return voters == in.Goal.Size || slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()
 	})
 }
 
-// bringsFurther reports whether a step begins to bring in a member beyond those of the goal, behind which the others get other pods: all of
+// bringsFurther reports whether a step begins to bring in a member beside as many as the goal has, behind which these get other pods: all of
 // them come with the newest template. That is for a rollout to decide, which may have to wait for a canary, a window or a person.
 func bringsFurther(in membership.Input, step *membership.Step) bool {
-	return step.Ordinal >= in.Goal.Size && (step.Action == membership.ScaleUp || step.Action == membership.AddLearner)
+	return len(in.Members) == in.Goal.Size && step.Ordinal >= in.Goal.Size && (step.Action == membership.ScaleUp || step.Action == membership.AddLearner)
 }
 
-// waitsForMembers reports whether a rollout that has begun goes on only once members have other pods or volumes.
-func waitsForMembers(rollout *v1alpha1.EtcdOperatorTask) bool {
+// waitsForMember reports whether a rollout that has begun goes on only once a further member has joined: by way of it, the only member or a
+// volume is replaced, or its pod is there already. The rollout is not waited for by its own step then, and what else blocks it counts here,
+// too.
+func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, ordinal int) bool {
 	if rollout == nil || rollout.Status.Rollout == nil {
 		return false
 	}
 	r := rollout.Status.Rollout
-	return r.Relieve != "" || r.HeldBy != nil && r.HeldBy.Guard == v1alpha1.GuardVolumeReachable
+	if r.Relieve != "" {
+		return true
+	}
+	if r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, func(b v1alpha1.BlockedBy) bool {
+		return b.Guard == v1alpha1.GuardVersionsCompatible || b.Guard == v1alpha1.GuardSnapshotTaken
+	}) {
+		return false
+	}
+	switch r.HeldBy.Guard {
+	case v1alpha1.GuardVolumeReachable:
+		return true
+	case v1alpha1.GuardOthersParticipating:
+		return strings.HasSuffix(r.HeldBy.Pod, fmt.Sprintf("-%d", ordinal))
+	}
+	return false
 }
 
 // next is the task to create, and how long to wait before that. Its name is a function of what is to be done, so that two operators, or

@@ -161,24 +161,39 @@ func TestIsDue(t *testing.T) {
 		want     bool
 		tasks    []v1alpha1.EtcdOperatorTask
 	}{
-		"nothing to do":                           {voters(3), 3, membership.Decision{}, 0, false, nil},
-		"blocked before a step":                   {voters(3), 5, membership.Decision{Conclusion: membership.Wait}, 0, false, nil},
-		"grows":                                   {voters(3), 5, step, 0, true, nil},
-		"a rollout is due":                        {voters(3), 5, step, 2, false, nil},
-		"an even size":                            {voters(4), 5, step, 2, true, nil},
-		"a member is lost":                        {voters(3, func(m *membership.Member) { m.Lost = true }), 5, step, 2, true, nil},
-		"a learner waits":                         {voters(4, func(m *membership.Member) { m.Learner = true }), 5, step, 2, true, nil},
-		"a recreation waits for the size":         {voters(3), 5, step, 3, true, recreation(v1alpha1.TaskStateInProgress, "")},
-		"a recreation is queued":                  {voters(3), 5, step, 3, false, recreation(v1alpha1.TaskStatePending, "")},
-		"a recreation stops the members":          {voters(3), 5, step, 3, false, recreation(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion)},
-		"the size is right":                       {voters(3), 3, step, 2, true, nil},
-		"volumes move":                            {voters(3), 3, further, 0, true, nil},
-		"volumes move, and a rollout is due":      {voters(3), 3, further, 3, false, nil},
-		"so it is with a pod that is there":       {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 3}}, 3, false, nil},
-		"a further pod goes":                      {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleDown, Ordinal: 3}}, 3, true, nil},
-		"a pod of a member is missing":            {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 2}}, 3, true, nil},
-		"the rollout is queued":                   {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStatePending, held(v1alpha1.GuardVolumeReachable))},
-		"the rollout waits for another volume":    {voters(3), 3, further, 3, true, rollout(v1alpha1.TaskStateInProgress, held(v1alpha1.GuardVolumeReachable))},
+		"nothing to do":                        {voters(3), 3, membership.Decision{}, 0, false, nil},
+		"blocked before a step":                {voters(3), 5, membership.Decision{Conclusion: membership.Wait}, 0, false, nil},
+		"grows":                                {voters(3), 5, step, 0, true, nil},
+		"a rollout is due":                     {voters(3), 5, step, 2, false, nil},
+		"an even size":                         {voters(4), 5, step, 2, true, nil},
+		"a member is lost":                     {voters(3, func(m *membership.Member) { m.Lost = true }), 5, step, 2, true, nil},
+		"a learner waits":                      {voters(4, func(m *membership.Member) { m.Learner = true }), 5, step, 2, true, nil},
+		"a recreation waits for the size":      {voters(3), 5, step, 3, true, recreation(v1alpha1.TaskStateInProgress, "")},
+		"a recreation is queued":               {voters(3), 5, step, 3, false, recreation(v1alpha1.TaskStatePending, "")},
+		"a recreation stops the members":       {voters(3), 5, step, 3, false, recreation(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion)},
+		"the size is right":                    {voters(3), 3, step, 2, true, nil},
+		"volumes move":                         {voters(3), 3, further, 0, true, nil},
+		"volumes move, and a rollout is due":   {voters(3), 3, further, 3, false, nil},
+		"so it is with a pod that is there":    {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 3}}, 3, false, nil},
+		"a further pod goes":                   {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleDown, Ordinal: 3}}, 3, true, nil},
+		"a pod of a member is missing":         {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 2}}, 3, true, nil},
+		"the rollout is queued":                {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStatePending, held(v1alpha1.GuardVolumeReachable))},
+		"the rollout waits for another volume": {voters(3), 3, further, 3, true, rollout(v1alpha1.TaskStateInProgress, held(v1alpha1.GuardVolumeReachable))},
+		"the rollout waits for the pod that is there": {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 3}}, 3, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-3"}
+		})},
+		"the rollout waits for another pod": {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-2"}
+		})},
+		"the rollout refuses the version as well": {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			held(v1alpha1.GuardVolumeReachable)(r)
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardVolumeReachable}, {Guard: v1alpha1.GuardVersionsCompatible}}
+		})},
+		"before its snapshot": {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			held(v1alpha1.GuardVolumeReachable)(r)
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardSnapshotTaken}}
+		})},
+		"volumes move, and a recreation waits":    {voters(3), 3, further, 3, false, recreation(v1alpha1.TaskStateInProgress, "")},
 		"the rollout refuses the version":         {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, held(v1alpha1.GuardVersionsCompatible))},
 		"the rollout goes on":                     {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(*v1alpha1.RolloutStatus) {})},
 		"the rollout waits for a second member":   {voters(1), 1, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 1}}, 1, true, rollout(v1alpha1.TaskStateInProgress, relieves)},

@@ -32,7 +32,7 @@ import (
 const Manager = client.FieldOwner("etcd-foreman")
 
 // creator owns the fields of what is created, until it is first applied. The API server lists them as those of an update, which no
-// apply removes. What is patched stays with Manager, and never becomes part of what is applied.
+// apply removes. What is patched stays with Manager; the instructions in the ConfigMap are applied as well, as they are.
 const creator = client.FieldOwner("etcd-foreman-create")
 
 // errForeign: a foreign object has appeared, which the Proof names.

@@ -85,7 +85,7 @@ func moved(class string, v volumes) *metav1.Condition {
 		return ptr.To(conditions.False(v1alpha1.ConditionVolumesMoved, v1alpha1.ReasonClaimNotOwned,
 			"No volume moves to %s, because not every claim is this Etcd's own. %s.", to, strings.Join(foreign, "; ")))
 	}
-	message := fmt.Sprintf("To move to %s: %s. One member after the other gets another volume, by a task of type %s, which comes after a rollout that is due. To keep a volume, %s.",
+	message := fmt.Sprintf("To move to %s: %s. One member after the other gets another volume, by a task of type %s, which begins after a rollout that is due. To keep a volume, %s.",
 		to, strings.Join(move, ", "), v1alpha1.MembershipChange, keep)
 	if v.retyped || v.template.Cmp(v.wanted) < 0 {
 		message += " Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs."

@@ -82,7 +82,7 @@ func TestAClassThatDoesNotAllowGrowth(t *testing.T) {
 	view, err = s.reconcile(all)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(view.Moved()).To(HaveField("Reason", v1alpha1.ReasonVolumesMoving))
-	s.Expect(view.Moved().Message).To(Equal(`To move to volumes of 8Gi: main-main-0 (4Gi of StorageClass "stiff", which does not allow it to grow), main-main-1 (4Gi of StorageClass "stiff", which does not allow it to grow). One member after the other gets another volume, by a task of type MembershipChange, which comes after a rollout that is due. To keep a volume, suspend the task; the capacity cannot be set back. Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs.`))
+	s.Expect(view.Moved().Message).To(Equal(`To move to volumes of 8Gi: main-main-0 (4Gi of StorageClass "stiff", which does not allow it to grow), main-main-1 (4Gi of StorageClass "stiff", which does not allow it to grow). One member after the other gets another volume, by a task of type MembershipChange, which begins after a rollout that is due. To keep a volume, suspend the task; the capacity cannot be set back. Before that, the claim template of the StatefulSet follows, while every member participates and no rollout runs.`))
 	s.Expect(s.asks()).To(Equal([]string{"4Gi", "4Gi", "8Gi"}))
 	s.Expect(s.replaced()).To(BeFalse(), "the status says so first")
 

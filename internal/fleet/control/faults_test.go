@@ -81,7 +81,7 @@ func (w *world) rolls(i int) tasks.Task {
 		objects = append(objects, w.revision(i, fmt.Sprint("r", n+1), n+1, image), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespaceOf(i), Name: fmt.Sprint("main-", n), OwnerReferences: owner,
 			Labels: map[string]string{v1alpha1.LabelPartOf: "main", appsv1.StatefulSetRevisionLabel: "r1"},
-		}})
+		}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, Ready: true}}}})
 	}
 	for _, o := range objects {
 		if err := w.api.Create(w.t.Context(), o); err != nil {
