@@ -310,7 +310,10 @@ func (w *world) stuck(s settings) error {
 	}
 	var holds []string
 	for i, change := range w.Wants {
-		paused := slices.ContainsFunc(w.Ledger.Changes, func(c Change) bool { return target(c.Name) == target(change) && len(c.Failures) > s.failures })
+		paused := slices.ContainsFunc(w.Ledger.Changes, func(c Change) bool {
+			same := c.Name == change || target(c.Name) == target(change) && !w.Seen.Proven[target(change)]
+			return same && len(c.Failures) > s.failures
+		})
 		d := Decide(w.input(s), w.task(i))
 		if d.Hold == nil || paused {
 			return nil

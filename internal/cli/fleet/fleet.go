@@ -197,21 +197,9 @@ func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change s
 	if err != nil {
 		return err
 	}
-	var policy *v1alpha1.EtcdFleetPolicy
-	token := ""
-	for i := range all {
-		for _, found := range all[i].Status.Changes {
-			if found.Change != change || found.ResumeToken == "" {
-				continue
-			}
-			if policy != nil {
-				return kube.Usage("EtcdFleetPolicies %s and %s have paused change %s: name one with --policy", policy.Name, all[i].Name, change)
-			}
-			policy, token = &all[i], found.ResumeToken
-		}
-	}
-	if policy == nil {
-		return kube.Failure("no EtcdFleetPolicy has paused change %q; \"kubectl etcdtask fleet\" shows which changes are paused", change)
+	policy, token, err := resumable(all, change)
+	if err != nil {
+		return err
 	}
 	before := client.MergeFrom(policy.DeepCopy())
 	metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.AnnotationResumeChange, token)
@@ -220,4 +208,29 @@ func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change s
 	}
 	text.Print(c.Out, fmt.Sprintf("change %s of etcdfleetpolicy/%s resumed", change, policy.Name))
 	return nil
+}
+
+// resumable returns the policy that has paused a change, and the token that resumes it.
+func resumable(all []v1alpha1.EtcdFleetPolicy, change string) (policy *v1alpha1.EtcdFleetPolicy, token string, err error) {
+	why := fmt.Sprintf("no EtcdFleetPolicy has paused change %q; \"kubectl etcdtask fleet\" shows which changes are paused", change)
+	for i := range all {
+		for _, found := range all[i].Status.Changes {
+			if found.Change != change || found.Paused == "" {
+				continue
+			}
+			if found.ResumeToken == "" {
+				// Another change to the same template failed.
+				why = fmt.Sprintf("EtcdFleetPolicy %s: %s", all[i].Name, found.Paused)
+				continue
+			}
+			if policy != nil {
+				return nil, "", kube.Usage("EtcdFleetPolicies %s and %s have paused change %s: name one with --policy", policy.Name, all[i].Name, change)
+			}
+			policy, token = &all[i], found.ResumeToken
+		}
+	}
+	if policy == nil {
+		return nil, "", kube.Failure("%s", why)
+	}
+	return policy, token, nil
 }

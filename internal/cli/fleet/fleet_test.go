@@ -48,3 +48,27 @@ func TestLines(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Which change is resumed by which policy. One that waits because another one to the same template failed is resumed by that one, whose name and
+// command its message has.
+func TestResumable(t *testing.T) {
+	held := policy()
+	held.Status.Changes = append(held.Status.Changes, v1alpha1.FleetChange{Change: "v1-held", Waiting: 1, Paused: "change v1-held leads to a template that failed: change v1-bad is paused"})
+	other := policy()
+	other.Name = "other"
+	for name, c := range map[string]struct {
+		all           []v1alpha1.EtcdFleetPolicy
+		change, fails string
+	}{
+		"it failed":              {[]v1alpha1.EtcdFleetPolicy{*held}, "v1-bad", ""},
+		"it failed in both":      {[]v1alpha1.EtcdFleetPolicy{*held, *other}, "v1-bad", "EtcdFleetPolicies production and other have paused change v1-bad: name one with --policy"},
+		"another one failed":     {[]v1alpha1.EtcdFleetPolicy{*other, *held}, "v1-held", "EtcdFleetPolicy production: change v1-held leads to a template that failed: change v1-bad is paused"},
+		"it is not paused":       {[]v1alpha1.EtcdFleetPolicy{*held}, "v1-new", "no EtcdFleetPolicy has paused change \"v1-new\""},
+		"nothing is known of it": {[]v1alpha1.EtcdFleetPolicy{*held}, "v1-none", "no EtcdFleetPolicy has paused change \"v1-none\""},
+	} {
+		p, token, err := resumable(c.all, c.change)
+		if c.fails == "" && (err != nil || p != &c.all[0] || token != "v1-bad.0") || c.fails != "" && (err == nil || !strings.HasPrefix(err.Error(), c.fails)) {
+			t.Errorf("%s: %v, %q, %v", name, p, token, err)
+		}
+	}
+}
