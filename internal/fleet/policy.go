@@ -20,6 +20,8 @@ type Policy struct {
 	Generation int64
 	// Invalid says what cannot be read of it; then it grants nothing.
 	Invalid string
+	// UnknownWindows says what of that is wrong with its windows or exceptions.
+	UnknownWindows string
 	// Paused: nothing starts.
 	Paused bool
 	// MaxConcurrent is a number of clusters, or a percentage of those that the policy selects. 0 pauses.

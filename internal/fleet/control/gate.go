@@ -200,12 +200,12 @@ func (c *Controller) Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *e
 		switch {
 		case !p.PauseAtEnd:
 			continue
-		case p.Invalid != "":
+		case p.UnknownWindows != "":
 			return &engine.Wait{Reason: v1alpha1.ReasonWaitingForWindow, RequeueAfter: soon, Message: fmt.Sprintf(
-				"EtcdFleetPolicy %s is invalid, so it is not known whether a window is open, and spec.atEnd is Pause: %s; fix it", name, p.Invalid)}
+				"EtcdFleetPolicy %s is invalid, so it is not known whether a window is open, and spec.atEnd is Pause: %s; fix it", name, p.UnknownWindows)}
 		}
 		if open, _, next := p.Opens(now); !open {
-			message := fmt.Sprintf("the windows of EtcdFleetPolicy %s have closed, and spec.atEnd is Pause: the task is paused between two steps, and keeps its slot", name)
+			message := fmt.Sprintf("no window of EtcdFleetPolicy %s is open, and spec.atEnd is Pause: the task is paused between two steps, and keeps its slot", name)
 			if !next.IsZero() {
 				message += "; it continues at " + next.UTC().Format(time.RFC3339)
 			}

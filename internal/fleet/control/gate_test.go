@@ -200,6 +200,43 @@ func TestTasksInWindows(t *testing.T) {
 	}
 }
 
+// What is wrong with a policy pauses tasks if it makes the windows unknown, and nothing else does while a window is open. A policy with exceptions
+// alone has no windows that close.
+func TestAnInvalidPolicyPausesByItsWindowsAlone(t *testing.T) {
+	hour := metav1.Duration{Duration: time.Hour}
+	bad := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Bad"}}}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.EtcdFleetPolicySpec)
+		says   string
+	}{
+		"it is valid":     {func(*v1alpha1.EtcdFleetPolicySpec) {}, ""},
+		"maxConcurrent":   {func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxConcurrent = ptr.To(intstr.FromString("many")) }, ""},
+		"maxPerNamespace": {func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxPerNamespace = ptr.To(intstr.FromString("many")) }, ""},
+		"canaries":        {func(s *v1alpha1.EtcdFleetPolicySpec) { s.Canary.Selector = &bad }, ""},
+		"namespaces":      {func(s *v1alpha1.EtcdFleetPolicySpec) { s.NamespaceSelector = bad }, ""},
+		"windows": {func(s *v1alpha1.EtcdFleetPolicySpec) { s.Windows[0].TimeZone, s.NamespaceSelector = "Europe/Bonn", bad },
+			"is invalid, so it is not known whether a window is open, and spec.atEnd is Pause: spec.windows[0]: timeZone"},
+		"exceptions": {func(s *v1alpha1.EtcdFleetPolicySpec) {
+			s.Except = []v1alpha1.FleetWindow{{Schedule: "x", Duration: hour}}
+		},
+			"is invalid, so it is not known whether a window is open, and spec.atEnd is Pause: spec.except[0]: schedule"},
+		"it has closed":           {func(s *v1alpha1.EtcdFleetPolicySpec) { s.Windows[0].Schedule = "0 12 * * *" }, "no window of EtcdFleetPolicy all is open, and spec.atEnd is Pause"},
+		"it has exceptions alone": {func(s *v1alpha1.EtcdFleetPolicySpec) { s.Windows, s.Except = nil, s.Windows }, "no window of EtcdFleetPolicy all is open, and spec.atEnd is Pause"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 1)
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.AtEnd, p.Spec.Windows = v1alpha1.FleetPause, []v1alpha1.FleetWindow{{Schedule: "0 0 * * *", Duration: hour}}
+				c.change(&p.Spec)
+			})
+			wait := w.operator().Pause(t.Context(), &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(0)}})
+			if c.says == "" && wait != nil || c.says != "" && (wait == nil || !strings.Contains(wait.Message, c.says)) {
+				t.Errorf("%+v", wait)
+			}
+		})
+	}
+}
+
 // A change that failed is shown on its policy, with an event, until a person resumes it as they have seen it.
 func TestStatusOfAPolicy(t *testing.T) {
 	w := newWorld(t, 3, 2)

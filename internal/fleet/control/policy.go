@@ -61,7 +61,8 @@ func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
 		for i, w := range list.spec {
 			window, err := fleet.NewWindow(w.Schedule, w.Duration.Duration, cmp.Or(w.TimeZone, "UTC"))
 			if err != nil {
-				p.Invalid = fmt.Sprintf("spec.%s[%d]: %v", list.field, i, err)
+				p.UnknownWindows = fmt.Sprintf("spec.%s[%d]: %v", list.field, i, err)
+				p.Invalid = p.UnknownWindows
 				continue
 			}
 			*list.into = append(*list.into, window)
