@@ -196,6 +196,46 @@ func TestBypass(t *testing.T) {
 	}
 }
 
+// Where a template failed that is known to work, but not by the ledger, one task that bypasses the policy proves it for all.
+func TestATaskThatBypassesProvesItsTemplate(t *testing.T) {
+	w := newWorld(t, 2, 2)
+	for i := range w.n {
+		w.rolls(i)
+	}
+	o := w.operator()
+	o.pass(interval)
+	is, err := o.change(t.Context(), w.task(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: "other", Failures: []fleet.Failure{{Etcd: "etcd9", EtcdName: "main", Target: is.target}}})
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.n {
+		if wait := o.ask(i); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+			t.Errorf("%+v", wait)
+		}
+	}
+	task := w.task(0).Object
+	metav1.SetMetaDataAnnotation(&task.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
+	if err := w.api.Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	o.start(0)
+	w.clock.Step(maxAge)
+	if wait := o.ask(1); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
+		t.Errorf("while it runs: %+v", wait)
+	}
+	w.finish()
+	o.pass(4 * interval)
+	if wait := o.ask(1); wait != nil {
+		t.Errorf("%+v", wait)
+	}
+}
+
 // A change that passed its canary long ago, and is asked for again, begins with a canary.
 func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 	w := newWorld(t, 2, 2)
