@@ -112,7 +112,7 @@ func (k Known) keeps(i int, o membership.Ordinal, tasks []v1alpha1.EtcdOperatorT
 				})
 		})
 	}
-	return !o.Temporary && i >= k.Snapshot.Replicas() && !(was(membership.RemoveMember) && was(membership.ScaleDown))
+	return !o.Temporary && i >= k.Snapshot.Replicas() && (!was(membership.RemoveMember) || !was(membership.ScaleDown))
 }
 
 // drains reports whether the node of the only member is cordoned, and its volume can be used on another one. As relief is, this is a state:

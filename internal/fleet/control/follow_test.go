@@ -26,10 +26,10 @@ import (
 )
 
 // pod creates a pod of a cluster, which has run since a time.
-func (w *world) pod(i int, since time.Time) *corev1.Pod {
+func (w *world) pod(since time.Time) *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespaceOf(i), Name: "main-0", UID: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: "main"},
+		Namespace: namespaceOf(0), Name: "main-0", UID: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: "main"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "main", UID: "set", Controller: ptr.To(true)}},
 	}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: since}}}}}
@@ -84,7 +84,7 @@ func watching(t *testing.T) (*world, *operator) {
 	if err := w.api.Update(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	w.pod(0, w.clock.Now())
+	w.pod(w.clock.Now())
 	o := w.operator()
 	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
 		l.Grant(fleet.Holder{Task: "task0", TaskName: "task", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Policies: []string{"all"}, Change: "A", Canary: true, Granted: w.clock.Now()})
@@ -282,7 +282,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 	}
 	unready := func(w *world, _ *v1alpha1.EtcdOperatorTask) {
-		w.pod(0, w.clock.Now())
+		w.pod(w.clock.Now())
 		w.unready()
 	}
 	superseded := func(more ...func(*world, *v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
@@ -354,7 +354,7 @@ func TestHoldersAreReleased(t *testing.T) {
 		"while its cluster lacks a member": {lacking, true, "watched", false},
 		"while its pod is not ready":       {unready, true, "watched", false},
 		"while its pod terminates": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
-			pod := w.pod(0, w.clock.Now())
+			pod := w.pod(w.clock.Now())
 			pod.Finalizers = []string{"example.com/keep"}
 			if err := errors.Join(w.api.Update(t.Context(), pod), w.api.Delete(t.Context(), pod)); err != nil {
 				t.Fatal(err)

@@ -167,7 +167,7 @@ func TestWhatMustNotChangeIsReadAtFirst(t *testing.T) {
 	}
 	w.clock.Step(time.Second)
 	started := w.clock.Now()
-	w.pod(0, started)
+	w.pod(started)
 	o.pass(interval)
 	l, err := o.Store.Read(t.Context())
 	if err != nil || len(l.Holders) != 1 || !strings.HasPrefix(l.Holders[0].Baseline, "pod"+started.Format("@150405")) {
@@ -338,7 +338,9 @@ func TestABadTemplateFromTwo(t *testing.T) {
 	o = w.operator()
 	o.pass(interval)
 	// Those in which it failed have the time to ask first.
-	o.ask(1)
+	if wait := o.ask(1); wait == nil {
+		t.Error("another cluster comes first")
+	}
 	w.clock.Step(time.Minute)
 	if wait := o.ask(1); wait != nil {
 		t.Errorf("%+v", wait)

@@ -186,7 +186,7 @@ func TestWhatIsNoFailure(t *testing.T) {
 // The order in which a cache lists pods says nothing.
 func TestTheOrderOfPods(t *testing.T) {
 	w := newWorld(t, 1, 1)
-	first := w.pod(0, w.clock.Now())
+	first := w.pod(w.clock.Now())
 	second := first.DeepCopy()
 	second.Name, second.UID, second.ResourceVersion = "main-1", "another", ""
 	if err := w.api.Create(t.Context(), second); err != nil {
