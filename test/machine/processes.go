@@ -67,10 +67,23 @@ func FreeAddress(t testing.TB) string {
 	return free(t, fmt.Sprintf("127.77.%d.%d", os.Getpid()%250, n%250+1)).String()
 }
 
-// FreePort returns a port that is free on 127.0.0.1; nothing else listens on 127.0.0.2 and the following.
+// ports counts those handed out for 127.0.0.1.
+var ports atomic.Uint32
+
+// FreePort returns a port that is free on 127.0.0.1; nothing else listens on 127.0.0.2 and the following. Until its server listens, no other
+// test gets it: those of one process get ports one after another, and other processes others.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	return free(t, "127.0.0.1").Port
+	for range 100 {
+		n := os.Getpid()*997 + int(ports.Add(1))
+		address := &net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: firstPort + n%(lastPort-firstPort+1)}
+		if l, err := net.ListenTCP("tcp", address); err == nil {
+			_ = l.Close()
+			return address.Port
+		}
+	}
+	t.Fatal("finding a free port: 100 are in use")
+	return 0
 }
 
 // Ports that are free for a server: the kernel gives none of them to a connection, in the moment until the server listens.

@@ -186,17 +186,6 @@ func (d *database) readAll(tx *bolt.Tx) error {
 	return err
 }
 
-// findRevision finds the revision alone, without reading the whole database. One that is missing has none.
-func (d *database) findRevision() error {
-	if d.path == "" {
-		return nil
-	}
-	return view(d.path, func(tx *bolt.Tx) error {
-		d.revision = revisionOf(tx)
-		return nil
-	})
-}
-
 // revisionOf returns the revision of a database as etcd finds it: that of the last change, or of the last compaction, which
 // may have removed the last change.
 func revisionOf(tx *bolt.Tx) int64 {

@@ -358,7 +358,7 @@ func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
 	g.Expect(got.Needs).To(Equal(map[string]int64{
 		"new.etcd.before-task-5": source.database.bytes + 2*source.log.bytes + member.LogSize, "new.etcd.before-task-6": member.Unreadable,
 	}))
-	g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-5": 2}))
+	g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-5": 3}), "at most: the database begins before the write that it has")
 }
 
 // Kept data whose database is damaged beneath readable metadata is not what an undo can rely on.
@@ -377,6 +377,18 @@ func TestSurveyReadsAllOfWhatIsKept(t *testing.T) {
 	got, err = Survey(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Needs).To(Equal(map[string]int64{"new.etcd.before-task-5": member.Unreadable}))
+}
+
+// What was kept reaches as far as its log, also if the database was not written to the end: an undo took the final snapshot in its place.
+func TestKeptDataReachesAsFarAsItsLog(t *testing.T) {
+	for _, applied := range []uint64{3, 4, 5} {
+		g := NewWithT(t)
+		dir := withDatabase(t, applied, datadirtest.Put("a", "1", 0), datadirtest.Put("b", "2", 0), datadirtest.Put("a", "3", 0))
+		g.Expect(os.Rename(dir, dir+".before-task-5")).To(Succeed())
+		got, err := Survey(dir)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-5": 4}))
+	}
 }
 
 // The voters follow from the log: what it begins with, and the changes that it has.

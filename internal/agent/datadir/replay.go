@@ -119,19 +119,22 @@ func (a *applier) apply(entry *raftpb.Entry) (err error) {
 		}
 	}()
 	defer recovered(&err)
-	if entry.GetType() != raftpb.EntryNormal || len(entry.Data) == 0 || isV2(entry.Data) {
-		return nil
-	}
-	request := &etcdserverpb.InternalRaftRequest{}
-	if err := proto.Unmarshal(entry.Data, request); err != nil {
+	request, err := requestOf(entry)
+	if err != nil || request == nil || request.ClusterMemberAttrSet != nil {
 		return err
-	}
-	if request.ClusterMemberAttrSet != nil {
-		return nil
 	}
 	// A request that fails has failed for its client, too.
 	a.etcd.Apply(&apply.InternalRaftRequestWrapper{InternalRaftRequest: request, SkipRangeExecution: request.Txn != nil}, membership.ApplyBoth)
 	return nil
+}
+
+// requestOf returns the request of API v3 in an entry; nil if it has none.
+func requestOf(entry *raftpb.Entry) (*etcdserverpb.InternalRaftRequest, error) {
+	if entry.GetType() != raftpb.EntryNormal || len(entry.Data) == 0 || isV2(entry.Data) {
+		return nil, nil
+	}
+	request := &etcdserverpb.InternalRaftRequest{}
+	return request, proto.Unmarshal(entry.Data, request)
 }
 
 // fieldV2 is the field of requests of API v2, by which members before 3.6 published themselves. Their changes were never in

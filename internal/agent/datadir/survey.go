@@ -97,6 +97,22 @@ func (s stopped) votersBefore() (voters map[uint64]bool, after uint64) {
 	return maps.Clone(s.database.voters), max(applied, log.snapshot.index)
 }
 
+// reaches returns the revision that data reaches at most, once its log is replayed: a database that was not written to the end lacks what
+// its log has, and each write of that makes one revision, unless it failed. The database was checked.
+func (s stopped) reaches() (int64, error) {
+	revision := max(s.database.revision, 1) // of an empty database
+	if s.database.applied.index >= s.log.last().index {
+		return revision, nil
+	}
+	return revision, s.log.entries(max(s.database.applied.index, s.log.snapshot.index), func(entry *raftpb.Entry) error {
+		request, err := requestOf(entry)
+		if err == nil && request != nil && (request.Put != nil || request.DeleteRange != nil || request.Txn != nil) {
+			revision++
+		}
+		return err
+	})
+}
+
 // Survey reads the data directory of a stopped member completely: every record of the log with its checksum, and every page of
 // the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) {
@@ -128,8 +144,8 @@ func kept(dir string) ([]string, error) {
 	return names[max(len(names)-maxKept, 0):], err
 }
 
-// describeKept returns how many bytes a rebuild takes from data that was kept, and the revisions of its databases: of the directories that
-// the newest task has set aside, since only the newest restore can be undone, and all of a log and a database takes time to read. An undo
+// describeKept returns how many bytes a rebuild takes from data that was kept, and the revisions that it reaches: of the directories that the
+// newest task has set aside, since only the newest restore can be undone, and all of a log and a database takes time to read. An undo
 // relies on it once it is recorded, so nothing is left unread.
 func describeKept(dir string, kept []string) (needs, revisions map[string]int64) {
 	if len(kept) == 0 {
@@ -144,10 +160,14 @@ func describeKept(dir string, kept []string) (needs, revisions map[string]int64)
 		needs[name] = member.Unreadable
 		data, err := open(filepath.Join(filepath.Dir(dir), name))
 		if err == nil {
-			err = cmp.Or(data.database.findRevision(), data.database.check())
+			err = data.database.check()
+		}
+		reaches := int64(0)
+		if err == nil {
+			reaches, err = data.reaches()
 		}
 		if err == nil {
-			needs[name], revisions[name] = data.needs(), data.database.revision
+			needs[name], revisions[name] = data.needs(), reaches
 		}
 	}
 	return needs, revisions

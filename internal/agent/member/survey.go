@@ -37,8 +37,8 @@ type Survey struct {
 	// Needs are how many bytes a cluster takes that is rebuilt from one of these, on the volume of each member: of those that the newest
 	// recovery or restore has set aside. It is Unreadable for one that cannot be read, and empty if the agent is too old to say so.
 	Needs map[string]int64 `json:"needs,omitempty"`
-	// KeptRevisions are the revisions of the databases of the same directories: what a log has beyond is not counted, since it may be no
-	// write. It has none that cannot be read, and is empty if the agent is too old to say so.
+	// KeptRevisions are the revisions that the same directories reach at most, with what the log has beyond the database. It has none that
+	// cannot be read, and is empty if the agent is too old to say so.
 	KeptRevisions map[string]int64 `json:"keptRevisions,omitempty"`
 	// Free is how many bytes are free on the volume; 0 if the agent is too old to say so.
 	Free int64 `json:"free,omitempty"`
