@@ -24,6 +24,12 @@ func (e *Etcd) ClaimName(ordinal int32) string {
 	return e.ClaimTemplateName() + "-" + e.PodName(ordinal)
 }
 
+// DefaultClientPort is the port on which members serve clients unless the spec has another one.
+const DefaultClientPort = 2379
+
+// ClientPort returns the port on which members serve clients once they run with the newest template.
+func (e *Etcd) ClientPort() int32 { return ptr.Deref(e.Spec.Etcd.ClientPort, DefaultClientPort) }
+
 // FullSnapshotLeaseName returns the name of the Lease that reports the newest full snapshot.
 func (e *Etcd) FullSnapshotLeaseName() string { return e.Name + "-full-snap" }
 

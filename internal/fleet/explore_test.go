@@ -276,7 +276,7 @@ func (w *world) judge(s settings, i int, change string) error {
 	if busy >= s.limit[0] || namespaceOf(s, i) == "b" && s.limit[1] > 0 && inB >= s.limit[1] {
 		return fmt.Errorf("%d clusters are busy already", busy)
 	}
-	// Another change counts as this one as long as nobody knows whether the template works.
+	// Another change counts as this one as long as it is unknown whether the template works.
 	same := func(other string) bool {
 		return other == change || target(other) == target(change) && !w.Seen.Proven[target(change)]
 	}
@@ -397,8 +397,8 @@ func (w world) key() string {
 }
 
 // Whatever happens to the clusters: no more than the limit are busy, a change starts in more clusters than canaries only once it has
-// succeeded in these, one that failed too often starts nowhere, and what is not paused goes on. Of two changes to the same template, of which
-// nobody knows that it works, all of that holds as if they were one. The judge sees what happens to clusters, and knows neither the
+// succeeded in these, one that failed too often starts nowhere, and what is not paused goes on. Of two changes to the same template, which
+// is not known to work, all of that holds as if they were one. The judge sees what happens to clusters, and knows neither the
 // ledger nor the rules.
 func TestExploration(t *testing.T) {
 	total, depth := 0, 5

@@ -100,8 +100,8 @@ func (s *state) holder(c *Candidate, canary bool) Holder {
 	}
 }
 
-// underway are the clusters that have the change of a task by a policy, or a template that it leads to and of which nobody knows that it
-// works, and are neither done nor failed: their task runs, or they are watched.
+// underway are the clusters that have the change of a task by a policy, or a template that it leads to and that is not known to
+// work, and are neither done nor failed: their task runs, or they are watched.
 func (s *state) underway(p *Policy, c *Candidate) (all []*Holder) {
 	unproven := s.Ledger.unproven(p.Name, c.Target)
 	for _, holders := range [][]Holder{s.Ledger.Holders, s.taken} {

@@ -15,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // Surges reports whether a second member takes over from the only one before its pod is replaced. The agent of the second looks for the first
@@ -26,7 +25,7 @@ func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 	}
 	pod := s.Ordinals[0].Pod
 	at, err := url.Parse(pod.Endpoint)
-	return err == nil && at.Port() == strconv.Itoa(int(ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379))) &&
+	return err == nil && at.Port() == strconv.Itoa(int(etcd.ClientPort())) &&
 		(at.Scheme == "https") == (etcd.ClientTLS() != nil) && (pod.PeerTLS != "" || etcd.PeerTLS() == nil)
 }
 

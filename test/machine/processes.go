@@ -64,35 +64,27 @@ var addresses atomic.Uint32
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	n := addresses.Add(1)
-	return free(t, fmt.Sprintf("127.77.%d.%d", os.Getpid()%250, n%250+1)).String()
+	return free(t, fmt.Sprintf("127.77.%d.%d", os.Getpid()%250, n%250+1), rand.Int).String()
 }
 
 // ports counts those handed out for 127.0.0.1.
 var ports atomic.Uint32
 
-// FreePort returns a port that is free on 127.0.0.1; nothing else listens on 127.0.0.2 and the following. Until its server listens, no other
-// test gets it: those of one process get ports one after another, and other processes others.
+// FreePort returns a port that is free on 127.0.0.1; nothing else listens on 127.0.0.2 and the following. The tests of one process get ports one
+// after another, and other processes begin elsewhere, so that two rarely get the same before its server listens.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	for range 100 {
-		n := os.Getpid()*997 + int(ports.Add(1))
-		address := &net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: firstPort + n%(lastPort-firstPort+1)}
-		if l, err := net.ListenTCP("tcp", address); err == nil {
-			_ = l.Close()
-			return address.Port
-		}
-	}
-	t.Fatal("finding a free port: 100 are in use")
-	return 0
+	return free(t, "127.0.0.1", func() int { return os.Getpid()*997 + int(ports.Add(1)) }).Port
 }
 
 // Ports that are free for a server: the kernel gives none of them to a connection, in the moment until the server listens.
 const firstPort, lastPort = 10_000, 29_999
 
-func free(t testing.TB, ip string) *net.TCPAddr {
+// free returns an address whose port is free: one of 100 that next chooses, by its number modulo that of all ports.
+func free(t testing.TB, ip string, next func() int) *net.TCPAddr {
 	t.Helper()
 	for range 100 {
-		address := &net.TCPAddr{IP: net.ParseIP(ip), Port: firstPort + rand.IntN(lastPort-firstPort+1)}
+		address := &net.TCPAddr{IP: net.ParseIP(ip), Port: firstPort + next()%(lastPort-firstPort+1)}
 		if l, err := net.ListenTCP("tcp", address); err == nil {
 			_ = l.Close()
 			return address

@@ -35,7 +35,7 @@ type node struct {
 
 func (n *node) silent() bool { return n.off || n.cut }
 
-// isSplit reports whether members on a node may serve together with others where nobody else sees them.
+// isSplit reports whether members on a node may serve together with others, out of sight of the rest.
 func (n *node) isSplit() bool { return n.zone != 0 }
 
 // lose cuts a node off, or takes its power. 40 s later Kubernetes notices; the word of its kubelet stays.

@@ -255,5 +255,5 @@ func clientPort(pod *corev1.Pod) int32 {
 			}
 		}
 	}
-	return defaultClientPort
+	return v1alpha1.DefaultClientPort
 }

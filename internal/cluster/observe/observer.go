@@ -49,11 +49,8 @@ const observeTimeout = 3 * time.Second
 // MaxReplicas is how many replicas a StatefulSet may have to be observed. A user who may scale it can choose any number.
 const MaxReplicas = etcdclient.MaxMembers
 
-// etcd's client port: that of the container port of this name, or else the default.
-const (
-	clientPortName    = "client"
-	defaultClientPort = 2379
-)
+// clientPortName is the name of the container port of etcd's client port.
+const clientPortName = "client"
 
 // Interface is what takes Snapshots: an Observer, or what stands in for it in a test.
 type Interface interface {

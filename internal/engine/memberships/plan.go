@@ -76,9 +76,8 @@ func bringsFurther(in membership.Input, step *membership.Step) bool {
 	return len(in.Members) == in.Goal.Size && step.Ordinal >= in.Goal.Size && (step.Action == membership.ScaleUp || step.Action == membership.AddLearner)
 }
 
-// waitsForMember reports whether a rollout that has begun goes on only once a further member has joined: by way of it, the only member or a
-// volume is replaced, or its pod is there already. The rollout is not waited for by its own step then, and what else blocks it counts here,
-// too.
+// waitsForMember reports whether a rollout that has begun goes on only once a further member has joined: to relieve the only one, to move a
+// volume, or since its pod is there already. A version that the rollout refuses, and a snapshot that it waits for, keep that member away, too.
 func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, ordinal int) bool {
 	if rollout == nil || rollout.Status.Rollout == nil {
 		return false

@@ -113,8 +113,8 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 }
 
 // letsPass reports whether the head lets a task begin beside it: it has made no progress for long, or waits for other Etcds, or, for
-// one that may unblock it, it is blocked; or it pauses, perhaps for days, and the task does not touch members. While a request to change the members may still take effect, nothing begins that may restart
-// one.
+// one that may unblock it, it is blocked; or it pauses, perhaps for days, and the task does not touch members. While a request to change the
+// members may still take effect, nothing begins that may restart one.
 func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
 		return sideways(t) && stalled(head)
@@ -175,8 +175,7 @@ func waits(t *v1alpha1.EtcdOperatorTask) bool {
 
 // pauses reports whether a task that runs waits for the next window of an EtcdFleetPolicy.
 func pauses(t *v1alpha1.EtcdOperatorTask) bool {
-	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
-	return runs(t) && c != nil && c.Reason == v1alpha1.ReasonWaitingForWindow
+	return runs(t) && t.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow
 }
 
 // sideways reports whether a task may run beside a stalled rollout.

@@ -65,7 +65,7 @@ func sharedConfig(in Input) (string, error) {
 	shared := ptr.Deref(etcd.Spec.SharedConfig, v1alpha1.SharedConfig{})
 	values := map[string]any{
 		"data-dir":                  member.DataDir,
-		"listen-client-urls":        fmt.Sprintf("%s://0.0.0.0:%d", clientScheme(etcd), clientPort(etcd)),
+		"listen-client-urls":        fmt.Sprintf("%s://0.0.0.0:%d", clientScheme(etcd), etcd.ClientPort()),
 		"listen-peer-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme(in.PeerTLS == PeerTLSOn), peerPort(etcd)),
 		"listen-metrics-urls":       fmt.Sprintf("http://0.0.0.0:%d", metricsPort(etcd)),
 		"metrics":                   ptr.Deref(spec.Metrics, v1alpha1.MetricsBasic),
@@ -183,7 +183,7 @@ func clientURLs(etcd *v1alpha1.Etcd) string {
 		name := etcd.MemberName(pod)
 		urls := further.Of(name)
 		if len(urls) > 0 && !further.Overrides(name) {
-			urls = slices.Insert(urls, 0, fmt.Sprintf("%s://%s:%d", clientScheme(etcd), etcd.MemberHost(pod), clientPort(etcd)))
+			urls = slices.Insert(urls, 0, fmt.Sprintf("%s://%s:%d", clientScheme(etcd), etcd.MemberHost(pod), etcd.ClientPort()))
 		}
 		if len(urls) > 0 {
 			fmt.Fprintf(&lines, "%s: %q\n", name, strings.Join(urls, ","))

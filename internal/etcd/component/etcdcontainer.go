@@ -27,7 +27,7 @@ func etcdContainer(in Input) (*corev1ac.ContainerApplyConfiguration, error) {
 	return container(v1alpha1.ContainerEtcd, in.Etcd.EtcdImage(in.Images.Etcd)).
 		WithCommand("etcd", "--config-file="+member.ConfigFile).
 		WithPorts(
-			containerPort(clientPortName, clientPort(in.Etcd)),
+			containerPort(clientPortName, in.Etcd.ClientPort()),
 			containerPort(peerPortName, peerPort(in.Etcd)),
 			containerPort(metricsPortName, metricsPort(in.Etcd))).
 		WithReadinessProbe(readinessProbe()).

@@ -21,8 +21,6 @@ const (
 	backupPortName  = "backuprestore"
 )
 
-func clientPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379) }
-
 func peerPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ServerPort, 2380) }
 
 // metricsPort serves metrics and readiness without a client certificate, because the kubelet's probes have none.
@@ -35,7 +33,7 @@ func clientService(in Input) *corev1ac.ServiceApplyConfiguration {
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
-				servicePort(clientPortName, clientPort(in.Etcd)),
+				servicePort(clientPortName, in.Etcd.ClientPort()),
 				servicePort(serverPortName, peerPort(in.Etcd)),
 				servicePort(backupPortName, BackupPort(in.Etcd))))
 	users := ptr.Deref(in.Etcd.Spec.Etcd.ClientService, v1alpha1.ClientService{})

@@ -225,8 +225,8 @@ func (l *looking) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, cur
 	return true, nil
 }
 
-// confirm asks the API server and the members again before a step that ends the trust in a certificate. One that has expired is trusted by
-// nobody.
+// confirm asks the API server and the members again before a step that ends the trust in a certificate. An expired
+// one is not trusted any more.
 func (l *looking) confirm(ctx context.Context, in pki.Input, step pki.Step) (bool, error) {
 	if step.Action != pki.Promote && step.Action != pki.Retire || step.Action == pki.Promote && in.Expired {
 		return true, nil

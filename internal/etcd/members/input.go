@@ -95,7 +95,7 @@ func (k Known) Input(r Request) membership.Input {
 	return in
 }
 
-// keeps reports whether a claim is not deleted when its ordinal goes: a Restore keeps data there, or nobody has looked at it. One of a member
+// keeps reports whether a claim is not deleted when its ordinal goes: a Restore keeps data there, or no agent has looked at it. One of a member
 // is that of a pod which a task has scaled away, after it had removed the member from the list, and existed when that began. Any other may hold
 // data that no agent has looked at: it was restored by hand, or a larger cluster has left it, and someone has scaled the StatefulSet. One that
 // was made for a further member is marked.

@@ -83,7 +83,7 @@ func (t Timers) Next(k Known) Timers {
 
 // connected is the run of a learner that does not serve yet, and has published itself since it was added: that takes a connection to the
 // leader. If its leader has sent it a snapshot, etcd opens its port for clients seven seconds later, once it has published itself again. Of
-// one that has served and does not any more, nobody knows whether it is connected.
+// one that has served and does not any more, it is unknown whether it is connected.
 func (t Timers) connected(k Known, m etcdclient.Member) run {
 	now := k.pod(m)
 	if !m.Learner || m.Name == "" || now.started.IsZero() || !t.isUnnamed(m.ID, now) {

@@ -46,7 +46,7 @@ func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.Etc
 	return &wanted
 }
 
-// scaledDown returns what the StatefulSet of a cluster that runs is scaled back to if someone has scaled it down; nil if nobody has. No task
+// scaledDown returns what the StatefulSet of a cluster that runs is scaled back to if a user has scaled it down; nil otherwise. No task
 // does that while there is no quorum, and the pod of a member that is listed can cost none. It is pure.
 func scaledDown(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) *int32 {
 	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)

@@ -5,7 +5,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -267,7 +265,7 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 	case v1alpha1.TaskStateSucceeded:
 		return &finding{task: h.Task, kind: succeeded}, nil
 	case v1alpha1.TaskStateFailed:
-		return &finding{task: h.Task, kind: failed, reason: "task " + h.TaskName + " failed: " + progressing(t).Message}, nil
+		return &finding{task: h.Task, kind: failed, reason: "task " + h.TaskName + " failed: " + t.Status.Progressing().Message}, nil
 	case v1alpha1.TaskStateRejected:
 		return c.superseded(ctx, h, t)
 	case v1alpha1.TaskStateInProgress:
@@ -283,7 +281,7 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 
 // running says whether a change has failed in a cluster whose task runs; nil if it has not. The Etcd is nil if it is not known.
 func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) *finding {
-	if p := progressing(t); p.Reason == v1alpha1.ReasonStalled && c.idle(t) >= c.Patience {
+	if p := t.Status.Progressing(); p.Reason == v1alpha1.ReasonStalled && c.idle(t) >= c.Patience {
 		return &finding{task: h.Task, kind: failing, reason: "task " + t.Name + " is stalled: " + p.Message}
 	}
 	if etcd == nil {
@@ -307,7 +305,7 @@ func (c *Controller) idle(t *v1alpha1.EtcdOperatorTask) time.Duration {
 			deadline = config.ProgressDeadline.Duration
 		}
 	}
-	return min(idle, now.Sub(progressing(t).LastTransitionTime.Add(-deadline)))
+	return min(idle, now.Sub(t.Status.Progressing().LastTransitionTime.Add(-deadline)))
 }
 
 // superseded says what has become of a task that was rejected: the change has neither succeeded nor failed, unless it is a canary whose
@@ -394,9 +392,4 @@ func (c *Controller) readEtcd(ctx context.Context, h *fleet.Holder) (*v1alpha1.E
 		return nil, fmt.Errorf("reading Etcd %s/%s, which holds a slot: %w", h.Namespace, h.EtcdName, err)
 	}
 	return etcd, nil
-}
-
-// progressing returns the condition of a task; an empty one if there is none.
-func progressing(t *v1alpha1.EtcdOperatorTask) metav1.Condition {
-	return *cmp.Or(meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing), &metav1.Condition{})
 }

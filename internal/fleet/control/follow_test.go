@@ -229,7 +229,7 @@ func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
 	}
 }
 
-// A policy that is deleted, and one of the same name that comes at once: nobody has watched the canary for as long as either of them wants, so the
+// A policy that is deleted, and one of the same name that comes at once: the canary was watched for less time than either of them wants, so the
 // next change has one.
 func TestAPolicyThatIsDeletedWhileItsCanaryIsWatched(t *testing.T) {
 	w, o := watching(t)

@@ -45,7 +45,7 @@ func (o *operator) lags() {
 }
 
 // A cache that lags shows a cluster that is watched, or whose task runs, as it was. Nothing is said of the change by that: neither that it
-// failed, nor that it succeeded, nor that nobody will know. Found by two operators of which one was paused.
+// failed, nor that it succeeded, nor that it will stay unknown. Found by two operators of which one was paused.
 func TestACacheThatLags(t *testing.T) {
 	unwell, well := set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse), set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue)
 	etcd := func(change func(*v1alpha1.Etcd)) func(*world) { return func(w *world) { w.etcd(change) } }
@@ -287,7 +287,7 @@ func TestAFailureIsCountedOnce(t *testing.T) {
 	}
 }
 
-// The same bad template is another change where the pods had another one before. It is held there as well, the policy says so although nobody
+// The same bad template is another change where the pods had another one before. It is held there as well, the policy says so although no task
 // asks for the change that failed any more, and all of it survives the ledger.
 func TestABadTemplateFromTwo(t *testing.T) {
 	w := newWorld(t, 2, 2)

@@ -226,7 +226,7 @@ func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
 // blockedBy returns the guard that blocks a rollout; empty if none does. What the status of a rollout says of guards is from before it was
 // suspended, or had to wait for a window. A change of members may wait for a cut-over for as long as a person wants; one that is stuck is stalled.
 func blockedBy(t *v1alpha1.EtcdOperatorTask) v1alpha1.GuardName {
-	p := ptr.Deref(meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing), metav1.Condition{})
+	p := t.Status.Progressing()
 	goesOn := p.Status == metav1.ConditionTrue || p.Reason == v1alpha1.ReasonStalled || p.Reason == v1alpha1.ReasonRetrying
 	if !goesOn || t.Status.Rollout == nil || t.Status.Rollout.HeldBy == nil {
 		return ""
