@@ -300,6 +300,8 @@ func TestMonitoring(t *testing.T) {
 		g.Expect(monitors["PodMonitor "+system+"/etcd-foreman-members"]).To(HaveKeyWithValue("spec", HaveKeyWithValue("sampleLimit", BeNumerically("==", want))), values)
 		g.Expect(monitors["PodMonitor "+system+"/etcd-foreman"]).To(HaveKeyWithValue("spec", Not(HaveKey("sampleLimit"))), values)
 	}
+	insecure := normalized(render(t, `monitoring.enabled=true`, `config={"server":{"insecureMetrics":true}}`))
+	g.Expect(insecure["PodMonitor "+system+"/etcd-foreman"]).To(HaveKeyWithValue("spec", HaveKeyWithValue("podMetricsEndpoints", ConsistOf(Equal(map[string]any{"port": "metrics"})))))
 	elsewhere := newHelm(t).run("template", "x", path, "--namespace=elsewhere", "--set=monitoring.enabled=true")
 	g.Expect(elsewhere).NotTo(ContainSubstring("namespace: etcd-foreman-system"))
 }
