@@ -5,6 +5,7 @@
 package simulation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -109,7 +110,10 @@ func (a *preparation) reached() (all []*members.Member) {
 
 // ask asks another member, by a linearizable read, what it knows of this one.
 func (a *preparation) ask() {
-	for _, m := range a.reached() {
+	all := a.reached()
+	// An agent asks each of them in turn; one that takes another for disconnected does not hold it up for long.
+	slices.SortStableFunc(all, func(m, n *members.Member) int { return cmp.Compare(min(m.Doubts, 1), min(n.Doubts, 1)) })
+	for _, m := range all {
 		id, list, err := a.world.Etcd.Linearizable(m)
 		if err != nil {
 			continue

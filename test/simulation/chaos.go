@@ -46,6 +46,7 @@ var troubles = []trouble{
 	{"operator sees only a member that is cut off", 90, (*chaos).blinding},
 	{"member frozen", 60, (*chaos).freezing},
 	{"member killed", 1, (*chaos).killing},
+	{"a member takes another for disconnected", 1, (*chaos).doubting},
 	{"pod deleted by a user", 1, (*chaos).deleting},
 	{"volume lost", 30, (*chaos).wiping},
 	{"volumes of a quorum lost", 30, (*chaos).wipingMost},

@@ -5,6 +5,7 @@
 package simulation
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -132,6 +133,23 @@ func (c *chaos) freezing() func() {
 	c.Log(m.Name, "is frozen")
 	m.Frozen = true
 	return func() { m.Frozen = false }
+}
+
+// doubting has a member take another for disconnected until one of them starts again. At most one member does.
+func (c *chaos) doubting() func() {
+	m := c.running()
+	if m == nil || slices.ContainsFunc(c.Etcd.Running(), func(o *members.Member) bool { return o.Doubts != 0 }) {
+		return nil
+	}
+	list := m.List()
+	if len(list) == 0 {
+		return nil
+	}
+	if p := list[c.random.IntN(len(list))]; p.ID != m.Disk.Member {
+		c.Log(m.Name, fmt.Sprintf("takes %x for disconnected", p.ID))
+		m.Doubts = p.ID
+	}
+	return func() {}
 }
 
 func (c *chaos) killing() func() {

@@ -37,7 +37,7 @@ func (e *Etcd) change(m *Member, of func(l *Member, list []Peer) (Entry, error))
 	return nil
 }
 
-// AddLearner adds a member that does not vote. All voters have to be connected.
+// AddLearner adds a member that does not vote. All voters have to be connected, as the member that is asked sees it.
 func (e *Etcd) AddLearner(m *Member, peerURL string) error {
 	return e.change(m, func(l *Member, list []Peer) (Entry, error) {
 		others := e.reachable(l)
@@ -45,7 +45,7 @@ func (e *Etcd) AddLearner(m *Member, peerURL string) error {
 			if p.Learner {
 				return Entry{}, ErrTooMany
 			}
-			if p.ID != l.Disk.Member && others[p.ID] == nil {
+			if p.ID != l.Disk.Member && others[p.ID] == nil || p.ID == m.Doubts {
 				return Entry{}, ErrUnhealthy
 			}
 		}
@@ -53,7 +53,7 @@ func (e *Etcd) AddLearner(m *Member, peerURL string) error {
 	})
 }
 
-// Remove removes a member for ever. The voters that are connected have to be a quorum of the rest.
+// Remove removes a member for ever. The voters that are connected, as the member that is asked sees it, have to be a quorum of the rest.
 func (e *Etcd) Remove(m *Member, id uint64) error {
 	return e.change(m, func(l *Member, list []Peer) (Entry, error) {
 		i := slices.IndexFunc(list, func(p Peer) bool { return p.ID == id })
@@ -62,8 +62,13 @@ func (e *Etcd) Remove(m *Member, id uint64) error {
 		}
 		others := e.reachable(l)
 		rest := slices.Delete(slices.Clone(list), i, i+1)
-		if !list[i].Learner && !l.quorum(rest, func(id uint64) bool { return id == l.Disk.Member || others[id] != nil }) {
+		connected := func(id uint64) bool { return id == l.Disk.Member || others[id] != nil }
+		switch {
+		case list[i].Learner:
+		case !l.quorum(rest, connected):
 			return Entry{}, ErrNoStrictQuota
+		case !l.quorum(rest, func(id uint64) bool { return id != m.Doubts && connected(id) }):
+			return Entry{}, ErrUnhealthy
 		}
 		return Entry{Removed: id}, nil
 	})

@@ -15,6 +15,9 @@ type Member struct {
 	Disk *Disk
 	// Frozen: it does nothing, and does not answer.
 	Frozen bool
+	// Doubts is the ID of one that it takes for disconnected until one of the two starts again; 0 for none. etcd does so where a late failure of a
+	// connection to the other's old address comes after the new connections (rafthttp).
+	Doubts uint64
 	// Leader is the one that it knows; 0 for none.
 	Leader uint64
 	// told: another member has answered that this one was removed.
@@ -51,6 +54,11 @@ func New(random *rand.Rand) *Etcd {
 // Start starts a member with the data on a disk.
 func (e *Etcd) Start(name string, d *Disk) *Member {
 	m := &Member{Name: name, Disk: d}
+	for _, other := range e.running {
+		if other.Doubts == d.Member {
+			other.Doubts = 0
+		}
+	}
 	e.running = append(e.running, m)
 	return m
 }

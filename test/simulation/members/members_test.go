@@ -5,6 +5,7 @@
 package members
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -107,6 +108,35 @@ func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 	t.Logf("%d writes were acknowledged", acknowledged)
 	if acknowledged < 80*20 {
 		t.Errorf("only %d writes were acknowledged", acknowledged)
+	}
+}
+
+// A member that takes another for disconnected refuses to change the list, and others do not. It does until one of them starts again.
+func TestDoubts(t *testing.T) {
+	c := newCluster(1, 5)
+	rounds := func() {
+		for range 20 {
+			c.Round()
+		}
+	}
+	rounds()
+	c.up[0].Doubts = 3
+	if err := c.AddLearner(c.up[0], "url"); !errors.Is(err, ErrUnhealthy) {
+		t.Fatalf("%v", err)
+	}
+	c.Stop(c.up[3])
+	c.Stop(c.up[4])
+	rounds()
+	if err := c.Remove(c.up[0], 5); !errors.Is(err, ErrUnhealthy) {
+		t.Fatalf("%v", err)
+	}
+	if err := c.Remove(c.up[1], 5); err != nil {
+		t.Fatal(err)
+	}
+	c.Stop(c.up[2])
+	c.Start("2", c.disks[2])
+	if c.up[0].Doubts != 0 {
+		t.Error("it does after the other has started again")
 	}
 }
 
