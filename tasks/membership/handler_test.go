@@ -344,6 +344,14 @@ func TestRefusal(t *testing.T) {
 	r.Expect(r.task.Object.Status.Membership.Steps).To(HaveLen(2), "the same again is one step")
 }
 
+// What etcd has acknowledged is waited for, too: the next decision is not made on a list without it.
+func TestAcknowledged(t *testing.T) {
+	r := newTrial(t, 1, 3)
+	r.joining()
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.next(time.Second).Message).To(HavePrefix("ChangeObserved: AddLearner was requested for main-1"))
+}
+
 // A member that takes others for disconnected refuses to add one, for as long as its connections last. Another voter is asked then, but
 // not after an answer that was lost.
 func TestAnotherIsAsked(t *testing.T) {

@@ -91,7 +91,7 @@ func (h *Handler) request(ctx context.Context, task tasks.Task, d detail) error 
 		}
 		return c.AddLearner(ctx, peerURLs(d.in, d.step.Ordinal))
 	})
-	if err == nil || etcdclient.IsRefusal(err) {
+	if etcdclient.IsRefusal(err) {
 		h.tracker.answer(task.Object.UID, d.at)
 	}
 	return err

@@ -47,7 +47,7 @@ func covered(tasks []v1alpha1.EtcdOperatorTask) bool {
 }
 
 // isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that,
-// unless a member has lost its data, for which the rollout waits, or a recreation waits until the newest spec is applied.
+// unless a member has lost its data or has yet to join, for which the rollout waits, or a recreation waits until the newest spec is applied.
 func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1alpha1.EtcdOperatorTask) bool {
 	if d.Step == nil {
 		return false
@@ -59,11 +59,11 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 		}
 		voters++
 	}
-	if outdated == 0 || voters%2 == 0 {
+	if outdated == 0 || voters%2 == 0 || waitsForMember(etcdtasks.RollingOut(tasks), d.Step.Ordinal) {
 		return true
 	}
 	if bringsFurther(in, d.Step) {
-		return waitsForMember(etcdtasks.RollingOut(tasks), d.Step.Ordinal)
+		return false
 	}
 	return voters == in.Goal.Size || slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()

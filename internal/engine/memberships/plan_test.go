@@ -182,6 +182,9 @@ func TestIsDue(t *testing.T) {
 		"the rollout waits for the pod that is there": {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 3}}, 3, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-3"}
 		})},
+		"the rollout waits for a pod that is there, and the size is to change": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 1}}, 1, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}
+		})},
 		"the rollout waits for another pod": {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-2"}
 		})},
