@@ -59,7 +59,7 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 		}
 		voters++
 	}
-	if outdated == 0 || voters%2 == 0 || waitsForMember(etcdtasks.RollingOut(tasks), d.Step.Ordinal) {
+	if outdated == 0 || voters%2 == 0 || waitsForMember(etcdtasks.RollingOut(tasks), in.Members) {
 		return true
 	}
 	if bringsFurther(in, d.Step) {
@@ -78,7 +78,7 @@ func bringsFurther(in membership.Input, step *membership.Step) bool {
 
 // waitsForMember reports whether a rollout that has begun goes on only once a further member has joined: to relieve the only one, to move a
 // volume, or since its pod is there already. A version that the rollout refuses, and a snapshot that it waits for, keep that member away, too.
-func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, ordinal int) bool {
+func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Member) bool {
 	if rollout == nil || rollout.Status.Rollout == nil {
 		return false
 	}
@@ -86,16 +86,18 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, ordinal int) bool {
 	if r.Relieve != "" {
 		return true
 	}
-	if r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, func(b v1alpha1.BlockedBy) bool {
-		return b.Guard == v1alpha1.GuardVersionsCompatible || b.Guard == v1alpha1.GuardSnapshotTaken
-	}) {
-		return false
+	keepsAway := func(b v1alpha1.BlockedBy) bool {
+		answers := r.HeldBy.Guard == v1alpha1.GuardOthersParticipating && b.Pod == r.HeldBy.Pod // with its version, once it has joined
+		return b.Guard == v1alpha1.GuardVersionsCompatible && !answers || b.Guard == v1alpha1.GuardSnapshotTaken
 	}
-	switch r.HeldBy.Guard {
-	case v1alpha1.GuardVolumeReachable:
+	switch {
+	case r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, keepsAway):
+	case r.HeldBy.Guard == v1alpha1.GuardVolumeReachable:
 		return true
-	case v1alpha1.GuardOthersParticipating:
-		return strings.HasSuffix(r.HeldBy.Pod, fmt.Sprintf("-%d", ordinal))
+	case r.HeldBy.Guard == v1alpha1.GuardOthersParticipating:
+		return r.HeldBy.Pod != "" && !slices.ContainsFunc(members, func(m membership.Member) bool {
+			return m.Owner == membership.Ours && strings.HasSuffix(r.HeldBy.Pod, fmt.Sprintf("-%d", m.Ordinal))
+		})
 	}
 	return false
 }

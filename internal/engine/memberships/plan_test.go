@@ -128,8 +128,8 @@ func TestMayBeDueOnADrain(t *testing.T) {
 // which it waits.
 func TestIsDue(t *testing.T) {
 	voters := func(n int, changes ...func(*membership.Member)) (all []membership.Member) {
-		for range n {
-			all = append(all, membership.Member{})
+		for i := range n {
+			all = append(all, membership.Member{Owner: membership.Ours, Ordinal: i})
 		}
 		for _, c := range changes {
 			c(&all[n-1])
@@ -182,8 +182,13 @@ func TestIsDue(t *testing.T) {
 		"the rollout waits for the pod that is there": {voters(3), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 3}}, 3, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-3"}
 		})},
-		"the rollout waits for a pod that is there, and the size is to change": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 1}}, 1, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+		"the rollout waits for a pod that is there, and the size is to change": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 2}}, 1, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}, {Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-1"}}
+		})},
+		"the rollout waits for a pod that is there, and refuses its version": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 2}}, 1, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-0"}}
 		})},
 		"the rollout waits for another pod": {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-2"}
