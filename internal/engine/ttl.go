@@ -71,7 +71,7 @@ func (r *Reconciler) endedFor(ctx context.Context, cached *v1alpha1.EtcdOperator
 	if err := r.Live.Get(ctx, key, live); err != nil {
 		return 0, fmt.Errorf("reading task %s, whose TTL may have passed: %w", key, err)
 	}
-	ended := servertime.StatusWritten(live)
+	ended := servertime.Written(live, "status")
 	if ended.IsZero() {
 		return seen, nil
 	}

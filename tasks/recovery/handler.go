@@ -142,7 +142,14 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		}
 		in.PreferData = in.PreferData || task.Config.Source == v1alpha1.RecoverFromData
 	}
-	return verdict(in, decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
+	d := decide(in, h.Clock.Now())
+	if d.Recovery.Phase == v1alpha1.RecoveryStopping && in.Recorded.Phase != v1alpha1.RecoveryStopping {
+		if in.Snapshot, err = observe.Hear(ctx, h.Client, h.Live, snapshot); err != nil {
+			return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+		}
+		d = decide(in, h.Clock.Now())
+	}
+	return verdict(in, d, task.Object.Status, h.Clock.Now()), nil
 }
 
 // Perform implements tasks.Methods.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // witness is an Observer that has been told what to say, and how long it takes.
@@ -136,6 +138,52 @@ func TestGracePeriodBeginsAgain(t *testing.T) {
 			r.Expect(r.lose(4 * time.Second)).To(Equal(v1alpha1.RecoveryStopping))
 		})
 	}
+}
+
+// Members are not stopped while they may be running on nodes that have fallen silent, whatever those reported last. Once the nodes report again,
+// nothing is waited for a second time.
+func TestMembersAreNotStoppedOnTheLastReportOfSilentNodes(t *testing.T) {
+	r := newTrial(t)
+	r.witness.says = newInput(func(in *Input) {
+		for i := range 2 {
+			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassDead, &cluster.Pod{Node: cluster.Node{Name: "n"}}
+		}
+	}).Snapshot
+	silent, fails := true, false
+	r.handler.Live = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			lease, ok := into.(*coordinationv1.Lease)
+			switch {
+			case !ok:
+				return c.Get(ctx, key, into, options...)
+			case fails:
+				return errors.New("no answer")
+			}
+			renewed := r.clock.Now()
+			if silent {
+				renewed = renewed.Add(-9 * time.Second)
+			}
+			lease.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: renewed}}}
+			return nil
+		},
+	})
+	r.handler.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			o.SetCreationTimestamp(metav1.NewTime(r.clock.Now()))
+			return nil
+		},
+	})
+	r.Expect(r.lose(30 * time.Second)).To(Equal(v1alpha1.RecoveryConfirming))
+	r.Expect(r.said.Message).To(ContainSubstring("all members are stopped once"), "no Lease is read until then")
+	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
+	r.Expect(r.said.Message).To(ContainSubstring("main-0, main-1 do not answer, may be running, and would be a quorum"))
+	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
+	r.Expect(r.said.LastOperation).To(BeNil(), "it is written once")
+	fails = true
+	_, err := r.handler.Execute(t.Context(), r.task)
+	r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrObserve))
+	silent, fails = false, false
+	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryStopping))
 }
 
 // Two operators observe at the same time, for a while: one that was paused, and its successor. Neither corrects what the other shows without

@@ -83,6 +83,13 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	in, decision, now := h.decide(task, snapshot, updates)
+	if s := decision.Step; s != nil && (s.IsRemoval() || s.Write != nil) {
+		// The timers have seen the Snapshot as it was: a kubelet that is silent for a moment begins none again.
+		if in.Snapshot, err = observe.Hear(ctx, h.Client, h.Live, snapshot); err != nil {
+			return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+		}
+		decision = rollout.Decide(in, now)
+	}
 	return verdict(in, decision, now), nil
 }
 

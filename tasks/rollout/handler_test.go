@@ -21,7 +21,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -244,6 +246,75 @@ func TestEndOfATaskWhosePodsAnotherReplaces(t *testing.T) {
 		r.Expect(v.Outcome).To(Equal(tasks.Fail))
 		r.Expect(v.Code).To(Equal(code))
 		r.Expect(v.Message).To(Equal("etcd-druid wrote it"))
+	}
+}
+
+// The last report of a kubelet that has fallen silent is no proof that an etcd is not running, where the quorum may depend on it. Timers do not
+// hear of the silence, and the API server is asked only by who is about to remove a pod.
+func TestTheLastReportOfASilentNodeProvesNothing(t *testing.T) {
+	leaderless := func(s *cluster.Snapshot) {
+		s.Cluster.LeaderKnown, s.Cluster.Leader = false, 0
+		for i := range s.Ordinals {
+			s.Ordinals[i].Serving, s.Cluster.Voters[i].Serving = false, false
+		}
+	}
+	unreachable := func(s *cluster.Snapshot) { s.Ordinals[0].Answers, s.Ordinals[0].Class = false, v1alpha1.ClassUnready }
+	for name, c := range map[string]struct {
+		seen    []change
+		renewed time.Duration // how long ago; negative for a Lease that cannot be read
+		failed  bool
+		held    v1alpha1.GuardName
+		says    string
+		reads   int
+	}{
+		"the node reports":                        {[]change{leaderless, unreachable, dead(2)}, 8 * time.Second, false, "", "", 1},
+		"it is silent, and the rest may lead":     {[]change{leaderless, unreachable, dead(2)}, 9 * time.Second, false, v1alpha1.GuardQuorumLossConfirmed, "m-0, m-2 may still have a leader that the operator cannot reach", 1},
+		"it is silent, and a leader may need it":  {[]change{unreachable, dead(2), func(s *cluster.Snapshot) { s.Cluster.Voters[0].Serving = false }}, 9 * time.Second, false, v1alpha1.GuardQuorumKept, "m-2 may be running although it was last reported as Dead (crashed), and its node n is silent (its Lease has not been renewed for 8s)", 1},
+		"it is silent, and the quorum is without": {[]change{dead(2)}, time.Hour, false, "", "", 1},
+		"nothing is known of the node":            {[]change{leaderless, unreachable, dead(2)}, -1, false, "", "", 1},
+		"the Lease is not read":                   {[]change{leaderless, unreachable, dead(2)}, 0, true, "", "", 1},
+		"all run":                                 {nil, time.Hour, false, "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := func(s *cluster.Snapshot) {
+				for i := range s.Ordinals {
+					s.Ordinals[i].Pod.Node.Name = "n"
+				}
+			}
+			r, reads := newTrial(t, observed(noon, append(c.seen, at)...), observed(noon, append(c.seen, at)...)), 0
+			r.handler.Live = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+					reads++
+					if c.failed {
+						return errNoAnswer
+					}
+					if c.renewed < 0 {
+						return apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, key.Name)
+					}
+					into.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: noon.Add(-c.renewed)}}})
+					return nil
+				},
+			}).Build()
+			r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					o.SetCreationTimestamp(metav1.NewTime(noon))
+					return nil
+				},
+			}).Build()
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(reads).To(Equal(c.reads))
+			switch {
+			case c.failed:
+				r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrObserve))
+			case c.held != "":
+				r.Expect(v.Step).To(BeNil())
+				r.Expect(v.Rollout.HeldBy.Guard).To(Equal(c.held))
+				r.Expect(v.Message).To(ContainSubstring(c.says))
+			default:
+				r.Expect(err).NotTo(HaveOccurred())
+				r.Expect(v.Step.Operation).To(Equal(string(rollout.DeletePod)))
+			}
+		})
 	}
 }
 

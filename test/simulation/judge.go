@@ -333,7 +333,7 @@ func (j *judge) removal(o *operator, r aimed) string {
 		// A removal that is late rests on what was seen when it was asked for.
 		switch recent := j.world.Now()-s.at < sight || s.at > r.asked-observation; {
 		case p.Name == name:
-			removes = is(p.ID) && !j.world.reportedDown(name)
+			removes = is(p.ID) && !j.world.reportedDown(name, r.asked)
 		case is(p.ID) || !s.is && recent:
 			left++
 		}
@@ -347,16 +347,19 @@ func (j *judge) removal(o *operator, r aimed) string {
 	return ""
 }
 
-// reportedDown reports whether the newest word of a kubelet is that the member of a pod does not run, and Kubernetes has not had time to notice that the node
-// is lost: for so long, an operator cannot know that it runs again.
-func (w *World) reportedDown(name string) bool {
-	p := apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, name)
-	if p == nil || p.Spec.NodeName == "" {
+// heard is how long ago a kubelet was heard of at most when its word is believed, with what is lost to seconds of timestamps.
+const heard = 9 * time.Second
+
+// reportedDown reports whether the newest word of a kubelet is that the member of a pod does not run, which the operator could believe when it asked for
+// something: the kubelet's node was cut off, and the member has started, only a moment before.
+func (w *World) reportedDown(name string, asked time.Duration) bool {
+	live := apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, name)
+	if live == nil || w.pods[live.UID] == nil {
 		return false
 	}
-	n := w.node(p.Spec.NodeName)
-	down := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == v1alpha1.ContainerEtcd && c.State.Waiting != nil })
-	return down && n.cut && (w.isReady(n) || w.Now()-n.marked < sight)
+	p := w.pods[live.UID]
+	down := slices.ContainsFunc(live.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == v1alpha1.ContainerEtcd && c.State.Waiting != nil })
+	return down && p.node.cut && w.Now()-time.Since(p.started) > asked-observation-heard
 }
 
 // change judges a change at the API server.

@@ -12,9 +12,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // node is a machine with its kubelet.
@@ -28,9 +30,8 @@ type node struct {
 	zone int
 	// waiting is what its kubelet does once it is there again.
 	waiting []func()
-	// losses counts how often it was lost, and marked is when Kubernetes noticed last.
+	// losses counts how often it was lost.
 	losses int
-	marked time.Duration
 }
 
 func (n *node) silent() bool { return n.off || n.cut }
@@ -54,10 +55,23 @@ func (n *node) lose(power bool) {
 	at := n.losses
 	n.world.After(n.world.between(40_000, 45_000), n.name, "", func() {
 		if n.silent() && n.losses == at {
-			n.marked = n.world.Now()
 			n.report(corev1.ConditionUnknown)
 		}
 	})
+}
+
+// renewals is how often a kubelet renews the Lease of its node.
+const renewals = 10 * time.Second
+
+// renew has the kubelet renew the Lease of its node, and again after a while.
+func (n *node) renew() {
+	if !n.silent() {
+		n.world.must(n.world.API.Stamp(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: n.name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &n.name, LeaseDurationSeconds: ptr.To(int32(4 * renewals / time.Second))},
+		}))
+	}
+	n.world.After(renewals, n.name, "", n.renew)
 }
 
 // comeBack ends what lose has begun.

@@ -99,6 +99,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 		w.nodes = append(w.nodes, n)
 		w.must(w.writer.Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{corev1.LabelHostname: n.name}}}))
 		n.report(corev1.ConditionTrue)
+		w.After(time.Duration(i)*renewals/time.Duration(nodes), n.name, "", n.renew)
 	}
 	w.beat()
 	return w, nil

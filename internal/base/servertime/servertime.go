@@ -27,11 +27,11 @@ func Left(ctx context.Context, c client.Client, since time.Time, span time.Durat
 	return span - now.Sub(since), err
 }
 
-// StatusWritten is when the status of an object was changed last, by the clock of the API server; zero if it does not say.
-func StatusWritten(o metav1.Object) time.Time {
+// Written is when an object, or its subresource, was changed last, by the clock of the API server; zero if it does not say.
+func Written(o metav1.Object, subresource string) time.Time {
 	var last time.Time
 	for _, f := range o.GetManagedFields() {
-		if f.Subresource == "status" && f.Time != nil && f.Time.After(last) {
+		if f.Subresource == subresource && f.Time != nil && f.Time.After(last) {
 			last = f.Time.Time
 		}
 	}

@@ -60,13 +60,14 @@ func TestLeft(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError("asking the API server for the time: no"))
 }
 
-func TestStatusWritten(t *testing.T) {
+func TestWritten(t *testing.T) {
 	g := NewWithT(t)
 	at := func(minutes int, subresource string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Subresource: subresource, Time: &metav1.Time{Time: noon.Add(time.Duration(minutes) * time.Minute)}}
 	}
 	o := &metav1.ObjectMeta{}
-	g.Expect(StatusWritten(o)).To(BeZero())
+	g.Expect(Written(o, "status")).To(BeZero())
 	o.ManagedFields = []metav1.ManagedFieldsEntry{at(1, "status"), at(3, "status"), at(2, "status"), at(4, ""), {Subresource: "status"}}
-	g.Expect(StatusWritten(o)).To(Equal(noon.Add(3 * time.Minute)))
+	g.Expect(Written(o, "status")).To(Equal(noon.Add(3 * time.Minute)))
+	g.Expect(Written(o, "")).To(Equal(noon.Add(4 * time.Minute)))
 }

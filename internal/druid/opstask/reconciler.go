@@ -148,7 +148,7 @@ func ttl(task *v1alpha1.EtcdOpsTask) time.Duration {
 
 // expire deletes a task whose TTL has passed, by the clock of the API server, which stamps the status (ADR 46).
 func (r *Reconciler) expire(ctx context.Context, task *v1alpha1.EtcdOpsTask) (ctrl.Result, error) {
-	since := servertime.StatusWritten(task)
+	since := servertime.Written(task, "status")
 	if since.IsZero() {
 		since = ptr.Deref(task.Status.LastTransitionTime, task.CreationTimestamp).Time
 	}

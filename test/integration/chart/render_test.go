@@ -349,6 +349,9 @@ func TestNamespacesTakeRightsAway(t *testing.T) {
 		role.SetKind("ClusterRole")
 		g.Expect(verbs([]*unstructured.Unstructured{role}, role.GetName())).To(Equal(all), "nothing is missing in "+namespace)
 	}
+	objects := normalized(restricted)
+	g.Expect(objects).To(HaveKey("RoleBinding kube-node-lease/etcd-foreman-nodes"))
+	g.Expect(objects["Role kube-node-lease/etcd-foreman-nodes"]["rules"]).To(HaveExactElements(HaveKeyWithValue("verbs", HaveExactElements("get"))), "it sees whether a kubelet has fallen silent")
 }
 
 // The rights that policies of the fleet need are granted where the feature gate is on, in both modes.

@@ -77,6 +77,11 @@ var defects = []bug{
 		Edits: []edit{{"tasks/recovery/lost.go", "		case o.MayRun():", "		case o.Class != v1alpha1.ClassDead && o.Class != v1alpha1.ClassStarting && o.MayRun():"}},
 	},
 	{
+		Name:  "once: the last word of a silent node proves that etcd is stopped",
+		Issue: "What a kubelet had said was believed until Kubernetes had marked its node as lost, after 40 s.",
+		Edits: []edit{{"internal/cluster/observe/hear.go", "> believed {", "> time.Hour {"}},
+	},
+	{
 		Name:  "once: a leader is unknown when two cluster IDs tie",
 		Issue: "A leader that was known was reported unknown when two cluster IDs tied.",
 		Edits: []edit{

@@ -169,6 +169,17 @@ func (s *Server) Edit(o client.Object, sub string) error {
 	return err
 }
 
+// Stamp stores an object as written now. No watch shows it: for what no cache has, and is written all the time.
+func (s *Server) Stamp(o client.Object) error {
+	kind, err := s.kindOf(o)
+	if err != nil {
+		return err
+	}
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: s.now().Truncate(time.Second)}}})
+	s.table.take(Change{Kind: kind.Kind, Key: client.ObjectKeyFromObject(o), After: o})
+	return nil
+}
+
 // keep keeps what clients do not set.
 func keep(next, live client.Object) {
 	next.SetUID(live.GetUID())
