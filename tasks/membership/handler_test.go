@@ -7,6 +7,7 @@ package membership
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -171,12 +172,22 @@ func (r *trial) next(after time.Duration) tasks.Verdict {
 	r.clock.SetTime(r.clock.Now().Add(after))
 	v, err := r.handler.Execute(r.t.Context(), r.task)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.task.Object.Status.Membership = v.Membership
+	r.task.Object.Status.Membership = written(r.t, v.Membership)
 	if v.Step != nil {
 		err := r.handler.Perform(r.t.Context(), r.task.Task, *v.Step)
 		r.Expect(err != nil).To(Equal(r.fails != nil), "%v", err)
 	}
 	return v
+}
+
+// written is a status as the API server returns it.
+func written(t *testing.T, s *v1alpha1.MembershipStatus) *v1alpha1.MembershipStatus {
+	t.Helper()
+	text, err := json.Marshal(s)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var read *v1alpha1.MembershipStatus
+	NewWithT(t).Expect(json.Unmarshal(text, &read)).To(Succeed())
+	return read
 }
 
 // settle executes the task for so long that members have settled.
@@ -317,9 +328,10 @@ func TestLostAnswer(t *testing.T) {
 	r.Expect(r.asked).To(HaveLen(2))
 }
 
-// What etcd refuses does not take effect later.
+// What etcd refuses does not take effect later, and is requested again at once. The status has the time of a request in microseconds.
 func TestRefusal(t *testing.T) {
 	r := newTrial(t, 1, 3)
+	r.clock.SetTime(noon.Add(1234567))
 	r.joining()
 	r.fails = rpctypes.ErrUnhealthy
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))

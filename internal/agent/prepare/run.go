@@ -25,11 +25,9 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 			return errors.Join(err, p.said.forget())
 		}
 		waits, err := p.once(ctx)
-		switch {
-		case err != nil:
+		if err != nil || waits == nil {
+			// If the kubelet prepares this pod again, as after its node has restarted, nothing was said yet.
 			return errors.Join(err, p.said.forget())
-		case waits == nil:
-			return nil
 		}
 		if waits.Message != logged {
 			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)

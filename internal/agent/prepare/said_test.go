@@ -69,6 +69,16 @@ func TestWhatIsNewIsSaidAtOnce(t *testing.T) {
 	NewWithT(t).Expect(config + ".said").NotTo(BeAnExistingFile())
 }
 
+// What was said before a member started is said again if its pod is prepared once more: the kubelet has passed on since then that it may start.
+func TestAMemberThatStartsHasSaidNothing(t *testing.T) {
+	p := newPod(t)
+	p.share(member.KeyFirstStart, begins)
+	file := p.options.ConfigFile + ".said"
+	p.Expect(os.WriteFile(file, []byte("NotListed: {Free}\n"), 0o600)).To(Succeed())
+	p.Expect(Run(t.Context(), logr.Discard(), p.options)).To(Succeed())
+	p.Expect(file).NotTo(BeAnExistingFile())
+}
+
 // A run that has long said that its volume is free does not end because others do not answer once: the operator would take the volume for
 // used until the container has run twice more, after ever longer back-offs.
 func TestOthersThatDoNotAnswerForAMoment(t *testing.T) {
