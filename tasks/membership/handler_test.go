@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,8 @@ type trial struct {
 	list  []etcdclient.Member
 	asked []string
 	fails error
+	// refuse are the endpoints of members that take others for disconnected.
+	refuse []string
 	// read is what the agents have read.
 	read map[int]cluster.Read
 	// observing and confirming fail with these.
@@ -71,7 +74,8 @@ func newTrial(t *testing.T, n int, wanted int32) *trial {
 	config := &corev1.ConfigMap{ObjectMeta: *own.DeepCopy()}
 	config.Name, config.UID = "main-config", "config"
 	config.Data = map[string]string{member.KeyBootstrap: "initial-cluster: main-0=http://a,main-1=http://b,main-2=http://c,main-3=http://d"}
-	r := &trial{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(noon), read: map[int]cluster.Read{}}
+	exact := noon.Add(time.Nanosecond) // no status is as exact as a clock
+	r := &trial{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(exact), read: map[int]cluster.Read{}}
 	r.api = apitest.API(etcd, &appsv1.StatefulSet{ObjectMeta: own, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(n))}}, config)
 	r.task = tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "task", UID: "task"}}}}
 	r.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
@@ -144,6 +148,9 @@ func (a asking) note(ctx context.Context, format string, args ...any) error {
 		return ctx.Err()
 	}
 	a.trial.asked = append(a.trial.asked, fmt.Sprintf(format, args...)+" at "+a.endpoint)
+	if slices.Contains(a.trial.refuse, a.endpoint) {
+		return rpctypes.ErrUnhealthy
+	}
 	return a.trial.fails
 }
 
@@ -166,28 +173,27 @@ func (a asking) Close() error {
 	return nil
 }
 
+// asStored returns a status as the API server stores it.
+func asStored(t *testing.T, m *v1alpha1.MembershipStatus) *v1alpha1.MembershipStatus {
+	stored := &v1alpha1.MembershipStatus{}
+	data, err := json.Marshal(m)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(json.Unmarshal(data, stored)).To(Succeed())
+	return stored
+}
+
 // next executes the task after a while, records what was said, and carries the step out.
 func (r *trial) next(after time.Duration) tasks.Verdict {
 	r.t.Helper()
 	r.clock.SetTime(r.clock.Now().Add(after))
 	v, err := r.handler.Execute(r.t.Context(), r.task)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.task.Object.Status.Membership = written(r.t, v.Membership)
+	r.task.Object.Status.Membership = asStored(r.t, v.Membership)
 	if v.Step != nil {
 		err := r.handler.Perform(r.t.Context(), r.task.Task, *v.Step)
 		r.Expect(err != nil).To(Equal(r.fails != nil), "%v", err)
 	}
 	return v
-}
-
-// written is a status as the API server returns it.
-func written(t *testing.T, s *v1alpha1.MembershipStatus) *v1alpha1.MembershipStatus {
-	t.Helper()
-	text, err := json.Marshal(s)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	var read *v1alpha1.MembershipStatus
-	NewWithT(t).Expect(json.Unmarshal(text, &read)).To(Succeed())
-	return read
 }
 
 // settle executes the task for so long that members have settled.
@@ -328,15 +334,34 @@ func TestLostAnswer(t *testing.T) {
 	r.Expect(r.asked).To(HaveLen(2))
 }
 
-// What etcd refuses does not take effect later, and is requested again at once. The status has the time of a request in microseconds.
+// What etcd refuses does not take effect later.
 func TestRefusal(t *testing.T) {
 	r := newTrial(t, 1, 3)
-	r.clock.SetTime(noon.Add(1234567))
 	r.joining()
 	r.fails = rpctypes.ErrUnhealthy
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AddLearner"))
 	r.Expect(r.task.Object.Status.Membership.Steps).To(HaveLen(2), "the same again is one step")
+}
+
+// A member that takes others for disconnected refuses to add one, for as long as its connections last. Another voter is asked then, but
+// not after an answer that was lost.
+func TestAnotherIsAsked(t *testing.T) {
+	begin := func() *trial {
+		r := newTrial(t, 3, 5)
+		r.waiting()
+		r.waiting()
+		return r
+	}
+	r := begin()
+	r.refuse = []string{"http://main-0", "http://main-1"}
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.asked).To(HaveExactElements(HaveSuffix("at http://main-0"), HaveSuffix("at http://main-1"), HaveSuffix("at http://main-2")))
+
+	r = begin()
+	r.fails = errors.New("the answer was lost")
+	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+	r.Expect(r.asked).To(HaveLen(1))
 }
 
 // Nothing is done on what a cache says.

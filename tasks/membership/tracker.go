@@ -72,12 +72,12 @@ func (of *tracked) open(request *v1alpha1.MembershipRequest, list []etcdclient.M
 	return !of.answered && now.Sub(of.since) < requestDeadline
 }
 
-// answer records that etcd has answered a request. What was recorded of that has steps of a microsecond.
+// answer records that etcd has answered a request.
 func (t *tracker) answer(task types.UID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := t.of(task)
-	of.request, of.answered = at.Truncate(time.Microsecond), true
+	of.request, of.answered = at, true
 	t.tasks[task] = of
 }
 

@@ -33,6 +33,7 @@ const (
 
 // verdict translates a decision for the task engine. It is pure.
 func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
+	now = now.Truncate(time.Microsecond) // as exact as a status keeps it: a request is recognized by its time
 	recorded := record(in, d, now)
 	v := tasks.Verdict{
 		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Membership: &recorded,

@@ -73,8 +73,12 @@ func IsRefusal(err error) bool {
 	case codes.FailedPrecondition, codes.NotFound, codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
 		return true
 	}
-	return errors.Is(err, rpctypes.ErrUnhealthy)
+	return IsUnhealthy(err)
 }
+
+// IsUnhealthy reports whether a member has refused to change the member list because it takes too many others for disconnected. It judges
+// by its own record, in which a late failure of a connection to a member's old address outlasts its new connections: others may not refuse.
+func IsUnhealthy(err error) bool { return errors.Is(err, rpctypes.ErrUnhealthy) }
 
 func (c *client) MoveLeader(ctx context.Context, to uint64) error {
 	if _, err := c.etcd.MoveLeader(ctx, to); err != nil {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,12 +131,19 @@ func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapsh
 	return list
 }
 
-// Ask asks the leader for something, or else a voter that serves.
+// Ask asks the leader for something, or else a voter that serves. Where one refuses because it takes others for disconnected, the next is
+// asked: the leader may keep a wrong idea of a member that has come back for as long as their connections last.
 func (r Reader) Ask(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, do func(etcdclient.Client) error) error {
-	speaks := SpokesmanOf(etcd, s)
-	if speaks == nil {
-		return errors.New("no voter serves")
+	err := errors.New("no voter serves")
+	for _, speaks := range Spokesmen(etcd, s) {
+		if err = r.ask(ctx, etcd, speaks, do); !etcdclient.IsUnhealthy(err) {
+			return err
+		}
 	}
+	return err
+}
+
+func (r Reader) ask(ctx context.Context, etcd *v1alpha1.Etcd, speaks Spokesman, do func(etcdclient.Client) error) error {
 	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, speaks.Pod, speaks.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", cmp.Or(speaks.Pod, speaks.Endpoint), err)
@@ -153,30 +161,30 @@ type Spokesman struct {
 	Endpoint string
 }
 
-// SpokesmanOf returns the leader, or else a voter that serves; nil if there is none. Some releases of etcd promote at the leader alone.
-// Voters of the source cluster speak if they lead, or if no other does.
-func SpokesmanOf(etcd *v1alpha1.Etcd, s *cluster.Snapshot) *Spokesman {
-	var own, source *Spokesman
+// Spokesmen returns the voters that serve, in the order in which they are asked: the leader, wherever it is, since some releases of etcd
+// promote there alone; those of the Etcd; those of the source cluster.
+func Spokesmen(etcd *v1alpha1.Etcd, s *cluster.Snapshot) []Spokesman {
+	var leader, own, source []Spokesman
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
 		switch {
 		case !o.Serves() || o.Role == v1alpha1.RoleLearner || o.Pod == nil || o.Pod.Endpoint == "":
 		case o.Role == v1alpha1.RoleLeader:
-			return &Spokesman{o.Name, o.Pod.Endpoint}
-		case own == nil:
-			own = &Spokesman{o.Name, o.Pod.Endpoint}
+			leader = append(leader, Spokesman{o.Name, o.Pod.Endpoint})
+		default:
+			own = append(own, Spokesman{o.Name, o.Pod.Endpoint})
 		}
 	}
 	for _, v := range s.Cluster.Voters {
 		switch {
 		case v.Ordinal >= 0 || !v.Serving || !mayBeAsked(etcd, s, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs}):
 		case v.ID == s.Cluster.Leader:
-			return &Spokesman{Endpoint: v.Endpoint}
-		case source == nil:
-			source = &Spokesman{Endpoint: v.Endpoint}
+			leader = append(leader, Spokesman{Endpoint: v.Endpoint})
+		default:
+			source = append(source, Spokesman{Endpoint: v.Endpoint})
 		}
 	}
-	return cmp.Or(own, source)
+	return slices.Concat(leader, own, source)
 }
 
 // backupAge is how old the newest report may be that the store has everything, beside twice the period of deltas. A report may be as far

@@ -60,22 +60,22 @@ func TestSources(t *testing.T) {
 	g.Expect(k.Input(Request{}).Members[1].Owner).To(Equal(membership.Unknown))
 }
 
-// The leader is asked, wherever it is, or else a member of the Etcd, and one of the source where there is no other. What was
-// not declared is never asked.
-func TestSpokesman(t *testing.T) {
+// The leader is asked first, wherever it is, then members of the Etcd, then those of the source. What was not declared is never asked.
+func TestSpokesmen(t *testing.T) {
 	g := NewWithT(t)
 	k := known(1, beside)
 	k.Snapshot.Ordinals[0].Pod.Endpoint = "http://main-0:1"
-	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{Endpoint: "http://s0:1"}))
+	own, source := Spokesman{"main-0", "http://main-0:1"}, Spokesman{Endpoint: "http://s0:1"}
+	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(source, own))
 	k.Snapshot.Ordinals[0].Role, k.Snapshot.Cluster.Leader = v1alpha1.RoleLeader, 1
-	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{"main-0", "http://main-0:1"}))
+	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(own, source))
 	k.Snapshot.Ordinals[0].Role, k.Snapshot.Cluster.Leader = v1alpha1.RoleFollower, 9
-	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{"main-0", "http://main-0:1"}))
+	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(own, source))
 	k.Snapshot.Ordinals[0].Role = v1alpha1.RoleLearner
-	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(Equal(&Spokesman{Endpoint: "http://s0:1"}))
+	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(source))
 	k.Snapshot.Cluster.Voters[0].Serving = false
 	k.Snapshot.Cluster.Leader = 7
-	g.Expect(SpokesmanOf(k.Etcd, k.Snapshot)).To(BeNil())
+	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(BeEmpty())
 }
 
 // Members leave a source cluster although the Etcd has no replicas any more; a cluster of its own hibernates.
