@@ -119,6 +119,8 @@ type Pod struct {
 	Trouble string
 	// Refusal is why the agent keeps the member from starting; nil when it does not.
 	Refusal *Refusal
+	// Prepared: the agent has let the member start.
+	Prepared bool
 	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
 	// AgentOutdated: the image of its agent is not that of the template.

@@ -7,10 +7,13 @@ package membership
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -31,4 +34,43 @@ func TestATaskIsSupersededWhileNothingIsObserved(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// A task goes on, and does nothing, while what it has requested may still take effect: a rollout that began then would count on members that
+// are about to leave. Once the list shows it, or etcd has answered, or it can no longer happen, the task ends.
+func TestATaskIsNotSupersededWhileARequestIsOpen(t *testing.T) {
+	begin := func(answer error) *trial {
+		r := newTrial(t, 1, 3)
+		r.joining()
+		r.fails = answer
+		r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+		r.fails = nil
+		r.task.Config.Size = 5
+		return r
+	}
+	ends := func(r *trial) bool {
+		r.t.Helper()
+		v := r.next(time.Second)
+		r.Expect(v.Step).To(BeNil())
+		return v.Code == v1alpha1.ErrSuperseded
+	}
+	lost := errors.New("the answer was lost")
+	r := begin(lost)
+	for range 14 {
+		r.Expect(ends(r)).To(BeFalse())
+		r.Expect(r.handler.Superseded(t.Context(), r.task)).To(BeEmpty(), "nor while it is suspended")
+	}
+	r.start()
+	for range 15 {
+		r.Expect(ends(r)).To(BeFalse(), "the next operator counts from when it begins")
+	}
+	r.clock.SetTime(r.clock.Now().Add(requestDeadline))
+	r.Expect(ends(r)).To(BeTrue())
+
+	r = begin(lost)
+	r.list = append(r.list, etcdclient.Member{ID: 9, Learner: true, PeerURLs: []string{"http://main-1.main-peer.ns.svc:2380"}})
+	r.Expect(ends(r) || ends(r)).To(BeTrue(), "the list shows it")
+
+	r = begin(rpctypes.ErrUnhealthy)
+	r.Expect(ends(r)).To(BeTrue(), "etcd has refused it")
 }

@@ -42,14 +42,34 @@ func (t *tracker) observe(task types.UID, known members.Known, request *v1alpha1
 	defer t.mu.Unlock()
 	of := t.of(task)
 	of.timers = of.timers.Next(known)
-	if request != nil && !request.RequestedAt.Time.Equal(of.request) {
-		of.request, of.since, of.answered = request.RequestedAt.Time, now, false
-	}
+	open := of.open(request, known.List, now)
 	t.tasks[task] = of
-	if request == nil || of.answered || shows(*request, known.List) || now.Sub(of.since) >= requestDeadline {
+	if !open {
 		return of.timers, ""
 	}
 	return of.timers, describe(*request)
+}
+
+// isOpen reports whether the newest request of a task may still take effect, by what was observed last.
+func (t *tracker) isOpen(task types.UID, request *v1alpha1.MembershipRequest, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.of(task)
+	open := of.open(request, nil, now)
+	t.tasks[task] = of
+	return open
+}
+
+// open reports whether a request may still take effect, and notes what a member list shows of it.
+func (of *tracked) open(request *v1alpha1.MembershipRequest, list []etcdclient.Member, now time.Time) bool {
+	if request == nil {
+		return false
+	}
+	if at := request.RequestedAt.Time; !at.Equal(of.request) {
+		of.request, of.since, of.answered = at, now, false
+	}
+	of.answered = of.answered || shows(*request, list)
+	return !of.answered && now.Sub(of.since) < requestDeadline
 }
 
 // answer records that etcd has answered a request.

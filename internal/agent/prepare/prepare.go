@@ -66,6 +66,9 @@ type preparation struct {
 	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
 	data *member.Data
 	said said
+	// says is what this run says of the volume, and since when.
+	says  cluster.Volume
+	since time.Time
 }
 
 // once observes, decides and acts. It returns what the member waits for; nil if it may start.

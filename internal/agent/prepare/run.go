@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -18,25 +17,23 @@ import (
 // Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again, by the
 // configuration as it is then, until Patience has passed. For a member that does not start, it returns a *cluster.Refusal.
 func Run(ctx context.Context, log logr.Logger, o Options) error {
-	p := &preparation{Options: o, log: log, said: said(o.ConfigFile + ".said")}
+	p := &preparation{Options: o, log: log, said: said(o.ConfigFile + ".said"), since: o.Clock.Now()}
 	defer func() { p.others.close() }()
-	began, logged := o.Clock.Now(), ""
+	logged := ""
 	for {
 		if err := p.read(); err != nil {
 			return errors.Join(err, p.said.forget())
 		}
 		waits, err := p.once(ctx)
-		switch {
-		case err != nil:
+		if err != nil || waits == nil {
+			// If the kubelet prepares this pod again, as after its node has restarted, nothing was said yet.
 			return errors.Join(err, p.said.forget())
-		case waits == nil:
-			return nil
 		}
 		if waits.Message != logged {
 			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
 			logged = waits.Message
 		}
-		ends, err := p.ends(waits, o.Clock.Since(began))
+		ends, err := p.ends(waits)
 		if err != nil {
 			return err
 		}
@@ -81,9 +78,13 @@ func (p *preparation) read() error {
 // has often ended soon, and the member could join any moment.
 const longPatience = 11
 
-// ends reports whether a run ends that has waited for some time, so that the kubelet passes on why it waits.
-func (p *preparation) ends(waits *cluster.Refusal, waited time.Duration) (bool, error) {
-	patience := p.Patience
+// ends reports whether a run ends that has said the same of its volume for some time, so that the kubelet passes on why it waits. One that
+// has waited for long does not end because the others do not answer for a moment: it would have to be heard again, after two back-offs.
+func (p *preparation) ends(waits *cluster.Refusal) (bool, error) {
+	if waits.Volume != p.says {
+		p.since, p.says = p.Clock.Now(), waits.Volume
+	}
+	patience, waited := p.Patience, p.Clock.Since(p.since)
 	if waits.Volume.Store == cluster.StoreFree {
 		patience *= longPatience
 	}

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // What is new of a volume is said at once, since the kubelet passes on only the words of a container that ended. A member that could
@@ -48,16 +49,17 @@ func TestWhatIsNewIsSaidAtOnce(t *testing.T) {
 		{"there is data", refusal(v1alpha1.ReasonMemberRemoved, cluster.Volume{Store: cluster.StoreLeft}), 0, true},
 		{"there is still data", refusal(v1alpha1.ReasonMemberRemoved, cluster.Volume{Store: cluster.StoreLeft}), patience, true},
 	} {
-		p := &preparation{Options: Options{Patience: patience}, said: said(file)}
-		ends, err := p.ends(step.refusal, step.waited)
+		now := clocktesting.NewFakeClock(time.Unix(0, 0).Add(step.waited))
+		p := &preparation{Options: Options{Patience: patience, Clock: now}, said: said(file), says: step.refusal.Volume, since: time.Unix(0, 0)}
+		ends, err := p.ends(step.refusal)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(ends).To(Equal(step.ends), step.name)
 	}
-	p := &preparation{said: said(filepath.Join(file, "not a folder"))}
-	_, err := p.ends(refusal(v1alpha1.ReasonNotListed, free), 0)
+	p := &preparation{Options: Options{Clock: clock.RealClock{}}, said: said(filepath.Join(file, "not a folder"))}
+	_, err := p.ends(refusal(v1alpha1.ReasonNotListed, free))
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("what was said of the volume")))
 	p.said = said(filepath.Join(t.TempDir(), "missing", "said"))
-	_, err = p.ends(refusal(v1alpha1.ReasonNotListed, free), 0)
+	_, err = p.ends(refusal(v1alpha1.ReasonNotListed, free))
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("noting what is said")))
 
 	// A run that ends with an error is no word of the volume either.
@@ -65,6 +67,39 @@ func TestWhatIsNewIsSaidAtOnce(t *testing.T) {
 	NewWithT(t).Expect(os.WriteFile(config+".said", []byte("NotListed: {Free}\n"), 0o600)).To(Succeed())
 	NewWithT(t).Expect(Run(t.Context(), logr.Discard(), Options{SharedDir: "missing", ConfigFile: config, Clock: clock.RealClock{}})).NotTo(Succeed())
 	NewWithT(t).Expect(config + ".said").NotTo(BeAnExistingFile())
+}
+
+// What was said before a member started is said again if its pod is prepared once more: the kubelet has passed on since then that it may start.
+func TestAMemberThatStartsHasSaidNothing(t *testing.T) {
+	p := newPod(t)
+	p.share(member.KeyFirstStart, begins)
+	file := p.options.ConfigFile + ".said"
+	p.Expect(os.WriteFile(file, []byte("NotListed: {Free}\n"), 0o600)).To(Succeed())
+	p.Expect(Run(t.Context(), logr.Discard(), p.options)).To(Succeed())
+	p.Expect(file).NotTo(BeAnExistingFile())
+}
+
+// A run that has long said that its volume is free does not end because others do not answer once: the operator would take the volume for
+// used until the container has run twice more, after ever longer back-offs.
+func TestOthersThatDoNotAnswerForAMoment(t *testing.T) {
+	const patience = time.Minute
+	free := &cluster.Refusal{Reason: v1alpha1.ReasonNotListed, Volume: cluster.Volume{Store: cluster.StoreFree}}
+	silent := &cluster.Refusal{Reason: v1alpha1.ReasonDataLost}
+	now := clocktesting.NewFakeClock(time.Unix(0, 0))
+	p := &preparation{Options: Options{Patience: patience, Clock: now}, said: said(filepath.Join(t.TempDir(), "said")), since: now.Now()}
+	for i, step := range []struct {
+		after time.Duration
+		says  *cluster.Refusal
+		ends  bool
+	}{
+		{0, silent, false}, {retry, free, true}, {2 * patience, free, false}, {retry, silent, false}, {patience - retry, silent, false},
+		{retry, free, false}, {patience, free, false}, {retry, silent, false}, {patience, silent, true},
+	} {
+		now.Step(step.after)
+		ends, err := p.ends(step.says)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(ends).To(Equal(step.ends), "step %d", i)
+	}
 }
 
 // A member is found by its ID, whatever its peer URLs are now.

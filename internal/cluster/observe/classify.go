@@ -152,6 +152,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		EtcdVersion:        etcdVersion(pod.ObjectMeta, pod.Spec),
 		Probed:             isProbed(pod),
 		Refusal:            Refusal(pod),
+		Prepared:           isPrepared(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Endpoint = clientScheme(pod) + "://" + ClientAddress(pod)

@@ -6,6 +6,8 @@ package observe
 
 import (
 	"cmp"
+	"slices"
+
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
@@ -25,4 +27,12 @@ func Refusal(pod *corev1.Pod) *cluster.Refusal {
 		return cluster.ParseRefusal(ended.Message)
 	}
 	return nil
+}
+
+// isPrepared reports whether the init container that prepares the member has let it start. It does not run again in this pod, whatever
+// becomes of the member.
+func isPrepared(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == v1alpha1.InitContainerPrepare && completed(c)
+	})
 }

@@ -37,6 +37,7 @@ func TestRefusal(t *testing.T) {
 				{Name: "another", State: said("DataLost: of another container", 1)}, {Name: "prepare", State: tc.state, LastTerminationState: tc.last},
 			}}}
 			NewWithT(t).Expect(Refusal(pod)).To(Equal(tc.want))
+			NewWithT(t).Expect(describePod(pod, "").Prepared).To(Equal(tc.name == "it has let the member start"))
 		})
 	}
 }

@@ -47,7 +47,8 @@ func covered(tasks []v1alpha1.EtcdOperatorTask) bool {
 }
 
 // isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that,
-// unless a member has lost its data or has yet to join, for which the rollout waits, or a recreation waits until the newest spec is applied.
+// unless a member has lost its data or has yet to join, for which the rollout waits, or a recreation waits until the newest spec is applied: a
+// person has decided then that all pods get the newest template.
 func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1alpha1.EtcdOperatorTask) bool {
 	if d.Step == nil {
 		return false
@@ -62,12 +63,11 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 	if outdated == 0 || voters%2 == 0 || waitsForMember(etcdtasks.RollingOut(tasks), in.Members) {
 		return true
 	}
-	if bringsFurther(in, d.Step) {
-		return false
-	}
-	return voters == in.Goal.Size || slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
-		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()
+	further := bringsFurther(in, d.Step)
+	recreates := slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet() && !(further && t.Spec.Suspend)
 	})
+	return recreates || !further && voters == in.Goal.Size
 }
 
 // bringsFurther reports whether a step begins to bring in a member beside as many as the goal has, behind which these get other pods: all of

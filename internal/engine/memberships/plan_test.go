@@ -141,6 +141,8 @@ func TestIsDue(t *testing.T) {
 		t.Status.State, t.Status.Rollout = state, &v1alpha1.RolloutStatus{Phase: phase}
 		return []v1alpha1.EtcdOperatorTask{t}
 	}
+	suspended := recreation(v1alpha1.TaskStateInProgress, "")
+	suspended[0].Spec.Suspend = true
 	rollout := func(state v1alpha1.TaskState, change func(*v1alpha1.RolloutStatus)) []v1alpha1.EtcdOperatorTask {
 		t := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}
 		t.Status.State, t.Status.Rollout = state, &v1alpha1.RolloutStatus{}
@@ -201,7 +203,10 @@ func TestIsDue(t *testing.T) {
 			held(v1alpha1.GuardVolumeReachable)(r)
 			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardSnapshotTaken}}
 		})},
-		"volumes move, and a recreation waits":    {voters(3), 3, further, 3, false, recreation(v1alpha1.TaskStateInProgress, "")},
+		"a recreation waits for volumes to move":  {voters(3), 3, further, 3, true, recreation(v1alpha1.TaskStateInProgress, "")},
+		"that recreation is queued":               {voters(3), 3, further, 3, false, recreation(v1alpha1.TaskStatePending, "")},
+		"it stops the members":                    {voters(3), 3, further, 3, false, recreation(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion)},
+		"it is suspended":                         {voters(3), 3, further, 3, false, suspended},
 		"the rollout refuses the version":         {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, held(v1alpha1.GuardVersionsCompatible))},
 		"the rollout goes on":                     {voters(3), 3, further, 3, false, rollout(v1alpha1.TaskStateInProgress, func(*v1alpha1.RolloutStatus) {})},
 		"the rollout waits for a second member":   {voters(1), 1, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 1}}, 1, true, rollout(v1alpha1.TaskStateInProgress, relieves)},

@@ -233,10 +233,11 @@ func (k Known) ordinal(i int) membership.Ordinal {
 
 // isRemoved reports whether the pod of an ordinal runs a member that the list no longer has: its etcd ends again and again, and only
 // another pod looks at the volume again. What was said by the agent of an earlier pod does not count against one whose agent has yet
-// to look.
+// to look. Of a learner that was removed before it had begun its data, no agent can say which it was.
 func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 	started := o.Pod != nil && o.Pod.Refusal == nil && (o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassUnready)
-	if len(k.List) == 0 || !started || o.Answers || o.Read.Removed == "" {
+	ends := started && o.Pod.Prepared && o.Class == v1alpha1.ClassDead
+	if len(k.List) == 0 || !started || o.Answers || o.Read.Removed == "" && !ends {
 		return false
 	}
 	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })
@@ -254,7 +255,7 @@ func (k Known) moves(i int, o membership.Ordinal) bool {
 	if listed >= 0 {
 		return !k.List[listed].Learner
 	}
-	hasLooked := o.Outdated == membership.Pod || o.Store == membership.Free || o.Store == membership.Left
+	hasLooked := o.Outdated == membership.Pod && k.Snapshot.Ordinals[i].Read.Removed != "" || o.Store == membership.Free || o.Store == membership.Left
 	return claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" ||
 		hasLooked && k.Told.Leaves(k.Etcd.MemberName(k.Etcd.PodName(int32(i))))
 }

@@ -68,6 +68,12 @@ func removed(class v1alpha1.PodClass) func(*Known) {
 	}
 }
 
+// neverRan has the third ordinal have a pod that was let to start, whose etcd ends before it has begun its data.
+func neverRan(k *Known) {
+	removed(v1alpha1.ClassDead)(k)
+	k.Snapshot.Ordinals[2].Read, k.Snapshot.Ordinals[2].Pod.Prepared = cluster.Read{}, true
+}
+
 func (k Known) of(ordinal int) (membership.Member, membership.Ordinal) {
 	in := k.Input(Request{Goal: membership.Goal{Size: len(k.Snapshot.Ordinals)}})
 	for _, m := range in.Members {
@@ -160,7 +166,12 @@ func TestMember(t *testing.T) {
 			removed(v1alpha1.ClassDead)(k)
 			k.Snapshot.Ordinals[2].Pod.Refusal = &cluster.Refusal{}
 		}, membership.Member{}, at},
-		"says that it was removed": {removed(v1alpha1.ClassDead), away(func(*membership.Member) {}), at},
+		"removed before it ran":                        {func(k *Known) { unlist(k); neverRan(k) }, membership.Member{}, membership.Ordinal{Pod: true, Claim: true, Outdated: membership.Pod}},
+		"removed before it ran, and it may be running": {func(k *Known) { unlist(k); neverRan(k); k.Snapshot.Ordinals[2].Class = v1alpha1.ClassUnready }, membership.Member{}, at},
+		"it has yet to look":                           {func(k *Known) { unlist(k); neverRan(k); k.Snapshot.Ordinals[2].Pod.Prepared = false }, membership.Member{}, at},
+		"it ends, and is listed":                       {neverRan, away(func(*membership.Member) {}), at},
+		"no list":                                      {func(k *Known) { neverRan(k); k.List = nil }, membership.Member{}, at},
+		"says that it was removed":                     {removed(v1alpha1.ClassDead), away(func(*membership.Member) {}), at},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -683,6 +694,7 @@ func TestMoves(t *testing.T) {
 		"a rollout needs relief":                    {func(k *Known) { k.Snapshot.Ordinals[2].Pod.UID = "relieve" }, membership.Volume},
 		"has left, and its agent says so":           {func(k *Known) { told(k); unlist(k); removed(v1alpha1.ClassDead)(k) }, membership.Volume},
 		"has left, and its agent has yet to say so": {func(k *Known) { told(k); unlist(k) }, membership.Nothing},
+		"has left before it ran":                    {func(k *Known) { told(k); unlist(k); neverRan(k) }, membership.Pod},
 		"has left, and waits in another pod":        {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreLeft})(k) }, membership.Volume},
 		"has left, and its volume is free":          {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreFree})(k) }, membership.Volume},
 		"has left, and there is other data":         {func(k *Known) { told(k); unlist(k); refuses(cluster.Volume{Store: cluster.StoreOther})(k) }, membership.Nothing},
