@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -94,18 +95,18 @@ func (m *members) asked() []string {
 	return asked
 }
 
-func newMaintenance(t *testing.T) (*WithT, *members, *Handler, tasks.Typed[Config]) {
+func newMaintenance(t *testing.T) (*machine.WithT, *members, *Handler, tasks.Typed[Config]) {
 	m := &members{world: newWorld(3)}
 	for i := range m.world.Snapshot.Ordinals {
 		m.world.Snapshot.Ordinals[i].Pod.Endpoint = fmt.Sprintf("http://m-%d", i)
 	}
 	h := &Handler{Observer: observed{snapshot: m.world.Snapshot}, Dialer: m, Credentials: &certificates.Credentials{}}
 	object := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: "task"}}
-	return NewWithT(t), m, h, tasks.Typed[Config]{Task: tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: object}, Config: Config{Operations: Operations{EtcdCompaction: true, EtcdDefragmentation: true}}}
+	return machine.Gomega(t), m, h, tasks.Typed[Config]{Task: tasks.Task{Etcd: &v1alpha1.Etcd{}, Object: object}, Config: Config{Operations: Operations{EtcdCompaction: true, EtcdDefragmentation: true}}}
 }
 
 // carryOut does what the engine does, until the task ends or fails.
-func carryOut(t *testing.T, g *WithT, h *Handler, task tasks.Typed[Config]) (end tasks.Verdict, failure error) {
+func carryOut(t *testing.T, g *machine.WithT, h *Handler, task tasks.Typed[Config]) (end tasks.Verdict, failure error) {
 	g.Eventually(func() bool {
 		if end, failure = h.Execute(t.Context(), task); failure != nil || end.Outcome != tasks.Continue {
 			return true
@@ -118,7 +119,7 @@ func carryOut(t *testing.T, g *WithT, h *Handler, task tasks.Typed[Config]) (end
 			failure = h.Perform(t.Context(), task.Task, *end.Step)
 		}
 		return failure != nil
-	}).WithTimeout(20 * time.Second).WithPolling(time.Millisecond).Should(BeTrue())
+	}).WithPolling(time.Millisecond).Should(BeTrue())
 	return end, failure
 }
 

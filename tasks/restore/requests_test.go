@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -339,7 +340,7 @@ func TestAsk(t *testing.T) {
 		"it cannot be kept":             {request{final: true, atLeast: 8}, backup.Chain{}, map[string]bool{api.PathKeep: true}, []string{api.PathLatest, api.PathFull, api.PathKeep}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := machine.Gomega(t)
 			a := &asked{latest: c.latest, fails: c.fails}
 			server := httptest.NewServer(a)
 			defer server.Close()
@@ -357,7 +358,7 @@ func TestAsk(t *testing.T) {
 			g.Expect(known).To(BeFalse())
 		})
 	}
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	h := handlerOf(apitest.API(), nil)
 	h.Agent = func(context.Context, *v1alpha1.Etcd) (api.Client, error) { return api.Client{}, errors.New("no key") }
 	err := h.Perform(t.Context(), taskOf(newEtcd(), Config{}, nil).Task, tasks.Step{Detail: request{}})

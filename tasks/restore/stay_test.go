@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -44,7 +45,7 @@ func TestAFinalSnapshotIsOfTheSameStay(t *testing.T) {
 		"hours before the members stop":     {[]turn{{3 * time.Hour, stopping, 1}}, false, false, 3 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := machine.Gomega(t)
 			etcd, in, clock := newEtcd(), at(saving), clocktesting.NewFakePassiveClock(epoch)
 			task := taskOf(etcd, Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, &in.Recorded)
 			task.Object.Generation = 1
@@ -97,7 +98,7 @@ func TestAFinalSnapshotAges(t *testing.T) {
 		"the members are stopped":           {stopping, []func(*Input){stopped}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := machine.Gomega(t)
 			etcd, in, clock := newEtcd(), at(saving, live(95)), clocktesting.NewFakePassiveClock(epoch)
 			task := taskOf(etcd, Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, &in.Recorded)
 			h := handlerOf(apitest.API(etcd), in.Snapshot)
@@ -162,7 +163,7 @@ func TestSaved(t *testing.T) {
 
 // A task that is resumed after its final snapshot was taken asks for another one, and stops nobody before it has that.
 func TestResumedInSaving(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	etcd, in, clock := newEtcd(), at(saving), clocktesting.NewFakePassiveClock(epoch)
 	task := taskOf(etcd, Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, &in.Recorded)
 	h := handlerOf(apitest.API(etcd), in.Snapshot)

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -104,7 +105,7 @@ func TestSnapshotComesFirst(t *testing.T) {
 			r.Expect(first.Step.Operation).To(Equal("TakeSnapshot"))
 			r.Expect(r.witness.confirmed).To(BeZero(), "it costs no member")
 			r.Expect(first.Rollout.Snapshot.State).To(Equal(v1alpha1.OperationStateInProgress), "it is recorded first")
-			r.Eventually(func() bool { call, _ := r.handler.snapshots.Of(""); return call.Running }).WithTimeout(10 * time.Second).Should(BeFalse())
+			r.Eventually(func() bool { call, _ := r.handler.snapshots.Of(""); return call.Running }).WithTimeout(machine.Patience()).Should(BeFalse())
 			second := reconcile()
 			got := ""
 			for i, request := range c.store.requests() {

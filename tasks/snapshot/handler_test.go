@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
@@ -61,7 +62,7 @@ func (a *agent) requests() []string {
 }
 
 type fixture struct {
-	*WithT
+	*machine.WithT
 	handler *Handler
 	agent   *agent
 	clock   *testingclock.FakePassiveClock
@@ -69,7 +70,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, config string) *fixture {
-	f := &fixture{WithT: NewWithT(t), agent: &agent{}, clock: testingclock.NewFakePassiveClock(epoch)}
+	f := &fixture{WithT: machine.Gomega(t), agent: &agent{}, clock: testingclock.NewFakePassiveClock(epoch)}
 	server := httptest.NewServer(f.agent)
 	t.Cleanup(server.Close)
 	f.handler = &Handler{Clock: f.clock, Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
@@ -96,7 +97,7 @@ func (f *fixture) run(t *testing.T) (end tasks.Verdict, failure error) {
 			f.Expect(f.handler.Perform(t.Context(), f.task.Task, *v.Step)).To(Succeed())
 		}
 		return false
-	}).WithTimeout(10 * time.Second).WithPolling(time.Millisecond).Should(BeTrue())
+	}).WithPolling(time.Millisecond).Should(BeTrue())
 	return end, failure
 }
 

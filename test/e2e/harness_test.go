@@ -24,6 +24,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/explain"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/go-logr/logr"
@@ -34,6 +35,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -54,6 +56,7 @@ const (
 var (
 	restConfig *rest.Config
 	kube       client.WithWatch
+	clientset  kubernetes.Interface
 )
 
 func TestMain(m *testing.M) {
@@ -78,6 +81,9 @@ func connect() error {
 		return err
 	}
 	restConfig.QPS, restConfig.Burst = 100, 200
+	if clientset, err = kubernetes.NewForConfig(restConfig); err != nil {
+		return err
+	}
 	kube, err = client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
 	return err
 }
@@ -390,22 +396,5 @@ func (c *cluster) neverTookTheQuorum() {
 
 // explain logs the state of the cluster after a failure.
 func (c *cluster) explain() {
-	etcds := &v1alpha1.EtcdList{}
-	if err := kube.List(context.Background(), etcds, client.InNamespace(c.namespace)); err == nil {
-		for _, e := range etcds.Items {
-			c.t.Logf("Etcd: %+v", e.Status)
-		}
-	}
-	for _, t := range c.tasks(c) {
-		c.t.Logf("task %s: %+v", t.Name, t.Status)
-		if r := t.Status.Rollout; r != nil {
-			c.t.Logf("  held by %+v, pods %+v", r.HeldBy, r.Pods)
-		}
-	}
-	pods := &corev1.PodList{}
-	if err := kube.List(context.Background(), pods, client.InNamespace(c.namespace)); err == nil {
-		for _, p := range pods.Items {
-			c.t.Logf("pod %s %s deleted %v: %+v", p.Name, p.Labels[appsv1.StatefulSetRevisionLabel], p.DeletionTimestamp, p.Status.ContainerStatuses)
-		}
-	}
+	c.t.Log("\n" + explain.Scene{Kube: kube, Namespace: c.namespace, Logs: clientset, TLS: c.tls}.String())
 }

@@ -7,6 +7,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,4 +41,13 @@ func TestEventuallyHasItsTimeout(t *testing.T) {
 	g.Eventually(t.Context(), func(ctx context.Context) any { return ctx.Value("GINKGO_SPEC_CONTEXT") }).Should(gomega.BeNil())
 	g.Expect(g.DurationBundle.EnforceDefaultTimeoutsWhenUsingContexts).To(gomega.BeTrue())
 	g.Expect(g.DurationBundle.EventuallyTimeout).To(gomega.BeNumerically(">=", 2*time.Minute))
+}
+
+// The end of a log is enough to see what a process said last, and leaves room for why the test has failed.
+func TestTheEndOfALog(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.Expect(end("a\nb\n")).To(gomega.Equal("a\nb"))
+	long := end(strings.Repeat(strings.Repeat("x", 999)+"\n", 999) + "last")
+	g.Expect(long).To(gomega.HaveSuffix("x\nlast"))
+	g.Expect(len(long)).To(gomega.BeNumerically("<", shownLines*(shownWidth+1)))
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -29,7 +30,10 @@ func WriteFile(t testing.TB, name string, content []byte) string {
 	return path
 }
 
-// Run starts a command, which is killed when the test ends; what it says is shown if the test has failed.
+// shownLines is how many lines of a process are shown if a test has failed, and shownWidth how much of each: several processes must not hide why.
+const shownLines, shownWidth = 10, 300
+
+// Run starts a command, which is killed when the test ends. If the test has failed, the end of what it says is shown; "go test -artifacts" keeps all.
 func Run(t testing.TB, cmd *exec.Cmd) *os.Process {
 	t.Helper()
 	log := &bytes.Buffer{}
@@ -41,10 +45,22 @@ func Run(t testing.TB, cmd *exec.Cmd) *os.Process {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s:\n%s", filepath.Base(cmd.Path), log)
+			name := filepath.Base(cmd.Path)
+			_ = os.WriteFile(filepath.Join(t.ArtifactDir(), fmt.Sprintf("%s-%d.log", name, cmd.Process.Pid)), log.Bytes(), 0o600)
+			t.Logf("the end of what %s said:\n%s", name, end(log.String()))
 		}
 	})
 	return cmd.Process
+}
+
+// end returns the last lines of a text, each of them shortened.
+func end(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	lines = lines[max(len(lines)-shownLines, 0):]
+	for i, line := range lines {
+		lines[i] = line[:min(len(line), shownWidth)]
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Program returns the path of a program that "make test" builds.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/explain"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
@@ -104,6 +105,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	if err := r.prepare(ctx); err != nil {
+		fmt.Println(r.scene())
 		return fmt.Errorf("preparing the run: %w", err)
 	}
 	if err := r.record(ctx); err != nil {
@@ -256,6 +258,7 @@ func (r *runner) operate(ctx context.Context) {
 		begun, acknowledged := r.traffic.Operations()
 		r.say("%s took %s %v %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Tasks, done.Error, begun, acknowledged, r.recorder.Count())
 		if done.Error != "" {
+			fmt.Println(r.scene())
 			return
 		}
 	}
@@ -314,6 +317,11 @@ func (r *runner) inject(ctx context.Context, fault planned) (f oracle.Fault, lef
 	f.To = r.now()
 	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), cmp.Or(f.Evidence, "it was not in effect"))
 	return f, left
+}
+
+// scene is what goes on in the namespace of the run.
+func (r *runner) scene() explain.Scene {
+	return explain.Scene{Kube: r.cluster.Kube, Namespace: namespace, Logs: r.kube}
 }
 
 // explain keeps what a person needs to see why an operation did not end well, or why the operator did what is judged later.

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
@@ -32,7 +33,7 @@ import (
 
 // pod is the pod of the member m-0 before it starts, with a volume and the mounted configuration of its Etcd.
 type pod struct {
-	*WithT
+	*machine.WithT
 	t       *testing.T
 	options Options
 	data    string
@@ -46,7 +47,7 @@ const (
 )
 
 func newPod(t *testing.T) *pod {
-	p := &pod{WithT: NewWithT(t), t: t, data: filepath.Join(t.TempDir(), "data"), clock: clocktesting.NewFakeClock(time.Unix(1, 0))}
+	p := &pod{WithT: machine.Gomega(t), t: t, data: filepath.Join(t.TempDir(), "data"), clock: clocktesting.NewFakeClock(time.Unix(1, 0))}
 	p.options = Options{Name: "m-0", SharedDir: t.TempDir(), ConfigFile: filepath.Join(t.TempDir(), "etcd.yaml"), Clock: p.clock}
 	p.share(member.KeyConfig, "listen-client-urls: http://0.0.0.0:2379\ndata-dir: "+p.data+"\n")
 	p.share(member.KeyBootstrap, alone)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -81,11 +83,7 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 
 // started runs a server until it is to end.
 func started(t *testing.T, s *Server) (end func(), ended chan error) {
-	g := NewWithT(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	s.Address, s.Handler = listener.Addr().String(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	g.Expect(listener.Close()).To(Succeed())
+	s.Address, s.Handler = fmt.Sprintf("127.0.0.1:%d", machine.FreePort(t)), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended = make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -94,7 +92,7 @@ func started(t *testing.T, s *Server) (end func(), ended chan error) {
 
 // The agent of a leader works at once, and with each second. Before it ends, the work of the leader has, and clients are refused.
 func TestRunEnds(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	s, m, l, clock := newServer()
 	m.status.Leader = 0xa
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -129,7 +127,7 @@ func TestRunEnds(t *testing.T) {
 
 // With a certificate, the agent answers over TLS alone.
 func TestRunWithTLS(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	s, _, _, _ := newServer()
 	logged := keeps(s)
 	certified := httptest.NewTLSServer(nil)

@@ -7,7 +7,7 @@ package serve
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -197,7 +198,7 @@ func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
 }
 
 func TestLeaderWorksWhileItLeads(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	s, m, _, _ := newServer()
 	started, ended := make(chan struct{}, 10), make(chan struct{}, 10)
 	s.Lead = func(ctx context.Context) {
@@ -223,12 +224,9 @@ func TestLeaderWorksWhileItLeads(t *testing.T) {
 }
 
 func TestServerStaysUpAndStopsAtOnce(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	s, m, _, _ := newServer()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	s.Address = listener.Addr().String()
-	g.Expect(listener.Close()).To(Succeed())
+	s.Address = fmt.Sprintf("127.0.0.1:%d", machine.FreePort(t))
 	s.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	m.err = errors.New("etcd is not up yet")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
 
 func TestACallOutlastsItsReconcile(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	c := &Requests[int]{}
 	_, known := c.Of("task")
 	g.Expect(known).To(BeFalse())
@@ -42,7 +43,7 @@ func TestACallEnds(t *testing.T) {
 		"when it is forgotten": func(c *Requests[int]) { c.Forget("task") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
+			g := machine.Gomega(t)
 			c := &Requests[int]{}
 			failed := make(chan error, 1)
 			c.Start(t.Context(), "task", "x", 10*time.Millisecond, func(ctx context.Context) (int, error) {

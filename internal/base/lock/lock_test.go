@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -37,7 +38,7 @@ func TestLocksAreByEtcdAndLeaveNothingBehind(t *testing.T) {
 
 // Whoever comes second waits until the first is done, and goes on then.
 func TestLocksExclude(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	var locks Locks
 	a := types.NamespacedName{Name: "a"}
 	unlock := locks.Lock(a)
@@ -54,9 +55,9 @@ func TestLocksExclude(t *testing.T) {
 		}
 		return 0
 	}
-	g.Eventually(users, "10s", "1ms").Should(Equal(2))
+	g.Eventually(users).Should(Equal(2))
 	g.Expect(entered).NotTo(BeClosed())
 	unlock()
-	g.Eventually(entered, "10s", "1ms").Should(BeClosed())
-	g.Eventually(users, "10s", "1ms").Should(BeZero())
+	g.Eventually(entered).Should(BeClosed())
+	g.Eventually(users).Should(BeZero())
 }

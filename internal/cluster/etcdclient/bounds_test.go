@@ -10,8 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -44,7 +44,7 @@ func TestHeadersAreBounded(t *testing.T) {
 		t.Cleanup(server.Stop)
 		member, err := NewDialer().Dial("http://"+listener.Addr().String(), nil)
 		g.Expect(err).NotTo(HaveOccurred())
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 		defer cancel()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -14,12 +14,19 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
+
+// ticking returns a clock by which no connection is unused for too long, however busy the machine is.
+func ticking() func() time.Time {
+	var ticks atomic.Int64
+	return func() time.Time { return time.Unix(0, ticks.Add(1)) }
+}
 
 // member answers status requests, unless broken, and counts its connections.
 type member struct {
@@ -133,7 +140,7 @@ func TestPool(t *testing.T) {
 // only through this connection.
 func TestPoolKeepsTheConnectionToAMemberThatIsSlow(t *testing.T) {
 	g := NewWithT(t)
-	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	m, pool := serve(t), etcdclient.NewPool(ticking())
 	ask := func(patience time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -167,7 +174,7 @@ func TestPoolKeepsTheConnectionToAMemberThatIsSlow(t *testing.T) {
 
 // The pool keeps no connection to a member with infrequent requests.
 func TestPoolKeepsNoConnectionForInfrequentRequests(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	now := time.Unix(0, 0)
 	m, pool := serve(t), etcdclient.NewPool(func() time.Time { return now })
 	for range 3 {
@@ -183,8 +190,8 @@ func TestPoolKeepsNoConnectionForInfrequentRequests(t *testing.T) {
 
 // A request does not fail because the previous request's connection has ended.
 func TestPoolReplacesAConnectionThatEnded(t *testing.T) {
-	g := NewWithT(t)
-	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	g := machine.Gomega(t)
+	m, pool := serve(t), etcdclient.NewPool(ticking())
 	ask := func() error {
 		c, err := pool.Dial("http://"+m.Addr().String(), nil)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -204,7 +211,7 @@ func TestPoolReplacesAConnectionThatEnded(t *testing.T) {
 // gRPC carries concurrent requests over one connection.
 func TestPoolSharesAConnection(t *testing.T) {
 	g := NewWithT(t)
-	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	m, pool := serve(t), etcdclient.NewPool(ticking())
 	endpoint := "http://" + m.Addr().String()
 	var clients []etcdclient.Client
 	for range 3 {
@@ -226,9 +233,9 @@ func TestPoolSharesAConnection(t *testing.T) {
 
 // The pool keeps a bounded number of connections, however many members there are: the most recently used.
 func TestPoolIsBounded(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	const kept = 256 // maxIdle
-	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	m, pool := serve(t), etcdclient.NewPool(ticking())
 	// Each has its own TLS configuration, which the scheme http leaves unused, and so its own connection.
 	identities := make([]*tls.Config, kept+1)
 	for i := range identities {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,7 +71,7 @@ func TestBounded(t *testing.T) {
 
 // Senders that never finish lose their turn.
 func TestSlowSendersLoseTheirTurn(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	server := httptest.NewServer(bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }), 200*time.Millisecond))
 	t.Cleanup(server.Close)
 	for range maxAtOnce {
@@ -85,7 +86,7 @@ func TestSlowSendersLoseTheirTurn(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		_ = response.Body.Close()
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
-	}).WithTimeout(10 * time.Second).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // Strangers cannot have the API server read for each of their requests.

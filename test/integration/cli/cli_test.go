@@ -15,9 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -381,7 +381,7 @@ func TestCreatingTasksNeedsNoOtherPermission(t *testing.T) {
 // A cluster without the CRDs says so.
 func TestWithoutCRDs(t *testing.T) {
 	p := newPerson(t)
-	bare := &envtest.Environment{BinaryAssetsDirectory: testEnv.Assets(), ControlPlaneStartTimeout: 2 * time.Minute}
+	bare := &envtest.Environment{BinaryAssetsDirectory: testEnv.Assets(), ControlPlaneStartTimeout: machine.Patience()}
 	config, err := bare.Start()
 	p.Expect(err).NotTo(HaveOccurred())
 	defer func() { p.Expect(bare.Stop()).To(Succeed()) }()

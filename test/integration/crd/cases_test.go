@@ -294,7 +294,7 @@ func (d decision) object(g Gomega, spec string) *unstructured.Unstructured {
 // An Etcd that is there keeps the name of a bucket that is refused now, such as that of a claim with two characters, and can be
 // changed elsewhere, also in its store.
 func TestAnEarlierContainerStays(t *testing.T) {
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	now := own(t, "etcd")[0]
 	earlier := now.DeepCopy()
 	versions := earlier.Object["spec"].(map[string]any)["versions"].([]any)
@@ -304,7 +304,7 @@ func TestAnEarlierContainerStays(t *testing.T) {
 	}
 	g.Expect(store).To(HaveKey("pattern"))
 	delete(store, "pattern")
-	install(t, g, earlier)
+	install(t, g.WithT, earlier)
 	etcd := decision{kind: "Etcd"}.object(g, "{backup: {store: {container: ab, provider: Local}}}")
 	etcd.SetNamespace(testEnv.Namespace(t))
 	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/test/explain"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,7 +40,13 @@ type Cluster struct {
 // NewCluster creates a namespace for an Etcd, which does not exist yet.
 func (e *Env) NewCluster(t *testing.T, name string) *Cluster {
 	t.Helper()
-	return &Cluster{WithT: machine.Gomega(t), T: t, Env: e, Namespace: e.Namespace(t), Name: name, Members: &etcdfake.Cluster{}}
+	c := &Cluster{WithT: machine.Gomega(t), T: t, Env: e, Namespace: e.Namespace(t), Name: name, Members: &etcdfake.Cluster{}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("\n" + explain.Scene{Kube: e.Client, Namespace: c.Namespace}.String())
+		}
+	})
+	return c
 }
 
 // Simulate starts a kubelet and n members, each of which is up while its pod is ready.

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +65,9 @@ func (w *world) operatorTask(task *v1alpha1.EtcdOpsTask) *v1alpha1.EtcdOperatorT
 func TestEtcdOpsTask(t *testing.T) {
 	w := newWorld(t)
 	stop := w.startOps(false)
-	task := w.opsTask(ptr.To("main"), v1alpha1.OnDemandSnapshotConfig{Type: "full", IsFinal: ptr.To(true)}, 2)
+	// It has to be seen before it is gone.
+	seconds := int32(machine.Scaled(4 * time.Second).Seconds())
+	task := w.opsTask(ptr.To("main"), v1alpha1.OnDemandSnapshotConfig{Type: "full", IsFinal: ptr.To(true)}, seconds)
 	w.untilOps(task, v1alpha1.TaskStatePending)
 	w.Expect(task.Status.LastOperation).To(HaveValue(And(HaveField("Type", "Admit"), HaveField("State", "InProgress"), HaveField("RunID", Not(BeEmpty())))))
 	by := w.operatorTask(task)

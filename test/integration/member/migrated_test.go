@@ -96,13 +96,15 @@ func (m *migration) leader(g Gomega) (name string) {
 		}
 		for _, endpoint := range m.endpoints() {
 			// A member that has left does not answer.
-			each, end := context.WithTimeout(ctx, 300*time.Millisecond)
+			each, end := context.WithTimeout(ctx, machine.Scaled(300*time.Millisecond))
 			s, err := etcd.Status(each, endpoint)
 			end()
 			if err == nil && s.Leader != 0 {
-				i := slices.IndexFunc(list.Members, func(l *etcdserverpb.Member) bool { return l.ID == s.Leader })
-				name = list.Members[i].Name
-				return nil
+				// One that joined, or left, since the list was read is not in it.
+				if i := slices.IndexFunc(list.Members, func(l *etcdserverpb.Member) bool { return l.ID == s.Leader }); i >= 0 {
+					name = list.Members[i].Name
+					return nil
+				}
 			}
 		}
 		return errors.New("no leader is known")
@@ -126,7 +128,7 @@ func (m *migration) writeAlways() func() (acknowledged int64, gap time.Duration)
 		defer close(done)
 		last := time.Now()
 		for i := 0; ctx.Err() == nil; i++ {
-			each, end := context.WithTimeout(ctx, 300*time.Millisecond)
+			each, end := context.WithTimeout(ctx, machine.Scaled(300*time.Millisecond))
 			if _, err := etcd.Put(each, fmt.Sprintf("write%d", i), ""); err == nil {
 				n, longest, last = n+1, max(longest, time.Since(last)), time.Now()
 			}

@@ -30,6 +30,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
@@ -321,12 +322,26 @@ func (c *cluster) awaitVotersAt(g Gomega, i, n int) {
 // change changes the member list, as the operator does. etcd accepts a change only once the others have been connected for a while.
 func (c *cluster) change(g Gomega, change func(context.Context, *clientv3.Client) error) {
 	c.t.Helper()
-	g.Eventually(func() error {
-		var err error
-		c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
-			err = change(ctx, etcd)
+	c.changeAt(g, 0, change)
+}
+
+// wasDone are the answers to a change that was carried out before, if its first answer was lost.
+var wasDone = []error{rpctypes.ErrPeerURLExist, rpctypes.ErrMemberNotFound, rpctypes.ErrNotLeader}
+
+// changeAt changes something at a member: again and again, since on a busy machine answers are lost.
+func (c *cluster) changeAt(g Gomega, i int, change func(context.Context, *clientv3.Client) error) {
+	c.t.Helper()
+	asked := false
+	g.Eventually(func() (err error) {
+		c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, machine.Scaled(5*time.Second))
+			defer cancel()
+			if err = change(ctx, etcd); asked && slices.Contains(wasDone, err) {
+				err = nil
+			}
 			return nil
 		})
+		asked = true
 		return err
 	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
@@ -389,12 +404,17 @@ func (c *cluster) promote(g Gomega, i int) {
 	c.t.Helper()
 	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
 	g.Expect(err).NotTo(HaveOccurred())
+	asked := false
 	g.Eventually(func(g Gomega) {
 		ctx, cancel := context.WithTimeout(context.Background(), machine.Scaled(2*time.Second))
 		defer cancel()
 		status, err := m.Status(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
+		if asked && !status.Learner {
+			return // the answer was lost
+		}
 		g.Expect(status.Learner).To(BeTrue())
+		asked = true
 		g.Expect(m.Promote(ctx, status.MemberID)).To(Succeed())
 	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
@@ -450,7 +470,7 @@ func (c *cluster) repair(g Gomega, i int) {
 const key = "key"
 
 func (c *cluster) put(g Gomega, value string) {
-	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+	c.changeAt(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
 		_, err := etcd.Put(ctx, key, value)
 		return err
 	})

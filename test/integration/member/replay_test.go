@@ -271,6 +271,9 @@ func (c *cluster) putMany(g Gomega, n, size int) (revision int64) {
 			}
 			go func() {
 				_, err := etcd.Put(ctx, fmt.Sprintf("many-%d", i), value)
+				for ; err != nil && ctx.Err() == nil; _, err = etcd.Put(ctx, fmt.Sprintf("many-%d", i), value) {
+					c.t.Log(err) // another member leads, say
+				}
 				pending <- err
 			}()
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 )
 
 // tellTime has the test binary tell the time for ever, in many threads, instead of testing.
@@ -45,7 +46,7 @@ func TestShiftClock(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("for amd64 only")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), tellTime+"=1")

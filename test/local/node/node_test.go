@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 )
 
 func TestBelongsTo(t *testing.T) {
@@ -44,7 +45,7 @@ func TestFindEndsWithTheContext(t *testing.T) {
 }
 
 func TestFreezeThawKill(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 	defer cancel()
 	cmd := exec.Command("sleep", "100")
 	if err := cmd.Start(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -134,7 +135,7 @@ func (e *kv) Watch(ctx context.Context, from int64) clientv3.WatchChan {
 
 // trial is a leader that takes snapshots of an etcd.
 type trial struct {
-	*WithT
+	*machine.WithT
 	t      *testing.T
 	etcd   *kv
 	clock  *testingclock.FakeClock
@@ -148,7 +149,7 @@ type trial struct {
 var noon = time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 
 func newTrial(t *testing.T, keys string) *trial {
-	r := &trial{WithT: NewWithT(t), t: t, etcd: &kv{revision: 10, changed: make(chan struct{})}, clock: testingclock.NewFakeClock(noon)}
+	r := &trial{WithT: machine.Gomega(t), t: t, etcd: &kv{revision: 10, changed: make(chan struct{})}, clock: testingclock.NewFakeClock(noon)}
 	r.open(store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", SigningKeys: keys})
 	r.config = Config{
 		Options: Options{Schedule: "0 * * * *", Compression: backup.None, Timeout: time.Minute, DeltaLimit: 1 << 20},
@@ -177,7 +178,7 @@ func (r *trial) lead() (end func()) {
 	go func() { ended <- r.s.Run(ctx) }()
 	end = sync.OnceFunc(func() {
 		cancel()
-		r.Eventually(ended).WithTimeout(20 * time.Second).Should(Receive(MatchError(context.Canceled)))
+		r.Eventually(ended).Should(Receive(MatchError(context.Canceled)))
 	})
 	r.t.Cleanup(end)
 	r.Eventually(func() bool { r.s.mu.Lock(); defer r.s.mu.Unlock(); return r.s.running }).Should(BeTrue())
@@ -189,11 +190,11 @@ func (r *trial) retries(failing func() error) {
 	r.t.Helper()
 	r.Eventually(func() error {
 		r.clock.Step(retryPeriod)
-		ctx, cancel := context.WithTimeout(r.t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(r.t.Context(), machine.Scaled(200*time.Millisecond))
 		defer cancel()
 		_, err := r.s.Delta(ctx)
 		return errors.Join(err, failing())
-	}).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}).WithPolling(100 * time.Millisecond).Should(Succeed())
 }
 
 func (r *trial) full() backup.Snapshot {
@@ -298,10 +299,10 @@ func TestEventsAreBounded(t *testing.T) {
 	for range 3 {
 		r.etcd.put("key", 0)
 	}
-	r.Eventually(r.chain).WithTimeout(20 * time.Second).Should(ContainElement(HavePrefix("Incr-00000011-")))
+	r.Eventually(r.chain).Should(ContainElement(HavePrefix("Incr-00000011-")))
 	r.etcd.set(func(e *kv) { e.ends = true })
 	r.etcd.put("key", 0)
-	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(MatchError("watching etcd: the watch has ended"))
+	r.Eventually(func() error { return r.s.Healthy() }).Should(MatchError("watching etcd: the watch has ended"))
 	r.Expect(testutil.ToFloat64(r.s.metrics.failures.WithLabelValues(failureSession))).To(Equal(1.0))
 
 	for range 20 {
@@ -309,7 +310,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	r.etcd.set(func(e *kv) { e.ends, e.compacted = false, e.revision })
 	r.retries(func() error { return r.s.Healthy() })
-	r.Eventually(r.chain).WithTimeout(20 * time.Second).Should(HaveExactElements(HavePrefix(fmt.Sprintf("Full-00000000-%08d-", r.etcd.revision))))
+	r.Eventually(r.chain).Should(HaveExactElements(HavePrefix(fmt.Sprintf("Full-00000000-%08d-", r.etcd.revision))))
 	r.etcd.put("key", 0)
 	r.Expect(r.delta().StartRevision).To(Equal(r.etcd.revision), "deltas continue from there")
 }
@@ -353,7 +354,7 @@ func TestASnapshotThatHangs(t *testing.T) {
 	r.config.Timeout = 50 * time.Millisecond
 	r.etcd.hangs = true
 	end := r.lead()
-	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20*time.Second).Should(MatchError(context.DeadlineExceeded), "the first one")
+	r.Eventually(func() error { return r.s.Healthy() }).Should(MatchError(context.DeadlineExceeded), "the first one")
 	end()
 	r.config.Timeout = time.Hour
 	end = r.lead()
@@ -380,7 +381,7 @@ func TestWhyAFullSnapshotIsFirst(t *testing.T) {
 	r.clock.Step(time.Minute)
 	r.etcd.revision, r.etcd.events = 10, nil
 	end = r.lead()
-	r.Eventually(r.chain).WithTimeout(20*time.Second).Should(HaveExactElements(HavePrefix("Full-00000000-00000010-")), "the store ended after etcd")
+	r.Eventually(r.chain).Should(HaveExactElements(HavePrefix("Full-00000000-00000010-")), "the store ended after etcd")
 	r.etcd.put("key", 0)
 	r.delta()
 	end()
@@ -388,10 +389,10 @@ func TestWhyAFullSnapshotIsFirst(t *testing.T) {
 	asked := 0
 	r.config.FullFirst = func(context.Context) bool { asked++; return true }
 	r.lead()
-	r.Eventually(r.chain).WithTimeout(20*time.Second).Should(HaveExactElements(HavePrefix("Full-00000000-00000011-")), "the member was restored")
+	r.Eventually(r.chain).Should(HaveExactElements(HavePrefix("Full-00000000-00000011-")), "the member was restored")
 	r.etcd.set(func(e *kv) { e.ends = true })
 	r.etcd.put("key", 0)
-	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(HaveOccurred())
+	r.Eventually(func() error { return r.s.Healthy() }).Should(HaveOccurred())
 	r.etcd.set(func(e *kv) { e.ends = false })
 	r.retries(func() error { return r.s.Healthy() })
 	r.delta()
@@ -412,15 +413,15 @@ func TestAStoreThatIsNotTrusted(t *testing.T) {
 	r.clock.Step(time.Minute)
 	record = backup.Record{Revision: 11}
 	end = r.lead()
-	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("newer snapshots were removed")))
-	r.Eventually(r.chain).WithTimeout(20 * time.Second).ShouldNot(ContainElement(first.Name()))
+	r.Eventually(func() error { return r.s.Healthy() }).Should(MatchError(ContainSubstring("newer snapshots were removed")))
+	r.Eventually(r.chain).ShouldNot(ContainElement(first.Name()))
 	end()
 
 	r.clock.Step(time.Minute)
 	record, unknown = backup.Record{}, errors.New("no API server")
 	before := r.chain()
 	end = r.lead()
-	r.Eventually(r.chain).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
+	r.Eventually(r.chain).ShouldNot(Equal(before))
 	r.Expect(r.s.Healthy()).To(Succeed(), "that is no word on the store")
 	end()
 	unknown = nil
@@ -431,8 +432,8 @@ func TestAStoreThatIsNotTrusted(t *testing.T) {
 	r.Expect(os.WriteFile(filepath.Join(filepath.Dir(folder), foreign.Name()), []byte("x"), 0o600)).To(Succeed())
 	r.clock.Step(time.Minute)
 	r.lead()
-	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(MatchError(And(ContainSubstring(foreign.Name()), ContainSubstring("it has no valid signature"))))
-	r.Eventually(func() (err error) { _, err = r.s.Latest(t.Context()); return err }).WithTimeout(20*time.Second).Should(Succeed(), "a signed one is newer")
+	r.Eventually(func() error { return r.s.Healthy() }).Should(MatchError(And(ContainSubstring(foreign.Name()), ContainSubstring("it has no valid signature"))))
+	r.Eventually(func() (err error) { _, err = r.s.Latest(t.Context()); return err }).Should(Succeed(), "a signed one is newer")
 }
 
 // An agent that cannot decrypt what it has written says so, and removes nothing: what is older may be all that can be restored. Once the
@@ -495,6 +496,6 @@ func TestAPlainSnapshotAmongEncryptedOnes(t *testing.T) {
 	r.Expect(os.WriteFile(filepath.Join(filepath.Dir(folder), foreign.Name()), []byte("x"), 0o600)).To(Succeed())
 	r.clock.Step(time.Minute)
 	r.lead()
-	r.Eventually(func() error { return r.s.Healthy() }).WithTimeout(20 * time.Second).Should(MatchError(And(ContainSubstring(foreign.Name()), ContainSubstring("it is not encrypted"))))
-	r.Eventually(func() (err error) { _, err = r.s.Latest(t.Context()); return err }).WithTimeout(20*time.Second).Should(Succeed(), "an encrypted one is newer")
+	r.Eventually(func() error { return r.s.Healthy() }).Should(MatchError(And(ContainSubstring(foreign.Name()), ContainSubstring("it is not encrypted"))))
+	r.Eventually(func() (err error) { _, err = r.s.Latest(t.Context()); return err }).Should(Succeed(), "an encrypted one is newer")
 }

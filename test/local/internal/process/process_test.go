@@ -14,9 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 )
 
 // A later process with the same number must never be taken for the first.
@@ -49,7 +49,7 @@ func TestZombieIsNotAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Wait() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 	defer cancel()
 	err := poll.Until(ctx, func() (bool, error) {
 		_, err := Identify(cmd.Process.Pid)
@@ -130,7 +130,7 @@ func TestMarkedFindsWhatWasStartedAndItsChildren(t *testing.T) {
 	child := func() int {
 		return slices.IndexFunc(marked, func(i Identity) bool { return strings.Contains(Describe(i), "(sleep 4711)") })
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 	defer cancel()
 	err = poll.Until(ctx, func() (bool, error) {
 		marked, err = Marked()
@@ -159,7 +159,7 @@ func TestWaitReadyShowsTheLogOfADeadProcess(t *testing.T) {
 	if err := os.WriteFile(die, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
 	defer cancel()
 	err = p.WaitReady(ctx, func(context.Context) error { return errors.New("not yet") })
 	if err == nil || !strings.Contains(err.Error(), "doomed: it died") || !strings.Contains(err.Error(), "cannot bind") || !strings.Contains(err.Error(), p.Log) {
