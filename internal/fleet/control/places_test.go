@@ -291,18 +291,14 @@ func TestASlotOfATaskThatIsGone(t *testing.T) {
 	o := w.operator()
 	o.pass(interval)
 	granted := w.task(0)
-	if wait := o.asks(granted); wait != nil {
-		t.Fatalf("%+v", wait)
-	}
+	w.mayStart(o.asks(granted))
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
 	late := w.task(0)
 	if err := w.api.Delete(t.Context(), w.task(0).Object); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Step(maxAge)
-	if wait := o.asks(late); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
-		t.Errorf("%+v", wait)
-	}
+	w.waits(o.asks(late), v1alpha1.ReasonFleetPaused, "")
 	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 {
 		t.Errorf("%+v %v", l, err)
 	}
