@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Jobs is what types have in common whose work is one Job of the agent. The Job belongs to the task, and is removed
-// with it; it is stopped when the task ends before it does.
+// Jobs is what task types whose work is one Job of the agent have in common. The task owns the Job, so that it is deleted with the task. If
+// the task ends first, the Job is stopped.
 type Jobs struct {
-	// Client writes to the API server, and Live reads from it: there are few Jobs, for which no cache is kept.
+	// Client writes to the API server, and Live reads from it: Jobs are few and not cached.
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.PassiveClock
@@ -32,9 +32,9 @@ type Jobs struct {
 }
 
 const (
-	// createJob is the only step of such a task.
+	// createJob is the operation of the only step of such a task.
 	createJob = "CreateJob"
-	// jobPoll is when a Job is first read after it was created.
+	// jobPoll is how soon a Job is first read after its creation.
 	jobPoll = 2 * time.Second
 	// keyJob names the Job in status.result.
 	keyJob = "job"
@@ -46,7 +46,7 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 	return v, err
 }
 
-// Run does what Execute does, and returns also what the agent reported, as it did.
+// Run is Execute, and also returns the agent's report as it is.
 func (j Jobs) Run(ctx context.Context, task Task, build func() (*batchv1.Job, error)) (Verdict, json.RawMessage, error) {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
 	found, foreign, err := job.Find(ctx, j.Live, task.Object, key)
@@ -70,7 +70,7 @@ func (j Jobs) Run(ctx context.Context, task Task, build func() (*batchv1.Job, er
 // Begun reports whether the creation of the Job of a task is recorded.
 func (j Jobs) Begun(task Task) bool { return task.Object.Status.Result[keyJob] != "" }
 
-// begin is the verdict on a task whose Job is to be created.
+// begin returns the verdict whose step creates the Job of a task.
 func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, error) {
 	built, err := build()
 	if coded.Of(err, "") != "" {
@@ -89,8 +89,8 @@ func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, e
 // ImageFor returns the image of the agent for an Etcd.
 func (j Jobs) ImageFor(etcd *v1alpha1.Etcd) string { return etcd.AgentImage(j.Image) }
 
-// Recorded returns the agent's flags for the newest snapshot that the leases of an Etcd record. What cannot be read is read again: it says
-// nothing of the task.
+// Recorded returns the agent's flags for the newest snapshots that the Leases of an Etcd record. A failed read is retried and does not fail
+// the task.
 func (j Jobs) Recorded(ctx context.Context, etcd *v1alpha1.Etcd) ([]string, error) {
 	args, err := job.RecordArgs(ctx, j.Live, etcd)
 	return args, coded.Error(v1alpha1.ErrJob, err)
@@ -116,7 +116,7 @@ func jobVerdict(task Task, s job.State, now time.Time) Verdict {
 	return v
 }
 
-// addFields adds the fields of a JSON object, as an agent says them, to a result. What is there stays.
+// addFields adds the fields of a JSON object that an agent reported to a result. It overwrites none.
 func addFields(object json.RawMessage, into map[string]string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {
@@ -133,7 +133,7 @@ func addFields(object json.RawMessage, into map[string]string) {
 	}
 }
 
-// Perform creates the Job. It is there already when an operator before this one created it; whose it is, Execute says.
+// Perform creates the Job. If it exists already, an earlier operator may have created it; Execute checks who owns it.
 func (j Jobs) Perform(ctx context.Context, _ Task, step Step) error {
 	built := step.Detail.(*batchv1.Job)
 	if err := j.Client.Create(ctx, built); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -142,7 +142,7 @@ func (j Jobs) Perform(ctx context.Context, _ Task, step Step) error {
 	return nil
 }
 
-// Cleanup stops a Job that is running. One that has ended stays for as long as its task, with its log.
+// Cleanup stops a running Job. A Job that has ended is kept with its task, for its log.
 func (j Jobs) Cleanup(ctx context.Context, task Task) error {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
 	found, _, err := job.Find(ctx, j.Live, task.Object, key)

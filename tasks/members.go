@@ -16,13 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NeverSuperseded is what types have in common whose tasks nothing makes outdated.
+// NeverSuperseded implements Superseded for types whose tasks never become outdated.
 type NeverSuperseded[C any] struct{}
 
 // Superseded implements Methods.
 func (NeverSuperseded[C]) Superseded(context.Context, Typed[C]) (string, error) { return "", nil }
 
-// Unobserved is what follows from an error of an observation: a task without a StatefulSet ends with an outcome, and any other error is returned.
+// Unobserved turns an error of an observation into a verdict: without a StatefulSet, the task ends with an outcome. It returns any other
+// error.
 func Unobserved(outcome Outcome, err error) (Verdict, error) {
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return Verdict{Outcome: outcome, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
@@ -30,15 +31,15 @@ func Unobserved(outcome Outcome, err error) (Verdict, error) {
 	return Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 }
 
-// AwaitStatefulSet is what follows from an error of an observation for a task that waits while there is no StatefulSet: one with another
-// claim template may be about to replace it.
+// AwaitStatefulSet is Unobserved for a task that waits while there is no StatefulSet: one with another claim template may be about to
+// replace it.
 func AwaitStatefulSet(err error) (Verdict, error) {
 	v, err := Unobserved(Continue, err)
 	v.Reason, v.RequeueAfter = v1alpha1.ReasonRetrying, time.Second
 	return v, err
 }
 
-// LiveEtcd returns the Etcd of a task as the API server has it: a cache may not show yet what its spec or its status says.
+// LiveEtcd reads the Etcd of a task from the API server, since the cache may lag behind its spec and status.
 func LiveEtcd(ctx context.Context, live client.Reader, task Task) (*v1alpha1.Etcd, error) {
 	etcd, key := &v1alpha1.Etcd{}, client.ObjectKeyFromObject(task.Etcd)
 	err := live.Get(ctx, key, etcd)

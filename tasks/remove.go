@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Nothing but the two functions below deletes or evicts a pod (TestOnlyTwoFunctionsRemovePods).
+// Only the two functions below delete or evict pods (TestOnlyTwoFunctionsRemovePods).
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 
-// DeletePod deletes a pod if it is as it was observed, with a grace period, or its own if that is 0.
+// DeletePod deletes a pod if it has not changed since it was observed. A grace period of 0 stands for the pod's own.
 func DeletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, grace time.Duration) error {
 	options := []client.DeleteOption{client.Preconditions(observed)}
 	if grace > 0 {
@@ -28,8 +28,8 @@ func DeletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed m
 	return c.Delete(ctx, pod, options...) //nolint:wrapcheck // the caller looks at it
 }
 
-// EvictPod evicts a pod if it is as it was observed. A dry run shows if a PodDisruptionBudget allows a disruption, and takes nothing
-// from it.
+// EvictPod evicts a pod if it has not changed since it was observed. A dry run shows whether a PodDisruptionBudget allows the disruption,
+// without using it up.
 func EvictPod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, dryRun ...string) error {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &observed, DryRun: dryRun}}
 	options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}}

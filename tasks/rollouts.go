@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Rollouts is what the two rollout types have in common: what they need to know of the StatefulSet before they run. No member
-// is asked for it, since members that hang would delay every task of the Etcd.
+// Rollouts is what the two rollout types have in common: what they need to know about the StatefulSet before they run. It asks no member:
+// one that hangs would delay every task of the Etcd.
 type Rollouts[C interface{ Target() rollout.Target }] struct {
 	// Client reads from the cache and writes to the API server, and Live reads from it.
 	Client client.Client
@@ -28,8 +28,8 @@ type Rollouts[C interface{ Target() rollout.Target }] struct {
 	Rule replacer.Rule
 }
 
-// WorkKey implements Methods. Two rollouts to the same revision, which is the current one where a task has not fixed any, are the same
-// work, and so are two restarts.
+// WorkKey implements Methods. Two rollouts to the same revision are the same work, and so are two restarts. A task that names no revision
+// is for the current one.
 func (r Rollouts[C]) WorkKey(ctx context.Context, task Typed[C]) (string, error) {
 	if target := task.Config.Target().Of(task.Object); target.Restart {
 		return "restart", nil
@@ -43,7 +43,8 @@ func (r Rollouts[C]) WorkKey(ctx context.Context, task Typed[C]) (string, error)
 	return set.Status.UpdateRevision, nil
 }
 
-// Superseded implements Methods for a task that is for a revision; a restart follows it. A cache that lags must not end a task.
+// Superseded implements Methods: a task for a revision is outdated once the StatefulSet has another one. A restart is not. A cache that
+// lags must not end a task.
 func (r Rollouts[C]) Superseded(ctx context.Context, task Typed[C]) (string, error) {
 	target := task.Config.Target().Of(task.Object)
 	if target.Restart || target.Revision == "" {
@@ -65,7 +66,7 @@ func (r Rollouts[C]) Superseded(ctx context.Context, task Typed[C]) (string, err
 }
 
 // Admit implements Methods: there must be a StatefulSet of the Etcd, and nothing else may replace its pods. A cache that lags may admit a
-// task, which decides on live reads whether it goes on, but rejects none.
+// task, which then decides on live reads, but never rejects one.
 func (r Rollouts[C]) Admit(ctx context.Context, task Typed[C]) (Verdict, error) {
 	v, err := r.admit(ctx, r.Client, task.Task)
 	if err == nil && v.Outcome != Continue {
@@ -94,8 +95,7 @@ func (r Rollouts[C]) admit(ctx context.Context, reader client.Reader, task Task)
 	return Verdict{Outcome: Continue, Message: rollout.OnDeleteMessage(set.Name)}, nil
 }
 
-// statefulSet reads the StatefulSet with the name of the Etcd; nil when there is none. Foreign says whose it is, where it is not
-// the Etcd's own.
+// statefulSet reads the StatefulSet with the name of the Etcd; nil if there is none. If it is not the Etcd's own, foreign says whose it is.
 func (r Rollouts[C]) statefulSet(ctx context.Context, reader client.Reader, task Task) (set *appsv1.StatefulSet, foreign *ownership.Foreign, err error) {
 	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
 	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tasks is the contract between the task engine and the task types. A type lives in a package of its
-// own beneath this one and imports no other type; the engine knows types by this contract alone.
+// Package tasks is the contract between the task engine and the task types. A type lives in a package of its own beneath this one and
+// imports no other type; the engine knows types only through this contract.
 package tasks
 
 import (
@@ -20,12 +20,12 @@ import (
 type Task struct {
 	Object *v1alpha1.EtcdOperatorTask
 	Etcd   *v1alpha1.Etcd
-	// Config is what Decode, or Recorded, made of spec.config.
+	// Config is the result of Decode or Recorded.
 	Config any
-	// Elapsed is the time since the task was admitted. A clock that is set in between does not change it.
+	// Elapsed is the time since the task was admitted, unaffected by changes of the clock.
 	Elapsed time.Duration
-	// Pausing: the task is to pause, perhaps for days, as soon as its cluster is whole: no member is stopped, being replaced, added or removed,
-	// and every member participates. Until then it goes on. A type with a deadline finishes instead.
+	// Pausing: the task should pause, perhaps for days, as soon as its cluster is whole: every member participates, and none is being
+	// replaced, added or removed. Until then it continues. A type with a deadline does not pause.
 	Pausing bool
 }
 
@@ -33,43 +33,41 @@ type Task struct {
 type Handler interface {
 	// Decode decodes spec.config strictly; every default is filled in. An error names the field.
 	Decode(config string) (any, error)
-	// Recorded decodes status.config, which is what Decode made of the config of a task that runs, in JSON, perhaps written by
-	// another version of the operator: unknown fields are ignored.
+	// Recorded decodes status.config, the result of Decode as JSON, recorded when the task was admitted. Another version of the operator
+	// may have written it, so unknown fields are ignored.
 	Recorded(config string) (any, error)
 	Methods[Task]
 }
 
-// Methods carry out the tasks of one type. T is a Task, or a Typed one. Every method may be called again after a crash at any
-// line, and has to find out by itself how far things have come. None of them writes the status of a task: they return what is to
-// be written.
+// Methods carry out the tasks of one type. T is Task or a Typed one. Each method may be called again after a crash at any line, and has to
+// find out by itself what has already happened. None of them writes the status of a task; they return what the engine should write.
 type Methods[T any] interface {
-	// WorkKey says what the task does: of two tasks of one Etcd and type with the same key, the later one is
-	// superfluous. It is asked before the task is admitted.
+	// WorkKey identifies the work of a task before it is admitted: of two tasks of one Etcd and type with the same key, the later one is
+	// rejected as redundant.
 	WorkKey(ctx context.Context, task T) (string, error)
-	// Superseded reports whether a task that has not ended, whether or not it is at the head, is outdated, and
-	// by what. An empty string means that it is not.
+	// Superseded returns what makes a task that has not ended outdated; empty if nothing does. It is called for every task in the queue.
 	Superseded(ctx context.Context, task T) (string, error)
-	// Admit checks the preconditions of a task that is at the head. Outcome Continue admits it; Done means
-	// that there is nothing to do, which is success.
+	// Admit checks the preconditions of a task whose turn it is. Continue admits it; Done means that there is nothing to do, which counts
+	// as success.
 	Admit(ctx context.Context, task T) (Verdict, error)
-	// Execute says what to do next. It changes nothing but by the step it returns.
+	// Execute decides what to do next. It changes nothing itself; the step that it returns does.
 	Execute(ctx context.Context, task T) (Verdict, error)
-	// Perform carries out a step that Execute returned, after it was recorded in the task's status. It returns an error,
-	// with a code (package coded) where there is one, when it failed. What it needs of the config is in the step.
+	// Perform carries out a step that Execute returned, after the engine has recorded it in the status of the task. Its error may have a
+	// code (package coded). What it needs from the config is in the step.
 	Perform(ctx context.Context, task Task, step Step) error
-	// Cleanup leaves things as they should be when a task ends, or when it is deleted while it runs. It is
-	// called before the end is written, and again until it returns no error. The task may lack its Etcd, and its config.
+	// Cleanup undoes what must not outlive the task, when the task ends or is deleted while it runs. It is called before the end is
+	// written, and again until it returns no error. The task may lack its Etcd and its config.
 	Cleanup(ctx context.Context, task Task) error
 }
 
 // Type is an entry of the registry.
 type Type struct {
 	Handler Handler
-	// Deadline ends a task of this type that takes longer; 0 for rollouts, which hold instead.
+	// Deadline after which a task of this type fails; 0 for types that wait as long as it takes, such as rollouts.
 	Deadline time.Duration
-	// Supersedes are the types whose tasks end, running or not, when one of this type comes after them.
+	// Supersedes are the types whose tasks end, running or not, when a later task of this type arrives.
 	Supersedes []v1alpha1.TaskType
-	// Unavailable is the verdict on tasks of a type that the operator knows and, in its mode, does not carry out; nil otherwise.
+	// Unavailable is the verdict on tasks of a type that the operator does not carry out in its mode; nil if it does.
 	Unavailable *Verdict
 }
 
@@ -85,36 +83,37 @@ const (
 	Continue Outcome = "Continue"
 	// Done: the task has succeeded.
 	Done Outcome = "Done"
-	// Reject: the task is not to be carried out.
+	// Reject: the task must not be carried out.
 	Reject Outcome = "Reject"
 	// Fail: the task has failed.
 	Fail Outcome = "Fail"
 )
 
-// Verdict is what a handler says of a task.
+// Verdict is the decision of a handler on a task.
 type Verdict struct {
 	Outcome Outcome
 	// Code of the error, with Reject and Fail.
 	Code v1alpha1.ErrorCode
 	// Reason of the condition Progressing, with Continue.
 	Reason string
-	// EndReason of the condition Progressing, with Done, where the type has one of its own.
+	// EndReason of the condition Progressing, with Done; empty for the default.
 	EndReason string
 	// Message for people.
 	Message string
-	// RequeueAfter is when to ask again, where no event announces a change; 0 where one does.
+	// RequeueAfter is when to execute the task again; 0 if an event will trigger it.
 	RequeueAfter time.Duration
 	// Step to carry out next, if any.
 	Step *Step
-	// Pauses: the task was to pause, and its cluster is whole, so it does, without a step. The engine says why.
+	// Pauses: the task was told to pause (Task.Pausing), and does, since its cluster is whole. It has no step; the engine sets reason and
+	// message.
 	Pauses bool
-	// Event is the reason of an event that is made of the Message, if any, once the status is written.
+	// Event is the reason of an event with the Message, emitted once the status is written; empty for none.
 	Event string
-	// ProgressDeadline is after what time without progress the task counts as stalled; 0 for never. What goes into the status says
-	// when the last progress was.
+	// ProgressDeadline is how long the task may make no progress before it is stalled; 0 for any time. The status below records when the
+	// last progress was.
 	ProgressDeadline time.Duration
 
-	// What goes into the task's status; left as it is where nil or empty.
+	// Fields of the task's status. Those that are nil or empty stay unchanged.
 	Progress      string
 	LastOperation *v1alpha1.LastOperation
 	Rollout       *v1alpha1.RolloutStatus
@@ -124,32 +123,32 @@ type Verdict struct {
 	Conditions    []metav1.Condition
 }
 
-// Rejected is the verdict on a task that is not to be carried out.
+// Rejected returns the verdict on a task that must not be carried out.
 func Rejected(code v1alpha1.ErrorCode, format string, args ...any) Verdict {
 	return Verdict{Outcome: Reject, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Failed is the verdict on a task that has failed.
+// Failed returns the verdict on a task that has failed.
 func Failed(code v1alpha1.ErrorCode, format string, args ...any) Verdict {
 	return Verdict{Outcome: Fail, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Step is data that describes one thing to do.
+// Step describes one action.
 type Step struct {
 	// Operation is the name that lastOperation shows.
 	Operation string
 	// Reason is a sentence for people: why this, and why now.
 	Reason string
-	// Detail is the handler's own.
+	// Detail is for the handler; the engine does not read it.
 	Detail any
-	// RecheckAfter is when to execute the task again after the step, where no event triggers it.
+	// RecheckAfter is when to execute the task again after the step; 0 if an event will trigger it.
 	RecheckAfter time.Duration
 }
 
 // Typed is a task of a type whose config is C.
 type Typed[C any] struct {
 	Task
-	// Config is spec.config as it was decoded, with every default, and valid.
+	// Config is the decoded spec.config, valid and with all defaults.
 	Config C
 }
 

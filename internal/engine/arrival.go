@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// prepare makes a tasks.Task of a task, wherever in line it is, or says why it is not to be carried out. What
-// can be known on arrival is said on arrival, so that a hopeless task does not wait in line.
+// prepare returns the tasks.Task of a task at any place in the queue, or the verdict that ends it. A task that can never run is ended on
+// arrival, so that it does not wait in the queue.
 func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha1.EtcdOperatorTask) (tasks.Task, *tasks.Verdict, error) {
 	task := tasks.Task{Object: t, Etcd: line.etcd}
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
@@ -49,7 +49,7 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, which does not exist in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
 	}
 	if !pending && !t.Spec.Suspend {
-		// Execute sees for itself whether the task is outdated.
+		// Execute finds out by itself whether the task is superseded.
 		return task, nil, nil
 	}
 	if by, err := registered.Handler.Superseded(ctx, task); err != nil {
@@ -67,7 +67,7 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 	return reject(v1alpha1.ErrDuplicateTask, "task %s, which was created earlier and has not ended, does the same work", same)
 }
 
-// typeOf returns the type of a task, or why the operator does not carry it out.
+// typeOf returns the type of a task, or the verdict on a task whose type this operator does not carry out.
 func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Verdict) {
 	if ns := t.Spec.OwnerEtcdReference.Namespace; ns != "" && ns != t.Namespace {
 		return tasks.Type{}, &tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrCrossNamespace,
@@ -81,8 +81,8 @@ func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Ve
 	return registered, registered.Unavailable
 }
 
-// displacedBy names a later task whose type supersedes that of a task; empty when there is none. One that is
-// suspended, whose config does not decode, or that may yet be rejected on arrival supersedes none.
+// displacedBy returns the name of a later task whose type supersedes a task; empty if there is none. A task that is suspended, whose config
+// does not decode, or that may still be rejected on arrival supersedes none.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
 	for _, later := range q[place+1:] {
@@ -97,7 +97,7 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 	return ""
 }
 
-// sameWork names an earlier task that does the same work; empty when there is none.
+// sameWork returns the name of an earlier task that does the same work; empty if there is none.
 func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, line *line, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (string, error) {
 	earlier := line.Earlier(cached)
 	if len(earlier) == 0 {
@@ -124,8 +124,8 @@ func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, line *
 	return "", nil
 }
 
-// adopt makes the Etcd an owner of the task, so that the task goes with it. The arrival is written first: this
-// very write changes the resourceVersion that records it.
+// adopt makes the Etcd an owner of the task, so that the task is deleted with it. The arrival is written first: this write changes the
+// resourceVersion by which tasks are ordered.
 func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
 	if err := r.writeNow(ctx, cached, t); err != nil {
 		return err
@@ -138,18 +138,18 @@ func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	return nil
 }
 
-// line is the tasks of one Etcd during one reconcile.
+// line is the queue of one Etcd during one reconcile.
 type line struct {
 	queue.Queue
-	// etcd is nil when there is none.
+	// etcd is nil if there is none.
 	etcd *v1alpha1.Etcd
-	// keys are the work keys of tasks, which take requests to compute.
+	// keys caches the work keys of tasks, which take requests to compute.
 	keys map[types.UID]string
 	// turnedAway is how many tasks were rejected in this reconcile because there are too many.
 	turnedAway int
 }
 
-// workKey returns the work key of a task, and has the handler compute it once.
+// workKey returns the work key of a task, which the handler computes once.
 func (l *line) workKey(ctx context.Context, handler tasks.Handler, task tasks.Task) (string, error) {
 	if key, ok := l.keys[task.Object.UID]; ok {
 		return key, nil
@@ -162,14 +162,13 @@ func (l *line) workKey(ctx context.Context, handler tasks.Handler, task tasks.Ta
 }
 
 const (
-	// maxLine is how many tasks of an Etcd may wait or run. Each costs every reconcile of that Etcd.
+	// maxLine is how many tasks of an Etcd may wait or run. Each makes every reconcile of that Etcd more expensive.
 	maxLine = 50
-	// maxTurnedAway is how many tasks are rejected in one reconcile because there are too many: other Etcds wait for the
-	// worker, and for the API server.
+	// maxTurnedAway is how many surplus tasks one reconcile rejects: other Etcds wait for the worker and for the API server.
 	maxTurnedAway = 20
 )
 
-// tooMany reports whether a task at a place in the queue is rejected because of those before it. A recovery never is.
+// tooMany reports whether a task at a place in the queue is rejected because of the number of tasks before it. A recovery never is.
 func tooMany(place int, t *v1alpha1.EtcdOperatorTask) bool {
 	return place >= maxLine && t.Status.State != v1alpha1.TaskStateInProgress && t.Spec.Type != v1alpha1.QuorumLossRecovery
 }

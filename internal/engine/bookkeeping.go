@@ -17,69 +17,66 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// bookkeeping is what the engine keeps between reconciles, by Etcd and task. Everything in it can be lost: then a status is
-// written once more, or a task that is deleted in the very moment in which the operator restarts is not cleaned up
-// after.
+// bookkeeping is what the engine remembers between reconciles, by Etcd and task. All of it may be lost: at worst, a status is written once
+// more, or there is no cleanup after a task that is deleted while the operator restarts.
 type bookkeeping struct {
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]map[types.UID]*record
 }
 
-// record is what is kept of a task.
+// record is what is remembered about a task.
 type record struct {
-	// write is the last one of its status.
+	// write is the last write of its status.
 	write written
-	// run is the task while it runs: one does, or another that runs beside it or has preempted it.
+	// run is the task while it runs; nil otherwise.
 	run *tasks.Task
-	// pause of a task that something failed for: the very record of a failure would trigger a reconcile.
+	// pause of a task after a failure: recording the failure triggers a reconcile, which must not retry at once.
 	pause pause
-	// config of a task that has not ended, decoded; nil if it was not. A config is immutable.
+	// config is the decoded config of a task that has not ended; nil if it has not been decoded yet. Configs are immutable.
 	config *decoded
-	// reading of the clock for a task that runs, or has ended.
+	// reading measures how long the task has been running, or how long ago it ended.
 	reading reading
-	// progress is what the clock said when this process first saw the newest progress of a task.
+	// progress measures how long the task has made no progress.
 	progress reading
-	// troubled: it was deleted and could not be cleaned up after, and there was an event.
+	// troubled: cleaning up after the deleted task failed, and an event has said so.
 	troubled bool
 }
 
-// decoded is what a handler made of spec.config.
+// decoded is the result of decoding spec.config.
 type decoded struct {
 	raw    string
 	config any
 	err    error
 }
 
-// pause is until when a task is left alone, and for how long it was.
+// pause is a back-off: when it ends, and how long it is in all.
 type pause struct {
 	until time.Time
 	wait  time.Duration
 }
 
-// A task that fails again and again is left alone for the first of these, then for twice as long, and so on up to the
-// second.
+// The back-off of a task that keeps failing starts at firstPause and doubles up to maxPause.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 30 * time.Second
 )
 
-// written is a write of a status: when it was, and the resourceVersion that it made.
+// written is a write of a status: its time, and the resourceVersion that it produced.
 type written struct {
 	at              time.Time
 	resourceVersion string
 }
 
-// maxCacheLag is how long the cache is waited for. An API server that was restored from a backup may never show again
-// what was written to it.
+// maxCacheLag is how long to wait for the cache to catch up. An API server that was restored from a backup may never show the write.
 const maxCacheLag = 5 * time.Second
 
-// isBehind reports whether a task in the cache is older than what was written last. An event will follow.
+// isBehind reports whether a task in the cache is older than the last write. If so, an event will follow.
 func (w written) isBehind(cached *v1alpha1.EtcdOperatorTask, now time.Time) bool {
 	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, w.resourceVersion)
 	return err == nil && order < 0 && now.Sub(w.at) < maxCacheLag
 }
 
-// of is what is kept of a task. The caller holds the mutex.
+// of returns the record of a task. The caller holds the mutex.
 func (b *bookkeeping) of(t *v1alpha1.EtcdOperatorTask) *record {
 	etcd := t.EtcdKey()
 	if b.etcds == nil {
@@ -94,7 +91,7 @@ func (b *bookkeeping) of(t *v1alpha1.EtcdOperatorTask) *record {
 	return b.etcds[etcd][t.UID]
 }
 
-// keep forgets the tasks that are gone, but for those that ran, and the Etcd when nothing is left to remember.
+// keep forgets the tasks that are gone, except those that ran and have not been cleaned up after, and the Etcd once it has no records.
 func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +112,7 @@ func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperat
 	}
 }
 
-// decode returns what a handler makes of the config of a task, and has it do so once. Others do not wait for it.
+// decode returns the decoded config of a task. It is decoded once, without holding the mutex.
 func (b *bookkeeping) decode(t *v1alpha1.EtcdOperatorTask, handler tasks.Handler) (any, error) {
 	known := b.decoded(t)
 	if known == nil || known.raw != t.Spec.Config {
@@ -146,14 +143,14 @@ func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	b.of(t).write = w
 }
 
-// pause leaves a task alone for a while.
+// pause starts a back-off of a given length.
 func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.of(t).pause = pause{now.Add(wait), wait}
 }
 
-// backOff leaves a task alone for twice as long as the last time, and returns for how long.
+// backOff starts a back-off twice as long as the last one, and returns its length.
 func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +160,7 @@ func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.
 	return wait
 }
 
-// resume forgets the pause of a task, once it is over.
+// resume resets the back-off of a task once it has ended.
 func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,22 +169,22 @@ func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	}
 }
 
-// pausedFor is how long a task is still left alone; not more than 0 when it is not.
+// pausedFor returns the rest of a back-off; not positive if there is none.
 func (b *bookkeeping) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of(t).pause.until.Sub(now)
 }
 
-// reading is what the clock said when this process first saw that a task runs or has ended, and how long ago it had begun to by
-// that. The time since then is measured by the monotonic clock.
+// reading measures the time since an event that a status records: when the event was, when this process first saw it, and how long ago it
+// was then. From then on, the monotonic clock counts.
 type reading struct {
 	since, at time.Time
 	before    time.Duration
 }
 
-// elapsed returns for how long a task has been running, or how long ago it ended, and for how much of that this process has seen it.
-// What the status says is from the wall clock, perhaps of another machine: a time in the future was just now.
+// elapsed returns how long a task has been running, or how long ago it ended, and for how much of that time this process has watched it.
+// The time in the status comes from a wall clock, perhaps another machine's: a time in the future counts as now.
 func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clock clock.PassiveClock) (elapsed, seen time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +197,7 @@ func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clo
 	return r.reading.before + seen, seen
 }
 
-// idle returns for how long this process has seen a task without progress since its last one.
+// idle returns how long this process has watched a task make no progress.
 func (b *bookkeeping) idle(t *v1alpha1.EtcdOperatorTask, last time.Time, clock clock.PassiveClock) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,14 +208,14 @@ func (b *bookkeeping) idle(t *v1alpha1.EtcdOperatorTask, last time.Time, clock c
 	return clock.Since(r.progress.at)
 }
 
-// rests has a task that is suspended or pauses make no less progress for that: it is idle from when it goes on.
+// rests resets the idle time of a task that is suspended or paused: only the time after it resumes counts.
 func (b *bookkeeping) rests(t *v1alpha1.EtcdOperatorTask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.of(t).progress = reading{}
 }
 
-// correct remembers for how long a task has been running, or how long ago it ended, by a clock that is known to be right.
+// correct replaces the elapsed time of a task by one measured with a trusted clock.
 func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duration, clock clock.PassiveClock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,8 +223,7 @@ func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duratio
 	r.reading.before = elapsed - clock.Since(r.reading.at)
 }
 
-// running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later
-// counts when the task has been deleted.
+// running remembers a running task. It keeps the object itself, since Cleanup after a deletion needs what is recorded in it later.
 func (b *bookkeeping) running(task tasks.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,7 +237,7 @@ func (b *bookkeeping) ended(t *v1alpha1.EtcdOperatorTask) {
 	r.run, r.troubled = nil, false
 }
 
-// trouble remembers that a deleted task could not be cleaned up after, and reports whether that is new.
+// trouble records that cleaning up after a deleted task failed, and reports whether that is new.
 func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -251,7 +247,7 @@ func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
 	return !known
 }
 
-// deleted are the tasks that ran and no longer exist, by name.
+// deleted returns the tasks that ran and no longer exist, sorted by name.
 func (b *bookkeeping) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cleanUpAfterDeleted cleans up after tasks that ran and have been deleted, which aborts them between two steps. What they
-// have recorded as an intent may still happen, so no other task is carried on before. An event says once for each task that it
-// failed.
+// cleanUpAfterDeleted cleans up after running tasks that were deleted, which aborts them between two steps. A step that is recorded as an
+// intent may still take effect, so no other task proceeds before. If the cleanup of a task keeps failing, there is one event.
 func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) error {
 	defer r.books.keep(etcd, all)
 	var failed error
@@ -37,7 +36,7 @@ func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.Namespa
 	return failed
 }
 
-// blocked says on the task whose turn it is why it is not carried on, and returns why, so that it is tried again.
+// blocked records on the task at the head why it does not proceed, and returns the cause, so that the reconcile is retried.
 func (r *Reconciler) blocked(ctx context.Context, etcd types.NamespacedName, q queue.Queue, why error) error {
 	cached := q.Head()
 	if cached == nil || r.books.lastWrite(cached).isBehind(cached, r.Clock.Now()) {

@@ -15,18 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// Gate decides what the tasks of one Etcd cannot: whether a task may start beside those of other Etcds.
+// Gate decides across Etcds: whether a task may start while tasks of other Etcds run.
 type Gate interface {
-	// Ask is asked about a task whose first step all else allows. It returns nil if the task may start: then the start is written on
-	// the resourceVersion that the object has, or not at all. It may set status.change, which is written with the answer.
+	// Ask is the last check before a task starts. If it returns nil, the start is written under the resourceVersion of the object, or not
+	// at all. It may set status.change, which is written with the outcome.
 	Ask(ctx context.Context, task tasks.Task) (*Wait, error)
-	// Pause is asked before each further step; nil: the task goes on. Where its cluster is not whole, it goes on in any case (tasks.Task.Pausing).
+	// Pause is called before each further step. It returns nil if the task may continue. While its cluster is not whole, the task
+	// continues regardless (tasks.Task.Pausing).
 	Pause(ctx context.Context, t *v1alpha1.EtcdOperatorTask) *Wait
-	// Wakes are the Etcds whose tasks are to ask again.
+	// Wakes sends the Etcds whose tasks should ask again.
 	Wakes() <-chan event.GenericEvent
 }
 
-// Wait is why a Gate does not let a task start or go on.
+// Wait is why a Gate does not let a task start or continue.
 type Wait struct {
 	// Reason and Message of the conditions of the task.
 	Reason, Message string
@@ -34,10 +35,10 @@ type Wait struct {
 	RequeueAfter time.Duration
 }
 
-// Error implements error: for the engine, it is why the task was not admitted.
+// Error implements error: the engine treats a Wait as the reason why a task was not admitted.
 func (w *Wait) Error() string { return w.Message }
 
-// ask returns a Wait if the task has to wait for others.
+// ask returns a *Wait as its error if the Gate does not let the task start.
 func (r *Reconciler) ask(ctx context.Context, task tasks.Task) error {
 	if r.Gate == nil {
 		return nil
@@ -49,7 +50,7 @@ func (r *Reconciler) ask(ctx context.Context, task tasks.Task) error {
 	return err
 }
 
-// waits says on a task what it waits for, and returns when to ask again.
+// waits records on a task what it waits for, and returns when to ask again.
 func (r *Reconciler) waits(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, wait *Wait) (time.Duration, error) {
 	now := r.Clock.Now()
 	if t.Status.State == v1alpha1.TaskStatePending {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Metrics are the metrics of the task engine. The first two are DEP-05's.
+// Metrics are the metrics of the task engine. DEP-05 defines the first two.
 type Metrics struct {
 	duration    *prometheus.HistogramVec
 	total       *prometheus.CounterVec
@@ -46,10 +46,10 @@ const (
 	labelGuard     = "guard"
 )
 
-// seconds from half a second to more than an hour.
+// buckets are seconds, from half a second to more than an hour.
 var buckets = prometheus.ExponentialBuckets(0.5, 2, 14)
 
-// NewMetrics makes the metrics and registers them. What they are told, others are told, too.
+// NewMetrics makes the metrics and registers them. It forwards every call to the others.
 func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metrics {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, append(labels, labelEtcd, labelNamespace))

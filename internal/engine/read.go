@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// list are the tasks of an Etcd that are not being deleted. They may be those of the cache, and are not changed.
+// list returns the tasks of an Etcd that are not being deleted. They may be shared with the cache and must not be changed.
 func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.NamespacedName) ([]*v1alpha1.EtcdOperatorTask, error) {
 	found := &v1alpha1.EtcdOperatorTaskList{}
 	if err := reader.List(ctx, found, etcdtasks.Of(etcd), client.UnsafeDisableDeepCopy); err != nil {
@@ -23,7 +23,7 @@ func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.
 	}
 	var all []*v1alpha1.EtcdOperatorTask
 	for i := range found.Items {
-		// A task that is being deleted, and only waits for a finalizer, no longer counts.
+		// A task that only waits for a finalizer no longer counts.
 		if found.Items[i].DeletionTimestamp == nil {
 			all = append(all, &found.Items[i])
 		}
@@ -31,8 +31,7 @@ func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.
 	return all, nil
 }
 
-// separate separates the tasks that are for an Etcd from those that are for an earlier one and have not ended. Without an Etcd
-// none is foreign.
+// separate returns the tasks of an Etcd, and those of an earlier Etcd of that name that have not ended. Without an Etcd, none is foreign.
 func separate(all []*v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (own, foreign []*v1alpha1.EtcdOperatorTask) {
 	for _, t := range all {
 		switch {
@@ -45,8 +44,8 @@ func separate(all []*v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (own, forei
 	return own, foreign
 }
 
-// etcdOf returns the Etcd of some tasks; nil when there is none. The cache is believed only where it shows the owner of each
-// task that has not ended: no task is adopted, or ended, because the cache is behind.
+// etcdOf returns the Etcd of some tasks; nil if there is none. The cache is trusted only if it shows the owner of every task that has not
+// ended, so that a stale cache neither adopts nor ends a task.
 func (r *Reconciler) etcdOf(ctx context.Context, key types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) (*v1alpha1.Etcd, error) {
 	cached, err := readEtcd(ctx, r.Client, key)
 	if err != nil {

@@ -2,12 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine is the task engine: it runs the EtcdOperatorTasks of each Etcd one at a time, first in first
-// out. It knows task types by the contract in package tasks alone.
+// Package engine is the task engine: it runs the EtcdOperatorTasks of each Etcd one at a time, first in first out. It knows task types only
+// through the contract in package tasks.
 //
-// The workqueue is keyed by Etcd. A reconcile looks at all tasks of one Etcd, and carries each whose turn it is,
-// the head and perhaps one that runs beside it, at most one step further: it asks the handler, writes the status
-// with the step as an intent, and only then has the handler carry the step out.
+// The workqueue is keyed by Etcd. A reconcile reads all tasks of one Etcd. Those whose turn it is, the head and perhaps one that runs
+// beside it, take at most one step each: the engine asks the handler for the step, writes it to the status as an intent, and only then has
+// the handler perform it.
 package engine
 
 import (
@@ -45,21 +45,21 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
-	// Gate decides whether tasks start beside those of other Etcds; nil: they do.
+	// Gate decides whether tasks may start while tasks of other Etcds run; nil if they always may.
 	Gate Gate
 
 	books bookkeeping
 }
 
 const (
-	// detailInterval is the least time between a write of a status and one that only changes its details. A pod that is replaced comes
-	// within this time as a rule, and then there is nothing to say of it.
+	// detailInterval is the minimum time between a write of a status and the next one that only changes details. A replaced pod is usually
+	// back within this time, so that the wait for it is never written.
 	detailInterval = 10 * time.Second
 	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
 	retryInterval = time.Second
 )
 
-// Reconcile carries the tasks of one Etcd on. The request names the Etcd.
+// Reconcile takes the tasks of one Etcd a step further. The request names the Etcd.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	all, err := r.list(ctx, r.Client, request.NamespacedName)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	work := func(t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) {
 		if r.books.lastWrite(t).isBehind(t, r.Clock.Now()) {
-			// Whatever is decided now is refused as a conflict.
+			// A write based on this state would be refused as a conflict.
 			again(retryInterval)
 			return
 		}
@@ -112,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// sooner is the shorter of two waits; 0 is none.
+// sooner returns the shorter of two waits; 0 means no wait.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -120,8 +120,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// attempt does something about a task, unless the task is backing off, and returns when to do so again. A failure of one task
-// delays no other, and no other resets its back-off: the workqueue would do both.
+// attempt runs do for a task unless the task is backing off, and returns when to try again. The back-off is per task: with that of the
+// workqueue, the failure of one task would delay the others, and their success would reset it.
 func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) time.Duration {
 	if left := r.books.pausedFor(t, r.Clock.Now()); left > 0 {
 		return left
@@ -140,7 +140,7 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 	return wait
 }
 
-// carryOn takes one task that has not ended a step further, and returns when to do so again; 0 where an event triggers it.
+// carryOn takes one task that has not ended a step further, and returns when to do so again; 0 if an event will trigger it.
 func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.KeyTask, klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
@@ -159,7 +159,7 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 		return r.run(ctx, cached, task)
 	}
 	if t.Status.State == v1alpha1.TaskStatePending {
-		// It does not wait for other Etcds: its turn has not come.
+		// It does not wait for the Gate any more: another task goes first.
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
 	}
 	status.Unhold(t)
@@ -168,7 +168,7 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	return r.write(ctx, cached, t)
 }
 
-// waiting says why a task does not run.
+// waiting returns why a task is not running.
 func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
 	switch {
 	case t.Status.State == v1alpha1.TaskStateInProgress:

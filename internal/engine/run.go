@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// run carries a task on whose turn it is.
+// run takes a task whose turn it is a step further.
 func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (time.Duration, error) {
 	unlock := r.Locker.Lock(task.Object.EtcdKey())
 	defer unlock()
@@ -59,7 +59,8 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	return r.conclude(ctx, cached, task, verdict, err)
 }
 
-// admit asks the handler for the preconditions, once the API server has confirmed that it is its turn, and for this Etcd.
+// admit has the handler check the preconditions of a task, once live reads have confirmed that it is the task's turn and that it is for
+// this Etcd.
 func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
 	etcd, err := readEtcd(ctx, r.Live, task.Object.EtcdKey())
 	switch {
@@ -93,7 +94,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 	return verdict, err
 }
 
-// company says which tasks one that is admitted preempts, or runs beside; empty when it is alone.
+// company describes which tasks an admitted task preempts or runs beside; empty if none.
 func company(q queue.Queue, uid types.UID) string {
 	if t := q.Find(uid); t == q.Beside() {
 		switch head := q.Head(); {
@@ -116,10 +117,10 @@ func company(q queue.Queue, uid types.UID) string {
 	return said
 }
 
-// errCacheBehind: the cache does not show the present state of the queue.
+// errCacheBehind means that the queue in the cache is outdated.
 var errCacheBehind = errors.New("the cache is behind the API server")
 
-// conclude writes what a handler said, and then carries its step out.
+// conclude writes the verdict of a handler to the status, and then performs its step.
 func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict, err error) (time.Duration, error) {
 	var wait *Wait
 	switch {
@@ -160,9 +161,9 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 	return r.perform(ctx, task, *verdict.Step)
 }
 
-// stalls has a verdict say that a task is stalled once this process has seen it without progress for its deadline. When the last progress was may have
-// been written by the clock of another operator, so that counts from when it is first seen. What another one has said is kept until there is progress:
-// two operators do not correct each other.
+// stalls turns a verdict into that of a stalled task once this process has watched the task make no progress for its deadline. The recorded
+// time of the last progress may come from another operator's clock, so the time counts from when it is first seen. If the status says
+// Stalled already, it stays so until there is progress, so that two operators do not overwrite each other.
 func (r *Reconciler) stalls(cached *v1alpha1.EtcdOperatorTask, v tasks.Verdict) tasks.Verdict {
 	at := lastProgress(v.Rollout, v.Membership)
 	if v.Outcome != tasks.Continue || v.ProgressDeadline == 0 || at == nil {
@@ -176,7 +177,7 @@ func (r *Reconciler) stalls(cached *v1alpha1.EtcdOperatorTask, v tasks.Verdict) 
 	return v
 }
 
-// lastProgress is when a task last made progress, by what its status says, or is to say; nil if it does not.
+// lastProgress returns when a task last made progress, as recorded in its status; nil if it records none.
 func lastProgress(rollout *v1alpha1.RolloutStatus, membership *v1alpha1.MembershipStatus) *metav1.Time {
 	switch {
 	case rollout != nil:
@@ -187,7 +188,7 @@ func lastProgress(rollout *v1alpha1.RolloutStatus, membership *v1alpha1.Membersh
 	return nil
 }
 
-// perform has the handler carry out a step that was recorded as an intent.
+// perform has the handler perform a step that was recorded as an intent.
 func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.Step) (time.Duration, error) {
 	logger := log.FromContext(ctx).WithValues("operation", step.Operation)
 	logger.Info("Performing step", "reason", step.Reason)
@@ -204,7 +205,7 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	return step.RecheckAfter, nil
 }
 
-// failed records an error that is no verdict, and returns it, so that it is tried again.
+// failed records an error on a task, and returns it, so that the task is retried.
 func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, failure error) error {
 	now := r.Clock.Now()
 	status.AddError(t, coded.Of(failure, v1alpha1.ErrInternal), failure.Error(), now)
@@ -234,7 +235,7 @@ func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	return nil
 }
 
-// overdue is the verdict on a task that takes longer than its type allows, or how long it may still take; 0 for ever.
+// overdue returns the time left until the deadline of a task, 0 if its type has none, or the verdict on a task that has exceeded it.
 func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.Verdict) {
 	deadline := r.Registry[t.Object.Spec.Type].Deadline
 	if deadline == 0 {
@@ -246,15 +247,14 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
 }
 
-// refuse ends a task that is for an earlier Etcd. What it leaves behind is cleaned up after without an Etcd: nothing of the
-// present one is the task's.
+// refuse ends a task that is for an earlier Etcd. Its cleanup gets no Etcd, since the task must not touch the present one.
 func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
 	t := cached.DeepCopy()
 	status.RecordArrival(t)
 	return r.end(ctx, cached, tasks.Task{Object: t}, replaced(t, etcd))
 }
 
-// replaced is the verdict on a task that is for an earlier Etcd.
+// replaced returns the verdict on a task that is for an earlier Etcd.
 func replaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) tasks.Verdict {
 	return tasks.Verdict{
 		Outcome: tasks.Reject, Code: v1alpha1.ErrEtcdReplaced,

@@ -5,8 +5,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	appsv1 "k8s.io/api/apps/v1"
@@ -45,8 +43,5 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	if r.Gate != nil {
 		b = b.WatchesRawSource(source.Channel(r.Gate.Wakes(), controller.Enqueue(client.ObjectKeyFromObject)))
 	}
-	if err := b.Complete(r); err != nil {
-		return fmt.Errorf("setting up the task engine: %w", err)
-	}
-	return nil
+	return b.Complete(r)
 }

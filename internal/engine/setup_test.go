@@ -12,15 +12,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -49,16 +44,4 @@ func TestEvents(t *testing.T) {
 		q.ShutDown()
 		NewWithT(t).Expect(got).To(Equal(c.want), name)
 	}
-}
-
-// An operator that is set up twice is told so.
-func TestSetup(t *testing.T) {
-	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "localhost:1"}, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(Succeed())
-	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(MatchError(HavePrefix("setting up the task engine: ")))
 }

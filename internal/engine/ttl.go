@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeToLive is how long a task is kept once it has ended; ends is false for a task that does not expire because it has not, and for a
-// Restore that has replaced data: with it goes what the members had before, so only a person deletes it.
+// timeToLive returns how long a task is kept after its end. ends is false for a task that does not expire: one that has not ended, and a
+// Restore that has replaced data, since deleting it also deletes the data that the members had before.
 func timeToLive(t *v1alpha1.EtcdOperatorTask) (ttl time.Duration, ends bool) {
 	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil || t.KeepsData() {
 		return 0, false
@@ -28,12 +28,12 @@ func timeToLive(t *v1alpha1.EtcdOperatorTask) (ttl time.Duration, ends bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
-// minTTL is how long a task is kept beside a Gate, which reads how it ended.
+// minTTL is the minimum with a Gate, which has to read how the task ended.
 const minTTL = time.Minute
 
-// expire deletes a task that has ended and outlived its TTL, and says when to come back for one that has not. Members remove what
-// they have kept once a recovery's task is gone, so the operator's clock alone decides nothing: a TTL that this process has not seen
-// pass is measured by the API server's clock (ADR 46).
+// expire deletes a task whose TTL has passed, or returns how long it still has. Once the task of a recovery is gone, members delete the
+// data they kept, so the operator's clock alone must not decide: unless this process has watched the whole TTL pass, the API server's clock
+// counts (ADR 46).
 func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	ttl, ends := timeToLive(cached)
 	if !ends {
@@ -43,7 +43,7 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 		ttl = max(ttl, minTTL)
 	}
 	elapsed, seen := r.books.elapsed(cached, cached.Status.CompletedAt.Time, r.Clock)
-	// By a time in the future, each new process would keep the task for the whole TTL.
+	// With a completion time in the future, each new process would keep the task for the whole TTL again.
 	future := elapsed == seen && cached.Status.CompletedAt.After(r.Clock.Now())
 	if future || elapsed >= ttl && seen < ttl {
 		var err error
@@ -55,8 +55,7 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 	if elapsed < ttl {
 		return ttl - elapsed, nil
 	}
-	// The preconditions are what the cache shows: a task whose TTL was raised since, or that was created again under the same
-	// name, is not deleted.
+	// The preconditions spare a task whose TTL was raised since, or that was created again under the same name.
 	if err := r.Client.Delete(ctx, cached, client.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion}); err != nil {
 		return 0, fmt.Errorf("deleting task %s, which has expired: %w", client.ObjectKeyFromObject(cached), err)
 	}
@@ -64,8 +63,8 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 	return 0, nil
 }
 
-// endedFor returns how long ago a task ended by the clock of the API server, which stamps every write of a status, and says what time
-// it is. Without a stamp it is for as long as this process has seen it.
+// endedFor returns how long ago a task ended by the clock of the API server, which stamps every status write. Without a stamp, it returns
+// how long this process has seen the task ended.
 func (r *Reconciler) endedFor(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, seen time.Duration) (time.Duration, error) {
 	key, live := client.ObjectKeyFromObject(cached), &v1alpha1.EtcdOperatorTask{}
 	if err := r.Live.Get(ctx, key, live); err != nil {

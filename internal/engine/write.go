@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// write writes a status that differs: at once when it is urgent, otherwise when the last write is some time
-// ago. It returns when to come back for what was not written.
+// write writes a status that has changed: at once if the change is urgent, otherwise at most once per detailInterval. It returns when to
+// retry a write that was put off.
 func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
 		return 0, nil
@@ -29,8 +29,8 @@ func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	return 0, r.writeNow(ctx, cached, t)
 }
 
-// writeNow writes a status under the resourceVersion that it is based on: an operator that worked on an older
-// state fails here, before it does anything.
+// writeNow writes a status under the resourceVersion that it is based on. An operator that works on an outdated state fails here, before it
+// acts.
 func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOperatorTask) error {
 	if equality.Semantic.DeepEqual(before.Status, t.Status) {
 		return nil
@@ -47,10 +47,10 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	return nil
 }
 
-// maxNote is what the API server takes of an event's note, in bytes.
+// maxNote is the API server's limit on the note of an event, in bytes.
 const maxNote = 1024
 
-// reportTransition emits the events of a change of status that was written.
+// reportTransition emits the events that announce a written change of status.
 func (r *Reconciler) reportTransition(before, after *v1alpha1.EtcdOperatorTask) {
 	if was, is := before.Status.Progressing().Reason, after.Status.Progressing().Reason; was != is && is == v1alpha1.ReasonStalled {
 		r.warn(after, v1alpha1.ReasonStalled, after.Status.Progressing().Message)

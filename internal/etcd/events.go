@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// report makes events of what has changed in a status.
+// report emits events for what has changed in a status.
 func (w *statusWriter) report(etcd *v1alpha1.Etcd, before *v1alpha1.EtcdStatus) {
 	changed := func(conditionType string) (after, earlier *metav1.Condition) {
 		return etcd.Status.Conditions.Find(conditionType), before.Conditions.Find(conditionType)
@@ -26,7 +26,7 @@ func (w *statusWriter) report(etcd *v1alpha1.Etcd, before *v1alpha1.EtcdStatus) 
 		w.event(etcd, corev1.EventTypeWarning, c, "LeaveSource")
 	}
 	if c := etcd.Status.Conditions.Find(v1alpha1.ConditionDataVolumesReady); before.ClusterID == "" && etcd.Status.ClusterID != "" && c != nil && c.Reason == v1alpha1.ReasonSurveyingVolumes {
-		// Members start with data that was there before their Etcd.
+		// Members start with data that existed before their Etcd.
 		w.event(etcd, corev1.EventTypeNormal, c, "InheritData")
 	}
 	if r := before.Recovery; r != nil && r.Task != "" && r.LeavesBehind(etcd.Status.ClusterID) && etcd.Status.Recovery == nil {
@@ -84,7 +84,7 @@ func (w *statusWriter) reportOwnership(etcd *v1alpha1.Etcd, changed changeOf) {
 // maxNote bounds the note of an event, which has at most 1024 bytes.
 const maxNote = 1000
 
-// note returns the message of a condition as far as an event has room for it.
+// note returns the message of a condition, truncated for an event.
 func note(c *metav1.Condition) string {
 	if len(c.Message) <= maxNote {
 		return c.Message

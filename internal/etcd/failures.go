@@ -15,14 +15,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
 )
 
-// The status reports a stage that has failed twice in a row, and for this long: clients wait for status.lastErrors to be empty, and
-// the first retry comes after milliseconds.
+// The status reports a stage once it has failed at least twice in a row and for this long: the first retry comes after milliseconds, and
+// clients wait for status.lastErrors to be empty.
 const (
 	reportAfter = 2 * time.Second
 	reportTimes = 2
 )
 
-// failures are the stages that failed last time, by Etcd.
+// failures are the stages that are failing, by Etcd.
 type failures struct {
 	memory.PerEtcd[map[string]failure]
 }
@@ -39,7 +39,7 @@ func (f failure) lasts(now time.Time) bool {
 	return f.times >= reportTimes && now.Sub(f.since) >= reportAfter
 }
 
-// note records how a stage has ended. One success ends its failures; a stage that is not reached keeps them.
+// note records the outcome of a stage. A success resets its failures; a stage that is not reached keeps them.
 func (f *failures) note(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) {
 	before := f.Of(etcd)
 	last, failed := before[s.name]
@@ -56,8 +56,8 @@ func (f *failures) note(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) 
 	}
 }
 
-// reported returns the failures for the status: those that last, and those that it already reports, since an operator that has just
-// started does not know how long they have lasted.
+// reported returns the failures for the status: those that have lasted, and those that the status already reports, since a restarted
+// operator does not know how long they have lasted.
 func (f *failures) reported(etcd *v1alpha1.Etcd, now time.Time) (reported []status.Failure) {
 	all := f.Of(etcd)
 	for _, s := range slices.Concat(stages, followUps) {

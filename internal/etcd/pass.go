@@ -21,7 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// pass is one reconcile of one Etcd: what it finds, and how it ends.
+// pass is one reconcile of one Etcd: what it has found, and its outcome.
 type pass struct {
 	*parts
 	reconciler *Reconciler
@@ -29,19 +29,19 @@ type pass struct {
 	// found becomes the status.
 	found   status.Input
 	session *apply.Session
-	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
+	// held: a task holds the StatefulSet at zero replicas, or would if the StatefulSet existed.
 	held bool
 	// refused: the operator's configuration refuses the Etcd, or its members serve as another cluster than the recorded one.
 	refused bool
-	// specFailed: the spec could not be carried out, or not entirely.
+	// specFailed: the spec could not be carried out completely.
 	specFailed bool
-	// recoveryReads are the live reads by which the recovery in the status is over, or a restore begins; nil if there are none.
+	// recoveryReads are the live reads that end the recovery in the status or begin a restore; nil if there were none.
 	recoveryReads *state.Live
-	// hung is how often the members have hung before this pass.
+	// hung is how often in a row the members have hung before this pass.
 	hung hanging
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
-	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.
+	// errs are the errors of the stages; open are the codes of stages that were skipped or have failed.
 	errs []error
 	open []v1alpha1.ErrorCode
 }
@@ -49,16 +49,16 @@ type pass struct {
 // stage is a part of a reconcile.
 type stage struct {
 	name string
-	// code of its errors where they have none of their own.
+	// code of its errors that have none of their own.
 	code v1alpha1.ErrorCode
 	run  func(*pass, context.Context) error
-	// passable: later stages do not rest on it, so an error does not end the reconcile.
+	// passable: later stages do not depend on it, so an error does not end the reconcile.
 	passable bool
 	// independent: later stages do not use its result, so a conflict does not end the reconcile either.
 	independent bool
 }
 
-// The stages of a reconcile, in their order. Each decides on what was read first; those that stop or start members, or delete
+// The stages of a reconcile, in order. Each decides on what was read at the beginning; those that stop or start members, or delete
 // something, read again from the API server.
 var stages = []stage{
 	{name: "read", code: v1alpha1.ErrObserve, run: (*pass).read},
@@ -81,17 +81,17 @@ var stages = []stage{
 	{name: "recovery", code: v1alpha1.ErrObserve, run: (*pass).confirmRecovery, passable: true, independent: true},
 }
 
-// followUps are the stages after the status is written, which rest on it.
+// followUps are the stages that run after the status is written and depend on it.
 var followUps = []stage{
 	{name: "instructions", code: v1alpha1.ErrApply, run: (*pass).instructMembers},
 	{name: "advertised URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listAdvertised, passable: true},
 	{name: "operation", code: v1alpha1.ErrApply, run: (*pass).removeOperation},
 }
 
-// errSkipped ends a stage that had nothing to rest on: it has neither failed nor succeeded.
+// errSkipped ends a stage that lacked its input: it has neither failed nor succeeded.
 var errSkipped = errors.New("skipped")
 
-// run runs the stages, and writes the status however they end.
+// run runs the stages, and writes the status whether or not they succeed.
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	complete, interrupted := p.through(ctx, stages)
 	open, first := p.open, !p.followed.Of(p.etcd)
@@ -117,14 +117,14 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	return p.result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
 }
 
-// through runs stages until one fails and is not passable, or interrupts the reconcile, which is no failure: something has to be
-// seen first.
+// through runs stages until one that is not passable fails, or one interrupts the reconcile, which is no failure: the cache has to catch up
+// first.
 func (p *pass) through(ctx context.Context, stages []stage) (complete bool, interrupted error) {
 	for _, s := range stages {
 		err := s.run(p, ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			// The operator ends, or the reconcile has taken too long.
+			// The operator is stopping, or the reconcile has taken too long.
 			return false, ctx.Err()
 		case s.independent && apierrors.IsConflict(err):
 			interrupted = err
@@ -148,7 +148,7 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 	return true, interrupted
 }
 
-// leaveOpen records stages whose errors may or may not be over.
+// leaveOpen records stages whose earlier errors may or may not be resolved.
 func (p *pass) leaveOpen(stages []stage) {
 	for _, s := range stages {
 		p.open = append(p.open, s.code)
@@ -167,7 +167,7 @@ func namespaceTerminates(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// result is the end of a reconcile.
+// result returns the result of a reconcile.
 func (p *pass) result(ctx context.Context, after time.Duration, interrupted, err error) (ctrl.Result, error) {
 	switch {
 	case namespaceTerminates(err) || namespaceTerminates(interrupted):
@@ -221,7 +221,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		after = min(after, pending)
 	}
 	if p.rollWaits {
-		// How long a member has been away is known only if it is observed.
+		// How long a member has been away is only known while it is observed.
 		after = min(after, pollTroubled)
 	}
 	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Refused {

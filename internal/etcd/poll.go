@@ -16,17 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// How long to wait before the next reconcile where there is no event.
+// How long to wait before the next reconcile if no event triggers one.
 const (
-	// retryConflict is for the cache to catch up.
+	// retryConflict lets the cache catch up.
 	retryConflict = time.Second
-	// pollTroubled is for a cluster that is not healthy: etcd has no events.
+	// pollTroubled is for a cluster that is not healthy: etcd sends no events.
 	pollTroubled = 2 * time.Second
-	// pollHealthy is for one that is.
+	// pollHealthy is for a healthy cluster.
 	pollHealthy = 30 * time.Second
 )
 
-// pollAfter returns after how long to reconcile again where there is no event.
+// pollAfter returns after how long to reconcile again if no event triggers it.
 func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	if c := status.Conditions.Find(v1alpha1.ConditionHibernated); c != nil && (c.Reason == v1alpha1.ReasonHibernating || c.Reason == v1alpha1.ReasonWakingUp) {
 		return pollTroubled

@@ -6,7 +6,6 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -54,7 +53,7 @@ import (
 
 // Setup registers the controller with a manager whose cache has the index of tasks by their Etcd.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("etcd").
 		WithOptions(controller.Options(concurrency)).
 		// Not its status, which this controller writes itself.
@@ -76,10 +75,6 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(TaskChanged(), predicate.Not(ReplacesPods))).
 		Watches(&v1alpha1.EtcdOperatorTask{}, afterwards(etcdOfTask), builder.WithPredicates(TaskChanged(), ReplacesPods)).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("setting up the Etcd controller: %w", err)
-	}
-	return nil
 }
 
 // notItsStatus selects changes of more than the status of an object: of its metadata, its spec or its owners.

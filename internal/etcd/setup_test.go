@@ -13,18 +13,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -189,16 +184,4 @@ func TestWhichChangesOfTasksCount(t *testing.T) {
 	g.Expect(ReplacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, nil)})).To(BeTrue())
 	g.Expect(ReplacesPods.Create(event.CreateEvent{Object: of(v1alpha1.RecreateRollout, nil)})).To(BeFalse())
 	g.Expect(ReplacesPods.Create(event.CreateEvent{Object: of(v1alpha1.QuorumAwareRollout, func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateSucceeded })})).To(BeFalse(), "it has ended")
-}
-
-// A controller that is set up twice is told so.
-func TestSetup(t *testing.T) {
-	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "localhost:1"}, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(Succeed())
-	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(MatchError(HavePrefix("setting up the Etcd controller: ")))
 }

@@ -132,7 +132,9 @@ func (o *Operator) Setup(ctx context.Context, mgr ctrl.Manager, names ...Control
 	}
 	for _, p := range o.parts {
 		if len(names) == 0 || slices.Contains(names, p.name) {
-			errs = append(errs, p.setup(ctx, mgr))
+			if err := p.setup(ctx, mgr); err != nil {
+				errs = append(errs, fmt.Errorf("setting up controller %s: %w", p.name, err))
+			}
 		}
 	}
 	return errors.Join(errs...)

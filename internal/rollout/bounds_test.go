@@ -5,10 +5,11 @@
 package rollout
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 )
 
 // What is at a bound is allowed.

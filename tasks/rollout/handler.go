@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollout is the task type QuorumAwareRollout: it brings the pods of an etcd StatefulSet to the target revision in
-// an order that does not cost the cluster its quorum (DEP-07). The decision is internal/rollout's. This package observes,
-// hands over, and carries out, and adds no judgment of its own.
+// Package rollout is the task type QuorumAwareRollout: it brings the pods of an etcd StatefulSet to the target revision in an order that
+// does not cost the cluster its quorum (DEP-07). Package internal/rollout decides. This package observes the cluster and carries out the
+// steps, and adds no judgment of its own.
 package rollout
 
 import (
@@ -39,25 +39,24 @@ type Handler struct {
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy
 	// ReplacesAlways: no pod is updated in place, whatever the Etcd or the task asks for.
 	ReplacesAlways bool
-	// UnknownVersions: images do not tell which version of etcd they have. A snapshot before a rollout is taken only if the task
-	// always wants one.
+	// UnknownVersions: images do not reveal their version of etcd. A snapshot before a rollout is then only taken if the task always wants
+	// one.
 	UnknownVersions bool
-	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
+	// Agent makes a client of the agents of an Etcd. Any of them forwards requests to the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 
 	tracker   tracker
 	snapshots background.Requests[taken]
 }
 
-// pollInterval is how often a rollout that is blocked looks again. The API server sends events for pods; etcd
-// has to be asked.
+// pollInterval is how often a blocked rollout observes the cluster: pods send events, etcd does not.
 const pollInterval = time.Second
 
-// handoverInterval is that of a rollout that has just moved leadership: the members learn of it a heartbeat later.
+// handoverInterval is the poll interval right after leadership was moved, which members learn a heartbeat later.
 const handoverInterval = 25 * time.Millisecond
 
-// Execute implements tasks.Methods. It waits on what the cache shows, and moves leadership and asks for a snapshot on it, which
-// costs no member. Everything else, and all that updates pods in place, is decided on what the API server says now.
+// Execute implements tasks.Methods. Waiting, moving leadership and asking for a snapshot may rest on the cache, since they disrupt no
+// member. Every other decision, and any update in place, rests on live reads.
 func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config]) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
@@ -93,7 +92,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 	return verdict(in, decision, now), nil
 }
 
-// readsOf adds to a Snapshot what agents report of members, where a second one is to take over: one that reports nothing is too old for that.
+// readsOf adds what agents report about members to a Snapshot if a second member is about to take over. An agent that reports nothing is
+// too old for that.
 func (h *Handler) readsOf(ctx context.Context, reader client.Reader, task tasks.Typed[rollout.Config], snapshot *cluster.Snapshot) error {
 	if !task.Etcd.Surges() {
 		return nil
@@ -101,7 +101,7 @@ func (h *Handler) readsOf(ctx context.Context, reader client.Reader, task tasks.
 	return h.Observer.Reads(ctx, reader, task.Etcd, snapshot) //nolint:wrapcheck // it says what
 }
 
-// mayRestOnCache reports whether a cache that lags does no harm: what is recorded is refused as a conflict then.
+// mayRestOnCache reports whether a decision may rest on the cache: if that lags, recording the decision fails with a conflict.
 func mayRestOnCache(d rollout.Decision) bool {
 	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Paused || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
 }

@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pods that follow the template in place are assessed, written to, and each write is confirmed. How a pod can follow, and what is
-// next, is for package inplace to say. It rests on whole pods and on ControllerRevisions, both read from the API server.
+// Updates in place: package inplace decides how a pod can follow the template and what to write next, from whole pods and
+// ControllerRevisions that are read from the API server. This file writes, and confirms each write.
 
-// updatesInPlace reports whether pods that have to follow the template are updated in place where that is possible.
+// updatesInPlace reports whether outdated pods are updated in place where that is possible.
 func (h *Handler) updatesInPlace(task tasks.Typed[rollout.Config], s *cluster.Snapshot) bool {
 	return !h.ReplacesAlways && task.Config.InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
 		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool {
@@ -36,8 +36,7 @@ func (h *Handler) updatesInPlace(task tasks.Typed[rollout.Config], s *cluster.Sn
 		})
 }
 
-// assess says how each outdated pod of a live snapshot can follow the template, from the pods that were read with it. The zero value
-// replaces all.
+// assess returns how each outdated pod of a live snapshot can follow the template. The zero value replaces all of them.
 func (h *Handler) assess(ctx context.Context, task tasks.Typed[rollout.Config], live *read.Reader, snapshot *cluster.Snapshot) (inplace.Updates, error) {
 	if !h.updatesInPlace(task, snapshot) {
 		return inplace.Updates{}, nil
@@ -60,8 +59,8 @@ func (h *Handler) assess(ctx context.Context, task tasks.Typed[rollout.Config], 
 	return h.tracker.assess(task.Object.UID, snapshot, assessed), nil
 }
 
-// wait is the assessment of a pod while a quota or a LimitRange does not allow its next write. If that was to revert an update,
-// the pod, which already takes up what its replacement will, is replaced as it is.
+// wait returns the assessment of a pod while a quota or a LimitRange does not allow its next write. If that write would revert an update,
+// the pod is replaced instead: its replacement takes up no more than it does.
 func (u unfit) wait(a inplace.Assessment) inplace.Assessment {
 	if a.Replace != "" {
 		a.Writes = nil
@@ -85,7 +84,7 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 			u.until = now.Add(quotaRetry)
 		}
 		h.tracker.refuseUpdate(task.Object.UID, o.Pod.UID, u)
-		// It can no longer happen, unless another operator recorded the same.
+		// The write can no longer happen, unless another operator recorded the same one.
 		h.tracker.refuse(task.Object.UID, o.Pod.UID, rollout.RefusedWrite{At: now, Update: true, Message: err.Error(), MayStillHappen: rollout.IsIntent(d.in, o.Pod.UID, now)})
 	}
 	return fmt.Errorf("updating pod %s/%s in place: %w", task.Object.Namespace, o.Name, err)
@@ -117,7 +116,7 @@ func (h *Handler) patch(ctx context.Context, key client.ObjectKey, observed *clu
 	return confirmEffect(observed, pod)
 }
 
-// confirmNothingElse confirms that a resize changes what it was asked to and no more.
+// confirmNothingElse confirms that a resize changes only what it should.
 func confirmNothingElse(w inplace.Write, would *corev1.Pod) error {
 	if unasked := w.Unasked(would); unasked != "" {
 		return apierrors.NewForbidden(corev1.Resource("pods"), would.Name, fmt.Errorf("a LimitRange or another admission would also change %s of a running pod", unasked))
@@ -133,19 +132,19 @@ func confirmEffect(before *cluster.Pod, after *corev1.Pod) error {
 	return nil
 }
 
-// quotaRetry is how long a pod waits that a quota or a LimitRange does not allow.
+// quotaRetry is how long a pod waits after a quota or a LimitRange refused its update.
 const quotaRetry = 10 * time.Second
 
-// concernsNewPods reports whether a write was refused by a quota or a LimitRange, or since it could not be compared with one:
-// that would refuse a new pod as well, and the old one would be gone. The API server says so in words alone.
+// concernsNewPods reports whether a quota or a LimitRange refused a write, or could not be evaluated: a new pod would be refused as well,
+// once the old one is gone. Only the text of the API server's error says so.
 func concernsNewPods(err error) bool {
 	return slices.ContainsFunc([]string{" quota: ", "insufficient quota", "quota usage", " per Container is ", " per Pod is ", "enforcing limit ranges"}, func(words string) bool {
 		return strings.Contains(err.Error(), words)
 	})
 }
 
-// isRefusal reports whether the API server does not take a write, now or later: by admission, validation or authorization, or since
-// it has no such subresource. After a conflict the pod is read again, which also shows if it is gone.
+// isRefusal reports whether the API server refuses a write for good: by admission, validation or authorization, or because it lacks the
+// subresource. A conflict is no refusal: the pod is read again, which also shows whether it is gone.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

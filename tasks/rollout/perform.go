@@ -29,15 +29,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// detail is what a tasks.Step of this type carries: the step, and what it was decided on and when.
+// detail is the Detail of a tasks.Step: the step, and the observation and the time that it was decided on.
 type detail struct {
 	in   rollout.Input
 	at   time.Time
 	step rollout.Step
 }
 
-// Perform implements tasks.Methods. Its deadline counts from the observation that the step rests on, so that an operator
-// that was paused in between does nothing when it wakes.
+// Perform implements tasks.Methods. Its deadline counts from the observation that the step rests on, so that an operator that was paused
+// since does nothing when it resumes.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at)))
@@ -60,8 +60,8 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return failed
 }
 
-// confirmDeleter reads the StatefulSet right before a removal: another client that changes its strategy takes no lock of this operator, and
-// its controller may remove a pod at once.
+// confirmDeleter reads the StatefulSet right before a removal: a client that changes its update strategy takes no lock of this operator,
+// and the StatefulSet controller may then remove a pod at once.
 func (h *Handler) confirmDeleter(ctx context.Context, task tasks.Task) error {
 	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
 	if err := h.Live.Get(ctx, key, set); err != nil {
@@ -105,9 +105,9 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	return fmt.Errorf("performing %s: no such action", d.step.Action)
 }
 
-// refusable records a refusal, which is an answer: after it, the removal cannot come any more. A conflict is not
-// recorded: the pod shows how it has changed, and it may have changed because another operator removed it. Any other
-// error leaves open whether the removal was carried out.
+// refusable records that the API server refused a removal, which therefore cannot happen any more. A conflict is not recorded: the pod has
+// changed, perhaps because another operator removed it, and the next observation shows how. Any other error leaves open whether the removal
+// happened.
 func (h *Handler) refusable(task tasks.Task, d detail, ordinal int, doing string, err error) error {
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
@@ -117,7 +117,7 @@ func (h *Handler) refusable(task tasks.Task, d detail, ordinal int, doing string
 		pod, now := d.in.Snapshot.Ordinals[ordinal].Pod.UID, h.Clock.Now()
 		h.tracker.refuse(task.Object.UID, pod, rollout.RefusedWrite{
 			At: now, ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), Message: err.Error(),
-			// It says nothing of the request of another operator that recorded the same removal before.
+			// Another operator may have requested the same removal before; this refusal does not tell.
 			MayStillHappen: rollout.IsIntent(d.in, pod, now),
 		})
 	}
@@ -145,8 +145,8 @@ func (h *Handler) moveLeader(ctx context.Context, etcd *v1alpha1.Etcd, d detail)
 // handoverPoll is how often a successor is asked whether it leads.
 const handoverPoll = 10 * time.Millisecond
 
-// handOver moves leadership to a member. etcd's answer may come a heartbeat after the fact; the successor knows at
-// once, so the first of them to say so is believed.
+// handOver moves leadership to a member. It returns as soon as etcd answers or the successor says that it leads: the successor knows at
+// once, and etcd may answer a heartbeat later.
 func handOver(ctx context.Context, from, to etcdclient.Client, successor uint64) error {
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -165,14 +165,14 @@ func handOver(ctx context.Context, from, to etcdclient.Client, successor uint64)
 	return <-answers
 }
 
-// revoke makes a removal that was recorded impossible: it moves the pod's resourceVersion, which is the
-// deletion's precondition. The annotation differs each time, or writing it would move nothing.
+// revoke makes a recorded removal impossible: it changes the pod's resourceVersion, which is a precondition of the deletion. The annotation
+// has a new value each time, since writing the same one would change nothing.
 func (h *Handler) revoke(ctx context.Context, task *v1alpha1.EtcdOperatorTask, pod *corev1.Pod, uid types.UID, resourceVersion string) error {
 	named := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: uid}}
 	revoked := map[string]string{v1alpha1.AnnotationDeletionRevoked: task.Name + "@" + resourceVersion}
 	err := h.Client.Patch(ctx, named, asread.Merge(map[string]any{"metadata": map[string]any{"annotations": revoked}}))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) && h.isAnother(ctx, client.ObjectKeyFromObject(pod), uid) {
-		// The pod is gone, has changed, or is another one: so is the deletion.
+		// The pod is gone, has changed, or is another one: the deletion cannot succeed any more.
 		return nil
 	}
 	if err != nil {
@@ -181,15 +181,15 @@ func (h *Handler) revoke(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p
 	return nil
 }
 
-// isAnother reports whether there is certainly no pod of this name with this UID any more. The API server calls a patch of another one invalid: a
-// UID is immutable.
+// isAnother reports whether the pod of this name certainly no longer has this UID. The API server rejects a patch of another pod as
+// invalid, because a UID is immutable.
 func (h *Handler) isAnother(ctx context.Context, key types.NamespacedName, uid types.UID) bool {
 	pod := &corev1.Pod{}
 	err := h.Live.Get(ctx, key, pod)
 	return apierrors.IsNotFound(err) || err == nil && pod.UID != uid
 }
 
-// Cleanup implements tasks.Methods: a removal that was recorded and did not happen must not happen later.
+// Cleanup implements tasks.Methods: a recorded removal that has not happened must not happen later.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if r := task.Object.Status.Rollout; r != nil {
 		for _, p := range r.Pods {

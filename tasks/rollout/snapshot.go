@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// snapshotTimeout bounds one attempt to take a snapshot. The agent answers the next with the one in progress.
+	// snapshotTimeout bounds one request for a snapshot. If it times out, the next request joins the snapshot in progress.
 	snapshotTimeout = 15 * time.Minute
 	// maxFailure bounds what is shown of a failure, in bytes.
 	maxFailure = 512
 )
 
-// taken is the end of an attempt to take a snapshot.
+// taken is the outcome of a request for a snapshot.
 type taken struct {
 	name string
 	at   time.Time
@@ -30,11 +30,11 @@ type taken struct {
 	noStore bool
 }
 
-// backup is what this operator knows of the snapshot before a rollout.
+// backup returns what this operator knows about the snapshot before a rollout.
 func (h *Handler) backup(task tasks.Typed[rollout.Config]) rollout.Backup {
 	b := rollout.Backup{Configured: task.Etcd.HasBackupStore()}
 	if h.UnknownVersions && task.Config.SnapshotBefore != rollout.SnapshotAlways {
-		// Every rollout would begin with a snapshot.
+		// Otherwise every rollout would begin with a snapshot.
 		b.Configured = false
 	}
 	call, known := h.snapshots.Of(task.Object.UID)
@@ -52,7 +52,7 @@ func (h *Handler) backup(task tasks.Typed[rollout.Config]) rollout.Backup {
 	return b
 }
 
-// takeSnapshot asks for a full snapshot, whose end a later reconcile sees.
+// takeSnapshot requests a full snapshot. A later reconcile sees the outcome.
 func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) error {
 	agent, err := h.Agent(ctx, task.Etcd)
 	if err != nil {

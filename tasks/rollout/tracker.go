@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// tracker keeps the timers and the refused removals of the tasks that are running. It lives in memory alone: an operator
-// that starts without it waits longer, and never acts sooner (ADR 3).
+// tracker keeps the timers and the refused removals of running tasks, in memory only: a restarted operator waits longer, and never acts
+// sooner (ADR 3).
 type tracker struct {
 	mu    sync.Mutex
 	tasks map[types.UID]tracked
@@ -27,20 +27,20 @@ type tracked struct {
 	timers  rollout.Timers
 	refused map[types.UID]rollout.RefusedWrite
 	updates inplace.Updates
-	// revisions are what was read of ControllerRevisions.
+	// revisions are the ControllerRevisions that were read.
 	revisions *read.Known
 	// unfit are the updates in place that the API server has refused, by pod.
 	unfit map[types.UID]unfit
 }
 
-// unfit is an update in place that the API server has refused.
+// unfit is a refused update in place.
 type unfit struct {
 	target, message string
-	// until is when it is tried again; zero if it is not.
+	// until is when the update is tried again; zero if never.
 	until time.Time
 }
 
-// change changes what is kept of a task, and returns it.
+// change changes the record of a task, and returns it.
 func (t *tracker) change(task types.UID, change func(of *tracked)) tracked {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) rollout.Ti
 	return t.change(task, func(of *tracked) { of.timers = of.timers.Next(snapshot) }).timers
 }
 
-// assess adds an assessment of pods to what is known of their updates, and returns that.
+// assess adds an assessment of pods to the record of their updates, and returns that record.
 func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) inplace.Updates {
 	return t.change(task, func(of *tracked) { of.updates = of.updates.Next(snapshot, assessed, rollout.MaxGap) }).updates
 }
@@ -72,7 +72,7 @@ func (t *tracker) revisions(task types.UID) *read.Known {
 	}).revisions
 }
 
-// refuseUpdate records that the API server refused to update a pod in place. An operator that starts tries it once more.
+// refuseUpdate records that the API server refused to update a pod in place. After a restart, the operator tries once more.
 func (t *tracker) refuseUpdate(task, pod types.UID, u unfit) {
 	t.change(task, func(of *tracked) { of.unfit = memory.With(of.unfit, pod, u) })
 }
@@ -82,7 +82,7 @@ func (t *tracker) refuse(task, pod types.UID, refusal rollout.RefusedWrite) {
 	t.change(task, func(of *tracked) { of.refused = memory.With(of.refused, pod, refusal) })
 }
 
-// unfitFor returns what the API server said when it refused to bring a pod to a revision in place; the zero value if it did not.
+// unfitFor returns the refusal of an update in place of a pod to a revision; the zero value if there is none.
 func (t *tracker) unfitFor(task, pod types.UID, target string) unfit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +92,7 @@ func (t *tracker) unfitFor(task, pod types.UID, target string) unfit {
 	return unfit{}
 }
 
-// refusals are the refused removals of a task, by pod UID. The map is never changed afterwards.
+// refusals returns the refused removals of a task by pod UID. The map must not be changed.
 func (t *tracker) refusals(task types.UID) map[types.UID]rollout.RefusedWrite {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -58,7 +58,7 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 	return v
 }
 
-// lastOperation is the newest replacement, once it has ended. While it runs, the engine's own record stands.
+// lastOperation returns the newest replacement once it has ended; nil while it runs, so that the engine's record of the step stays.
 func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
 	if len(r.Pods) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
 	return &last
 }
 
-// reachable is the condition EtcdReachable.
+// reachable returns the condition EtcdReachable.
 func reachable(in rollout.Input) metav1.Condition {
 	const condition = v1alpha1.ConditionEtcdReachable
 	switch {

@@ -4,8 +4,8 @@
 
 // Package snapshot is the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
 //
-// The agent takes one snapshot at a time, and answers requests that come in while it does with that one; a request that is
-// canceled cancels nothing. So a task that asks again, also after a crash of the operator, does not pile up work.
+// The agent takes one snapshot at a time; requests that arrive meanwhile get that one, and canceling a request does not cancel the
+// snapshot. So repeated requests, even after a crash of the operator, do not pile up work.
 package snapshot
 
 import (
@@ -78,10 +78,10 @@ type Handler struct {
 	Live     client.Reader
 	Observer observe.Interface
 	Clock    clock.PassiveClock
-	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
+	// Agent makes a client of the agents of an Etcd. Any of them forwards requests to the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 
-	// calls return nil for a delta snapshot that nothing has happened for.
+	// calls return nil if there was nothing to write into a delta snapshot.
 	calls background.Requests[*backup.Snapshot]
 }
 
@@ -119,7 +119,7 @@ func (h *Handler) Execute(_ context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case left <= 0:
 		return tasks.Failed(v1alpha1.ErrSnapshot, "no %s snapshot was taken within %s", config.Type, config.Timeout.Duration), nil
 	case known:
-		// It is asked again, sooner or later as the workqueue sees fit.
+		// It is asked again, with the back-off of the engine.
 		h.calls.Forget(uid)
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrSnapshot, call.Err)
 	}
@@ -138,11 +138,11 @@ type request struct {
 	config Config
 	name   string
 	left   time.Duration
-	// askedBefore: this operator, or another one, has asked already, and has heard nothing, or no good.
+	// askedBefore: an earlier request got no answer or failed.
 	askedBefore bool
 }
 
-// Perform implements tasks.Methods. The request is made here, and looked after by Execute.
+// Perform implements tasks.Methods. It starts the request; Execute waits for its outcome.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	r, since := step.Detail.(request), task.Object.Status.InitiatedAt.Time
 	config := r.config
@@ -168,7 +168,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return nil
 }
 
-// takenSince is a snapshot that is what was asked for, and was taken since the task began; nil when there is none.
+// takenSince returns a snapshot of the requested kind that was taken since the task began; nil if there is none.
 func takenSince(chain backup.Chain, config Config, began time.Time) *backup.Snapshot {
 	newest := chain.Full
 	if config.Type == Delta {
@@ -183,7 +183,7 @@ func takenSince(chain backup.Chain, config Config, began time.Time) *backup.Snap
 	return newest
 }
 
-// taken is the end of a task whose snapshot was taken.
+// taken returns the verdict on a task whose snapshot was taken.
 func taken(s *backup.Snapshot, now time.Time) tasks.Verdict {
 	v := tasks.Verdict{Outcome: tasks.Done, Message: "nothing has happened since the last snapshot: no delta snapshot was needed"}
 	if s != nil {
@@ -194,7 +194,7 @@ func taken(s *backup.Snapshot, now time.Time) tasks.Verdict {
 	return v
 }
 
-// Cleanup implements tasks.Methods. A snapshot that the agent has begun it takes to its end.
+// Cleanup implements tasks.Methods. The agent completes a snapshot that it has begun.
 func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
 	return nil

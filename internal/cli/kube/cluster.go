@@ -122,6 +122,15 @@ func (c *Cluster) Etcd(ctx context.Context, name string) (*v1alpha1.Etcd, error)
 	return etcd, nil
 }
 
+// NamedEtcd reads the Etcd that an argument names.
+func (c *Cluster) NamedEtcd(ctx context.Context, arg string) (*v1alpha1.Etcd, error) {
+	name, err := EtcdName(arg)
+	if err != nil {
+		return nil, err
+	}
+	return c.Etcd(ctx, name)
+}
+
 // TasksOf selects the tasks of an Etcd; those of every Etcd if its name is empty.
 func (c *Cluster) TasksOf(etcd string) client.ListOption {
 	if etcd == "" {

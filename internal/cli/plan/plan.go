@@ -57,11 +57,7 @@ func Command(k *kube.Kube) *cobra.Command {
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
-	name, err := kube.EtcdName(arg)
-	if err != nil {
-		return err
-	}
-	etcd, err := cluster.Etcd(ctx, name)
+	etcd, err := cluster.NamedEtcd(ctx, arg)
 	if err != nil {
 		return err
 	}

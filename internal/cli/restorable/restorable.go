@@ -31,23 +31,19 @@ func Command(k *kube.Kube) *cobra.Command {
 }
 
 func run(ctx context.Context, k *kube.Kube, cluster *kube.Cluster, arg string) error {
-	name, err := kube.EtcdName(arg)
-	if err != nil {
-		return err
-	}
-	etcd, err := cluster.Etcd(ctx, name)
+	etcd, err := cluster.NamedEtcd(ctx, arg)
 	if err != nil {
 		return err
 	}
 	if !etcd.HasBackupStore() {
-		return kube.Failure("Etcd %q in namespace %s has no backup, and so nothing to restore: set spec.backup.store", name, etcd.Namespace)
+		return kube.Failure("Etcd %q in namespace %s has no backup, and so nothing to restore: set spec.backup.store", etcd.Name, etcd.Namespace)
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, cluster, etcd)
 	if err != nil {
 		return err
 	}
 	if leases.Full == nil || leases.Full.Annotations[v1alpha1.AnnotationRestorable] == "" {
-		return kube.Failure("no agent of Etcd %q in namespace %s has said yet what can be restored: see condition BackupReady, or preview a restore", name, etcd.Namespace)
+		return kube.Failure("no agent of Etcd %q in namespace %s has said yet what can be restored: see condition BackupReady, or preview a restore", etcd.Name, etcd.Namespace)
 	}
 	text.Print(k.Out, lines(backup.ReadIntervals(leases.Full.Annotations[v1alpha1.AnnotationRestorable]))...)
 	return nil

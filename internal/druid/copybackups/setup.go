@@ -6,7 +6,6 @@ package copybackups
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
@@ -29,11 +28,8 @@ import (
 
 // Setup registers the controller with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	if err := ctrl.NewControllerManagedBy(mgr).Named("copybackups").WithOptions(controller.Options(concurrency)).For(&v1alpha1.EtcdCopyBackupsTask{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(taskOfPod)).Complete(r); err != nil {
-		return fmt.Errorf("setting up the controller of EtcdCopyBackupsTasks: %w", err)
-	}
-	return nil
+	return ctrl.NewControllerManagedBy(mgr).Named("copybackups").WithOptions(controller.Options(concurrency)).For(&v1alpha1.EtcdCopyBackupsTask{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(taskOfPod)).Complete(r)
 }
 
 // taskOfPod returns the task of the pod of a Job, which has its name in a label. Where there is no such task, nothing is done.

@@ -62,10 +62,7 @@ type revision struct {
 
 // Setup registers the controller with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	if err := ctrl.NewControllerManagedBy(mgr).Named("settle").WithOptions(controller.Options(concurrency)).For(&appsv1.StatefulSet{}).Complete(r); err != nil {
-		return fmt.Errorf("setting up the settle controller: %w", err)
-	}
-	return nil
+	return ctrl.NewControllerManagedBy(mgr).Named("settle").WithOptions(controller.Options(concurrency)).For(&appsv1.StatefulSet{}).Complete(r)
 }
 
 // Reconcile settles a StatefulSet that has been stale for a while.

@@ -5,8 +5,6 @@
 package opstask
 
 import (
-	"fmt"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,10 +18,6 @@ import (
 
 // Setup registers the controller with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("opstask").WithOptions(controller.Options(concurrency)).
+	return ctrl.NewControllerManagedBy(mgr).Named("opstask").WithOptions(controller.Options(concurrency)).
 		For(&v1alpha1.EtcdOpsTask{}).Owns(&v1alpha1.EtcdOperatorTask{}).Complete(r)
-	if err != nil {
-		return fmt.Errorf("setting up the controller of EtcdOpsTasks: %w", err)
-	}
-	return nil
 }

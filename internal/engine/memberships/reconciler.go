@@ -49,17 +49,13 @@ const pollInterval = 10 * time.Second
 
 // Setup registers the controller with a manager whose cache has etcdtasks.Index.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("membership").
 		WithOptions(controller.Options(concurrency)).
 		For(&v1alpha1.Etcd{}).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.onDrain), builder.WithPredicates(cordons())).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("setting up the membership controller: %w", err)
-	}
-	return nil
 }
 
 // Reconcile makes sure that a task covers what the members of an Etcd have to become. The cache decides that none is due: while pods are

@@ -5,8 +5,6 @@
 package rollouts
 
 import (
-	"fmt"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -33,7 +31,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete.UpdateFunc = func(e event.UpdateEvent) bool {
 		return concerns(e.ObjectOld.(*appsv1.StatefulSet)) || concerns(e.ObjectNew.(*appsv1.StatefulSet))
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
 		WithOptions(controller.Options(concurrency)).
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
@@ -42,10 +40,6 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		// The cache may show a pod later than the status of its StatefulSet, which then does not change again.
 		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf), builder.WithPredicates(revisions)).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("setting up the rollout controller: %w", err)
-	}
-	return nil
 }
 
 // revisions lets through what may make a pod outdated: it is new, or its revision or the mark of an update in place has changed.

@@ -45,8 +45,8 @@ func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, all ...metav1.Co
 	setProgress(t, now)
 }
 
-// setProgress sets the conditions that follow from the state of a task and how it progresses, at the end of the list, and removes
-// those that no longer do.
+// setProgress sets the conditions that follow from the others (Stalled, Reconciling), at the end of the list, and removes those that no
+// longer apply.
 func setProgress(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	s := &t.Status
 	before := s.Conditions
@@ -71,7 +71,7 @@ func RecordArrival(t *v1alpha1.EtcdOperatorTask) {
 	}
 }
 
-// RecordAdmission records that a task runs.
+// RecordAdmission records that a task was admitted and runs.
 func RecordAdmission(t *v1alpha1.EtcdOperatorTask, config, message string, now time.Time) {
 	t.Status.State = v1alpha1.TaskStateInProgress
 	t.Status.InitiatedAt = &metav1.Time{Time: now}
@@ -79,7 +79,7 @@ func RecordAdmission(t *v1alpha1.EtcdOperatorTask, config, message string, now t
 	SetCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, message, now)
 }
 
-// RecordVerdict records what a handler said of a task that runs.
+// RecordVerdict records the verdict of a handler on a running task.
 func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 	s := &t.Status
 	s.Progress = cmp.Or(v.Progress, s.Progress)
@@ -113,7 +113,7 @@ func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 	SetCondition(t, v1alpha1.ConditionProgressing, progressing, cmp.Or(v.Reason, v1alpha1.ReasonRunning), v.Message, now)
 }
 
-// RecordEnd records the end of a task. A code is that of an error; it is empty for success.
+// RecordEnd records the end of a task. The code is empty if it succeeded.
 func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.ErrorCode, message string, now time.Time) {
 	s := &t.Status
 	succeeded := metav1.ConditionFalse
@@ -148,7 +148,7 @@ func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 	SetCondition(t, v1alpha1.ConditionSucceeded, succeeded, reason, message, now)
 }
 
-// Unhold forgets what a task was blocked by: it has ended, or another one has preempted it, and its guards are not asked.
+// Unhold removes which guards block a task: it has ended, or another task has preempted it, so they are not evaluated.
 func Unhold(t *v1alpha1.EtcdOperatorTask) {
 	if r := t.Status.Rollout; r != nil {
 		r.HeldBy, r.BlockedBy = nil, nil
@@ -174,8 +174,8 @@ func AddError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description
 	}
 }
 
-// cleaned returns a result as it may be stored: part of it comes from the termination message of a container, whose image the author of
-// an Etcd chooses.
+// cleaned returns a result that is safe to store: part of it comes from the termination message of a container whose image the author of
+// the Etcd chooses.
 func cleaned(result map[string]string) map[string]string {
 	all := make(map[string]string, len(result))
 	for _, key := range slices.Sorted(maps.Keys(result)) {
@@ -186,8 +186,8 @@ func cleaned(result map[string]string) map[string]string {
 	return all
 }
 
-// IsUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a
-// hold and the counters, changes with every wobble of a pod, and is written only now and then.
+// IsUrgent reports whether a change of status has to be written at once. Messages and counters are not urgent: they change with every flap
+// of a pod.
 func IsUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
 	return before.State != after.State || before.ObservedGeneration != after.ObservedGeneration ||
 		!equality.Semantic.DeepEqual(before.LastOperation, after.LastOperation) ||

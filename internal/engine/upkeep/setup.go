@@ -5,7 +5,6 @@
 package upkeep
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -27,17 +26,13 @@ import (
 
 // Setup registers the controller with a manager whose cache has etcdtasks.Index.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("upkeep").
 		WithOptions(controller.Options(concurrency)).
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, readinessChanged()))).
 		Watches(&coordinationv1.Lease{}, controller.Enqueue(etcdOfSnapshotLease)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask(), builder.WithPredicates(stateChanged())).
 		Complete(r)
-	if err != nil {
-		return fmt.Errorf("setting up the upkeep controller: %w", err)
-	}
-	return nil
 }
 
 // etcdOfSnapshotLease returns the Etcd whose snapshots a lease is about. Member leases, which are renewed all the time, are of no

@@ -127,6 +127,16 @@ func of[T client.Object](c *cluster, object T, name string) T {
 	return c.objects[nameIn(object, name)].(T)
 }
 
+// newAppliedCluster returns a cluster with the objects of an Etcd, which were applied.
+func newAppliedCluster(g *WithT) (*cluster, *Objects, component.Input) {
+	c, in := newCluster(g), inputOfThree()
+	o := objectsOf(c)
+	_, err := c.session(o, in).Apply(context.Background(), Request{Input: in, Due: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	c.take()
+	return c, o, in
+}
+
 func objectsOf(c *cluster) *Objects {
 	return &Objects{Writer: Writer{Client: c, Live: c}, Clock: clock.RealClock{}}
 }
@@ -200,7 +210,7 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 			o := objectsOf(c)
 			in := inputOfThree()
 			settle := func() bool {
-				settled, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false, NoStatefulSet: false})
+				settled, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false})
 				g.Expect(err).NotTo(HaveOccurred())
 				return settled
 			}
@@ -270,19 +280,14 @@ func TestAConfigMapIsCreatedWithInstructions(t *testing.T) {
 // If a StatefulSet has changed since it was seen, the rendered one has an outdated update strategy and is not applied.
 func TestStatefulSetThatHasChangedIsSeenFirst(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(g)
-	o := objectsOf(c)
-	in := inputOfThree()
-	_, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: true, NoStatefulSet: false})
-	g.Expect(err).NotTo(HaveOccurred())
-	c.take()
+	c, o, in := newAppliedCluster(g)
 	p := c.session(o, in)
 	set := of(c, &appsv1.StatefulSet{}, "etcd-main")
 	set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 	set.Generation++
 	c.put(set)
 	in.Images.Etcd = "v2"
-	_, err = p.Apply(t.Context(), Request{Input: in, Due: true, NoStatefulSet: false})
+	_, err := p.Apply(t.Context(), Request{Input: in, Due: true})
 	g.Expect(err).To(Satisfy(apierrors.IsConflict))
 	g.Expect(c.take()).NotTo(ContainElement(nameIn(set, "etcd-main")))
 }
@@ -300,18 +305,13 @@ func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
 		for what, drift := range map[string]bool{"alone": false, "and another has to be written": true} {
 			t.Run(name+" "+what, func(t *testing.T) {
 				g := NewWithT(t)
-				c := newCluster(g)
-				o := objectsOf(c)
-				in := inputOfThree()
-				_, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: true, NoStatefulSet: false})
-				g.Expect(err).NotTo(HaveOccurred())
-				c.take()
+				c, o, in := newAppliedCluster(g)
 				account := of(c, &corev1.ServiceAccount{}, "etcd-main")
 				change(account)
 				c.put(account)
 				of(c, &corev1.Service{}, "etcd-main-peer").Spec.PublishNotReadyAddresses = !drift
 				p := c.session(o, in)
-				_, err = p.Apply(t.Context(), Request{Input: in, Due: false, NoStatefulSet: false})
+				_, err := p.Apply(t.Context(), Request{Input: in, Due: false})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(c.take()).To(BeEmpty())
 				g.Expect(p.Foreign()).To(ConsistOf(HaveField("Name", "ns/etcd-main")))
@@ -324,21 +324,16 @@ func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
 // reconcile either, and are applied once due.
 func TestWhatIsNotDueIsRemembered(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(g)
-	o := objectsOf(c)
-	in := inputOfThree()
-	_, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: true, NoStatefulSet: false})
-	g.Expect(err).NotTo(HaveOccurred())
-	c.take()
+	c, o, in := newAppliedCluster(g)
 
 	in.Images.Etcd = "v2"
 	for range 2 {
-		settled, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false, NoStatefulSet: false})
+		settled, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(settled).To(BeFalse())
 		g.Expect(c.take()).To(BeEmpty())
 	}
-	_, err = c.session(o, in).Apply(t.Context(), Request{Input: in, Due: true, NoStatefulSet: false})
+	_, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.take()).To(Equal([]string{nameIn(&appsv1.StatefulSet{}, "etcd-main")}))
 }
@@ -356,7 +351,7 @@ func TestNoStatefulSetWhileBlocked(t *testing.T) {
 		g.Expect(settled).To(BeFalse())
 		g.Expect(c.take()).NotTo(ContainElement(set))
 	}
-	_, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false, NoStatefulSet: false})
+	_, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.take()).To(Equal([]string{set}))
 }
@@ -374,7 +369,7 @@ func BenchmarkLook(b *testing.B) {
 				if forget {
 					o.Forget(client.ObjectKeyFromObject(in.Etcd))
 				}
-				if _, err := c.session(o, in).Apply(b.Context(), Request{Input: in, Due: false, NoStatefulSet: false}); err != nil {
+				if _, err := c.session(o, in).Apply(b.Context(), Request{Input: in, Due: false}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -5,15 +5,15 @@
 package scale
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"

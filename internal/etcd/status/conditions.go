@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// confirmLoss is how long a quorum has to be lost before the condition says so: while leadership moves, for a moment no quorum
-// knows the same leader.
+// confirmLoss is how long quorum has to be lost before the condition says so: while leadership moves, there is a moment when no quorum
+// agrees on a leader.
 const confirmLoss = 2 * time.Second
 
-// conditionsOf returns the conditions that follow from an observation. Others stay as they are.
+// conditionsOf returns the conditions that follow from an observation. All others stay unchanged.
 func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	all := memberConditions(next, o)
 	if c := o.Adoption.Condition; c != nil {
@@ -77,7 +77,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	return all
 }
 
-// withoutMembers returns the conditions of an Etcd that has no members, or none that are observed; nil if it has.
+// withoutMembers returns the conditions of an Etcd without observed members; nil if members are observed.
 func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	s := o.Snapshot
 	switch {
@@ -116,7 +116,7 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	return nil
 }
 
-// alike returns conditions of some types that say the same.
+// alike returns conditions of several types with the same reason and message.
 func alike(of func(conditionType, reason, format string, args ...any) metav1.Condition, reason, message string, types ...string) (all []metav1.Condition) {
 	for _, t := range types {
 		all = append(all, of(t, reason, "%s", message))
@@ -144,7 +144,7 @@ func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
 	return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "%s; quorum is %d.", voters, s.Quorum())
 }
 
-// allMembersReady returns whether every member participates, and names those that do not.
+// allMembersReady returns the condition AllMembersReady. Its message names the members that do not participate.
 func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 	var away []string
 	for _, o := range s.Ordinals {
@@ -158,9 +158,9 @@ func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 	return conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, "%s.", strings.Join(away, "; "))
 }
 
-// allMembersUpdated returns whether every pod is at the StatefulSet's update revision. It stays as it was while that is unknown:
-// the StatefulSet controller has not computed the revision, or a pod is being recreated. So a rollout does not end before its last
-// pod is back, and an eviction does not begin one.
+// allMembersUpdated returns the condition AllMembersUpdated: every pod is at the StatefulSet's update revision. It stays unchanged while
+// that is unknown, because the StatefulSet controller has not computed the revision or a pod is being recreated. So a rollout does not end
+// before its last pod is back, and an eviction does not begin one.
 func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
 	outdated, missing := s.PodsBehind()
 	before := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)

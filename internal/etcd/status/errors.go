@@ -20,7 +20,7 @@ import (
 
 // Failure is an error of a stage of a reconcile.
 type Failure struct {
-	// Code where the error has none of its own.
+	// Code of an error that has none of its own.
 	Code v1alpha1.ErrorCode
 	Err  error
 }
@@ -36,8 +36,8 @@ func (f Failure) In(reported []v1alpha1.LastError) bool {
 	return slices.ContainsFunc(reported, func(e v1alpha1.LastError) bool { return sameError(e, this) })
 }
 
-// findings returns all that keeps the spec from being carried out. What lasts keeps the time at which it was first seen, so
-// that a status that says the same is not written again.
+// findings returns everything that keeps the spec from being carried out. A persistent error keeps the time at which it was first seen, so
+// that an unchanged status is not written again.
 func findings(recovery *v1alpha1.ClusterRecovery, o Input) []v1alpha1.LastError {
 	var found []v1alpha1.LastError
 	add := func(code v1alpha1.ErrorCode, description string) {
@@ -71,7 +71,7 @@ func findings(recovery *v1alpha1.ClusterRecovery, o Input) []v1alpha1.LastError 
 	return found
 }
 
-// isOpen reports whether it is not known if the errors of a code are over.
+// isOpen reports whether it is unknown if the errors with a code are resolved.
 func isOpen(code v1alpha1.ErrorCode, o Input) bool {
 	switch code {
 	case v1alpha1.ErrTLSSecret:
@@ -84,7 +84,7 @@ func isOpen(code v1alpha1.ErrorCode, o Input) bool {
 	return slices.Contains(o.Open, code)
 }
 
-// keep returns the errors that a status has, with some failures in place of earlier ones of the same code.
+// keep returns the errors of a status, with failures replacing errors of the same code.
 func keep(before []v1alpha1.LastError, failures []Failure, now metav1.Time) []v1alpha1.LastError {
 	var all []v1alpha1.LastError
 	for _, f := range failures {
@@ -98,7 +98,7 @@ func keep(before []v1alpha1.LastError, failures []Failure, now metav1.Time) []v1
 	return all
 }
 
-// maxErrors is what the API server accepts of lastErrors.
+// maxErrors is the limit of the schema on lastErrors.
 const maxErrors = 10
 
 // report writes errors into a status: into lastErrors, the condition Reconciled, and lastOperation.
@@ -107,7 +107,7 @@ func report(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, found []v1alpha1.Las
 	for i := range found {
 		found[i].Description = sanitize.Text(found[i].Description, conditions.MaxMessage)
 	}
-	// In whichever order they are found, a status that says the same is not written again.
+	// A fixed order, so that an unchanged status is not written again.
 	slices.SortFunc(found, func(a, b v1alpha1.LastError) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Description, b.Description))
 	})
@@ -134,7 +134,7 @@ func sameError(a, b v1alpha1.LastError) bool {
 	return a.Code == b.Code && a.Description == b.Description
 }
 
-// lastOperation returns how far the newest spec has been carried out.
+// lastOperation describes how far the newest spec has been carried out.
 func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.Time) *v1alpha1.EtcdOperation {
 	before := ptr.Deref(status.LastOperation, v1alpha1.EtcdOperation{})
 	next := v1alpha1.EtcdOperation{Type: v1alpha1.OperationTypeReconcile, RunID: fmt.Sprintf("generation-%d", etcd.Generation), LastUpdateTime: now}

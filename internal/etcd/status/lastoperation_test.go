@@ -6,10 +6,10 @@ package status
 
 import (
 	"errors"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	. "github.com/onsi/gomega"
 )
 

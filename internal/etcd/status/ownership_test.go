@@ -5,11 +5,11 @@
 package status
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status makes the status of an Etcd of what a reconcile has found. It is pure.
+// Package status computes the status of an Etcd from what a reconcile has found. It is pure.
 package status
 
 import (
@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Input is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
+// Input is what a reconcile has found. A field is nil if the reconcile did not get that far; the status then keeps what it says.
 type Input struct {
 	*state.State
 	// Adoption of the objects from etcd-druid.
@@ -41,18 +41,18 @@ type Input struct {
 	// WakeUp is nil while a task holds the StatefulSet at zero.
 	WakeUp      *hibernation.WakeUp
 	Hibernation *hibernation.View
-	// Refused is why the operator's configuration refuses the Etcd.
+	// Refused is why the operator's configuration does not allow the Etcd; nil if it does.
 	Refused error
-	// Foreign objects keep those of the Etcd from being written; OwnersChecked: it is known which do.
+	// Foreign objects block writes to those of the Etcd. They are only known if OwnersChecked.
 	Foreign       []ownership.Foreign
 	OwnersChecked bool
-	// ScheduleErr is what is wrong with spec.etcd.defragmentationSchedule.
+	// ScheduleErr is why spec.etcd.defragmentationSchedule is invalid; nil if it is valid.
 	ScheduleErr error
-	// Failures of the reconcile that are to be reported. Open are the codes of stages that were skipped or have failed: whether
-	// their errors are over is not known.
+	// Failures of the reconcile to report. Open are the codes of stages that were skipped or have failed: whether their earlier errors are
+	// resolved is not known.
 	Failures []Failure
 	Open     []v1alpha1.ErrorCode
-	// LostFor is for how long the quorum has been lost.
+	// LostFor is how long quorum has been lost.
 	LostFor time.Duration
 	Now     metav1.Time
 }
@@ -78,7 +78,8 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)
 		next.ClusterID, _ = lineage(etcd, s)
-		// The size of a cluster that is not recorded is none of the recorded one: as the only member of that it would explain itself.
+		// Only the size of an explained cluster is recorded: otherwise a single member of another one could pass for the whole recorded
+		// cluster.
 		if _, unexplained := lineage(etcd, s); s.Quorate() && unexplained == nil {
 			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
 		}
@@ -104,18 +105,18 @@ func Next(o Input) v1alpha1.EtcdStatus {
 	return next
 }
 
-// Interrupted returns the status of an Etcd whose reconcile was not completed: it adds the failures to what the status says.
+// Interrupted returns the status of an Etcd whose reconcile was not completed: the present status with the failures added.
 func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alpha1.EtcdStatus {
 	next := *etcd.Status.DeepCopy()
 	if len(failures) > 0 {
 		report(etcd, &next, keep(next.LastErrors, failures, now), now)
-		// There is a failure, so whether a rollout is stalled as well does not matter.
+		// Because of the failure, it does not matter whether a rollout is stalled as well.
 		setProgress(etcd, &next, nil, now)
 	}
 	return next
 }
 
-// refer writes what other controllers find the members by.
+// refer writes the selectors and references by which other controllers find the members.
 func refer(next *v1alpha1.EtcdStatus, o Input) {
 	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.PodsManagedBy)}
 	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
@@ -123,7 +124,7 @@ func refer(next *v1alpha1.EtcdStatus, o Input) {
 	if o.StatefulSet != nil {
 		next.Etcd = &v1alpha1.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet", Name: o.StatefulSet.Name}
 	}
-	// A pod that is being replaced says nothing.
+	// An ordinal without a pod does not count.
 	with := func(on bool) func(cluster.Ordinal) bool {
 		return func(ordinal cluster.Ordinal) bool {
 			return ordinal.Pod != nil && on == (ordinal.Pod.PeerTLS == v1alpha1.TLSOn)
@@ -135,12 +136,12 @@ func refer(next *v1alpha1.EtcdStatus, o Input) {
 }
 
 func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
-	// No generation has been applied yet when it is negative, which the schema of a condition does not allow.
+	// ObservedGeneration is negative until a generation is applied, which the schema of a condition does not allow.
 	c.ObservedGeneration, c.LastTransitionTime = max(0, status.ObservedGeneration), now
 	status.Conditions.Set(c)
 }
 
-// removeStale removes the conditions of what the Etcd does not have.
+// removeStale removes conditions that do not apply to the Etcd.
 func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
 		next.Conditions.Remove(v1alpha1.ConditionHibernated)
@@ -162,7 +163,7 @@ func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	}
 }
 
-// recordOf returns the record of a hibernation without volumes. It does not change before the restored cluster serves.
+// recordOf returns the record of a hibernation without volumes. It stays unchanged until the restored cluster serves.
 func recordOf(recorded *v1alpha1.Hibernation, clusterID string, o Input) *v1alpha1.Hibernation {
 	switch {
 	case recorded == nil && o.Hibernation != nil:

@@ -7,21 +7,21 @@ package status
 import (
 	"errors"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,104 +61,91 @@ func TestConditions(t *testing.T) {
 		reason  string
 		message string
 	}
+	const noStatefulSet = -1
 	allReady := want{metav1.ConditionTrue, v1alpha1.ReasonAllMembersReady, "Every member participates."}
 	allUpdated := want{metav1.ConditionTrue, v1alpha1.ReasonAllMembersUpdated, "Every pod is at the newest template."}
 	for _, tc := range []struct {
 		name    string
-		fresh   bool // the cluster has not served yet
-		with    func() *cluster.Snapshot
+		fresh   bool                    // the cluster has not served yet
+		size    int                     // of the cluster, whose members are healthy before the change
+		change  func(*cluster.Snapshot) // nil for none
 		ready   want
 		members want
 		updated want
 	}{
 		{
 			name:    "well",
-			with:    func() *cluster.Snapshot { return clustertest.Healthy(3) },
+			size:    3,
 			ready:   want{metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve."},
 			members: allReady, updated: allUpdated,
 		}, {
 			name:    "no StatefulSet",
 			fresh:   true,
-			with:    func() *cluster.Snapshot { return nil },
+			size:    noStatefulSet,
 			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMembersInStatus, "There is no StatefulSet yet."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "There is no StatefulSet yet."},
 			updated: want{metav1.ConditionFalse, v1alpha1.ReasonRolloutPending, "There is no StatefulSet yet."},
 		}, {
 			name:  "first start",
 			fresh: true,
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(1)
+			size:  1,
+			change: func(s *cluster.Snapshot) {
 				clustertest.Away(s, 0, v1alpha1.ClassStarting, "")
 				clustertest.Unreachable(s)
-				return s
 			},
 			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Starting."},
 			updated: allUpdated,
 		}, {
-			name: "one member dead",
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(3)
-				clustertest.Away(s, 1, v1alpha1.ClassDead, "CrashLoopBackOff")
-				return s
-			},
+			name:    "one member dead",
+			size:    3,
+			change:  func(s *cluster.Snapshot) { clustertest.Away(s, 1, v1alpha1.ClassDead, "CrashLoopBackOff") },
 			ready:   want{metav1.ConditionTrue, v1alpha1.ReasonQuorate, "2 of 3 voters serve."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-1 is Dead (CrashLoopBackOff)."},
 			updated: allUpdated,
 		}, {
 			name: "quorum lost",
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(3)
+			size: 3,
+			change: func(s *cluster.Snapshot) {
 				clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
 				clustertest.Away(s, 2, v1alpha1.ClassUnready, "")
-				return s
 			},
 			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonQuorumLost, "1 of 3 voters serve; quorum is 2."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-1 is Missing; etcd-main-2 is Unready."},
 			updated: allUpdated,
 		}, {
-			name: "no leader",
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(3)
-				s.Cluster.LeaderKnown = false
-				return s
-			},
+			name:    "no leader",
+			size:    3,
+			change:  func(s *cluster.Snapshot) { s.Cluster.LeaderKnown = false },
 			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonQuorumLost, "3 of 3 voters serve; quorum is 2."},
 			members: allReady, updated: allUpdated,
 		}, {
-			name: "ready pods, unreachable from the operator",
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(3)
-				clustertest.Unreachable(s)
-				return s
-			},
+			name:    "ready pods, unreachable from the operator",
+			size:    3,
+			change:  clustertest.Unreachable,
 			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers, "3 pods are ready, but no member answers the operator: allow operator traffic to the pods' client port."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready; etcd-main-1 is Unready; etcd-main-2 is Unready."},
 			updated: allUpdated,
 		}, {
 			name: "nothing answers, nothing is ready",
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(1)
+			size: 1,
+			change: func(s *cluster.Snapshot) {
 				clustertest.Away(s, 0, v1alpha1.ClassDead, "")
 				clustertest.Unreachable(s)
-				return s
 			},
 			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonQuorumLost, "No member answers."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Dead."},
 			updated: allUpdated,
 		}, {
-			name: "one pod outdated",
-			with: func() *cluster.Snapshot {
-				s := clustertest.Healthy(3)
-				s.Ordinals[2].Pod.Revision = "old"
-				return s
-			},
+			name:    "one pod outdated",
+			size:    3,
+			change:  func(s *cluster.Snapshot) { s.Ordinals[2].Pod.Revision = "old" },
 			ready:   want{metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve."},
 			members: allReady,
 			updated: want{metav1.ConditionFalse, v1alpha1.ReasonRolloutPending, "2 of 3 pods are at the newest template."},
 		}, {
 			name:    "hibernated",
-			with:    func() *cluster.Snapshot { return clustertest.Healthy(0) },
+			size:    0,
 			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonHibernated, "The Etcd has no replicas."},
 			members: want{metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas."},
 			updated: want{metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas."},
@@ -170,10 +157,16 @@ func TestConditions(t *testing.T) {
 			if tc.fresh {
 				etcd.Status = v1alpha1.EtcdStatus{}
 			}
-			if tc.name == "hibernated" {
+			o := observed(etcd, nil, later)
+			if tc.size != noStatefulSet {
+				o.Snapshot = clustertest.Healthy(tc.size)
+			}
+			if tc.change != nil {
+				tc.change(o.Snapshot)
+			}
+			if tc.size == 0 {
 				etcd.Spec.Replicas = 0
 			}
-			o := observed(etcd, tc.with(), later)
 			o.LostFor = confirmLoss
 			status := Next(o)
 			for conditionType, w := range map[string]want{

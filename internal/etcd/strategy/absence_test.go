@@ -5,12 +5,12 @@
 package strategy
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 )

@@ -6,11 +6,11 @@ package tls
 
 import (
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	. "github.com/onsi/gomega"
 )

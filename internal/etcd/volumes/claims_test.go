@@ -5,13 +5,13 @@
 package volumes
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

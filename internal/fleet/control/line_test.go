@@ -187,9 +187,7 @@ func TestBypass(t *testing.T) {
 	}
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Windows = nil })
 	w.clock.Step(maxAge)
-	if wait := o.ask(2); wait == nil || !strings.Contains(wait.Message, "no slot") {
-		t.Errorf("%+v", wait)
-	}
+	w.waits(o.ask(2), "", "no slot")
 	o.pass(interval)
 	if s := w.read().Status; s.Used != 2 || s.Limit != 1 {
 		t.Errorf("%+v", s)
@@ -215,9 +213,7 @@ func TestATaskThatBypassesProvesItsTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range w.n {
-		if wait := o.ask(i); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
-			t.Errorf("%+v", wait)
-		}
+		w.waits(o.ask(i), v1alpha1.ReasonFleetPaused, "")
 	}
 	task := w.task(0).Object
 	metav1.SetMetaDataAnnotation(&task.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
@@ -231,9 +227,7 @@ func TestATaskThatBypassesProvesItsTemplate(t *testing.T) {
 	}
 	w.finish()
 	o.pass(4 * interval)
-	if wait := o.ask(1); wait != nil {
-		t.Errorf("%+v", wait)
-	}
+	w.mayStart(o.ask(1))
 }
 
 // A change that passed its canary long ago, and is asked for again, begins with a canary.
@@ -253,12 +247,8 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.clock.Step(2 * time.Hour)
-	if wait := o.ask(0); wait != nil {
-		t.Fatalf("%+v", wait)
-	}
-	if wait := o.ask(1); wait == nil || wait.Reason != v1alpha1.ReasonWaitingForCanary {
-		t.Errorf("%+v", wait)
-	}
+	w.mayStart(o.ask(0))
+	w.waits(o.ask(1), v1alpha1.ReasonWaitingForCanary, "")
 }
 
 // A policy orders by the labels of namespaces, which are not the tenants', and within one by those of its Etcds.
@@ -408,9 +398,7 @@ func TestTheNextTaskAfterOneThatHasEnded(t *testing.T) {
 		o.start(0)
 		w.clock.Step(maxAge)
 		// From now on a view shows that the first runs.
-		if wait := o.ask(1); wait == nil {
-			t.Fatal("there is one slot")
-		}
+		w.waits(o.ask(1), "", "")
 		next := w.follower()
 		if ends {
 			w.finish()
@@ -426,12 +414,8 @@ func TestTheNextTaskAfterOneThatHasEnded(t *testing.T) {
 			t.Errorf("%+v", wait)
 		}
 		o.pass(interval)
-		if wait := o.asks(next); wait == nil || !strings.Contains(wait.Message, "ns1/main") {
-			t.Errorf("%+v", wait)
-		}
-		if wait := o.ask(1); wait != nil {
-			t.Errorf("%+v", wait)
-		}
+		w.waits(o.asks(next), "", "ns1/main")
+		w.mayStart(o.ask(1))
 	}
 }
 

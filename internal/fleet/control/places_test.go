@@ -6,7 +6,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,17 +14,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // When a task asks again follows from its place and from when that may change; a person reads its place from 1 on.
@@ -297,38 +291,15 @@ func TestASlotOfATaskThatIsGone(t *testing.T) {
 	o := w.operator()
 	o.pass(interval)
 	granted := w.task(0)
-	if wait := o.asks(granted); wait != nil {
-		t.Fatalf("%+v", wait)
-	}
+	w.mayStart(o.asks(granted))
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
 	late := w.task(0)
 	if err := w.api.Delete(t.Context(), w.task(0).Object); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Step(maxAge)
-	if wait := o.asks(late); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
-		t.Errorf("%+v", wait)
-	}
+	w.waits(o.asks(late), v1alpha1.ReasonFleetPaused, "")
 	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 {
 		t.Errorf("%+v %v", l, err)
-	}
-}
-
-// A controller that is set up twice is told so.
-func TestSetup(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "localhost:1"}, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := newWorld(t, 0, 1).operator()
-	if err := o.Setup(mgr, 1); err != nil {
-		t.Error(err)
-	}
-	if err := o.Setup(mgr, 1); err == nil || !strings.HasPrefix(err.Error(), "setting up the controller of the fleet: ") {
-		t.Error(err)
 	}
 }

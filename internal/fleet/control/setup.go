@@ -6,7 +6,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -28,7 +27,7 @@ func (c *Controller) Setup(mgr ctrl.Manager, _ int) error {
 	whole := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("fleet").
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
@@ -38,10 +37,6 @@ func (c *Controller) Setup(mgr ctrl.Manager, _ int) error {
 		Watches(&v1alpha1.EtcdOperatorTask{}, whole, builder.WithPredicates(states)).
 		WatchesRawSource(source.Channel(c.pokes, whole)).
 		Complete(c)
-	if err != nil {
-		return fmt.Errorf("setting up the controller of the fleet: %w", err)
-	}
-	return nil
 }
 
 // states lets through what may free a slot: a task that ends, is deleted, or is suspended before it starts.

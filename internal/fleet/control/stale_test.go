@@ -49,6 +49,22 @@ func (o *operator) asks(task tasks.Task) *engine.Wait {
 	return wait
 }
 
+// mayStart expects that a task does not have to wait.
+func (w *world) mayStart(wait *engine.Wait) {
+	w.t.Helper()
+	if wait != nil {
+		w.t.Fatalf("%+v", wait)
+	}
+}
+
+// waits expects that a task has to wait, with a reason and a part of the message; empty for any.
+func (w *world) waits(wait *engine.Wait, reason, message string) {
+	w.t.Helper()
+	if wait == nil || reason != "" && wait.Reason != reason || !strings.Contains(wait.Message, message) {
+		w.t.Fatalf("%+v", wait)
+	}
+}
+
 // begin writes the start of a task on what was read of it.
 func (w *world) begin(task tasks.Task) error {
 	task.Object.Status.State = v1alpha1.TaskStateInProgress
@@ -71,9 +87,7 @@ func TestATwinThatHasReadAnOlderTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	granted := w.task(0)
-	if wait := twin.asks(granted); wait != nil {
-		t.Fatalf("%+v", wait)
-	}
+	w.mayStart(twin.asks(granted))
 	if wait := o.asks(old); wait == nil || wait.RequeueAfter != stale || !strings.Contains(wait.Message, "the cache does not show the task") {
 		t.Errorf("%+v", wait)
 	}
@@ -87,9 +101,7 @@ func TestATwinThatHasReadAnOlderTask(t *testing.T) {
 	w.finish()
 	o.pass(interval)
 	granted = w.task(1)
-	if wait := o.asks(granted); wait != nil {
-		t.Fatalf("%+v", wait)
-	}
+	w.mayStart(o.asks(granted))
 	changed = w.task(1).Object
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "a", "b")
 	if err := w.api.Update(t.Context(), changed); err != nil {
@@ -140,21 +152,15 @@ func TestAPolicyThatWasReplaced(t *testing.T) {
 			twin.pass(interval)
 			twin.start(0)
 			o.seen, o.seenAt = view, w.clock.Now()
-			if wait := o.ask(1); wait == nil || !strings.Contains(wait.Message, "has changed, and the cache does not show how yet") {
-				t.Errorf("%+v", wait)
-			}
+			w.waits(o.ask(1), "", "has changed, and the cache does not show how yet")
 			o.start(1)
 			w.judge()
 			// Its cache shows it.
 			o.pass(interval)
-			if wait := o.ask(1); wait == nil || !strings.Contains(wait.Message, "no slot") {
-				t.Errorf("%+v", wait)
-			}
+			w.waits(o.ask(1), "", "no slot")
 			w.finish()
 			o.pass(interval)
-			if wait := o.ask(1); wait != nil {
-				t.Errorf("%+v", wait)
-			}
+			w.mayStart(o.ask(1))
 		})
 	}
 }
@@ -198,20 +204,14 @@ func TestADeletedTaskOfAnEtcdWhoseStatusLags(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.pass(settle - interval)
-	if wait := o.ask(1); wait == nil {
-		t.Error("a step may have been underway")
-	}
+	w.waits(o.ask(1), "", "")
 	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 	o.pass(2 * settle)
 	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue))
 	o.pass(settle)
-	if wait := o.ask(1); wait == nil {
-		t.Error("it was not whole for long enough")
-	}
+	w.waits(o.ask(1), "", "")
 	o.pass(2 * interval)
-	if wait := o.ask(1); wait != nil {
-		t.Errorf("%+v", wait)
-	}
+	w.mayStart(o.ask(1))
 }
 
 // Once the last policy is gone, all tasks that wait are told to ask again.
@@ -322,9 +322,7 @@ func TestAnOperatorOfSomeNamespaces(t *testing.T) {
 	})
 	before := w.task(1).Object.ResourceVersion
 	o.pass(2 * interval)
-	if wait := o.ask(0); wait != nil {
-		t.Errorf("%+v", wait)
-	}
+	w.mayStart(o.ask(0))
 	if after := w.task(1).Object.ResourceVersion; after != before {
 		t.Error("a task of another operator was fenced")
 	}
@@ -403,16 +401,12 @@ func TestWhatTheCacheDoesNotShowYet(t *testing.T) {
 			}
 			o.hidden = false
 			o.pass(interval)
-			if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
-				t.Errorf("%+v", wait)
-			}
+			w.waits(o.ask(0), v1alpha1.ReasonFleetPaused, "")
 			// A person has it start, whatever the cache shows.
 			shows()
 			task := w.task(0)
 			metav1.SetMetaDataAnnotation(&task.Object.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
-			if wait := o.asks(task); wait != nil {
-				t.Errorf("%+v", wait)
-			}
+			w.mayStart(o.asks(task))
 		})
 	}
 }
@@ -430,9 +424,7 @@ func TestAPolicyThatTheCacheShowsStill(t *testing.T) {
 		p.Spec.Paused, p.Spec.NamespaceSelector.MatchLabels = true, map[string]string{"tier": "other"}
 	})
 	o.seen, o.seenAt = view, w.clock.Now()
-	if wait := o.ask(0); wait != nil {
-		t.Errorf("%+v", wait)
-	}
+	w.mayStart(o.ask(0))
 }
 
 // A task that got a slot, and whose start was not written, does not start once the policy is paused.
@@ -441,9 +433,7 @@ func TestASlotOfAPolicyThatWasPaused(t *testing.T) {
 	o := w.operator()
 	o.pass(interval)
 	granted := w.task(0)
-	if wait := o.asks(granted); wait != nil {
-		t.Fatalf("%+v", wait)
-	}
+	w.mayStart(o.asks(granted))
 	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Paused = true })
 	w.clock.Step(maxAge)
 	// As one asks whose cache does not show a change of the task: its start may still be written.
@@ -453,16 +443,12 @@ func TestASlotOfAPolicyThatWasPaused(t *testing.T) {
 	if err := w.api.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if wait := o.asks(late); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
-		t.Errorf("%+v", wait)
-	}
+	w.waits(o.asks(late), v1alpha1.ReasonFleetPaused, "")
 	l, err := o.Store.Read(t.Context())
 	if err != nil || len(l.Holders) != 1 {
 		t.Errorf("it does not know that it cannot: %+v %v", l, err)
 	}
-	if wait := o.ask(0); wait == nil || wait.Reason != v1alpha1.ReasonFleetPaused {
-		t.Errorf("%+v", wait)
-	}
+	w.waits(o.ask(0), v1alpha1.ReasonFleetPaused, "")
 	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) > 0 || w.begin(granted) == nil {
 		t.Errorf("%+v %v", l, err)
 	}
@@ -519,9 +505,7 @@ func TestATaskThatStillRunsInTheCache(t *testing.T) {
 			o := w.operator()
 			o.pass(interval)
 			running := w.task(0)
-			if wait := o.asks(running); wait != nil {
-				t.Fatalf("%+v", wait)
-			}
+			w.mayStart(o.asks(running))
 			if err := w.begin(running); err != nil {
 				t.Fatal(err)
 			}
@@ -553,9 +537,7 @@ func TestATaskThatLeavesTheLineWhileItAsks(t *testing.T) {
 		if bypass {
 			metav1.SetMetaDataAnnotation(&task.Object.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
 		}
-		if wait := o.asks(task); wait != nil {
-			t.Fatalf("%+v", wait)
-		}
+		w.mayStart(o.asks(task))
 		v, err := o.look(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -600,9 +582,7 @@ func TestATwinThatAsksForATaskThatHasStarted(t *testing.T) {
 				}
 			}
 			granted := w.task(0)
-			if wait := twin.asks(granted); wait != nil {
-				t.Fatalf("%+v", wait)
-			}
+			w.mayStart(twin.asks(granted))
 			if err := w.begin(granted); err != nil {
 				t.Fatal(err)
 			}

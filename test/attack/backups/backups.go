@@ -52,10 +52,7 @@ var Attacks = []engine.Attack{
 
 // setUp creates the Etcd with backups, and waits for its first full snapshot.
 func setUp(ctx context.Context, t *scene.Tenant) error {
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return err
-	}
+	a := t.As(scene.Author)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: store}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
@@ -220,10 +217,7 @@ func readOperatorMetrics(ctx context.Context, t *scene.Tenant) (engine.Finding, 
 }
 
 func copyTask(ctx context.Context, t *scene.Tenant, name string, source, target scene.Fields) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Dangerous)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Dangerous)
 	config, err := (&unstructured.Unstructured{Object: scene.Fields{"apiVersion": "v1", "kind": "x", "sourceStore": source, "targetStore": target}}).MarshalJSON()
 	if err != nil {
 		return engine.Finding{}, err
@@ -252,10 +246,7 @@ func copyElsewhere(ctx context.Context, t *scene.Tenant) (engine.Finding, error)
 
 // bomb writes a delta that follows the newest snapshot.
 func bomb(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
 	files, err := snapshots(ctx, t)
 	if err != nil {
 		return engine.Finding{}, err
@@ -325,10 +316,7 @@ func writeBomb(file string) (int64, error) {
 }
 
 func cutAtDot(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
 	task := t.Task(strings.Repeat("a", 49)+".b", "OnDemandCompaction", backedUp, nil)
 	if err := c.Create(ctx, task); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating a task: %w", err)

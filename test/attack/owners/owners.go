@@ -84,10 +84,7 @@ func content(o client.Object) string {
 }
 
 func takeOver(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	a := t.As(scene.Author)
 	w := takeover{tenant: t, victims: victimsOf(t), before: map[string]string{}, changed: map[string]bool{}}
 	for name, v := range w.victims {
 		if err := t.Admin.Create(ctx, v); err != nil {
@@ -157,14 +154,8 @@ func (w *takeover) look(ctx context.Context) error {
 }
 
 func rollForeign(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
+	a := t.As(scene.Author)
 	set := foreignSet(t.Namespace, "rolled")
 	if err := t.Admin.Create(ctx, set); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating the StatefulSet of somebody else: %w", err)
@@ -200,10 +191,7 @@ var Claims = []engine.Attack{
 }
 
 func takeClaim(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	a := t.As(scene.Author)
 	w := claimed{tenant: t, claim: foreignClaim(t.Namespace)}
 	if err := t.Admin.Create(ctx, w.claim); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating the claim of somebody else: %w", err)

@@ -56,19 +56,13 @@ func refused(err error) (string, bool) {
 }
 
 func overrideQuorumKept(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Dangerous)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Dangerous)
 	task := t.Task("quorum-kept", "QuorumAwareRollout", "main", scene.Fields{"overrideGuards": []any{"QuorumKept"}})
 	return all(map[string]error{"create": c.Create(ctx, task)}), nil
 }
 
 func createDangerous(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
 	attempts := map[string]error{}
 	for _, taskType := range dangerousTypes {
 		name := strings.ToLower(taskType)
@@ -79,14 +73,8 @@ func createDangerous(ctx context.Context, t *scene.Tenant) (engine.Finding, erro
 }
 
 func override(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	d, err := t.As(ctx, scene.Dangerous)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
+	d := t.As(scene.Dangerous)
 	overriding := scene.Fields{"overrideGuards": []any{"UnreadyConfirmed"}, "suspend": true}
 	attempts := map[string]error{"create": c.Create(ctx, t.Task("override", "QuorumAwareRollout", "main", overriding))}
 	plain := t.Task("plain", "QuorumAwareRollout", "main", scene.Fields{"suspend": true})
@@ -103,14 +91,8 @@ func override(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 }
 
 func resume(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	d, err := t.As(ctx, scene.Dangerous)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
+	d := t.As(scene.Dangerous)
 	task := t.Task("approval", "QuorumLossRecovery", "main", scene.Fields{"suspend": true})
 	if err := d.Create(ctx, task); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating a task: %w", err)
@@ -122,10 +104,7 @@ func resume(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 }
 
 func turn(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
 	task := t.Task("harmless", "OnDemandSnapshot", "main", scene.Fields{"suspend": true})
 	if err := c.Create(ctx, task); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating a task: %w", err)
@@ -138,19 +117,13 @@ func turn(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 }
 
 func reachOver(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Dangerous)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Dangerous)
 	task := t.Task("over", "QuorumAwareRollout", t.Healthy.Name, scene.Fields{"ownerEtcdReference": scene.Fields{"name": t.Healthy.Name, "namespace": t.Healthy.Namespace}})
 	return all(map[string]error{"create": c.Create(ctx, task)}), nil
 }
 
 func foreignSecret(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Author)
 	secret := scene.Fields{"name": "etcd-foreman-signing-key", "namespace": "etcd-foreman-system"}
 	ca := scene.Fields{"name": secret["name"], "namespace": secret["namespace"], "dataKey": "ca.crt"}
 	return all(map[string]error{

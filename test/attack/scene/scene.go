@@ -82,7 +82,7 @@ type Tenant struct {
 	users     map[string]client.Client
 }
 
-// Tenant makes a new namespace for a group.
+// Tenant makes a new namespace for a group, and its users.
 func (s *Scene) Tenant(ctx context.Context, group string) (*Tenant, error) {
 	t := &Tenant{Scene: s, Namespace: "attack-" + group, users: map[string]client.Client{}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.Namespace}}
@@ -96,6 +96,11 @@ func (s *Scene) Tenant(ctx context.Context, group string) (*Tenant, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating namespace %s: %w", t.Namespace, err)
+	}
+	for _, user := range []string{Operate, Dangerous, Author, Owner} {
+		if t.users[user], err = s.In(ctx, t.Namespace, user); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
 }
@@ -132,18 +137,9 @@ func (s *Scene) rules(user string) []rbacv1.PolicyRule {
 }
 
 // As returns a client of a user who has the rights of its name in the namespace, and none elsewhere.
-func (t *Tenant) As(ctx context.Context, user string) (client.Client, error) {
-	if c, ok := t.users[user]; ok {
-		return c, nil
-	}
-	c, err := t.In(ctx, t.Namespace, user)
-	if err == nil {
-		t.users[user] = c
-	}
-	return c, err
-}
+func (t *Tenant) As(user string) client.Client { return t.users[user] }
 
-// In is As, for a user of another namespace.
+// In makes a client of a user who has the rights of its name in a namespace, and none elsewhere.
 func (s *Scene) In(ctx context.Context, namespace, user string) (client.Client, error) {
 	rules := s.rules(user)
 	if len(rules) == 0 {

@@ -29,14 +29,8 @@ var Attacks = []engine.Attack{
 }
 
 func replaced(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
+	a := t.As(scene.Author)
 	etcd := t.Etcd("replaced", nil)
 	if err := a.Create(ctx, etcd); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
@@ -79,14 +73,8 @@ func replaced(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 }
 
 func preset(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Owner)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Owner)
+	a := t.As(scene.Author)
 	if err := a.Create(ctx, t.Etcd("preset", nil)); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
 	}
@@ -118,14 +106,8 @@ const (
 )
 
 func crowd(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
+	a := t.As(scene.Author)
 	for _, name := range []string{"crowd", "bystander"} {
 		if err := a.Create(ctx, t.Etcd(name, nil)); err != nil {
 			return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)

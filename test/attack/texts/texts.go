@@ -27,10 +27,7 @@ var Attacks = []engine.Attack{
 }
 
 func impossibleSchedule(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	a := t.As(scene.Author)
 	etcd := t.Etcd("schedule", scene.Fields{"backup": scene.Fields{"store": scene.Fields{"provider": "Local", "container": "backups"}, "fullSnapshotSchedule": "0 0 31 2 *"}})
 	switch err := a.Create(ctx, etcd); {
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
@@ -51,14 +48,8 @@ func impossibleSchedule(ctx context.Context, t *scene.Tenant) (engine.Finding, e
 }
 
 func escapes(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	c, err := t.As(ctx, scene.Operate)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	c := t.As(scene.Operate)
+	a := t.As(scene.Author)
 	if err := a.Create(ctx, t.Etcd("escapes", nil)); err != nil {
 		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
 	}
@@ -84,14 +75,8 @@ func escapes(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 }
 
 func longAnnotation(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
-	o, err := t.As(ctx, scene.Owner)
-	if err != nil {
-		return engine.Finding{}, err
-	}
-	a, err := t.As(ctx, scene.Author)
-	if err != nil {
-		return engine.Finding{}, err
-	}
+	o := t.As(scene.Owner)
+	a := t.As(scene.Author)
 	// No agent runs that would remove the annotation.
 	etcd := t.Etcd("annotated", scene.Fields{
 		"etcd":   scene.Fields{"image": "localhost/none:none"},

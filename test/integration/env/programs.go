@@ -7,13 +7,14 @@ package env
 import (
 	"bytes"
 	"errors"
-	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 )
 
 // Module is the module of this project.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -296,8 +295,7 @@ func names(what string) (all []string) {
 func TestAnAPIServerOnARestoredCluster(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g))
 	kube := c.kubernetesOn(g)
 	ctx, end := context.WithCancel(t.Context())

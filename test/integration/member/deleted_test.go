@@ -79,9 +79,7 @@ func TestDeletedEtcdLeavesItsSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			source := newCluster(t, 3)
-			source.startThree(g)
-			m := migrate(g, source)
+			source, m := migrateThree(g, t)
 			m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0 main-1 main-2?" })
 			ids := m.sourceIDs(g)
 			before(g, m)
@@ -102,9 +100,7 @@ func TestDeletedEtcdLeavesItsSource(t *testing.T) {
 func TestDeletedEtcdThatAbandonsItsSource(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	source := newCluster(t, 3)
-	source.startThree(g)
-	m := migrate(g, source)
+	source, m := migrateThree(g, t)
 	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0" })
 	l, etcd := m.delete(g), &v1alpha1.Etcd{}
 	for i := range source.members {
@@ -128,9 +124,7 @@ func TestDeletedEtcdThatAbandonsItsSource(t *testing.T) {
 func TestDeletedEtcdWhoseSourceDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	source := newCluster(t, 3)
-	source.startThree(g)
-	m := migrate(g, source)
+	source, m := migrateThree(g, t)
 	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0" })
 	l := m.delete(g)
 	source.stop(1)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
@@ -93,8 +92,7 @@ func (c *cluster) createAgainDamaged(g *GomegaWithT, harm func(*GomegaWithT)) {
 	id := c.idOf(g, 0)
 	c.stop(0)
 	harm(g)
-	found, err := datadir.Survey(c.dataDir(0))
-	g.Expect(err).NotTo(HaveOccurred())
+	found := c.survey(g, 0)
 	g.Expect(found).To(And(HaveField("State", member.SurveyDamaged), HaveField("ClusterID", id), HaveField("Voters", BeEmpty())), "so the operator records its ID")
 	for _, file := range []string{filepath.Join(c.memberDir(0), member.KeyFirstStart), c.configFile(0)} {
 		g.Expect(os.Remove(file)).To(Succeed())
@@ -114,8 +112,7 @@ func TestRecreatedBesideItsDamagedData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			c := newCluster(t, 1)
-			c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+			c := newCluster(t, 1).backedUp()
 			c.createAgainDamaged(g, harm(c))
 			c.start(g, 0, "existing")
 			g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
@@ -142,8 +139,7 @@ func TestRecreatedBesideItsDamagedDataWithoutABackup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			c := newCluster(t, 1)
-			c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+			c := newCluster(t, 1).backedUp()
 			c.createAgainDamaged(g, func(g *GomegaWithT) { c.damage(g, 0) })
 			c.store = to(c.store.Container)
 			g.Expect(c.prepare(0, 0)).To(MatchError(And(

@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/finalsnapshot"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr"
@@ -36,33 +35,29 @@ func (c *cluster) finalSnapshot(g Gomega, i int, clusterID string) (backup.Snaps
 func TestHibernation(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	id := c.startThree(g)
 	c.put(g, "in an earlier snapshot")
-	_, err := c.takeSnapshots(g).Full(t.Context(), false)
-	g.Expect(err).NotTo(HaveOccurred())
+	c.takeFull(g)
 	w := c.writeUntilKilled(g, 2*time.Second)
 
 	best := 0
 	surveys := map[int]member.Survey{}
 	for i := range 3 {
-		surveys[i], err = datadir.Survey(c.dataDir(i))
-		g.Expect(err).NotTo(HaveOccurred())
+		surveys[i] = c.survey(g, i)
 		t.Logf("m%d: %+v", i, surveys[i])
 		if surveys[i].LastTerm > surveys[best].LastTerm || surveys[i].LastTerm == surveys[best].LastTerm && surveys[i].LastIndex > surveys[best].LastIndex {
 			best = i
 		}
 	}
-	_, err = c.finalSnapshot(g, best, "beef")
+	_, err := c.finalSnapshot(g, best, "beef")
 	g.Expect(err).To(MatchError(ContainSubstring("not of cluster beef")))
 	final, err := c.finalSnapshot(g, best, id)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Logf("%s", final.Name())
 	g.Expect(final.Final).To(BeTrue())
 	g.Expect(final.LastRevision).To(BeNumerically(">=", surveys[best].Revision))
-	again, err := datadir.Survey(c.dataDir(best))
-	g.Expect(err).NotTo(HaveOccurred())
+	again := c.survey(g, best)
 	again.Free = surveys[best].Free // of the whole machine
 	g.Expect(again).To(Equal(surveys[best]), "the data was only read")
 	for i := range 3 {
@@ -96,11 +91,7 @@ func TestHibernation(t *testing.T) {
 // No final snapshot is taken of a member that is behind the store, and a failing store keeps no partial snapshot.
 func TestFinalSnapshotOfALaggingMember(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c := newCluster(t, 1).backedUp().single(g)
 	id := c.idOf(g, 0)
 	for i := range 3 {
 		c.put(g, fmt.Sprint(i))

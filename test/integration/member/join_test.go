@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
@@ -66,9 +65,7 @@ func TestMigrationOfARunningCluster(t *testing.T) {
 func TestMigrationThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	source := newCluster(t, 3)
-	source.startThree(g)
-	m := migrate(g, source)
+	source, m := migrateThree(g, t)
 	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0 main-1?" })
 	m.etcd.Spec.Replicas = 0
 	m.until(g, func() bool { return m.ended })
@@ -82,9 +79,7 @@ func TestMigrationThatIsGivenUp(t *testing.T) {
 func TestMigrationFromASourceThatDies(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	source := newCluster(t, 3)
-	source.startThree(g)
-	m := migrate(g, source)
+	source, m := migrateThree(g, t)
 	m.until(g, func() bool { return m.list(g) == "m0 m1 m2 main-0" })
 	source.stop(2)
 	source.stop(1)
@@ -105,13 +100,8 @@ func TestMigrationFromASourceThatDies(t *testing.T) {
 func TestSingleMemberThatJoinsRestoresNoBackup(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
-	_, err := c.takeSnapshots(g).Full(t.Context(), false)
-	g.Expect(err).NotTo(HaveOccurred())
+	c := newCluster(t, 1).backedUp().single(g)
+	c.takeFull(g)
 	c.stop(0)
 	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
 	c.write(g, 0, member.KeySource, map[string]any{"clientEndpoints": []string{fmt.Sprintf("http://127.0.0.9:%d", c.client)}, "leads": true})
@@ -124,9 +114,7 @@ func TestSingleMemberThatJoinsRestoresNoBackup(t *testing.T) {
 func TestMigrationBesideAForeignMember(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	source := newCluster(t, 3)
-	source.startThree(g)
-	m := migrate(g, source)
+	_, m := migrateThree(g, t)
 	m.etcd.Spec.Etcd.BootstrapWithExistingCluster.Members = m.etcd.Spec.Etcd.BootstrapWithExistingCluster.Members[:2]
 	for range 3 {
 		m.step(g)

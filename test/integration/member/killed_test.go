@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/killed"
@@ -36,8 +35,7 @@ type goingBack struct {
 // an undo does then.
 func goBack(t *testing.T, source member.RecoverySource, lost bool) *goingBack {
 	g := NewWithT(t)
-	c := newCluster(t, 2)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 2).backedUp()
 	c.share(g, 1)
 	c.start(g, 0, "new")
 	id := c.idOf(g, 0)
@@ -125,8 +123,7 @@ func (b *goingBack) kept(g Gomega, i int) {
 // oldOrNew expects that the first member has the state of before, unchanged, or the one that it goes back to, or that the only thing left is to
 // give that its name.
 func (b *goingBack) oldOrNew(g Gomega) {
-	survey, err := datadir.Survey(b.dataDir(0))
-	g.Expect(err).NotTo(HaveOccurred())
+	survey := b.survey(g, 0)
 	switch {
 	case survey.State == member.SurveyNone:
 		made, err := datadir.Rebuilt(b.dataDir(0), "bbbb")
@@ -145,8 +142,7 @@ func (b *goingBack) oldOrNew(g Gomega) {
 
 // isNew expects that the first member has the state that it goes back to.
 func (b *goingBack) isNew(g Gomega) {
-	survey, err := datadir.Survey(b.dataDir(0))
-	g.Expect(err).NotTo(HaveOccurred())
+	survey := b.survey(g, 0)
 	g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("ClusterID", Not(Equal(b.id))), HaveField("Revision", b.revision)))
 	b.kept(g, 0)
 }
@@ -193,8 +189,7 @@ func (b *goingBack) joinKilled(t *testing.T) {
 	g := NewWithT(t)
 	copyFile(g, filepath.Join(b.memberDir(1), member.KeyClusterID), filepath.Join(b.originalOf(1), member.KeyClusterID))
 	kills := killed.AtEachWrite(t, killed.Every{Call: 1, Plain: 1}, func() *exec.Cmd { return b.process(1) }, func(call string) {
-		survey, err := datadir.Survey(b.dataDir(1))
-		g.Expect(err).NotTo(HaveOccurred())
+		survey := b.survey(g, 1)
 		if survey.State == member.SurveyNone {
 			b.kept(g, 1)
 		} else {

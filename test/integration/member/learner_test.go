@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
@@ -42,9 +41,7 @@ func TestLearnerOfARecoveredClusterHasAllThatItBeganWith(t *testing.T) {
 		_ = c.processes[1].Wait()
 		kill.Stop()
 		delete(c.processes, 1)
-		var err error
-		found, err = datadir.Survey(c.dataDir(1))
-		g.Expect(err).NotTo(HaveOccurred())
+		found = c.survey(g, 1)
 		g.Expect(found.State).NotTo(Equal(member.SurveyDamaged), found.Damage)
 		if found.State == member.SurveyNone {
 			nothing++

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
@@ -30,8 +29,7 @@ func TestOnlyMemberIsRestoredWhateverIDIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			c := newCluster(t, 1)
-			c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+			c := newCluster(t, 1).backedUp()
 			begin(g, c)
 			seen := []string{c.idOf(g, 0)}
 			for range 2 {
@@ -64,8 +62,7 @@ func TestOnlyMemberIsRestoredWhateverIDIsRecorded(t *testing.T) {
 func TestOnlyMemberIsRestoredBeforeItsPeerURLChanges(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 1).backedUp()
 	beginAsUsual(g, c)
 	recorded := c.idOf(g, 0)
 	c.stop(0)
@@ -90,8 +87,7 @@ func TestOnlyMemberIsRestoredBeforeItsPeerURLChanges(t *testing.T) {
 func TestOnlyMemberThatWokeUpRestoresNoLess(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 1).backedUp()
 	beginAwake(g, c)
 	c.recover(g, &member.Recovery{Task: "9f3e", Member: "m0", Source: member.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 1000})
 	c.stop(0)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -71,6 +72,13 @@ func (m *migration) name(i int) string { return m.etcd.MemberName(m.etcd.PodName
 // migrate creates an Etcd of three members that join a cluster of three, and records the ID of that, as the first start does.
 func migrate(g Gomega, source *cluster) *migration {
 	return migrateTo(g, source, newCluster(source.t, 3))
+}
+
+// migrateThree does so from a new cluster of three.
+func migrateThree(g Gomega, t testing.TB) (source *cluster, m *migration) {
+	source = newCluster(t, 3)
+	source.startThree(g)
+	return source, migrate(g, source)
 }
 
 // migrateTo does so with members of a number of their own.

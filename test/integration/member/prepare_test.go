@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
@@ -110,10 +111,7 @@ func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c := newCluster(t, 1).single(g)
 	c.stop(0)
 	c.record(0xbeef)
 	g.Expect(c.prepare(0, 0)).To(MatchError(HavePrefix(v1alpha1.ReasonDataOfAnotherCluster + ": ")))
@@ -124,10 +122,7 @@ func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
 func TestOnlyMemberThatLostItsData(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c := newCluster(t, 1).single(g)
 	c.record(c.id(g))
 	c.stop(0)
 	c.damage(g, 0)
@@ -141,11 +136,7 @@ func TestOnlyMemberThatLostItsData(t *testing.T) {
 func TestOnlyMemberIsRestored(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c := newCluster(t, 1).backedUp().single(g)
 	id := c.id(g)
 	c.record(id)
 	c.put(g, "in the full snapshot")
@@ -168,6 +159,19 @@ func TestOnlyMemberIsRestored(t *testing.T) {
 		g.Expect(c.id(g)).NotTo(Equal(id), "the cluster is another one")
 	}
 	g.Expect(filepath.Glob(c.dataDir(0)+member.AsideSuffix+"*")).To(HaveLen(1), "the only copy of damaged data is kept")
+}
+
+// survey returns what is on the volume of a member.
+func (c *cluster) survey(g Gomega, i int) member.Survey {
+	found, err := datadir.Survey(c.dataDir(i))
+	g.Expect(err).NotTo(HaveOccurred())
+	return found
+}
+
+// takeFull takes one full snapshot.
+func (c *cluster) takeFull(g Gomega) {
+	_, err := c.takeSnapshots(g).Full(c.t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 // takeSnapshots takes snapshots until the test ends, as the leader's agent does.
@@ -229,6 +233,12 @@ func newCluster(t testing.TB, members int) *cluster {
 			c.stop(i)
 		}
 	})
+	return c
+}
+
+// backedUp gives the members a store, which is empty.
+func (c *cluster) backedUp() *cluster {
+	c.store = store.Config{Provider: store.Local, Container: c.t.TempDir(), Prefix: "here"}
 	return c
 }
 

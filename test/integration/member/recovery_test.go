@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
@@ -40,8 +38,7 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 
 	surveys := map[int]member.Survey{}
 	for i := range 3 {
-		survey, err := datadir.Survey(c.dataDir(i))
-		g.Expect(err).NotTo(HaveOccurred())
+		survey := c.survey(g, i)
 		surveys[i] = survey
 		t.Logf("m%d: %+v", i, survey)
 	}
@@ -159,8 +156,7 @@ func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
 func TestRecoveryFromABackup(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	id := c.startThree(g)
 	c.put(g, "in the full snapshot")
 	taker := c.takeSnapshots(g)
@@ -207,11 +203,9 @@ func TestRecoveryFromABackup(t *testing.T) {
 func TestABackupThatIsTooShortLeavesTheData(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	id := c.startThree(g)
-	_, err := c.takeSnapshots(g).Full(t.Context(), false)
-	g.Expect(err).NotTo(HaveOccurred())
+	c.takeFull(g)
 	c.put(g, "in no snapshot")
 	for i := range 3 {
 		c.stop(i)
@@ -223,8 +217,7 @@ func TestABackupThatIsTooShortLeavesTheData(t *testing.T) {
 	for range 2 {
 		g.Expect(c.prepare(1, 0)).To(MatchError(ContainSubstring("must reach revision 999")))
 	}
-	survey, err := datadir.Survey(c.dataDir(1))
-	g.Expect(err).NotTo(HaveOccurred())
+	survey := c.survey(g, 1)
 	g.Expect(survey.ClusterID).To(Equal(id))
 	g.Expect(survey.SetAside).To(BeEmpty())
 	c.recover(g, &member.Recovery{Task: "6c2d", TaskName: "from-data", Member: "m1", Source: member.RecoverFromData, PreviousClusterID: id, HighestRevision: 999, HadData: true})
@@ -260,12 +253,10 @@ func TestRecoveryFromAVoterThatHadFallenBehind(t *testing.T) {
 func TestTheFirstMemberDoesNotBeginAgain(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	id := c.startThree(g)
 	c.put(g, "in the snapshot")
-	_, err := c.takeSnapshots(g).Full(t.Context(), false)
-	g.Expect(err).NotTo(HaveOccurred())
+	c.takeFull(g)
 	for i := range 3 {
 		c.stop(i)
 	}
@@ -314,10 +305,7 @@ func (c *cluster) setAside(g Gomega, i int) []string {
 func TestRebuildThatIsKilled(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c := newCluster(t, 1).single(g)
 	early := c.copyDatabase(g)
 	n := c.putMany(g, 500, 1000)
 	id := c.idOf(g, 0)
@@ -334,8 +322,7 @@ func TestRebuildThatIsKilled(t *testing.T) {
 		}
 		kills++
 		g.Expect(c.prepare(0, 0)).To(Succeed(), "killed after %s", after)
-		survey, err := datadir.Survey(c.dataDir(0))
-		g.Expect(err).NotTo(HaveOccurred())
+		survey := c.survey(g, 0)
 		g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
 		g.Expect(survey.ClusterID).NotTo(Equal(id))
 		g.Expect(survey.Revision).To(Equal(n), "killed after %s", after)

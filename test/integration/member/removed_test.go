@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -37,14 +36,12 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	c.removeThirdAsLeader(g)
 	g.Expect(c.listed(g, 2, cluster, removed)).To(BeFalse(), "so its agent says that it was removed")
 	c.put(g, "after the removal")
-	found, err := datadir.Survey(c.dataDir(2))
-	g.Expect(err).NotTo(HaveOccurred())
+	found := c.survey(g, 2)
 	g.Expect(found).To(And(HaveField("Removed", BeTrue()), HaveField("MemberID", removed)))
 
 	g.Expect(c.refusal(g, 2)).To(Equal(free))
 	g.Expect(c.aside(g, 2, member.RemovedSuffix)).To(HaveLen(1))
-	found, err = datadir.Survey(c.dataDir(2))
-	g.Expect(err).NotTo(HaveOccurred())
+	found = c.survey(g, 2)
 	g.Expect(found.SetAside).To(HaveLen(1), "a recovery knows of it")
 	c.add(g, 2)
 	c.start(g, 2, "existing")

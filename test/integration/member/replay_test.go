@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
@@ -59,10 +58,7 @@ func TestMain(m *testing.M) {
 func TestEverythingInTheLogIsRecovered(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c := newCluster(t, 1).single(g)
 	c.putMany(g, 50, 100)
 	early := c.copyDatabase(g)
 	c.putMany(g, 100, 100)
@@ -79,8 +75,7 @@ func TestEverythingInTheLogIsRecovered(t *testing.T) {
 	g.Expect(os.CopyFS(lossy, os.DirFS(c.dataDir(0)))).To(Succeed())
 	g.Expect(c.forceNewCluster(g, lossy)).To(BeNumerically("<", want), "if etcd keeps everything now, the rebuild is no longer needed")
 
-	survey, err := datadir.Survey(c.dataDir(0))
-	g.Expect(err).NotTo(HaveOccurred())
+	survey := c.survey(g, 0)
 	g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
 	g.Expect(survey.LastIndex).To(BeNumerically(">", survey.CommitIndex+100))
 	g.Expect(survey.Revision).To(BeNumerically("<", want))
@@ -192,9 +187,7 @@ func TestLargeLogIsRecovered(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.options = map[string]any{"snapshot-count": 10_000_000}
-	c.share(g, 1)
-	c.start(g, 0, "new")
-	c.awaitVoters(g, 1)
+	c.single(g)
 	early := c.copyDatabase(g)
 	want := c.putMany(g, 30_000, 4_000)
 	hash := c.hash(g, want, nil)

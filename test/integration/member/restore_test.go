@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
@@ -72,8 +71,7 @@ func (c *cluster) regrow(g Gomega) (id string) {
 func TestGoingBackAndUndo(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	before := c.startThree(g)
 	c.put(g, "wanted")
 	taker := c.takeSnapshots(g)
@@ -98,8 +96,7 @@ func TestGoingBackAndUndo(t *testing.T) {
 	c.recover(g, r)
 	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": task go-back"), ContainSubstring("was previewed"))))
 	g.Expect(c.setAside(g, 0)).To(BeEmpty(), "its data is unchanged")
-	survey, err := datadir.Survey(c.dataDir(0))
-	g.Expect(err).NotTo(HaveOccurred())
+	survey := c.survey(g, 0)
 	g.Expect(survey.ClusterID).To(Equal(before))
 	r.Restore = point
 	c.recover(g, r)
@@ -117,8 +114,7 @@ func TestGoingBackAndUndo(t *testing.T) {
 	for i := range 3 {
 		c.stop(i)
 	}
-	survey, err = datadir.Survey(c.dataDir(0))
-	g.Expect(err).NotTo(HaveOccurred())
+	survey = c.survey(g, 0)
 	g.Expect(survey.Kept).To(HaveLen(1))
 	undo := &member.Recovery{
 		Task: "bbbb", TaskName: "undo", Member: "m0", Source: member.RecoverFromKept, PreviousClusterID: restored,
@@ -149,8 +145,7 @@ func TestGoingBackAndUndo(t *testing.T) {
 func TestGoingBackWithoutTheVolume(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 1).backedUp()
 	beginAsUsual(g, c)
 	id := c.idOf(g, 0)
 	c.stop(0)
@@ -171,8 +166,7 @@ func TestGoingBackWithoutTheVolume(t *testing.T) {
 func TestRestoredMemberIsAboveWhatWasLost(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 1).backedUp()
 	beginAsUsual(g, c)
 	for range 5 {
 		c.put(g, "lost")
@@ -192,8 +186,7 @@ func TestRestoredMemberIsAboveWhatWasLost(t *testing.T) {
 func TestOnlyMemberGivesARestoreUp(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 1)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 1).backedUp()
 	c.share(g, 1)
 	c.start(g, 0, "new")
 	before := c.idOf(g, 0)

@@ -27,7 +27,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
@@ -156,9 +155,7 @@ func (o *operated) result(j *batchv1.Job) any {
 		claim := j.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
 		ordinal, err := strconv.Atoi(claim[strings.LastIndex(claim, "-")+1:])
 		o.g.Expect(err).NotTo(HaveOccurred())
-		found, err := datadir.Survey(o.dataDir(ordinal))
-		o.g.Expect(err).NotTo(HaveOccurred())
-		return found
+		return o.survey(o.g, ordinal)
 	}
 	flags := map[string]string{}
 	for _, arg := range args[1:] {
@@ -300,8 +297,7 @@ func (o *operated) carryOutBy(handler tasks.Handler, kind v1alpha1.TaskType, nam
 func TestARestoreByTheOperatorsTask(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g))
 	c.put(g, "wanted")
 	target := c.revision(g)
@@ -345,8 +341,7 @@ func (o *operated) file(folder, name string) string {
 func TestRetentionLeavesWhatIsToBeRestored(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g), func(o *snapshotter.Options) { o.CollectionPeriod, o.Retention.Limit = time.Second, 1 })
 	full := func() backup.Snapshot {
 		s, err := o.taker.Full(t.Context(), false)
@@ -395,8 +390,7 @@ func TestRetentionLeavesWhatIsToBeRestored(t *testing.T) {
 func TestConfirmedAndGone(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g))
 	base, err := o.taker.Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -426,8 +420,7 @@ func TestConfirmedAndGone(t *testing.T) {
 func TestUndoBringsBackWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g))
 	c.put(g, "wanted")
 	target := c.revision(g)
@@ -461,8 +454,7 @@ func TestUndoBringsBackWhatWasAcknowledged(t *testing.T) {
 func TestUndoWithoutTheKeptData(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g))
 	c.put(g, "wanted")
 	target := c.revision(g)
@@ -498,8 +490,7 @@ func TestUndoWithoutTheKeptData(t *testing.T) {
 func TestUndoOfAnUndoOnAMemberThatWasDown(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	c := newCluster(t, 3)
-	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
+	c := newCluster(t, 3).backedUp()
 	o := operate(g, c, c.startThree(g))
 	c.put(g, "wanted")
 	target := c.revision(g)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -130,30 +131,30 @@ func (f *Fleet) probeFails(etcd, member int) bool {
 	return member < f.hung[etcd] && f.hung[etcd] < Members
 }
 
-// asked returns the cluster and the member that a request is addressed to.
-func (f *Fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
+// asked returns the member that a request is addressed to.
+func (f *Fleet) asked(ctx context.Context) (etcdclient.Client, error) {
 	p, _ := peer.FromContext(ctx)
 	ip := p.LocalAddr.(*net.TCPAddr).IP.To4()
 	n := int(ip[1]-64)<<16 + int(ip[2])<<8 + int(ip[3]) - 1
 	if n/slots >= len(f.clusters) {
-		return nil, "", status.Errorf(codes.Unavailable, "no member has the address %s", ip)
+		return nil, status.Errorf(codes.Unavailable, "no member has the address %s", ip)
 	}
 	if f.hangs(n/slots, n%slots) {
 		<-ctx.Done()
-		return nil, "", status.FromContextError(ctx.Err()).Err()
+		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return f.clusters[n/slots], ip.String(), nil
+	c, err := f.clusters[n/slots].Dial(ip.String(), nil)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return c, nil
 }
 
 // Status implements etcdserverpb.MaintenanceServer.
 func (f *Fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
-	cluster, at, err := f.asked(ctx)
+	c, err := f.asked(ctx)
 	if err != nil {
 		return nil, err
-	}
-	c, err := cluster.Dial(at, nil)
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	s, err := c.Status(ctx)
 	if err != nil {
@@ -167,13 +168,9 @@ func (f *Fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etc
 
 // MemberList implements etcdserverpb.ClusterServer.
 func (f *Fleet) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
-	cluster, at, err := f.asked(ctx)
+	c, err := f.asked(ctx)
 	if err != nil {
 		return nil, err
-	}
-	c, err := cluster.Dial(at, nil)
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	list, err := c.Members(ctx)
 	if err != nil {
@@ -188,13 +185,9 @@ func (f *Fleet) MemberList(ctx context.Context, _ *etcdserverpb.MemberListReques
 
 // MoveLeader implements etcdserverpb.MaintenanceServer.
 func (f *Fleet) MoveLeader(ctx context.Context, r *etcdserverpb.MoveLeaderRequest) (*etcdserverpb.MoveLeaderResponse, error) {
-	cluster, at, err := f.asked(ctx)
+	c, err := f.asked(ctx)
 	if err != nil {
 		return nil, err
-	}
-	c, err := cluster.Dial(at, nil)
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	if err := c.MoveLeader(ctx, r.TargetID); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
