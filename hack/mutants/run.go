@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -46,6 +47,8 @@ type verdict struct {
 	// equivalent is why it behaves as the original does.
 	equivalent string
 	unreached  bool
+	// timedOut: it is killed since a test did not end in time, which a busy machine does as well.
+	timedOut bool
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -186,7 +189,7 @@ func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary,
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			verdicts[i].killedBy, verdicts[i].unreached = kill(ctx, o, m, binaries)
+			kill(ctx, o, &verdicts[i], binaries)
 			if verdicts[i].killedBy == "" && ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "%d of %d survives: %s\n", i+1, len(mutants), m)
 			}
@@ -196,12 +199,12 @@ func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary,
 	return verdicts
 }
 
-// kill returns the package whose tests notice a mutant; empty if none does.
-func kill(ctx context.Context, o options, m mutant, binaries []*binary) (by string, unreached bool) {
+// kill determines the package whose tests notice a mutant.
+func kill(ctx context.Context, o options, v *verdict, binaries []*binary) {
 	near := slices.SortedStableFunc(slices.Values(binaries), func(a, b *binary) int {
-		return cmp.Compare(distance(a, m), distance(b, m))
+		return cmp.Compare(distance(a, v.mutant), distance(b, v.mutant))
 	})
-	unreached = true
+	v.unreached = true
 	rounds := []string{""}
 	if o.skip != "" && !o.quick {
 		rounds = append(rounds, o.skip)
@@ -211,20 +214,21 @@ func kill(ctx context.Context, o options, m mutant, binaries []*binary) (by stri
 			args := []string{"-test.run", skipped, "-test.timeout", "30m"}
 			if skipped == "" {
 				// What the skipped tests reach is not recorded.
-				if args = runOnly(b.reached[m.id]); len(b.reached[m.id]) == 0 {
+				if args = runOnly(b.reached[v.id]); len(b.reached[v.id]) == 0 {
 					continue
 				}
 			}
-			unreached = false
+			v.unreached = false
 			if o.reached {
-				return "nothing: not run", false
+				v.killedBy = "nothing: not run"
+				return
 			}
-			if b.command(ctx, fmt.Sprintf("%s=%d", envActive, m.id), args...).Run() != nil {
-				return b.name, false
+			if out, err := b.command(ctx, fmt.Sprintf("%s=%d", envActive, v.id), args...).CombinedOutput(); err != nil {
+				v.killedBy, v.timedOut = b.name, bytes.Contains(out, []byte("panic: test timed out"))
+				return
 			}
 		}
 	}
-	return "", unreached
 }
 
 // distance is 0 for the package that a mutant is in.
