@@ -173,6 +173,13 @@ func TestSoak(t *testing.T) {
 			}
 			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 		}, nil, "neither"},
+		"its members change, and all are ready": {nil, func(w *world) {
+			_, _, task := w.objects(0)
+			task.Name, task.UID, task.Spec.Type, task.Status.State = "scale", "scale", v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
