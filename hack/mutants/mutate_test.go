@@ -13,9 +13,11 @@ import (
 	"go/types"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // mutantsOf returns what is changed in the body of a function, and the source with all mutants.
@@ -151,6 +153,24 @@ func TestReport(t *testing.T) {
 		var out bytes.Buffer
 		if err := report(&out, options{minimum: 95}, c.verdicts, c.gone); err != nil != c.fails {
 			t.Errorf("%s: %v\n%s", name, err, out.String())
+		}
+	}
+}
+
+// The tests that take an eighth of the time together are run first, and each is run.
+func TestSwiftFirst(t *testing.T) {
+	b := &binary{tookEach: map[string]time.Duration{"slow": 80, "one": 4, "two": 5, "three": 6}}
+	for name, test := range map[string]struct {
+		tests []string
+		want  [][]string
+	}{
+		"some are swift": {[]string{"slow", "three", "one", "two"}, [][]string{{"one", "two"}, {"three", "slow"}}},
+		"none is swift":  {[]string{"two", "one"}, [][]string{{"one", "two"}}},
+		"one":            {[]string{"slow"}, [][]string{{"slow"}}},
+		"none":           {nil, nil},
+	} {
+		if got := b.swiftFirst(test.tests); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %v, not %v", name, got, test.want)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func unmatched(equivalents map[string]string, mutants []mutant, packages []goPac
 }
 
 // score counts the mutants of a package.
-type score struct{ all, killed, equivalent int }
+type score struct{ all, killed, timedOut, equivalent int }
 
 // percent of the mutants that are not equivalent is killed.
 func (s score) percent() float64 {
@@ -72,6 +72,10 @@ func (s score) percent() float64 {
 		return 100
 	}
 	return 100 * float64(s.killed) / float64(s.all-s.equivalent)
+}
+
+func (s *score) String() string {
+	return fmt.Sprintf("%5d mutants, %5d killed, %d of them by a timeout, %3d equivalent: %.1f%%", s.all, s.killed, s.timedOut, s.equivalent, s.percent())
 }
 
 // say prints. Nothing depends on whether it is read.
@@ -95,6 +99,9 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 				s.equivalent++
 			case v.killedBy != "":
 				s.killed++
+				if v.timedOut {
+					s.timedOut++
+				}
 			}
 		}
 		switch {
@@ -104,6 +111,8 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 			say(out, "not reached: %s\n", v)
 		case v.equivalent == "" && v.killedBy == "":
 			say(out, "survives: %s\n", v)
+		case v.equivalent == "" && v.timedOut:
+			say(out, "killed by a timeout: %s\n", v)
 		}
 	}
 	var low []string
@@ -112,9 +121,9 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 		if s.percent() < o.minimum {
 			low = append(low, name)
 		}
-		say(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", name, s.all, s.killed, s.equivalent, s.percent())
+		say(out, "%-40s %s\n", name, s)
 	}
-	say(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", "in total", total.all, total.killed, total.equivalent, total.percent())
+	say(out, "%-40s %s\n", "in total", &total)
 	for _, w := range wrong {
 		say(out, "listed as equivalent, and not so: %s\n", w)
 	}

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,9 +35,10 @@ type options struct {
 // binary has the tests of one package.
 type binary struct {
 	name, path, dir string
-	// took is the time of a run without a mutant, and reached the tests that come by a mutant.
-	took    time.Duration
-	reached map[int][]string
+	// took is the time of a run without a mutant, tookEach that of each test, and reached the tests that come by a mutant.
+	took     time.Duration
+	tookEach map[string]time.Duration
+	reached  map[int][]string
 }
 
 // verdict on a mutant.
@@ -46,6 +48,8 @@ type verdict struct {
 	// equivalent is why it behaves as the original does.
 	equivalent string
 	unreached  bool
+	// timedOut: it is killed since a test did not end in time, which a busy machine does as well.
+	timedOut bool
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -107,11 +111,7 @@ func build(ctx context.Context, m *mutation, packages []goPackage, dir string) (
 
 // command runs the tests with an environment of its own. A test that hangs ends after a while.
 func (b *binary) command(ctx context.Context, env string, args ...string) *exec.Cmd {
-	timeout := 10*b.took + 20*time.Second
-	if b.took == 0 {
-		timeout = 10 * time.Minute
-	}
-	c := exec.CommandContext(ctx, b.path, append([]string{"-test.failfast", "-test.timeout", timeout.String()}, args...)...)
+	c := exec.CommandContext(ctx, b.path, append([]string{"-test.failfast", "-test.timeout", "10m"}, args...)...)
 	c.Dir, c.Env = b.dir, append(os.Environ(), env)
 	return c
 }
@@ -127,7 +127,7 @@ func (b *binary) record(ctx context.Context, dir, skip string) error {
 	if err != nil {
 		return err
 	}
-	b.reached = map[int][]string{}
+	b.reached, b.tookEach = map[int][]string{}, map[string]time.Duration{}
 	for _, test := range strings.Fields(string(list)) {
 		if skipped.MatchString(test) {
 			continue
@@ -150,9 +150,11 @@ func (b *binary) recordOne(ctx context.Context, reached, test string) error {
 	if err := os.WriteFile(reached, nil, 0o600); err != nil {
 		return err
 	}
+	begun := time.Now()
 	if out, err := b.command(ctx, envReached+"="+reached, runOnly([]string{test})...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", test, b.name, err, out)
 	}
+	b.tookEach[test] = time.Since(begun)
 	content, err := os.ReadFile(reached)
 	if err != nil {
 		return err
@@ -186,7 +188,7 @@ func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary,
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			verdicts[i].killedBy, verdicts[i].unreached = kill(ctx, o, m, binaries)
+			kill(ctx, o, &verdicts[i], binaries)
 			if verdicts[i].killedBy == "" && ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "%d of %d survives: %s\n", i+1, len(mutants), m)
 			}
@@ -196,35 +198,67 @@ func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary,
 	return verdicts
 }
 
-// kill returns the package whose tests notice a mutant; empty if none does.
-func kill(ctx context.Context, o options, m mutant, binaries []*binary) (by string, unreached bool) {
+// kill determines the package whose tests notice a mutant.
+func kill(ctx context.Context, o options, v *verdict, binaries []*binary) {
 	near := slices.SortedStableFunc(slices.Values(binaries), func(a, b *binary) int {
-		return cmp.Compare(distance(a, m), distance(b, m))
+		return cmp.Compare(distance(a, v.mutant), distance(b, v.mutant))
 	})
-	unreached = true
-	rounds := []string{""}
-	if o.skip != "" && !o.quick {
-		rounds = append(rounds, o.skip)
-	}
-	for _, skipped := range rounds {
-		for _, b := range near {
-			args := []string{"-test.run", skipped, "-test.timeout", "30m"}
-			if skipped == "" {
-				// What the skipped tests reach is not recorded.
-				if args = runOnly(b.reached[m.id]); len(b.reached[m.id]) == 0 {
-					continue
-				}
+	v.unreached = true
+	for _, b := range near {
+		for _, tests := range b.swiftFirst(b.reached[v.id]) {
+			if v.unreached = false; o.reached {
+				v.killedBy = "nothing: not run"
+			} else {
+				v.run(ctx, b, append(runOnly(tests), "-test.timeout", b.timeout(tests).String())...)
 			}
-			unreached = false
-			if o.reached {
-				return "nothing: not run", false
-			}
-			if b.command(ctx, fmt.Sprintf("%s=%d", envActive, m.id), args...).Run() != nil {
-				return b.name, false
+			if v.killedBy != "" {
+				return
 			}
 		}
 	}
-	return "", unreached
+	for _, b := range near {
+		// What the skipped tests reach is not recorded.
+		if v.killedBy == "" && o.skip != "" && !o.quick {
+			v.unreached = false
+			v.run(ctx, b, "-test.run", o.skip, "-test.timeout", "30m")
+		}
+	}
+}
+
+// run runs tests with a mutant.
+func (v *verdict) run(ctx context.Context, b *binary, args ...string) {
+	if out, err := b.command(ctx, fmt.Sprintf("%s=%d", envActive, v.id), args...).CombinedOutput(); err != nil {
+		v.killedBy, v.timedOut = b.name, bytes.Contains(out, []byte("panic: test timed out"))
+	}
+}
+
+// timeout is ten times what tests take, which is long for a mutant that hangs and not for a machine that is busy.
+func (b *binary) timeout(tests []string) time.Duration {
+	timeout := 20 * time.Second
+	for _, test := range tests {
+		timeout += 10 * b.tookEach[test]
+	}
+	return timeout
+}
+
+// swiftFirst parts tests: those that together take an eighth of the time come first, since most mutants are killed by them.
+func (b *binary) swiftFirst(tests []string) (parts [][]string) {
+	sorted := slices.SortedStableFunc(slices.Values(tests), func(a, c string) int { return cmp.Compare(b.tookEach[a], b.tookEach[c]) })
+	var all, sum time.Duration
+	for _, test := range sorted {
+		all += b.tookEach[test]
+	}
+	n := 0
+	for n < len(sorted) && (sum+b.tookEach[sorted[n]])*8 <= all {
+		sum += b.tookEach[sorted[n]]
+		n++
+	}
+	for _, part := range [][]string{sorted[:n], sorted[n:]} {
+		if len(part) > 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // distance is 0 for the package that a mutant is in.

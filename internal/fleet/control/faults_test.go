@@ -137,6 +137,21 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 			}
 			return o
 		},
+		"a task that runs has lost the quorum": func() *operator {
+			_, o := holding(t, false, func(w *world, _ *v1alpha1.EtcdOperatorTask) {
+				w.etcd(func(e *v1alpha1.Etcd) {
+					e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost})
+				})
+			})
+			return o
+		},
+		"a task is gone": func() *operator {
+			w, o := holding(t, false, func(*world, *v1alpha1.EtcdOperatorTask) {})
+			if err := w.api.Delete(t.Context(), w.task(0).Object); err != nil {
+				t.Fatal(err)
+			}
+			return o
+		},
 		"a canary was superseded": func() *operator {
 			_, o := holding(t, true, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.State = v1alpha1.TaskStateRejected })
 			return o

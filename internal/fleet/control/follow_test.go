@@ -173,6 +173,13 @@ func TestSoak(t *testing.T) {
 			}
 			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 		}, nil, "neither"},
+		"its members change, and all are ready": {nil, func(w *world) {
+			_, _, task := w.objects(0)
+			task.Name, task.UID, task.Spec.Type, task.Status.State = "scale", "scale", v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
@@ -332,9 +339,10 @@ func TestHoldersAreReleased(t *testing.T) {
 				t.Fatal(err)
 			}
 		}), false, "neither", true},
-		"a canary was deleted":     {nil, true, "neither", true},
-		"while it lacked a member": {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
-		"it is stalled":            {stalled(10 * time.Minute), false, "task task is stalled: m-0 crashes", false},
+		"a canary was deleted":                                              {nil, true, "neither", true},
+		"while it lacked a member":                                          {lacking, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
+		"it is stalled":                                                     {stalled(10 * time.Minute), false, "task task is stalled: m-0 crashes", false},
+		"it is stalled for just as long as that":                            {stalled(10*time.Minute - interval), false, "task task is stalled: m-0 crashes", false},
 		"it is stalled, by a deadline that its creator has cut":             {stalled(10*time.Minute - interval - time.Second), false, "watched", false},
 		"a week after its last progress, because it had paused for as long": {stalledSince(9*time.Minute - interval - time.Second), false, "watched", false},
 		"it is stalled for long after that":                                 {stalledSince(9 * time.Minute), false, "task task is stalled: m-0 crashes", false},

@@ -158,6 +158,40 @@ func TestNamespacesHoardNoCredit(t *testing.T) {
 	if o.served["b"] != 7 {
 		t.Error("it waits already")
 	}
+	for _, busy := range []string{"c", "d", "e", "f"} {
+		o.served[busy] = 9
+		o.enter(fleet.Candidate{Task: types.UID(busy), Etcd: types.UID(busy), Namespace: busy})
+	}
+	for range 20 {
+		if o.join("late"); o.served["late"] != 7 {
+			t.Fatalf("it begins at %v, wherever a map is read first", o.served["late"])
+		}
+		delete(o.served, "late")
+	}
+}
+
+// Once no policy is left, whoever waits is woken, and waits no more; if not all can be woken at once, the rest is soon.
+func TestWhoWaitsWithoutAPolicy(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	o := w.operator()
+	o.pass(interval)
+	if o.start(0); o.ask(1) == nil || o.ask(2) == nil {
+		t.Fatal("there is one slot")
+	}
+	if err := w.api.Delete(t.Context(), w.read()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		room, waiting int
+		again         time.Duration
+	}{{0, 2, stale}, {1, 1, stale}, {1, 0, 0}} {
+		o.wakes = make(chan event.GenericEvent, c.room)
+		w.clock.Step(interval)
+		result, err := o.Reconcile(t.Context(), ctrl.Request{})
+		if err != nil || result.RequeueAfter != c.again || len(o.wakes) != c.room || len(o.waiting) != c.waiting {
+			t.Errorf("%+v %v, %d woken, %d wait, want %+v", result, err, len(o.wakes), len(o.waiting), c)
+		}
+	}
 }
 
 // Who does not wait any more, or does not answer, leaves the line, and a place that nobody claims is forgotten: each after its time.

@@ -108,6 +108,16 @@ func TestWhatAPassPublishes(t *testing.T) {
 	if w.limit = 2; o.ask(1) != nil {
 		t.Error("there is a slot")
 	}
+	// One waited for a minute, and the other not at all.
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(o.Metrics.wait)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := families[0].GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() < 60 || h.GetSampleSum() > 90 {
+		t.Errorf("%+v", h)
+	}
 	w.lose()
 	o = w.operator()
 	if o.pass(interval); testutil.ToFloat64(o.Metrics.rebuilt) != float64(w.clock.Now().Unix()) {

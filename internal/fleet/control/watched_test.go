@@ -358,3 +358,40 @@ func TestFindingsAreRecordedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A canary whose pods cannot be read when its soak is over has neither passed nor failed, and is watched for as long again.
+func TestTheSoakOfPodsThatCannotBeRead(t *testing.T) {
+	for name, fails := range map[string]func(n int) bool{
+		"at all":        func(int) bool { return true },
+		"a second time": func(n int) bool { return n%2 == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, o := watching(t)
+			o.pass(9*time.Minute + 50*time.Second)
+			live, n := o.Live, 0
+			o.Live = interceptor.NewClient(o.world.api, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if _, ok := list.(*corev1.PodList); ok {
+						if n++; fails(n) {
+							return errors.New("not now")
+						}
+					}
+					return c.List(ctx, list, options...)
+				},
+			})
+			o.pass(time.Minute)
+			if got := o.outcome(); n == 0 || got != "watched" {
+				t.Errorf("%q after %d reads", got, n)
+			}
+			o.Live = live
+			o.pass(8 * time.Minute)
+			if got := o.outcome(); got != "watched" {
+				t.Errorf("%q before its time", got)
+			}
+			o.pass(3 * time.Minute)
+			if got := o.outcome(); got != "done" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}

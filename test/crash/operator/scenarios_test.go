@@ -38,6 +38,7 @@ func scenarios() []scenario {
 		{name: "members", taskType: v1alpha1.MembershipChange, begin: scaled},
 		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: disturb.Surveyed, swift: true},
 		{name: "restore", taskType: v1alpha1.Restore, config: disturb.Restored, begin: created, result: disturb.Previewed},
+		{name: "undo", taskType: v1alpha1.Restore, config: "undo: before", begin: restored, result: disturb.Previewed},
 		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}", begin: created},
 		{name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: "type: full", begin: created},
 		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, begin: created, result: says(`{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}`)},
@@ -52,6 +53,16 @@ func says(what string) func(*batchv1.Job) string { return func(*batchv1.Job) str
 func created(w *world) {
 	w.arm()
 	w.createTask()
+}
+
+// restored has the cluster go back, and undoes that by what the members had set aside.
+func restored(w *world) {
+	w.CreateTask("before", v1alpha1.Restore, disturb.Restored)
+	before := &v1alpha1.EtcdOperatorTask{}
+	w.until("the cluster has gone back", func() bool { return w.get(before, "before") && before.Status.State == v1alpha1.TaskStateSucceeded })
+	w.untilQuiet()
+	w.scenario.result = func(j *batchv1.Job) string { return disturb.Kept(j, before.UID) }
+	created(w)
 }
 
 // changed changes the pods, for which the operator creates a task.

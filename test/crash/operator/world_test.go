@@ -47,8 +47,8 @@ type world struct {
 	operator *operator
 	// claims are those that the members have at first.
 	claims map[string]types.UID
-	// rebuilt: the members have carried out a recovery.
-	rebuilt bool
+	// rebuiltFor is the task whose recovery the members have carried out; empty for none.
+	rebuiltFor string
 
 	mu      sync.Mutex
 	disturb disturbance
@@ -110,14 +110,19 @@ func (w *world) begin() {
 		e, set := &v1alpha1.Etcd{}, &appsv1.StatefulSet{}
 		return w.get(e, name) && e.Status.Ready != nil && *e.Status.Ready && e.Status.ClusterID != "" && w.get(set, name) && set.Status.ReadyReplicas == members
 	})
+	w.untilQuiet()
+	w.claims = w.Claims()
+	w.WatchPods(w.seePod)
+	w.scenario.begin(w)
+}
+
+func (w *world) untilQuiet() {
+	w.T.Helper()
 	w.until("the operator writes nothing", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return time.Since(w.last) > time.Second
 	})
-	w.claims = w.Claims()
-	w.WatchPods(w.seePod)
-	w.scenario.begin(w)
 }
 
 // storeClaim is the claim of the store of backups.
@@ -303,14 +308,15 @@ func (w *world) run(j *batchv1.Job) error {
 func (w *world) rebuild() {
 	w.T.Helper()
 	config := &corev1.ConfigMap{}
-	if w.rebuilt || !w.get(config, name+"-config") || config.Data[member.KeyRecovery] == "" {
+	if !w.get(config, name+"-config") || config.Data[member.KeyRecovery] == "" {
 		return
 	}
-	w.rebuilt = true
 	shared, err := member.ParseShared(config.Data)
-	if err != nil {
-		w.T.Fatal(err)
+	w.must(err)
+	if shared.Recovery.Task == w.rebuiltFor {
+		return
 	}
+	w.rebuiltFor = shared.Recovery.Task
 	w.Members.Rebuild(shared.RecoveredID())
 	for i := range members {
 		w.Kubelet.Set(pod(i), env.Ready)
