@@ -474,9 +474,16 @@ type EtcdList struct {
 }
 
 // SpecSuspended reports whether reconciliation of the spec is suspended.
-func (e *Etcd) SpecSuspended() bool {
-	_, suspended := e.Annotations[AnnotationSuspendSpecReconcile]
-	return suspended
+func (e *Etcd) SpecSuspended() bool { return e.SuspendedBy() != "" }
+
+// SuspendedBy returns the annotation that suspends the reconciliation of the spec; empty if none does.
+func (e *Etcd) SuspendedBy() string {
+	for _, key := range []string{AnnotationSuspendSpecReconcile, AnnotationIgnoreReconciliation} {
+		if _, suspended := e.Annotations[key]; suspended {
+			return key
+		}
+	}
+	return ""
 }
 
 // Surges reports whether a second member takes over while the only one is replaced.

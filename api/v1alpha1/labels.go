@@ -65,6 +65,8 @@ const (
 	// AnnotationSuspendSpecReconcile on an Etcd, with any value, suspends the reconciliation of its spec. Its status and the
 	// update strategy of its StatefulSet are still reconciled.
 	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
+	// AnnotationIgnoreReconciliation is the older name of AnnotationSuspendSpecReconcile, which etcd-druid honors, and runbooks use.
+	AnnotationIgnoreReconciliation = "druid.gardener.cloud/ignore-reconciliation"
 	// AnnotationRollout on an Etcd, with the value RolloutManual, lets its rollout tasks start suspended.
 	AnnotationRollout = "druid.gardener.cloud/rollout"
 	// RolloutManual is the value of AnnotationRollout.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servedcrd"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -39,11 +40,17 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	if err := r.Client.Status().Update(ctx, t); err != nil {
 		return fmt.Errorf("writing the status of task %s: %w", client.ObjectKeyFromObject(t), err)
 	}
+	pruned := servedcrd.CheckKept(decided, t.Status)
 	t.Status = decided
 	now := r.Clock.Now()
 	r.books.wrote(t, written{now, t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
 	r.reportTransition(before, t)
+	if pruned != nil && !t.Status.State.IsFinal() {
+		// An intent may be missing, and no step is carried out without one.
+		r.warn(t, v1alpha1.ReasonRetrying, pruned.Error())
+		return fmt.Errorf("recording the status of task %s: %w", client.ObjectKeyFromObject(t), pruned)
+	}
 	return nil
 }
 

@@ -164,6 +164,31 @@ func TestWhenTheStatusIsWritten(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), "it is gone")
 }
 
+// A status that the API server has not kept is an error, which ends the reconcile before members are instructed by what is left of it.
+func TestPrunedStatus(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	scheme := runtime.NewScheme()
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).WithStatusSubresource(etcd).Build(), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+			err := c.SubResource(sub).Patch(ctx, o, p, options...)
+			o.(*v1alpha1.Etcd).Status.Recovery = nil
+			return err
+		},
+	})
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
+	recorder := events.NewFakeRecorder(100)
+	w := &statusWriter{client: c, recorder: recorder, clock: clock.RealClock{}}
+	next := v1alpha1.EtcdStatus{ClusterID: "cafe"}
+	_, err := w.write(t.Context(), etcd, next)
+	g.Expect(err).NotTo(HaveOccurred())
+	next.Recovery = &v1alpha1.ClusterRecovery{Task: "r", TaskUID: "r"}
+	_, err = w.write(t.Context(), etcd, next)
+	g.Expect(err).To(MatchError(And(HavePrefix("recording the status of Etcd ns/main: "), ContainSubstring("status.recovery"))))
+	g.Expect(recorder.Events).To(Receive(And(HavePrefix("Warning"), ContainSubstring("status.recovery"))))
+}
+
 // When the status is looked at again, and what a reconcile that is not complete adds to it.
 func TestStatusOfAPass(t *testing.T) {
 	foreign := ownership.Foreign{Kind: "Service", Name: "ns/main-peer", Reason: v1alpha1.ReasonNoController, Whose: "has no controller", Remedy: "delete it"}
@@ -289,6 +314,24 @@ func TestWhichOperationIsDone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request that came while the one before was carried out stays: nothing has been done for it.
+func TestOperationRequestedMeanwhile(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", Annotations: map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationReconcile}}}
+	scheme := runtime.NewScheme()
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).Build()
+	g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
+	p := &pass{parts: &parts{Access: state.Access{Client: api}}, etcd: etcd.DeepCopy()}
+	p.found.State, p.found.TLS = &state.State{Etcd: p.etcd}, &tls.Plan{}
+	p.found.Settled, p.found.Snapshot = true, &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Observed: true}}
+	etcd.Annotations[v1alpha1.AnnotationOperation] = v1alpha1.OperationRenewCA
+	g.Expect(api.Update(t.Context(), etcd)).To(Succeed())
+	g.Expect(p.removeOperation(t.Context())).To(Satisfy(apierrors.IsConflict))
+	g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(etcd), etcd)).To(Succeed())
+	g.Expect(etcd.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationOperation, v1alpha1.OperationRenewCA))
 }
 
 // The status loses a recovery only by live reads that are fresh: its task may still keep it.

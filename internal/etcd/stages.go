@@ -284,7 +284,8 @@ func (p *pass) removeOperation(ctx context.Context) error {
 	if !renewed && (!p.found.Current() || !state.OperationRequested(p.etcd)) {
 		return nil
 	}
-	before := p.etcd.DeepCopy()
+	// The lock keeps a request that has come since.
+	patch := client.MergeFromWithOptions(p.etcd.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
 		switch p.etcd.Annotations[key] {
 		case v1alpha1.OperationReconcile:
@@ -297,7 +298,7 @@ func (p *pass) removeOperation(ctx context.Context) error {
 			}
 		}
 	}
-	if err := p.Client.Patch(ctx, p.etcd, client.MergeFrom(before), apply.Manager); err != nil {
+	if err := p.Client.Patch(ctx, p.etcd, patch, apply.Manager); err != nil {
 		return fmt.Errorf("removing the operation annotation of Etcd %s: %w", client.ObjectKeyFromObject(p.etcd), err)
 	}
 	return nil

@@ -12,8 +12,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servedcrd"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -76,6 +78,11 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 	}
 	w.written.Set(etcd, written)
 	w.report(etcd, &before.Status)
+	if err := servedcrd.CheckKept(next, etcd.Status); err != nil {
+		// Members that are instructed by what is left would continue as another cluster, or remove what they have kept.
+		w.recorder.Eventf(etcd, nil, corev1.EventTypeWarning, v1alpha1.ReasonRetrying, "WriteStatus", "%s", err)
+		return 0, fmt.Errorf("recording the status of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
 	return 0, nil
 }
 

@@ -34,6 +34,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -78,11 +79,12 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
+	watch, err := checkDefinitions(ctx, config, kubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	d := Dependencies{Namespace: namespace}
 	if config.Mode != configv1alpha1.ModeExecutor {
-		if err := checkEtcds(ctx, kubeconfig); err != nil {
-			return nil, err
-		}
 		if d.SigningKey, err = signingKey(ctx, kubeconfig, namespace); err != nil {
 			return nil, err
 		}
@@ -97,7 +99,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	return mgr, errors.Join(addCommon(ctx, mgr), addDruid(mgr), o.Setup(ctx, mgr))
+	return mgr, errors.Join(mgr.Add(watch), addCommon(ctx, mgr), addDruid(mgr), o.Setup(ctx, mgr))
 }
 
 // addCommon adds what the operator has in every mode.
@@ -120,14 +122,41 @@ func clientConfig(config *configv1alpha1.OperatorConfiguration) (*rest.Config, e
 	return kubeconfig, nil
 }
 
-// checkEtcds returns an error if the served definition of Etcds cannot hold the status that the operator writes.
-func checkEtcds(ctx context.Context, kubeconfig *rest.Config) error {
+// definitions are those that the operator needs. Beside etcd-druid, that of Etcds is etcd-druid's.
+func definitions(config *configv1alpha1.OperatorConfiguration) ([]servedcrd.Definition, error) {
+	gates, err := configv1alpha1.NewFeatureGate(config.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	needed := []servedcrd.Definition{{Kind: v1alpha1.KindEtcdOperatorTask, Plural: "etcdoperatortasks", Component: "task",
+		Status: reflect.TypeFor[v1alpha1.EtcdOperatorTaskStatus](), Spec: reflect.TypeFor[v1alpha1.EtcdOperatorTaskSpec]()}}
+	if config.Mode != configv1alpha1.ModeExecutor {
+		needed = append(needed, servedcrd.Definition{Kind: v1alpha1.KindEtcd, Plural: "etcds", Component: "etcd",
+			Status: reflect.TypeFor[v1alpha1.EtcdStatus](), Spec: reflect.TypeFor[v1alpha1.EtcdSpec]()})
+	}
+	if gates.Enabled(configv1alpha1.FleetPolicies) {
+		needed = append(needed, servedcrd.Definition{Kind: v1alpha1.KindEtcdFleetPolicy, Plural: "etcdfleetpolicies", Component: "fleet",
+			Status: reflect.TypeFor[v1alpha1.EtcdFleetPolicyStatus](), Spec: reflect.TypeFor[v1alpha1.EtcdFleetPolicySpec]()})
+	}
+	return needed, nil
+}
+
+// checkDefinitions returns an error if a served definition cannot hold what the operator reads and writes, and how to keep checking it.
+func checkDefinitions(ctx context.Context, config *configv1alpha1.OperatorConfiguration, kubeconfig *rest.Config) (watch manager.RunnableFunc, err error) {
+	needed, err := definitions(config)
+	if err != nil {
+		return nil, err
+	}
 	api, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	etcds := servedcrd.Definition{Kind: v1alpha1.KindEtcd, Plural: "etcds", Component: "etcd", Status: reflect.TypeFor[v1alpha1.EtcdStatus]()}
-	return etcds.Check(ctx, api.OpenAPIV3())
+	for _, d := range needed {
+		if err := d.Check(ctx, api.OpenAPIV3()); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error { return servedcrd.Watch(ctx, api.OpenAPIV3(), needed...) }, nil
 }
 
 func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {

@@ -208,11 +208,11 @@ func (s *session) createOnce(j *judge, before *v1alpha1.Etcd, squats, loses int)
 	s.Create(j.name, before.Spec, before.Annotations)
 }
 
-// loseVolumes loses what is on some of the volumes of an Etcd that is gone, but for the last one.
+// loseVolumes loses what is on some of the volumes of an Etcd that is gone, but for the last one. What a removed member has is none of them.
 func (s *session) loseVolumes(j *judge, most int) {
 	var held []*members.Disk
 	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
-		if d := s.disks[c.Spec.VolumeName]; d != nil && d.Cluster != "" && etcdOf(podOfClaim(c.Name)) == j.name {
+		if d := s.disks[c.Spec.VolumeName]; d != nil && d.Cluster != "" && !d.Removed() && etcdOf(podOfClaim(c.Name)) == j.name {
 			held = append(held, d)
 		}
 	}

@@ -21,13 +21,14 @@ type Acceptance struct {
 	Revision int64 `json:"revision,omitempty"`
 }
 
-// parseAcceptance parses the value of KeyAccept; nil if it is empty.
+// parseAcceptance parses the value of KeyAccept; nil if it is empty. Fields that a later operator may add are ignored: less is accepted then,
+// and members that restore nothing start.
 func parseAcceptance(value []byte) (*Acceptance, error) {
 	if len(bytes.TrimSpace(value)) == 0 {
 		return nil, nil
 	}
 	a := &Acceptance{}
-	if err := yaml.UnmarshalStrict(value, a); err != nil {
+	if err := yaml.Unmarshal(value, a); err != nil {
 		return nil, fmt.Errorf("reading %s of the shared configuration: %w", KeyAccept, err)
 	}
 	return a, nil

@@ -45,9 +45,9 @@ const (
 	KeyAgentAPI = "agent-api.json"
 )
 
-// InstructionKeys are the keys that tell members how their cluster stands. The operator writes each when it knows it, and not with what is
-// applied.
-var InstructionKeys = []string{KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyMembers, KeySource, KeyAgentAPI}
+// AppliedKeys are the keys that follow from the spec alone, and are written with what is applied. All others tell members how their cluster
+// stands: the operator writes each when it knows it, and leaves those alone that a later operator may have added.
+var AppliedKeys = []string{KeyConfig, KeyBootstrap, KeyAccept, KeyClientURLs}
 
 // Folders and files of a member's pod.
 const (

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
@@ -72,7 +74,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 		{KeyBootstrap, "a: [", "reading " + KeyBootstrap + " of the shared configuration"},
 		{KeyRecoveryDetails, "task: [", "reading " + KeyRecoveryDetails + " of the shared configuration"},
 		{KeyMembers, "etcd: [", "reading " + KeyMembers + " of the shared configuration"},
-		{KeyAccept, "revision: 7\nmore: true\n", "reading " + KeyAccept + " of the shared configuration"},
+		{KeyAccept, "revision: [", "reading " + KeyAccept + " of the shared configuration"},
 	} {
 		data := complete()
 		data[c.key] = c.value
@@ -152,6 +154,7 @@ func TestEncoded(t *testing.T) {
 		g.Expect(parseAcceptance([]byte(text))).To(Equal(&a))
 	}
 	g.Expect(Acceptance{}.Encode()).To(BeEmpty())
+	g.Expect(parseAcceptance([]byte("revision: 7\nofALaterOperator: true\n"))).To(Equal(&Acceptance{Revision: 7}))
 	g.Expect(parseAcceptance([]byte(" \n"))).To(BeNil())
 }
 
@@ -172,6 +175,21 @@ func TestRecoveryDetails(t *testing.T) {
 	g.Expect(s.Revision).To(BeZero())
 	g.Expect((&Recovery{TaskName: "recover", Revision: 6}).MayBeBehind()).To(BeTrue())
 	g.Expect((&Recovery{Revision: 6}).MayBeBehind()).To(BeFalse(), "it wakes up from its final snapshot")
+}
+
+// Agents refuse a recovery with a field that they do not know, so that members stop for good: a field that is to be added later belongs to the
+// details, and to a restore only what the agents that it needs are known to have.
+func TestFieldsThatAgentsRefuse(t *testing.T) {
+	fields := func(of any) (names []string) {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	NewWithT(t).Expect(fields(Recovery{})).To(Equal([]string{"task", "taskName", "member", "source", "previousClusterID", "earlierClusterIDs", "revision", "restore"}))
+	NewWithT(t).Expect(fields(RestorePoint{})).To(Equal([]string{"base", "revision", "hash", "prefix", "bytes", "kept", "bump"}))
 }
 
 // The IDs are those that etcd gives to these clusters; internal/agent/prepare compares more of them with etcd's code.

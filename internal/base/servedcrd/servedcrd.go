@@ -8,6 +8,7 @@ package servedcrd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -24,6 +25,8 @@ import (
 const (
 	pollInterval = 500 * time.Millisecond
 	pollTimeout  = 15 * time.Second
+	// watchInterval is how often it is asked for a list of what it publishes.
+	watchInterval = 5 * time.Second
 )
 
 // Definition is a CustomResourceDefinition that the operator needs.
@@ -31,12 +34,15 @@ type Definition struct {
 	Kind, Plural string
 	// Component of config/crd that has it.
 	Component string
-	// Status is the Go type of the status.
-	Status reflect.Type
+	// Status is the Go type of the status, and Spec that of the spec; nil if fields of it may be missing.
+	Status, Spec reflect.Type
 }
 
-// Check returns an error if the served schema lacks a field of the status. It reads the schema that the API server publishes to
-// every authenticated user, so it needs no permission.
+// lackingError is that of a definition that lacks fields. One that is not served is another: an API server that starts publishes one after the other.
+type lackingError struct{ error }
+
+// Check returns an error if the served schema lacks a field. It reads the schema that the API server publishes to every authenticated
+// user, so it needs no permission.
 func (d Definition) Check(ctx context.Context, api openapi.Client) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, pollTimeout, true, func(context.Context) (bool, error) {
@@ -60,13 +66,41 @@ func (d Definition) check(api openapi.Client) error {
 		return fmt.Errorf("the API server serves no %s of %s; install the CustomResourceDefinitions of config/crd", d.Kind, v1alpha1.GroupVersion)
 	}
 	var missing []string
-	if lacking("status", d.Status, property(schema, "status"), &missing); len(missing) > 0 {
+	lacking("status", d.Status, property(schema, "status"), &missing)
+	if d.Spec != nil {
+		lacking("spec", d.Spec, property(schema, "spec"), &missing)
+	}
+	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf("the CustomResourceDefinition %s.%s cannot hold the status of an %s: it lacks %s; "+
+		return lackingError{fmt.Errorf("the CustomResourceDefinition %s.%s lacks %s, which the API server would drop from each %s; "+
 			"it belongs to another operator or to another version of this one, and is not overwritten: install config/crd/%s, or remove this operator",
-			d.Plural, v1alpha1.GroupVersion.Group, d.Kind, strings.Join(missing, ", "), d.Component)
+			d.Plural, v1alpha1.GroupVersion.Group, strings.Join(missing, ", "), d.Kind, d.Component)}
 	}
 	return nil
+}
+
+// Watch checks definitions again whenever the API server publishes another schema, and returns the error of one that lacks a field. What
+// was in that field is dropped also from what is read, and looks as if it had never been there. It returns nil when the context ends.
+func Watch(ctx context.Context, api openapi.Client, definitions ...Definition) error {
+	checked := ""
+	var lacks lackingError
+	_ = wait.PollUntilContextCancel(ctx, watchInterval, true, func(ctx context.Context) (bool, error) {
+		paths, err := api.Paths()
+		published := paths["apis/"+v1alpha1.GroupVersion.String()]
+		if err != nil || published == nil || published.ServerRelativeURL() == checked {
+			// An API server that does not answer says nothing, and one that has just started may not publish it yet.
+			return false, nil
+		}
+		for _, d := range definitions {
+			if err := d.Check(ctx, api); err != nil {
+				return errors.As(err, &lacks), nil
+			}
+		}
+		// It has a hash of the schema.
+		checked = published.ServerRelativeURL()
+		return false, nil
+	})
+	return lacks.error
 }
 
 // schemaOf returns the schema of a kind in an OpenAPI document; nil if there is none.

@@ -77,7 +77,7 @@ func pendingOf(etcd *v1alpha1.Etcd) (string, error) {
 	updated := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)
 	switch {
 	case status.ObservedGeneration < etcd.Generation && etcd.SpecSuspended():
-		return "", kube.Failure("the newest spec of Etcd %s is not applied: its annotation %s suspends it", etcd.Name, v1alpha1.AnnotationSuspendSpecReconcile)
+		return "", kube.Failure("the newest spec of Etcd %s is not applied: its annotation %s suspends it", etcd.Name, etcd.SuspendedBy())
 	case status.ObservedGeneration < etcd.Generation:
 		say := fmt.Sprintf("Etcd %s: the operator has not applied the newest spec yet.", etcd.Name)
 		if failed := status.Conditions.Find(v1alpha1.ConditionReconciled); failed != nil && failed.Reason == v1alpha1.ReasonReconcileFailed {

@@ -266,14 +266,14 @@ func TestAConfigMapIsCreatedWithInstructions(t *testing.T) {
 	// It is applied to as it is by then.
 	config := of(c, &corev1.ConfigMap{}, "etcd-main-config")
 	delete(config.Data, member.KeyKept)
-	config.Data[member.KeyClusterID], config.Data["other"] = "beef", "goes"
+	config.Data[member.KeyClusterID], config.Data[member.KeyAccept], config.Data["of-a-later-operator.yaml"] = "beef", "goes", "stays"
 	c.put(config)
 	in.Etcd.Spec.Etcd.SnapshotCount = ptr.To[int64](7)
 	c.take()
 	data, err := apply()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.take()).To(ContainElement(nameIn(config, "etcd-main-config")))
-	g.Expect(data).To(And(HaveKeyWithValue(member.KeyConfig, ContainSubstring("snapshot-count: 7")), HaveKeyWithValue(member.KeyClusterID, "beef"), Not(HaveKey(member.KeyKept)), Not(HaveKey("other"))))
+	g.Expect(data).To(And(HaveKeyWithValue(member.KeyConfig, ContainSubstring("snapshot-count: 7")), HaveKeyWithValue(member.KeyClusterID, "beef"), Not(HaveKey(member.KeyKept)), Not(HaveKey(member.KeyAccept)), HaveKey("of-a-later-operator.yaml")))
 	g.Expect(asked).To(Equal(2), "it was there")
 }
 

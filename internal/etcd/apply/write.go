@@ -88,7 +88,8 @@ func instruct(object *unstructured.Unstructured, instructions map[string]string)
 	return nil
 }
 
-// apply applies to an object as it was read, and to no other of its name. Instructions that a ConfigMap was created with stay there.
+// apply applies to an object as it was read, and to no other of its name. Instructions that a ConfigMap has stay there, also those of a later
+// operator.
 func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error {
 	live, err := w.release(ctx, live)
 	if err != nil {
@@ -97,7 +98,7 @@ func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error 
 	next := d.DeepCopy()
 	if config, ok := live.(*corev1.ConfigMap); ok {
 		instructions := maps.Clone(config.Data)
-		maps.DeleteFunc(instructions, func(key, _ string) bool { return !slices.Contains(member.InstructionKeys, key) })
+		maps.DeleteFunc(instructions, func(key, _ string) bool { return slices.Contains(member.AppliedKeys, key) })
 		if err := instruct(next, instructions); err != nil {
 			return err
 		}

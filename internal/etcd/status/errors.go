@@ -148,7 +148,7 @@ func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.
 	case status.ObservedGeneration == etcd.Generation:
 		next.State, next.Description = v1alpha1.OperationSucceeded, "The newest spec is applied."
 	case etcd.SpecSuspended():
-		next.State, next.Description = v1alpha1.OperationRequeue, "The annotation "+v1alpha1.AnnotationSuspendSpecReconcile+" suspends the spec."
+		next.State, next.Description = v1alpha1.OperationRequeue, "The annotation "+etcd.SuspendedBy()+" suspends the spec."
 	default:
 		next.State, next.Description = v1alpha1.OperationProcessing, "The newest spec is being applied."
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
@@ -78,7 +79,13 @@ func own(t testing.TB, component string) []*unstructured.Unstructured {
 // served under all their names. An API server may take minutes to remove one of which it has just begun to serve the type.
 func install(t *testing.T, g *WithT, crds ...*unstructured.Unstructured) {
 	t.Helper()
-	own, err := env.Start(env.WithoutCRDs())
+	installWith(t, g, nil, crds...)
+}
+
+// installWith is install in an API server with options.
+func installWith(t *testing.T, g *WithT, options []env.Option, crds ...*unstructured.Unstructured) {
+	t.Helper()
+	own, err := env.Start(append(options, env.WithoutCRDs())...)
 	g.Expect(err).NotTo(HaveOccurred())
 	testEnv = own
 	t.Cleanup(func() { g.Expect(own.Stop()).To(Succeed()) })
@@ -159,17 +166,99 @@ func TestTheOperatorRefusesTheStockEtcd(t *testing.T) {
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(stock(t)[0].GroupVersionKind())
 	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Name: "etcds." + group}, before)).To(Succeed())
-	cmd := testEnv.Operator(t, `leaderElection: {namespace: default}
-server: {metricsBindAddress: "0", healthBindAddress: "0"}
-`)
+	cmd := testEnv.Operator(t, quiet)
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	g.Expect(cmd.Run()).NotTo(Succeed(), "%s", log)
-	g.Expect(log.String()).To(And(HavePrefix("etcd-foreman: the CustomResourceDefinition etcds."+group+" cannot hold the status of an Etcd: it lacks "),
+	g.Expect(log.String()).To(And(HavePrefix("etcd-foreman: the CustomResourceDefinition etcds."+group+" lacks "),
 		ContainSubstring("status.clusterID"), ContainSubstring("status.recovery"), HaveSuffix("install config/crd/etcd, or remove this operator\n")))
 	after := before.DeepCopy()
 	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(before), after)).To(Succeed())
 	g.Expect(after).To(Equal(before))
+}
+
+// without returns a CustomResourceDefinition as one of an earlier version that lacks a field of the schema.
+func without(crd *unstructured.Unstructured, path ...string) *unstructured.Unstructured {
+	crd = crd.DeepCopy()
+	version := crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+	schema := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	for i, name := range path {
+		if items, ok := schema["items"].(map[string]any); ok {
+			schema = items
+		}
+		properties := schema["properties"].(map[string]any)
+		if i == len(path)-1 {
+			delete(properties, name)
+			return crd
+		}
+		schema = properties[name].(map[string]any)
+	}
+	return crd
+}
+
+const quiet = `leaderElection: {namespace: etcd-foreman-system}
+server: {metricsBindAddress: "0", healthBindAddress: "0"}
+`
+
+// start starts the operator, and returns its log, which is complete once it has ended, and how it ends.
+func start(t *testing.T, g *WithT, config string) (*bytes.Buffer, <-chan error) {
+	t.Helper()
+	cmd, log, ended := testEnv.Operator(t, config), &bytes.Buffer{}, make(chan error, 1)
+	cmd.Stdout, cmd.Stderr = log, log
+	g.Expect(cmd.Start()).To(Succeed())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	go func() { ended <- cmd.Wait() }()
+	return log, ended
+}
+
+// The operator does not start either where the intents of its tasks, or what a user has written into a spec, would be pruned.
+func TestTheOperatorRefusesOlderDefinitions(t *testing.T) {
+	for name, c := range map[string]struct {
+		etcds, tasks []*unstructured.Unstructured
+		config, want string
+	}{
+		"intents of tasks": {
+			own(t, "etcd"), []*unstructured.Unstructured{without(own(t, "task")[0], "status", "rollout", "pods", "lastOperation")}, quiet,
+			"etcd-foreman: the CustomResourceDefinition etcdoperatortasks." + group + " lacks status.rollout.pods.lastOperation",
+		},
+		"intents of tasks, beside etcd-druid": {
+			stock(t)[:1], []*unstructured.Unstructured{without(own(t, "task")[0], "status", "rollout")}, "mode: Executor\n" + quiet,
+			"etcd-foreman: the CustomResourceDefinition etcdoperatortasks." + group + " lacks status.rollout",
+		},
+		"a spec": {
+			[]*unstructured.Unstructured{without(own(t, "etcd")[0], "spec", "surgePolicy")}, own(t, "task"), quiet,
+			"etcd-foreman: the CustomResourceDefinition etcds." + group + " lacks spec.surgePolicy",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			install(t, g, append(c.etcds, c.tasks...)...)
+			log, ended := start(t, g, c.config)
+			g.Eventually(ended).WithTimeout(machine.Patience()).Should(Receive(HaveOccurred()))
+			g.Expect(log.String()).To(HavePrefix(c.want))
+		})
+	}
+}
+
+// An operator that runs ends when its definitions are replaced, by a rollback or by another operator, and says why: what it reads is pruned,
+// too, so a cluster without its recovery, or without the cluster that it joins, would look like one that is done with that.
+func TestTheOperatorEndsUnderAReplacedDefinition(t *testing.T) {
+	g := NewWithT(t)
+	installWith(t, g, []env.Option{env.WithRoles()}, append(own(t, "etcd"), own(t, "task")...)...)
+	log, ended := start(t, g, quiet)
+	g.Eventually(func(g Gomega) {
+		lease := &coordinationv1.Lease{}
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: "etcd-foreman-system", Name: "etcd-foreman"}, lease)).To(Succeed())
+		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+	}).WithTimeout(machine.Patience()).Should(Succeed())
+	g.Consistently(ended, "1s").ShouldNot(Receive(), "it runs under its own")
+
+	replaced := own(t, "etcd")[0]
+	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(replaced), replaced)).To(Succeed())
+	replaced.Object["spec"] = stock(t)[0].Object["spec"]
+	g.Expect(testEnv.Client.Update(t.Context(), replaced)).To(Succeed())
+	g.Eventually(ended).WithTimeout(machine.Patience()).Should(Receive(HaveOccurred()))
+	g.Expect(log.String()).To(MatchRegexp(`(?m)^etcd-foreman: running: the CustomResourceDefinition etcds.` + group + ` lacks .*status.clusterID`))
 }
 
 // A type whose definition is etcd-druid's is not served, and neither is another for that reason.
@@ -179,6 +268,6 @@ func TestTaskTypesOfAnotherOperator(t *testing.T) {
 	api := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config).OpenAPIV3()
 	g.Expect(druid.OpsTasks().Check(t.Context(), api)).To(Succeed())
 	g.Expect(druid.CopyBackupsTasks().Check(t.Context(), api)).To(MatchError(And(
-		HavePrefix("the CustomResourceDefinition etcdcopybackupstasks."+group+" cannot hold the status of an EtcdCopyBackupsTask: it lacks "),
+		HavePrefix("the CustomResourceDefinition etcdcopybackupstasks."+group+" lacks "),
 		ContainSubstring("status.result"), HaveSuffix("install config/crd/copybackupstask, or remove this operator"))))
 }
