@@ -219,7 +219,10 @@ func kill(ctx context.Context, o options, v *verdict, binaries []*binary) {
 	for _, b := range near {
 		// What the skipped tests reach is not recorded.
 		if v.killedBy == "" && o.skip != "" && !o.quick {
-			v.unreached = false
+			if v.unreached = false; o.reached {
+				v.killedBy = "nothing: not run"
+				return
+			}
 			v.run(ctx, b, "-test.run", o.skip, "-test.timeout", "30m")
 		}
 	}

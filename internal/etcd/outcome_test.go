@@ -187,6 +187,15 @@ func TestPrunedStatus(t *testing.T) {
 	_, err = w.write(t.Context(), etcd, next)
 	g.Expect(err).To(MatchError(And(HavePrefix("recording the status of Etcd ns/main: "), ContainSubstring("status.recovery"))))
 	g.Expect(recorder.Events).To(Receive(And(HavePrefix("Warning"), ContainSubstring("status.recovery"))))
+	g.Expect(recorder.Events).To(BeEmpty(), "nothing is said of what is left")
+	_, err = w.write(t.Context(), etcd, etcd.Status)
+	g.Expect(err).To(HaveOccurred(), "what is left says nothing new, and is not to be acted on")
+	next = etcd.Status
+	next.ObservedGeneration = 1
+	_, err = w.write(t.Context(), etcd, next)
+	g.Expect(err).NotTo(HaveOccurred(), "all of this was kept")
+	_, err = w.write(t.Context(), etcd, next)
+	g.Expect(err).NotTo(HaveOccurred())
 }
 
 // When the status is looked at again, and what a reconcile that is not complete adds to it.

@@ -36,6 +36,8 @@ type statusWriter struct {
 	written memory.PerEtcd[writtenStatus]
 	// lost is when the quorum of an Etcd was first seen to be lost; zero while there is one.
 	lost memory.PerEtcd[time.Time]
+	// pruned: the API server has not kept all of the last write.
+	pruned memory.PerEtcd[bool]
 }
 
 // writtenStatus is the last write of a status.
@@ -49,11 +51,16 @@ type writtenStatus struct {
 func (w *statusWriter) forget(etcd types.NamespacedName) {
 	w.written.Forget(etcd)
 	w.lost.Forget(etcd)
+	w.pruned.Forget(etcd)
 }
 
 // write writes a status that says something new. If it puts the details off, it returns for how long.
 func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1alpha1.EtcdStatus) (due time.Duration, err error) {
 	if equality.Semantic.DeepEqual(etcd.Status, next) {
+		if w.pruned.Of(etcd) {
+			// What was dropped looks as if it had never been there.
+			return 0, fmt.Errorf("the API server has not kept the status of Etcd %s: see its events", client.ObjectKeyFromObject(etcd))
+		}
 		return 0, nil
 	}
 	now, last := w.clock.Now(), w.written.Of(etcd)
@@ -77,12 +84,14 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 		written.over = [2]string{before.ResourceVersion, last.over[0]}
 	}
 	w.written.Set(etcd, written)
-	w.report(etcd, &before.Status)
-	if err := servedcrd.CheckKept(next, etcd.Status); err != nil {
+	err = servedcrd.CheckKept(next, etcd.Status)
+	w.pruned.Set(etcd, err != nil)
+	if err != nil {
 		// Members that are instructed by what is left would continue as another cluster, or remove what they have kept.
 		w.recorder.Eventf(etcd, nil, corev1.EventTypeWarning, v1alpha1.ReasonRetrying, "WriteStatus", "%s", err)
 		return 0, fmt.Errorf("recording the status of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
+	w.report(etcd, &before.Status)
 	return 0, nil
 }
 

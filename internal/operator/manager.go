@@ -141,7 +141,7 @@ func definitions(config *configv1alpha1.OperatorConfiguration) ([]servedcrd.Defi
 	return needed, nil
 }
 
-// checkDefinitions returns an error if a served definition cannot hold what the operator reads and writes, and how to keep checking it.
+// checkDefinitions returns an error if a served definition cannot hold what the operator reads and writes, or else what keeps checking it.
 func checkDefinitions(ctx context.Context, config *configv1alpha1.OperatorConfiguration, kubeconfig *rest.Config) (watch manager.RunnableFunc, err error) {
 	needed, err := definitions(config)
 	if err != nil {

@@ -47,8 +47,8 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, 
 	return fmt.Sprintf("size-%d", task.Config.Size), nil
 }
 
-// Superseded implements tasks.Methods. A cache that lags must not end a task. Nor does it end while what it has requested may still take
-// effect: the next task, or a rollout, would not know of that.
+// Superseded implements tasks.Methods. A cache that lags must not end a task. A task does not end while what it has requested may still
+// take effect: the next task, or a rollout, would not know of that.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Typed[Config]) (string, error) {
 	r := task.Object.Status.Membership
 	if supersededBy(task.Config, task.Etcd) == "" || r != nil && h.tracker.isOpen(task.Object.UID, r.Request, h.Clock.Now()) {

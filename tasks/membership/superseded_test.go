@@ -37,7 +37,7 @@ func TestATaskIsSupersededWhileNothingIsObserved(t *testing.T) {
 }
 
 // A task goes on, and does nothing, while what it has requested may still take effect: a rollout that began then would count on members that
-// are about to leave. Once the list shows it, or etcd has answered, or it can no longer happen, the task ends.
+// are about to leave. Once the list shows it, or etcd has refused it, or it can no longer happen, the task ends.
 func TestATaskIsNotSupersededWhileARequestIsOpen(t *testing.T) {
 	begin := func(answer error) *trial {
 		r := newTrial(t, 1, 3)

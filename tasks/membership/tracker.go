@@ -31,7 +31,7 @@ type tracker struct {
 
 type tracked struct {
 	timers members.Timers
-	// request is when the newest one was recorded, and since when this operator knows it; answered: etcd has said what became of it.
+	// request is when the newest one was recorded, and since when this operator knows it; answered: etcd has refused it.
 	request, since time.Time
 	answered       bool
 }
@@ -72,7 +72,7 @@ func (of *tracked) open(request *v1alpha1.MembershipRequest, list []etcdclient.M
 	return !of.answered && now.Sub(of.since) < requestDeadline
 }
 
-// answer records that etcd has answered a request.
+// answer records that etcd has refused a request.
 func (t *tracker) answer(task types.UID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

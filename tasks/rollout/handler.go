@@ -83,7 +83,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 	}
 	in, decision, now := h.decide(task, snapshot, updates)
 	if s := decision.Step; s != nil && (s.IsRemoval() || s.Write != nil) {
-		// The timers have seen the Snapshot as it was: a kubelet that is silent for a moment begins none again.
+		// The timers have seen the Snapshot before this: a kubelet that is silent for a moment must not restart them.
 		if in.Snapshot, err = observe.Hear(ctx, h.Client, h.Live, snapshot); err != nil {
 			return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 		}

@@ -60,8 +60,8 @@ task main-a \(\) Succeeded
 task main-members-5 \(MembershipChange\) InProgress 0/2: main-3 has to join; last operation ScaleUp Completed; last error ERR_NEW: no$`))
 }
 
-// Of the operator's log is shown what is about the namespace, the last of it, and without what every line has.
-func TestWhatTheOperatorHasLogged(t *testing.T) {
+// A line of the operator's log is shown without what every line has, and only the last lines are shown.
+func TestLinesOfALog(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(logged(`{"level":"info","ts":"T","caller":"a.go:1","msg":"Performing step","namespace":"e2e","reconcileID":"1","task":{"name":"x"}}`)).To(Equal(`operator T: Performing step {"task":{"name":"x"}}`))
 	g.Expect(logged("panic: no")).To(Equal("panic: no"))

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,10 +54,14 @@ func Run(t testing.TB, cmd *exec.Cmd) *os.Process {
 	return cmd.Process
 }
 
-// end returns the last lines of a text, each of them shortened.
+// end returns the last lines of a text, or those of a panic, each of them shortened.
 func end(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	lines = lines[max(len(lines)-shownLines, 0):]
+	first := max(len(lines)-shownLines, 0)
+	if i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "panic: ") }); i >= 0 {
+		first = i // stack frames follow
+	}
+	lines = lines[first:min(first+shownLines, len(lines))]
 	for i, line := range lines {
 		lines[i] = line[:min(len(line), shownWidth)]
 	}

@@ -119,7 +119,7 @@ func TestClientReturnsTheAgentsError(t *testing.T) {
 
 // The client gives up on a slow or endless answer.
 func TestClientTimesOut(t *testing.T) {
-	// Only what is tested is in a hurry.
+	// Only the timeout under test is short.
 	const soon = 200 * time.Millisecond
 	later := machine.Patience()
 	for name, c := range map[string]struct {

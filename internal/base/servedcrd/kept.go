@@ -35,7 +35,7 @@ func CheckKept(written, kept any) error {
 		return fmt.Errorf("decoding the status that was kept: %w", err)
 	}
 	if path := lost("status", a, b); path != "" {
-		return fmt.Errorf("the API server has not kept %s: the served CustomResourceDefinition belongs to another operator or to another version of this one; install config/crd of this version", path)
+		return fmt.Errorf("the API server has not kept %s: the served CustomResourceDefinition belongs to another operator or to another version of this one, for which config/crd of this version is to be installed, or an admission policy has changed it", path)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 const (
 	pollInterval = 500 * time.Millisecond
 	pollTimeout  = 15 * time.Second
-	// watchInterval is how often it is asked for a list of what it publishes.
+	// watchInterval is how often Watch asks what the API server publishes.
 	watchInterval = 5 * time.Second
 )
 
@@ -38,7 +38,8 @@ type Definition struct {
 	Status, Spec reflect.Type
 }
 
-// lackingError is that of a definition that lacks fields. One that is not served is another: an API server that starts publishes one after the other.
+// lackingError says that a served definition lacks fields. A definition that is not served is another error: an API server that has just
+// started publishes definitions one by one.
 type lackingError struct{ error }
 
 // Check returns an error if the served schema lacks a field. It reads the schema that the API server publishes to every authenticated
@@ -84,21 +85,22 @@ func (d Definition) check(api openapi.Client) error {
 func Watch(ctx context.Context, api openapi.Client, definitions ...Definition) error {
 	checked := ""
 	var lacks lackingError
-	_ = wait.PollUntilContextCancel(ctx, watchInterval, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, watchInterval, true, func(context.Context) (bool, error) {
 		paths, err := api.Paths()
 		published := paths["apis/"+v1alpha1.GroupVersion.String()]
 		if err != nil || published == nil || published.ServerRelativeURL() == checked {
 			// An API server that does not answer says nothing, and one that has just started may not publish it yet.
 			return false, nil
 		}
+		var failed error
 		for _, d := range definitions {
-			if err := d.Check(ctx, api); err != nil {
-				return errors.As(err, &lacks), nil
-			}
+			failed = errors.Join(failed, d.check(api))
 		}
-		// It has a hash of the schema.
-		checked = published.ServerRelativeURL()
-		return false, nil
+		if failed == nil {
+			// The URL contains a hash of the schema.
+			checked = published.ServerRelativeURL()
+		}
+		return errors.As(failed, &lacks), nil
 	})
 	return lacks.error
 }

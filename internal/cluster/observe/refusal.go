@@ -29,8 +29,8 @@ func Refusal(pod *corev1.Pod) *cluster.Refusal {
 	return nil
 }
 
-// isPrepared reports whether the init container that prepares the member has let it start. It does not run again in this pod, whatever
-// becomes of the member.
+// isPrepared reports whether the init container that prepares the member has let it start. It runs again only if the node, or
+// the sandbox of the pod, starts again.
 func isPrepared(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.Name == v1alpha1.InitContainerPrepare && completed(c)

@@ -46,9 +46,9 @@ func covered(tasks []v1alpha1.EtcdOperatorTask) bool {
 	})
 }
 
-// isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that,
-// unless a member has lost its data or has yet to join, for which the rollout waits, or a recreation waits until the newest spec is applied: a
-// person has decided then that all pods get the newest template.
+// isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that, with two
+// exceptions. A rollout may wait for a member that has lost its data or has yet to join. And a recreation may wait until the newest spec is
+// applied: a person has decided then that all pods get the newest template.
 func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1alpha1.EtcdOperatorTask) bool {
 	if d.Step == nil {
 		return false

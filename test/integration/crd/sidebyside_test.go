@@ -23,6 +23,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi3"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -97,6 +98,17 @@ func installWith(t *testing.T, g *WithT, options []env.Option, crds ...*unstruct
 			g.Expect(conditionsOf(now)).To(And(HaveKeyWithValue("NamesAccepted", "True"), HaveKeyWithValue("Established", "True")), crd.GetName())
 		}).WithTimeout(machine.Patience()).Should(Succeed())
 	}
+	// The operator waits 15 s for what is published after that.
+	published := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config).OpenAPIV3()
+	g.Eventually(func(g Gomega) {
+		document, err := openapi3.NewRoot(published).GVSpecAsMap(v1alpha1.GroupVersion)
+		g.Expect(err).NotTo(HaveOccurred())
+		components, _ := document["components"].(map[string]any)
+		for _, crd := range crds {
+			kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+			g.Expect(components["schemas"]).To(HaveKey(HaveSuffix("." + kind)))
+		}
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 // conditionsOf are the conditions of a CustomResourceDefinition, with the message of those that are not True.

@@ -28,6 +28,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	words "github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -341,17 +342,17 @@ var wasDone = []error{rpctypes.ErrPeerURLExist, rpctypes.ErrMemberNotFound, rpct
 // changeAt changes something at a member: again and again, since on a busy machine answers are lost.
 func (c *cluster) changeAt(g Gomega, i int, change func(context.Context, *clientv3.Client) error) {
 	c.t.Helper()
-	asked := false
+	lost := false
 	g.Eventually(func() (err error) {
 		c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, machine.Scaled(5*time.Second))
 			defer cancel()
-			if err = change(ctx, etcd); asked && slices.Contains(wasDone, err) {
+			if err = change(ctx, etcd); lost && slices.Contains(wasDone, err) {
 				err = nil
 			}
 			return nil
 		})
-		asked = true
+		lost = lost || err != nil && !etcdclient.IsRefusal(err)
 		return err
 	}).WithTimeout(machine.Patience()).Should(Succeed())
 }

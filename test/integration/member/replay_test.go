@@ -264,8 +264,12 @@ func (c *cluster) putMany(g Gomega, n, size int) (revision int64) {
 			}
 			go func() {
 				_, err := etcd.Put(ctx, fmt.Sprintf("many-%d", i), value)
-				for ; err != nil && ctx.Err() == nil; _, err = etcd.Put(ctx, fmt.Sprintf("many-%d", i), value) {
-					c.t.Log(err) // another member leads, say
+				for err != nil && ctx.Err() == nil { // another member leads, say
+					select {
+					case <-ctx.Done():
+					case <-time.After(50 * time.Millisecond):
+						_, err = etcd.Put(ctx, fmt.Sprintf("many-%d", i), value)
+					}
 				}
 				pending <- err
 			}()

@@ -162,7 +162,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.real.ServeHTTP(&nobody{header: http.Header{}}, r.WithContext(context.WithoutCancel(r.Context())))
 		panic(http.ErrAbortHandler) // the connection ends without an answer
 	case m.Late > 0 && isRemoval(r) && p.everySecond():
-		p.affect()
 		p.late(w, r, m.Late)
 	default:
 		p.real.ServeHTTP(w, r)
@@ -190,6 +189,7 @@ func (p *Proxy) late(w http.ResponseWriter, r *http.Request, delay time.Duration
 	if err != nil {
 		return
 	}
+	p.affect()
 	pause(context.WithoutCancel(r.Context()), delay)
 	request := r.WithContext(context.WithoutCancel(r.Context()))
 	request.Body = io.NopCloser(bytes.NewReader(body))

@@ -186,7 +186,7 @@ func (s slow) Full(ctx context.Context, _ bool) (backup.Snapshot, error) {
 func TestSnapshotsOutlastTheTimeouts(t *testing.T) {
 	g := NewWithT(t)
 	taker := slow{proceed: make(chan struct{})}
-	// A client that is on its way longer than this fails by it, on a busy machine.
+	// A request that takes longer than this to arrive fails, as it may on a busy machine.
 	timeout := machine.Scaled(200 * time.Millisecond)
 	impatient := func(leader func(context.Context) (Leader, error)) string {
 		s := httptest.NewUnstartedServer(Handler(Config{Snapshots: taker, Leader: leader, Log: logr.Discard()}))
