@@ -65,7 +65,7 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 	}
 	further := bringsFurther(in, d.Step)
 	recreates := slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
-		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet() && !(further && t.Spec.Suspend)
+		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet() && (!further || !t.Spec.Suspend)
 	})
 	return recreates || !further && voters == in.Goal.Size
 }

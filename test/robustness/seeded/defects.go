@@ -130,8 +130,8 @@ var defects = []bug{
 	{
 		Name: "once: a cluster of one member and a recreation wait for each other",
 		Edits: []edit{{"internal/engine/memberships/plan.go",
-			"		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()\n",
-			"		return t.Status.State == v1alpha1.TaskStatePending && t.Status.State == v1alpha1.TaskStateInProgress\n"}},
+			"		return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet() &&",
+			"		return t.Status.State == v1alpha1.TaskStatePending && t.Status.State == v1alpha1.TaskStateInProgress &&"}},
 	},
 	{
 		Name: "once: a rollout waits for maintenance that waits for it",
