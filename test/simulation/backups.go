@@ -246,7 +246,9 @@ func (a *preparation) restore() (why string) {
 		return "the backup ends before the final snapshot"
 	}
 	a.aside(member.AsideSuffix)
-	a.disk.Restore(cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders())), a.founder(s.RestoreToken()), found.writes, found.raised)
+	id := cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
+	a.world.Etcd.BeginAgain(id)
+	a.disk.Restore(id, a.founder(s.RestoreToken()), found.writes, found.raised)
 	return ""
 }
 

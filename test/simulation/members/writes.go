@@ -65,6 +65,16 @@ func (e *Etcd) acknowledge(m *Member) {
 	e.told[cluster] = max(e.told[cluster], m.Disk.Base+len(applied))
 }
 
+// BeginAgain forgets what clients of a cluster were told, unless a member of it runs. An only member that is restored again before the operator has
+// recorded the cluster ID of the restore before gets the same one, and lacks what the store does.
+func (e *Etcd) BeginAgain(cluster string) {
+	if !slices.ContainsFunc(e.running, func(m *Member) bool { return m.Disk.Cluster == cluster }) {
+		delete(e.Acknowledged, cluster)
+		delete(e.awaited, cluster)
+		delete(e.told, cluster)
+	}
+}
+
 // check checks that a leader has all that was acknowledged in its cluster.
 func (e *Etcd) check(m *Member) {
 	if lost := Missing(m.Disk, e.Acknowledged[m.Disk.Cluster]); lost > 0 {
