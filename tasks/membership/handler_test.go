@@ -55,7 +55,7 @@ type trial struct {
 	list  []etcdclient.Member
 	asked []string
 	fails error
-	// refuse are the endpoints of members that take others for disconnected.
+	// refuse are the endpoints of members that consider others disconnected.
 	refuse []string
 	// read is what the agents have read.
 	read map[int]cluster.Read
@@ -352,8 +352,8 @@ func TestAcknowledged(t *testing.T) {
 	r.Expect(r.next(time.Second).Message).To(HavePrefix("ChangeObserved: AddLearner was requested for main-1"))
 }
 
-// A member that takes others for disconnected refuses to add one, for as long as its connections last. Another voter is asked then, but
-// not after an answer that was lost.
+// A member that considers others disconnected refuses to add one until a connection breaks. Another voter is asked then, but not after an
+// answer that was lost.
 func TestAnotherIsAsked(t *testing.T) {
 	begin := func() *trial {
 		r := newTrial(t, 3, 5)

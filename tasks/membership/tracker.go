@@ -31,7 +31,8 @@ type tracker struct {
 
 type tracked struct {
 	timers members.Timers
-	// request is when the newest one was recorded, and since when this operator knows it; answered: etcd has refused it.
+	// request is when the newest one was recorded, and since when this operator knows it; answered: it takes no effect,
+	// since etcd has refused it, or it was not sent.
 	request, since time.Time
 	answered       bool
 }
@@ -72,7 +73,7 @@ func (of *tracked) open(request *v1alpha1.MembershipRequest, list []etcdclient.M
 	return !of.answered && now.Sub(of.since) < requestDeadline
 }
 
-// answer records that etcd has refused a request.
+// answer records that a request takes no effect: etcd has refused it, or it was not sent.
 func (t *tracker) answer(task types.UID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

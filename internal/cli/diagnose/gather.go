@@ -40,7 +40,7 @@ type Options struct {
 	// LargePrefixes: a Job, whose name ends with Suffix, reads the newest full snapshot.
 	LargePrefixes bool
 	Suffix        string
-	// Note tells the user what is being done; nil for nobody.
+	// Note tells the user what is being done; nil to say nothing.
 	Note func(text string)
 	// Progress is called when so many members begin to be measured, and what it returns when that is done.
 	Progress func(members int) (done func())

@@ -76,8 +76,8 @@ func IsRefusal(err error) bool {
 	return IsUnhealthy(err)
 }
 
-// IsUnhealthy reports whether a member has refused to change the member list because it takes too many others for disconnected. It judges
-// by its own record, in which a late failure of a connection to a member's old address outlasts its new connections: others may not refuse.
+// IsUnhealthy reports whether a member has refused to change the member list because it considers too many others disconnected. It judges by
+// its own record, where a late failure of a connection to a member's old address may outlast the new connections. Another member may agree.
 func IsUnhealthy(err error) bool { return errors.Is(err, rpctypes.ErrUnhealthy) }
 
 func (c *client) MoveLeader(ctx context.Context, to uint64) error {

@@ -131,8 +131,8 @@ func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapsh
 	return list
 }
 
-// Ask asks the leader for something, or else a voter that serves. Where one refuses because it takes others for disconnected, the next is
-// asked: the leader may keep a wrong idea of a member that has come back for as long as their connections last.
+// Ask asks the leader for something, or else a voter that serves. If a member refuses because it considers others disconnected, the next one
+// is asked: a leader may go on considering a member disconnected that has come back, until one of their connections breaks.
 func (r Reader) Ask(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, do func(etcdclient.Client) error) error {
 	err := errors.New("no voter serves")
 	for _, speaks := range Spokesmen(etcd, s) {

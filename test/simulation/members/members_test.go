@@ -111,22 +111,24 @@ func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 	}
 }
 
-// A member that takes another for disconnected refuses to change the list, and others do not. It does until one of them starts again.
+// rounds are enough for what has begun to end.
+func (c *cluster) rounds() {
+	for range 20 {
+		c.Round()
+	}
+}
+
+// A member that considers another one disconnected refuses to change the list, until one of them starts again. Others do not refuse.
 func TestDoubts(t *testing.T) {
 	c := newCluster(1, 5)
-	rounds := func() {
-		for range 20 {
-			c.Round()
-		}
-	}
-	rounds()
+	c.rounds()
 	c.up[0].Doubts = 3
 	if err := c.AddLearner(c.up[0], "url"); !errors.Is(err, ErrUnhealthy) {
 		t.Fatalf("%v", err)
 	}
 	c.Stop(c.up[3])
 	c.Stop(c.up[4])
-	rounds()
+	c.rounds()
 	if err := c.Remove(c.up[0], 5); !errors.Is(err, ErrUnhealthy) {
 		t.Fatalf("%v", err)
 	}
@@ -143,30 +145,25 @@ func TestDoubts(t *testing.T) {
 // A member that lost its data comes back as a learner with another ID, and its old one never does.
 func TestReplacement(t *testing.T) {
 	c := newCluster(1, 3)
-	rounds := func() {
-		for range 20 {
-			c.Round()
-		}
-	}
-	rounds()
+	c.rounds()
 	c.Stop(c.up[2])
 	if err := c.Remove(c.up[0], 3); err != nil {
 		t.Fatal(err)
 	}
-	rounds()
+	c.rounds()
 	if err := c.Remove(c.up[0], 3); err == nil {
 		t.Error("it was removed twice")
 	}
 	if err := c.AddLearner(c.up[0], "url"); err != nil {
 		t.Fatal(err)
 	}
-	rounds()
+	c.rounds()
 	_, list, err := c.Linearizable(c.up[1])
 	if err != nil || len(list) != 3 || !list[2].Learner || list[2].ID == 3 {
 		t.Fatalf("list: %v, %v", list, err)
 	}
 	old := c.Start("2", c.disks[2])
-	rounds()
+	c.rounds()
 	if c.Serves(old) {
 		t.Error("the removed member serves")
 	}
@@ -174,11 +171,11 @@ func TestReplacement(t *testing.T) {
 	d := &Disk{}
 	d.Join("1", list[2].ID, list)
 	learner := c.Start("2", d)
-	rounds()
+	c.rounds()
 	if err := c.Promote(learner, list[2].ID); err != nil {
 		t.Fatal(err)
 	}
-	rounds()
+	c.rounds()
 	if learner.IsLearner() || !c.Serves(learner) {
 		t.Error("it has no vote")
 	}
