@@ -2,13 +2,18 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package newcluster is what the task types have in common that start a cluster as a new one: the phases from stopping all members
-// until all vote, and the survey of the volumes in between. Each type decides what comes before them, and from which data the new
-// cluster starts.
+// Package newcluster has the phases that QuorumLossRecovery and Restore share, since both start a cluster as a new one:
 //
-// A task changes nothing but the Jobs that survey the volumes. While its status names a phase in which all members have to be stopped,
-// the Etcd controller holds the StatefulSet at zero replicas; once the status says from what the cluster starts, that controller
-// configures the members accordingly, and scales up again. What is done to data is done by the agent before a member starts.
+//  1. Stopping: waits until no member runs.
+//  2. Surveying: waits until the agent has surveyed every volume. Then the task type chooses what the cluster starts from.
+//  3. Starting: waits until one member serves as the new cluster.
+//  4. Growing: waits until all members have joined it and vote.
+//
+// What comes before, and the choice, is up to the task types.
+//
+// A task itself only creates and removes the Jobs of the survey. The Etcd controller acts on its status: it holds the StatefulSet at zero
+// replicas in the phases that require all members to be stopped, and once the choice is recorded, it configures the members and scales up
+// again. The agent does what is to be done to data, before a member starts.
 package newcluster
 
 import (
@@ -30,30 +35,30 @@ type Input struct {
 	Snapshot *cluster.Snapshot
 	// Task is the UID of the task.
 	Task types.UID
-	// Recorded is what the status of the task says so far.
+	// Recorded is the status of the task so far.
 	Recorded v1alpha1.RecoveryStatus
-	// Configured: the configuration of the members says from what the cluster starts.
+	// Configured: the configuration of the members says what the cluster starts from.
 	Configured bool
 	// Volumes of the members, in phase Surveying.
 	Volumes []survey.Volume
 }
 
-// Decision is what to say of a task, and the phase that it enters or stays in.
+// Decision is the next status of a task, and the phase that it enters or stays in.
 type Decision struct {
 	// Outcome is Continue, Done or Fail; Code goes with Fail.
 	Outcome tasks.Outcome
 	Code    v1alpha1.ErrorCode
-	// Recovery is what the status of the task is to say.
+	// Recovery is the next status.recovery of the task.
 	Recovery v1alpha1.RecoveryStatus
-	// Message says what is waited for, what was decided and why, or how it has ended.
+	// Message says what the task waits for, what it has decided and why, or how it has ended.
 	Message string
-	// AtOnce: what the status is to say is written now, although the phase stays.
+	// AtOnce: the status is written now, although the phase stays.
 	AtOnce bool
-	// Survey: Jobs have to be created for volumes that have none yet, or removed from those that are given up.
+	// Survey: Jobs must be created for volumes that have none yet, or removed from abandoned ones.
 	Survey bool
 }
 
-// Operations that lastOperation names, by phase.
+// Operations are the names in status.lastOperation, by phase.
 var Operations = map[v1alpha1.RecoveryPhase]string{
 	v1alpha1.RecoveryConfirming: "ConfirmQuorumLoss",
 	v1alpha1.RecoveryFencing:    "FenceClients",
@@ -65,7 +70,7 @@ var Operations = map[v1alpha1.RecoveryPhase]string{
 	v1alpha1.RecoveryReopening:  "TakeSnapshot",
 }
 
-// MaxRevision is the highest revision that is believed. A member or a snapshot that reports more is broken, or lies.
+// MaxRevision is the highest credible revision. A member or a snapshot that claims more is broken, or lies.
 const MaxRevision = 1 << 62
 
 // pollInterval is how often the members are observed: etcd sends no events.
@@ -146,14 +151,14 @@ func (in Input) Growing() (waits Decision, voting int) {
 	return Decision{}, voting
 }
 
-// Enter enters another phase.
+// Enter returns the decision to enter another phase.
 func (in Input) Enter(phase v1alpha1.RecoveryPhase, now time.Time, format string, args ...any) Decision {
 	next := in.Recorded
 	next.Phase, next.PhaseSince, next.LostSince = phase, metav1.Time{Time: now}, nil
 	return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf(format, args...)}
 }
 
-// Stay waits.
+// Stay returns the decision to wait in the present phase.
 func (in Input) Stay(format string, args ...any) Decision {
 	return Decision{Outcome: tasks.Continue, Recovery: in.Recorded, Message: fmt.Sprintf(format, args...)}
 }
@@ -163,14 +168,14 @@ func (in Input) held() bool {
 	return in.Snapshot.StatefulSet.Observed && in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
 }
 
-// participates reports whether the member that the cluster is rebuilt from participates.
+// participates reports whether the member that the cluster is rebuilt on participates.
 func (in Input) participates() bool {
 	return slices.ContainsFunc(in.Snapshot.Ordinals, func(o cluster.Ordinal) bool {
 		return o.Member == in.Recorded.Member && o.Class == v1alpha1.ClassParticipating
 	})
 }
 
-// Describe says how each member is, with the words of the agent or the kubelet where they have some.
+// Describe says how each member is doing. It quotes the agent or the kubelet where they say why.
 func (in Input) Describe() string {
 	said := make([]string, 0, len(in.Snapshot.Ordinals))
 	for _, o := range in.Snapshot.Ordinals {
@@ -186,7 +191,7 @@ func (in Input) Describe() string {
 	return strings.Join(said, "; ")
 }
 
-// Quorate reports whether there is a quorum: enough voters serve, or one that answers knows a leader.
+// Quorate reports whether there is a quorum: enough voters serve, or a member that answers knows a leader.
 func Quorate(s *cluster.Snapshot) bool {
 	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()
 }
@@ -197,9 +202,14 @@ func ID(clusterID uint64) string { return fmt.Sprintf("%x", clusterID) }
 // maxEarlier is how many earlier clusters a status may name.
 const maxEarlier = 16
 
-// Lineage returns the IDs, in hex, of the clusters that an Etcd has had, in the order in which they were made: those that the recovery
-// in its status leaves behind, the one that this recovery makes, which may have either of two IDs, the one that was recorded when the
-// task began, and the recorded one. A person may have recorded another one since, because its data counts. It is pure.
+// Lineage returns the IDs, in hex, of the clusters that an Etcd has had, the oldest first:
+//
+//   - those that the recovery in its status leaves behind,
+//   - made: the one that this recovery makes, which may have either of two IDs,
+//   - began: the one that was recorded when the task began,
+//   - recorded: the one that is recorded now. A person may have recorded another one since, because its data counts.
+//
+// It is pure.
 func Lineage(r *v1alpha1.ClusterRecovery, made []string, began, recorded string) []string {
 	var ids []string
 	add := func(id string) {
@@ -213,7 +223,7 @@ func Lineage(r *v1alpha1.ClusterRecovery, made []string, began, recorded string)
 		}
 	}
 	if !slices.Contains(ids, recorded) {
-		// It has served, so it is the one that was made.
+		// The recorded cluster has served, so it is the newest.
 		made = append(slices.DeleteFunc(append(slices.Clone(made), began), func(id string) bool { return id == recorded }), recorded)
 	}
 	for _, id := range made {
@@ -222,8 +232,8 @@ func Lineage(r *v1alpha1.ClusterRecovery, made []string, began, recorded string)
 	return ids[max(0, len(ids)-maxEarlier):]
 }
 
-// Earlier returns what a recovery has to record of a lineage beside the previous cluster. Where that is not the newest of them, it is
-// recorded in its place too, so that the order is not lost.
+// Earlier returns the part of a lineage that a recovery records as EarlierClusterIDs. The previous cluster has a field of its own, and is
+// left out if it is the newest. Otherwise it stays at its place, so that the order is not lost.
 func Earlier(lineage []string, previous string) []string {
 	if n := len(lineage); n > 0 && lineage[n-1] == previous {
 		return slices.Clone(lineage[:n-1])

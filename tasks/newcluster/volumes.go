@@ -19,8 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Deadline of a task that starts a cluster as a new one. It leaves time for a person to bring a node back, or to say that a volume is
-// lost.
+// Deadline of a task that starts a cluster as a new one. It leaves a person time to bring a node back, or to decide that a volume is lost.
 const Deadline = 4 * time.Hour
 
 // Volumes surveys the volumes of a stopped cluster for a task.
@@ -39,7 +38,7 @@ type Survey struct {
 	Snapshot *cluster.Snapshot
 }
 
-// Look returns the volumes, with what their Jobs have found.
+// Look returns the volumes, with the results of their Jobs.
 func (v Volumes) Look(ctx context.Context, task tasks.Task, s *cluster.Snapshot) ([]survey.Volume, error) {
 	volumes, err := v.surveyor().Look(ctx, v.Order(task, s))
 	return volumes, coded.Error(v1alpha1.ErrObserve, err)
@@ -50,7 +49,7 @@ func (v Volumes) Perform(ctx context.Context, task tasks.Task, s Survey) error {
 	return coded.Error(v1alpha1.ErrObserve, v.surveyor().Go(ctx, v.Order(task, s.Snapshot), s.Volumes))
 }
 
-// Cleanup removes the Jobs. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
+// Cleanup removes the Jobs. The Etcd controller scales the StatefulSet up by itself, once the task has ended or is gone.
 func (v Volumes) Cleanup(ctx context.Context, task tasks.Task) error {
 	return coded.Error(v1alpha1.ErrObserve, v.surveyor().Remove(ctx, v.Order(task, &cluster.Snapshot{})))
 }
@@ -59,8 +58,8 @@ func (v Volumes) surveyor() survey.Surveyor {
 	return survey.Surveyor{Client: v.Client, Live: v.Live, Clock: v.Clock}
 }
 
-// Order returns what to survey. Members that were started in between may have written, so a volume is surveyed again once
-// the StatefulSet has been scaled.
+// Order returns what to survey. The round is the generation of the StatefulSet: if members were started in between, they may have written,
+// so their volumes are surveyed again.
 func (v Volumes) Order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	return survey.Order{
 		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: Members(task.Etcd), Beyond: true, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
@@ -68,7 +67,7 @@ func (v Volumes) Order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	}
 }
 
-// Members is how many members the cluster is known to have, and is started with: it may not have grown yet to what its spec says.
+// Members returns how many members the cluster is known to have, and is started with. It may not have grown to spec.replicas yet.
 func Members(etcd *v1alpha1.Etcd) int32 {
 	if etcd == nil {
 		return 0

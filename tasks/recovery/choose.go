@@ -20,54 +20,56 @@ import (
 
 // Evidence is what a Choice rests on.
 type Evidence struct {
-	// Etcd whose volumes they are.
+	// Etcd that is recovered.
 	Etcd types.NamespacedName
-	// Volumes of the members, and of ordinals beyond that have one.
+	// Volumes of the members, and of higher ordinals that have one.
 	Volumes []survey.Volume
-	// Lineage are the IDs, in hex, of the clusters that the Etcd has had, in the order in which they were made.
+	// Lineage lists the IDs, in hex, of the clusters that the Etcd has had, the oldest first.
 	Lineage []string
-	// Refused: members that are started as they are refuse data of the newest cluster, since their configuration names another one.
+	// Refused: the configuration of the members names another cluster than the newest one, so members that are started as they are would
+	// refuse its data.
 	Refused bool
 	// Members is how many members are started if nothing is rebuilt.
 	Members int32
 	Backup  Backup
-	// PreferData: a person wants data to be used even if the backup is ahead of it.
+	// PreferData: a person wants the data to be used even if the backup is ahead of it.
 	PreferData bool
 }
 
 // Backup is the newest backup; the zero value if there is none.
 type Backup struct {
-	// Revision that it leads to, and Highest that any snapshot is recorded to have.
+	// Revision is the one that restoring it leads to, and Highest is the highest one recorded for any snapshot.
 	Revision, Highest int64
-	// Says describes it.
+	// Says describes it to people.
 	Says string
 }
 
 // Choice is how a cluster starts again.
 type Choice struct {
-	// Source of the data that it is rebuilt from; empty when the members are started as they are, or when nothing is chosen.
+	// Source that the cluster is rebuilt from; empty if the members are started as they are, or if nothing is chosen.
 	Source v1alpha1.RecoverySource
-	// Member that it is rebuilt from.
+	// Member that the cluster is rebuilt on.
 	Member string
-	// ClusterID, in hex, of the data that it is rebuilt from; empty for a backup.
+	// ClusterID, in hex, of the data that the cluster is rebuilt from; empty for a backup.
 	ClusterID string
-	// AtLeast is the revision that a backup has to reach which is chosen over data; 0 if there is none.
+	// AtLeast is the revision that the backup must reach if it was chosen over data; otherwise 0.
 	AtLeast int64
-	// Failed: there is nothing that it could be rebuilt from. Waits: a person has to decide first.
+	// Failed: there is nothing to rebuild the cluster from. Waits: a person has to decide first.
 	Failed, Waits bool
 	// Why is a sentence for people: what was chosen, over what, and what may be lost; or what to do.
 	Why string
 }
 
-// choose says how a cluster starts again, by what is on the volumes of its members. It is pure.
+// choose decides how a cluster starts again, by what is on the volumes of its members. It is pure.
 //
-// If a quorum has its data, the members can find out by themselves who has all that was acknowledged. If fewer have it, the most
-// advanced is the best there is, unless the newest backup is certainly ahead of all of it: then it has all that this data has, since a
-// backup has only what was committed, and data of the newest cluster begins above every backup from before (docs/adr/0094-a-backup-that-is-ahead-comes-before-data.md).
+// If a quorum has its data, raft finds out which member has every acknowledged write: nothing is rebuilt. If fewer have it, the most
+// advanced data is used, unless the newest backup is certainly ahead of all of it. Such a backup has everything that the data has: a backup
+// has only what was committed, and data of the newest cluster begins above every earlier backup
+// (docs/adr/0094-a-backup-that-is-ahead-comes-before-data.md).
 //
-// Each recovery makes a new cluster, whose log starts at its beginning and cannot be compared. So the newest cluster that has left
-// data counts (docs/adr/0045-the-newest-cluster-counts.md). If a newer one has left what cannot be used, a person decides. So does one
-// beside data of a cluster that nothing explains, which may have served last, except where members start without any choice.
+// Each recovery makes a new cluster, whose log begins again and cannot be compared with that of an older one. So the newest cluster that
+// has left good data counts (docs/adr/0045-the-newest-cluster-counts.md). A person decides if a newer cluster has left only what cannot be
+// used. A person also decides if there is data of an unknown cluster, which may have served last, unless a quorum of known data is there.
 func choose(e Evidence) Choice {
 	f := e.find()
 	switch {
@@ -94,7 +96,7 @@ func choose(e Evidence) Choice {
 		"If a volume can still be found, restore it under the name of its claim and create the task again; otherwise delete the Etcd and its claims, and create the Etcd again" + f.without()}
 }
 
-// started returns how many of some members are started if nothing is rebuilt.
+// started returns how many of the given members are started if nothing is rebuilt.
 func (e Evidence) started(members []survey.Volume) (n int) {
 	for _, v := range members {
 		if v.Ordinal < e.Members {
@@ -104,12 +106,12 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 	return n
 }
 
-// backupIsAhead reports whether the newest backup certainly has more than the data of the newest cluster that has left any, and may be chosen.
+// backupIsAhead reports whether the newest backup is certainly ahead of the data that was found, and may be chosen.
 func (e Evidence) backupIsAhead(f found) bool {
 	return !e.PreferData && e.Backup.Revision > f.maxRevision()
 }
 
-// behind says which backup leads further than the data of the newest cluster that has left any; empty if none does.
+// behind says how far the newest backup is ahead of the data that was found; empty if it is not.
 func (e Evidence) behind(f found) string {
 	if e.Backup.Revision <= f.maxRevision() {
 		return ""
@@ -117,7 +119,7 @@ func (e Evidence) behind(f found) string {
 	return fmt.Sprintf("the newest backup (%s) leads to revision %d, and the data to %d at most", e.Backup.Says, e.Backup.Revision, f.maxRevision())
 }
 
-// passedOver says which backup leads further than the data and was not chosen, since a person wants the data; empty if there is none.
+// passedOver says that the backup is ahead of the data but was not chosen, since a person wants the data; otherwise it is empty.
 func (e Evidence) passedOver(f found) string {
 	if behind := e.behind(f); behind != "" && e.PreferData {
 		return "; " + behind + ": the backup was passed over, since the data was asked for"
@@ -125,8 +127,8 @@ func (e Evidence) passedOver(f found) string {
 	return ""
 }
 
-// setBack says that a quorum has less than a backup, which has only what a quorum had: its volumes were set back. Of another cluster, whose ID a
-// person has recorded, the backup says nothing.
+// setBack says that the volumes of a quorum were set back; otherwise it is empty. A backup has only what a quorum had, so a quorum with
+// less than the backup has lost data. This does not hold if a person has recorded the ID of another cluster: the backup may not be of that.
 func (e Evidence) setBack(f found) string {
 	if behind := e.behind(f); behind != "" && !e.PreferData {
 		return fmt.Sprintf("; but %s: the volumes have lost what was acknowledged, as after they were restored from copies. What the backup leads to is listed by kubectl etcdtask restorable %s -n %s", behind, e.Etcd.Name, e.Etcd.Namespace)
@@ -134,8 +136,8 @@ func (e Evidence) setBack(f found) string {
 	return ""
 }
 
-// highest is the highest revision that is known of the clusters of the Etcd: by records of snapshots, and by good data. What no cluster
-// reaches is not believed.
+// highest returns the highest revision that any cluster of the Etcd is known to have reached, by the records of snapshots and by good data.
+// Revisions that no cluster can reach are ignored.
 func (e Evidence) highest() int64 {
 	highest := max(e.Backup.Highest, 1)
 	for _, id := range e.Lineage {
@@ -149,16 +151,16 @@ func (e Evidence) highest() int64 {
 	return highest
 }
 
-// hadData reports whether the volume of a member has data whose cluster can be read.
+// hadData reports whether the volume of a member has data with a readable cluster ID.
 func (e Evidence) hadData(member string) bool {
 	return slices.ContainsFunc(e.Volumes, func(v survey.Volume) bool {
 		return v.Member == member && v.State == survey.Seen && v.Survey.ClusterID != ""
 	})
 }
 
-// restore chooses the backup, on the first volume that was read, or by a member that has no volume. No data of an unknown cluster, which
-// a member refuses to set aside, is left here. A member beyond those that are known is not chosen: it may have been removed, and would be
-// started for good.
+// restore chooses the backup, on the first member whose volume was read, or else on the first without a volume. A higher ordinal than that
+// of the known members is not chosen: that member may have been removed, and would be started for good. By now there is no data of an
+// unknown cluster, which a member would refuse to set aside.
 func (e Evidence) restore(why, without string) Choice {
 	c := Choice{Source: v1alpha1.RecoverFromBackup}
 	for _, state := range []survey.State{survey.Gone, survey.Seen} {
@@ -172,21 +174,22 @@ func (e Evidence) restore(why, without string) Choice {
 	return c
 }
 
-// found is the data of the newest cluster that has left any.
+// found is what the survey has found: the good data of the newest cluster that has left any, and what speaks against using it.
 type found struct {
-	// clusterID of that cluster, in hex; empty if there is no data.
+	// clusterID of that cluster, in hex; empty if there is no good data.
 	clusterID string
-	// usable are the volumes with its data, the most advanced first, and others describes each other volume.
+	// usable are the volumes with its data, the most advanced first, and others describes the rest of the volumes.
 	usable []survey.Volume
 	others []string
-	// voting are those of voters, as far as the most advanced knows, and voters is how many there are.
+	// voting are the usable volumes of voters, and voters is the number of all voters, by what the most advanced volume knows.
 	voting []survey.Volume
 	voters int
-	// newest: no cluster was made after it, as far as is known.
+	// newest: no later cluster is known.
 	newest bool
-	// doubts are the volumes that have, or may have, what is left of a newer one, and unknown those with data of a cluster that is not
-	// in the lineage.
-	doubts, unknown []survey.Volume
+	// doubts are the volumes with unusable remains of a newer cluster, or with what may be such.
+	doubts []survey.Volume
+	// unknown are the volumes with data of a cluster that is not in the lineage.
+	unknown []survey.Volume
 	// aside are the volumes on which a member has set data aside. It may be the most advanced of an older cluster.
 	aside []survey.Volume
 }
@@ -213,9 +216,11 @@ func (e Evidence) find() (f found) {
 	return f
 }
 
-// doubts returns the volumes that have, or may have, data of a cluster that was made after the one at a place of the lineage, -1 if none
-// has left data, and those with data of an unknown cluster. A cluster is unknown if members served under an ID that nothing explains, or
-// a recovery made it with other peer URLs, or another token, than members have now; or if the volume is none of the Etcd.
+// doubts returns the volumes that have, or may have, data of a newer cluster than the one at the given index of the lineage, and those with
+// data of an unknown cluster. The index is -1 if no cluster has left good data.
+//
+// A cluster is unknown if a recovery made it with other peer URLs, or another token, than members have now; if the volume is not of this
+// Etcd; or if members served under an ID that nothing recorded explains.
 func (e Evidence) doubts(place int) (newer, unknown []survey.Volume) {
 	for _, v := range e.Volumes {
 		id := v.Survey.ClusterID
@@ -232,7 +237,7 @@ func (e Evidence) doubts(place int) (newer, unknown []survey.Volume) {
 	return newer, unknown
 }
 
-// identify has a person decide whose the data of an unknown cluster is.
+// identify asks a person whether the data of an unknown cluster is that of the Etcd.
 func (e Evidence) identify(f found) Choice {
 	var commands []string
 	for _, v := range f.unknown {
@@ -245,14 +250,14 @@ func (e Evidence) identify(f found) Choice {
 		"If it has the data of this Etcd, record its ID (%s), and the cluster starts from it; otherwise delete claim %s, or mount the right volume, to go on without it", left, f.than(), strings.Join(commands, "; or "), claims)}
 }
 
-// ask has a person decide about what is left of a newer cluster.
+// ask asks a person what to do about the unusable remains of a newer cluster.
 func (f found) ask() Choice {
 	left, claims := left(f.doubts)
 	return Choice{Waits: true, Why: fmt.Sprintf("a recovery before this one made a newer cluster, which may have acknowledged writes: %s%s. Restore the volume of a member of the newer cluster under the name of its claim; "+
 		"if it is permanently lost, or not of this Etcd, delete claim %s to go on without it", left, f.than(), claims)}
 }
 
-// askAside has a person decide about data that members have set aside for a newer cluster, which has left none that can be used.
+// askAside asks a person what to do about data that members have set aside for a newer cluster, of which nothing usable is left.
 func (f found) askAside() Choice {
 	var has, claims []string
 	for _, v := range f.aside {
@@ -263,7 +268,7 @@ func (f found) askAside() Choice {
 		"otherwise move it away and create the task again, or delete claim %s to go on without it", strings.Join(has, ", "), f.than(), strings.Join(claims, ", "))}
 }
 
-// left describes what some volumes have, and lists their claims.
+// left describes the data on the given volumes, and lists their claims.
 func left(volumes []survey.Volume) (what, claims string) {
 	var of, names []string
 	for _, v := range volumes {
@@ -283,7 +288,7 @@ func left(volumes []survey.Volume) (what, claims string) {
 	return strings.Join(of, "; "), strings.Join(names, ", ")
 }
 
-// than says what else would be chosen.
+// than says which data would be used otherwise; empty if there is none.
 func (f found) than() string {
 	if f.clusterID == "" {
 		return ""
@@ -302,7 +307,7 @@ func (f found) rebuild(flaw string) Choice {
 		best.Member, len(f.usable), survey.Position(best.Survey), flaw, f.without())}
 }
 
-// flaw is why data may lack more than the last writes.
+// flaw returns why the data may lack more than the last writes.
 func (e Evidence) flaw(f found) string {
 	best := f.usable[0]
 	switch {
@@ -318,7 +323,7 @@ func (e Evidence) flaw(f found) string {
 	return "it had fallen behind"
 }
 
-// maxRevision is the latest revision that the data may have.
+// maxRevision returns the highest revision that the data may reach, with every entry of its logs.
 func (f found) maxRevision() (revision int64) {
 	for _, v := range f.usable {
 		revision = max(revision, v.Survey.MaxRevision())

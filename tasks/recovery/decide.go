@@ -2,14 +2,23 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recovery is the task type QuorumLossRecovery: a cluster of several members that has lost its quorum for
-// good starts again, from the most advanced data that has survived, or else from the newest backup.
+// Package recovery implements the task type QuorumLossRecovery: a cluster of several members that has lost its quorum for good starts
+// again, from the most advanced data that has survived, or else from the newest backup.
 //
-// What is done to data is done by the agent before a member starts, and none is deleted: what was there is put aside. Package
-// newcluster has how the members are stopped and started.
+// A task runs in this order:
 //
-// The rebuilt cluster has another ID than the one before. So a member that comes back late, with the data
-// that it had, is a stranger to it, and cannot form a quorum with others.
+//  1. Admit (handler.go): the Etcd must have had a quorum, and have none now.
+//  2. Confirming (decide.go): this operator must see for a grace period, without a gap, that the quorum is certainly lost. lost.go has what
+//     is certain.
+//  3. Stopping and Surveying: phases of package newcluster. Then evidence.go gathers what is known of the volumes and backups, and
+//     choose.go decides what the cluster starts from.
+//  4. Starting and Growing: phases of package newcluster. If a quorum has its data, the members are started as they are, and the task ends
+//     once they have a quorum.
+//
+// The agent does what is to be done to data, before a member starts. It deletes none: it sets aside what was there.
+//
+// A rebuilt cluster has a new cluster ID. So a member that comes back late with its old data does not belong to it, and cannot form a
+// quorum with others.
 package recovery
 
 import (
@@ -27,10 +36,9 @@ import (
 )
 
 const (
-	// gracePeriod is how long etcd has to be without a quorum before anything is done. A member that restarts is
-	// back before.
+	// gracePeriod is how long the quorum must be lost before anything is done. A member that merely restarts is back sooner.
 	gracePeriod = 30 * time.Second
-	// quorumDeadline is how long members that were started again with a quorum of their data may take to find it.
+	// quorumDeadline is how long members that are started as they were, with a quorum of their data, may take to form a quorum.
 	quorumDeadline = 10 * time.Minute
 )
 
@@ -39,31 +47,31 @@ type Input struct {
 	Snapshot *cluster.Snapshot
 	// Task is the UID of the task.
 	Task types.UID
-	// Recorded is what the task's status says of the recovery so far.
+	// Recorded is the status of the recovery so far.
 	Recorded v1alpha1.RecoveryStatus
-	// LostSince is since when this operator has seen the quorum lost, in every look; zero when it is not. The status shows it
-	// to people, and nothing is decided on what that says.
+	// LostSince is since when this operator has seen the quorum lost without a gap; zero if it is not lost. The status shows it to people,
+	// but decisions do not use what the status says.
 	LostSince time.Time
-	// StartedSince is since when this operator has seen the members started, in every look; zero in other phases. It is not the time
-	// in the status, which another clock may have written.
+	// StartedSince is since when this operator has seen the members started without a gap; zero in other phases. It is not the time in the
+	// status, which an operator with another clock may have written.
 	StartedSince time.Time
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
 	// Configured: the configuration of the members says how the cluster is rebuilt.
 	Configured bool
-	// Evidence is gathered once the phase is Surveying.
+	// Evidence is only gathered in phase Surveying.
 	Evidence
 }
 
-// common returns what the phases rest on that other types have too.
+// common returns the input of the phases in package newcluster.
 func (in Input) common() newcluster.Input {
 	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Configured: in.Configured, Volumes: in.Volumes}
 }
 
-// Decision is what to say of the task, and the phase that it enters or stays in.
+// Decision is the next status of the task, and the phase that it enters or stays in.
 type Decision = newcluster.Decision
 
-// decide says how far a recovery has come, and what is next. It is pure.
+// decide returns the next step of a recovery. It is pure.
 func decide(in Input, now time.Time) Decision {
 	switch in.Recorded.Phase {
 	case v1alpha1.RecoveryStopping:
@@ -78,7 +86,7 @@ func decide(in Input, now time.Time) Decision {
 	return in.confirming(now)
 }
 
-// confirming waits until this operator has seen etcd without a quorum for the grace period, without interruption.
+// confirming waits until this operator has seen the quorum lost for the grace period without a gap.
 func (in Input) confirming(now time.Time) Decision {
 	next, s := in.Recorded, in.Snapshot
 	next.Phase = v1alpha1.RecoveryConfirming
@@ -98,13 +106,13 @@ func (in Input) confirming(now time.Time) Decision {
 	if in.LostSince.IsZero() || s.At.Sub(in.LostSince) < gracePeriod || now.Sub(s.At) > maxUnobserved {
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(next.LostSince), Message: fmt.Sprintf("%s; all members are stopped once this operator has observed that for %s without interruption", why, gracePeriod)}
 	}
-	in.Recorded = next // nothing may have been recorded so far: writes of the status can fail for as long
+	in.Recorded = next // nothing may have been recorded so far, if every write of the status has failed
 	return in.common().Enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }
 
-// beginsAgain reports whether the grace period begins again, or ends, with what is shown of it now. That is written at once: a late
-// write of another operator, which saw it end, then conflicts. That another operator began to observe later is no reason to write:
-// each of two that run at the same time would correct the other without a pause.
+// beginsAgain reports whether the grace period begins again or ends, given the LostSince that the status is to show. That is written at
+// once, so that a late write of another operator, which saw the grace period elapse, conflicts. The later time of an operator that began to
+// observe later is not corrected: two operators that run at the same time would correct each other forever.
 func (in Input) beginsAgain(shown *metav1.Time) bool {
 	recorded := in.Recorded.LostSince
 	if shown == nil {
@@ -143,7 +151,7 @@ func (in Input) starting(now time.Time) Decision {
 	return in.common().Starting(now)
 }
 
-// restarting waits until members that were started as they were have a quorum.
+// restarting waits until the members, started as they were, have a quorum.
 func (in Input) restarting() Decision {
 	s, r, c := in.Snapshot, in.Recorded, in.common()
 	switch {

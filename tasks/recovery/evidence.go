@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// evidence gathers what a choice rests on, once all members are stopped.
+// evidence gathers what the choice rests on, once all members are stopped.
 func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snapshot) (e Evidence, err error) {
 	etcd := task.Etcd
 	e.Etcd, e.Members = client.ObjectKeyFromObject(etcd), newcluster.Members(etcd)
@@ -49,15 +49,16 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 		}
 	}
 	began := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
-	// Who records another cluster while the task waits has chosen its data, whatever the backup is of.
+	// A person who records another cluster ID while the task waits has chosen that cluster's data over the backup.
 	e.PreferData = etcd.Status.ClusterID != "" && began != "" && etcd.Status.ClusterID != began
 	e.Lineage = newcluster.Lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
 	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
 }
 
-// alone reports whether the only member of a cluster is configured as such: it then restores the newest backup itself, by the same
-// fact. The members of a cluster that grows wait for a recovery. So does one that is to start from what a task has chosen, and cannot.
+// alone reports whether the cluster has one member that is configured as the only one. By the same configuration, the agent of that member
+// restores the newest backup without a task. It does not while the cluster grows, nor while an earlier task has chosen what the member
+// starts from: then a recovery is needed.
 func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
 	r := etcd.Status.Recovery
 	if newcluster.Members(etcd) > 1 || r != nil && r.Task != "" && r.LeavesBehind(etcd.Status.ClusterID) {
@@ -67,7 +68,7 @@ func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) 
 	return err == nil && shared.Alone(), err
 }
 
-// shared reads the configuration that the members share.
+// shared reads the shared configuration of the members.
 func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Shared, error) {
 	set := &appsv1.StatefulSet{}
 	if err := h.Live.Get(ctx, client.ObjectKeyFromObject(etcd), set); client.IgnoreNotFound(err) != nil {
@@ -87,7 +88,7 @@ func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Share
 	return shared, nil
 }
 
-// newestBackup describes the newest backup that the agents have recorded. Without a full snapshot there is none.
+// newestBackup returns the newest backup that the agents have recorded; the zero value if no full snapshot is recorded.
 func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup, error) {
 	if !etcd.HasBackupStore() {
 		return Backup{}, nil
@@ -106,7 +107,7 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup
 	}, nil
 }
 
-// recordOf returns what a lease records of a snapshot. For one that cannot be read, or believed, it returns that there is a snapshot.
+// recordOf returns the record of a snapshot in a Lease. If it cannot be read, or is not credible, the result only says that a snapshot exists.
 func recordOf(lease *coordinationv1.Lease) backup.Record {
 	if lease == nil {
 		return backup.Record{}
@@ -119,8 +120,8 @@ func recordOf(lease *coordinationv1.Lease) backup.Record {
 	return r
 }
 
-// madeBy returns the IDs, in hex, that the cluster may have which a recovery makes: with the present peer URL of its first member last,
-// and with that before or after the change to TLS between peers. It is pure.
+// madeBy returns the IDs, in hex, that the cluster of a recovery may have. The ID depends on the peer URL of its first member, which changes
+// with TLS between peers: the ID with the present URL is the last. It is pure.
 func madeBy(shared member.Shared, r *v1alpha1.ClusterRecovery) ([]string, error) {
 	if _, err := shared.Identify(r.Member); err != nil {
 		return nil, fmt.Errorf("computing the ID of the cluster that the last recovery made: %w", err)

@@ -25,8 +25,8 @@ import (
 
 // Config is spec.config of a QuorumLossRecovery.
 type Config struct {
-	// Source is Data if the cluster is to be rebuilt from the data that has survived even if the newest backup is ahead of it; empty to have
-	// the operator choose.
+	// Source is Data to rebuild the cluster from surviving data even if the newest backup is ahead of it; if it is empty, the operator
+	// chooses.
 	Source v1alpha1.RecoverySource `json:"source,omitempty"`
 }
 
@@ -55,12 +55,12 @@ type Handler struct {
 	losses losses
 }
 
-// WorkKey implements tasks.Methods. Any two recoveries are the same work.
+// WorkKey implements tasks.Methods: all recoveries of an Etcd are the same work.
 func (h *Handler) WorkKey(context.Context, tasks.Typed[Config]) (string, error) {
 	return "recover", nil
 }
 
-// Admit implements tasks.Methods: the cluster has several members, has had a quorum before and has none now.
+// Admit implements tasks.Methods: the cluster must have several members, have had a quorum, and have none now.
 func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Verdict, error) {
 		return tasks.Rejected(code, format, args...), nil
@@ -101,7 +101,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil
 }
 
-// allRefuse reports whether no member starts, because it has no data that it could start with.
+// allRefuse reports whether every member refuses to start because its data is lost or damaged.
 func allRefuse(s *cluster.Snapshot) bool {
 	for _, o := range s.Ordinals {
 		if o.Pod == nil || o.Pod.Refusal == nil {
@@ -190,7 +190,7 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 	return v
 }
 
-// result is what the survey has found, and what was chosen.
+// result returns status.result: what the survey has found, and what was chosen.
 func result(in Input, d Decision) map[string]string {
 	found := map[string]string{"previousClusterID": d.Recovery.PreviousClusterID}
 	for _, v := range in.Volumes {
@@ -211,7 +211,7 @@ func result(in Input, d Decision) map[string]string {
 	return found
 }
 
-// story says from what the cluster was rebuilt.
+// story says what the cluster was rebuilt from.
 func story(r v1alpha1.RecoveryStatus) string {
 	if r.Source == v1alpha1.RecoverFromBackup {
 		return fmt.Sprintf("the cluster was rebuilt from the newest backup, on %s; writes after its last delta snapshot are lost", r.Member)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// describeQuorum says by what there is a quorum. A leader whose followers are gone takes an election timeout to step down.
+// describeQuorum says why there is a quorum. A leader whose followers are gone still knows itself as the leader for an election timeout.
 func describeQuorum(s *cluster.Snapshot) string {
 	serving, voters := s.ServingVoters(), max(len(s.Cluster.Voters), s.Replicas())
 	if s.HasQuorum() {
@@ -28,12 +28,12 @@ func describeQuorum(s *cluster.Snapshot) string {
 	return fmt.Sprintf("a member still knows a leader, although only %d of %d voters serve; if the others are lost, that ends within seconds", serving, voters)
 }
 
-// quorumLost reports whether it is certain that there is no quorum, and why, or why not. No member that answers knows a
-// leader; and those that may run and do not answer are too few to be a quorum by themselves. Otherwise a cluster that
-// the operator cannot reach would be taken for one that is lost.
+// quorumLost reports whether the quorum is certainly lost, and why or why not. It is if no member that answers knows a leader, and the
+// members that may be running without answering are too few to form a quorum. Without the second condition, a cluster that the operator
+// cannot reach would count as lost.
 //
-// Of the voters that are known, those count and not the replicas: a recovered cluster has one voter at first, and one that grows has
-// more replicas than voters. A probe that passes is a linearizable read that went through, so it shows a quorum, however small.
+// The quorum is that of the known voters, not of the replicas: a recovered cluster has one voter at first, and a growing one has fewer
+// voters than replicas. A readiness probe is a linearizable read, so one that passes proves a quorum, however small.
 func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	voters := cmp.Or(len(s.Cluster.Voters), s.Replicas())
 	if newcluster.Quorate(s) {
@@ -73,26 +73,24 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	return true, fmt.Sprintf("%s %s no leader, and the remaining members are too few to form a quorum", strings.Join(answering, ", "), verbs)
 }
 
-// maxUnobserved is the longest time between two observations in which a loss counts as uninterrupted. It is ten times the poll
-// interval.
+// maxUnobserved is the longest gap between two observations that does not reset a timer: ten times the poll interval.
 const maxUnobserved = 10 * time.Second
 
-// losses are for how long the quorum has been seen to be lost, or the members to be started, for each task that runs: timers of the
-// phase and of the generation of the task, since one that was suspended has another. They permit to stop all members, or end the task,
-// so they live in memory alone: what a status says survives the operator, and may have been written by a machine whose clock is wrong.
-// An operator that starts without them waits longer.
+// losses are timers, one for each running task: for how long the quorum has been seen lost, or the members started. They permit to stop all
+// members or to end the task, so they live in memory alone: a status outlives the operator that wrote it, whose clock may have been wrong.
+// After a restart the operator waits longer.
 type losses struct {
 	mu sync.Mutex
 	of map[types.UID]lasting.Timer[lasts]
 }
 
-// lasts is what a timer is about; the zero value for nothing.
+// lasts is what a timer measures; the zero value for nothing. Suspending a task changes its generation, and so resets the timer.
 type lasts struct {
 	phase      v1alpha1.RecoveryPhase
 	generation int64
 }
 
-// observe adds an observation to the loss of a task, and returns since when the quorum is lost; zero when it is not.
+// observe records an observation in phase Confirming, and returns since when the quorum is lost; zero if it is not.
 func (l *losses) observe(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
 	if lost, _ := quorumLost(s); !lost {
 		return l.next(task, lasts{}, s.At)
@@ -100,7 +98,7 @@ func (l *losses) observe(task types.UID, generation int64, s *cluster.Snapshot) 
 	return l.next(task, lasts{v1alpha1.RecoveryConfirming, generation}, s.At)
 }
 
-// starting adds an observation of members that were started, and returns since when they are; zero while they are held at zero.
+// starting records an observation in phase Starting, and returns since when the members are started; zero while they are held at zero.
 func (l *losses) starting(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
 	if s.StatefulSet.HeldAtZeroBy != "" {
 		return l.next(task, lasts{}, s.At)

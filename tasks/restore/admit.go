@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Admit implements tasks.Methods: there is a store, and, if data is to be replaced, a cluster that serves as the recorded one.
+// Admit implements tasks.Methods. A preview needs a backup store. To replace data, the recorded cluster must serve, too.
 func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
 	if err != nil {
@@ -67,19 +67,19 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	return v, nil
 }
 
-// agentOutdated reports whether a pod, or the next one, has another agent than the previewing Job.
+// agentOutdated reports whether a pod, or the template of the next one, has another version of the agent than the Job of the preview.
 func (h *Handler) agentOutdated(s *cluster.Snapshot, etcd *v1alpha1.Etcd) bool {
 	return s.StatefulSet.AgentImage != h.ImageFor(etcd) ||
 		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.AgentOutdated })
 }
 
-// refused returns why the store that is restored from is not allowed; nil if it is.
+// refused returns why the task may not restore from the store in its config; nil if it may.
 func (h *Handler) refused(ctx context.Context, c Config, etcd *v1alpha1.Etcd) (why, err error) {
 	own := etcd.BackupStore()
 	if own == nil || c.From == nil {
 		return nil, nil
 	}
-	// The cache has all namespaces that the operator serves, and no others, which it may not list.
+	// The cache has exactly the namespaces that the operator may list.
 	neighbors := &v1alpha1.EtcdList{}
 	if err := h.Client.List(ctx, neighbors); err != nil {
 		return nil, fmt.Errorf("listing the Etcds: %w", err)
@@ -87,7 +87,8 @@ func (h *Handler) refused(ctx context.Context, c Config, etcd *v1alpha1.Etcd) (w
 	return h.Rules.Restore(etcd, neighbors.Items, *c.source(*own)), nil
 }
 
-// undone returns the Restore that a task undoes, nil if it undoes none, and why it cannot be undone now, empty if it can.
+// undone returns the Restore that a task undoes, and why that cannot be undone now. They are nil if the task is no undo, and empty if the
+// undo is possible.
 func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1alpha1.Etcd) (u *Undone, why string, err error) {
 	if task.Config.Undo == "" {
 		return nil, "", nil
@@ -120,7 +121,7 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	return u, fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name), err
 }
 
-// undoes reports whether a task is one that undoes a Restore.
+// undoes reports whether a task is an undo of a Restore.
 func (h *Handler) undoes(ctx context.Context, key client.ObjectKey, restore *v1alpha1.EtcdOperatorTask) (bool, error) {
 	by := &v1alpha1.EtcdOperatorTask{}
 	if err := h.Live.Get(ctx, key, by); client.IgnoreNotFound(err) != nil {
@@ -130,8 +131,8 @@ func (h *Handler) undoes(ctx context.Context, key client.ObjectKey, restore *v1a
 	return err == nil && by.Spec.Type == v1alpha1.Restore && config.Undo == restore.Name, nil
 }
 
-// replacedSince returns the task that has replaced a cluster since a Restore; empty if none has. A cluster that has hibernated without volumes
-// records only that it woke up, as it was: then the Restores that are there say.
+// replacedSince returns the name of the task that has replaced the cluster since a Restore; empty if none has. The status of the Etcd names
+// it, unless the cluster has hibernated without volumes since: then the status records the wake-up, and existing tasks are searched.
 func (h *Handler) replacedSince(ctx context.Context, etcd *v1alpha1.Etcd, restore *v1alpha1.EtcdOperatorTask) (string, error) {
 	last := etcd.Status.Recovery
 	switch {

@@ -18,11 +18,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 )
 
-// margin is added to the highest revision that is known: more than a cluster writes in the time that a task may take, even
-// where a volume that knew a higher one is lost. It is what etcd recommends where nothing is known.
+// margin is added to the highest known revision, since the volume that knew the highest one may be lost. It is more than a cluster writes
+// while a task runs, and what etcd's documentation recommends where nothing is known.
 const margin = 1_000_000_000
 
-// highest returns the highest revision that a cluster may have reported: what is known of snapshots, and what is on its volumes.
+// highest returns the highest revision that clients of a cluster may have seen: that of snapshots, or one on its volumes.
 func highest(known int64, volumes []survey.Volume, clusterID string) int64 {
 	for _, v := range volumes {
 		if v.State == survey.Seen && v.Survey.ClusterID == clusterID {
@@ -32,8 +32,8 @@ func highest(known int64, volumes []survey.Volume, clusterID string) int64 {
 	return known
 }
 
-// written returns the highest revision that a cluster has certainly reached, by the databases on its volumes. Entries of a log that they lack
-// may be no writes.
+// written returns the highest revision of the databases on the volumes of a cluster, which it has certainly reached. Log entries beyond the
+// database do not count: not every entry is a write.
 func written(volumes []survey.Volume, clusterID string) (revision int64) {
 	usable, _ := survey.Sift(volumes, clusterID)
 	for _, v := range usable {
@@ -42,8 +42,8 @@ func written(volumes []survey.Volume, clusterID string) (revision int64) {
 	return revision
 }
 
-// bumpOf returns what is added to a revision, so that the new cluster begins above the highest one that was reported. The revision is 0
-// if it is not known.
+// bumpOf returns what to add to a revision so that the new cluster begins above the highest one that clients may have seen. The revision
+// is 0 if it is not known.
 func bumpOf(highest, revision int64) (int64, error) {
 	if highest < 0 || revision < 0 || highest > newcluster.MaxRevision {
 		return 0, fmt.Errorf("a snapshot, a Lease of snapshots or a volume claims revision %d, which no cluster reaches: find out which one, and remove it", highest)
@@ -51,14 +51,15 @@ func bumpOf(highest, revision int64) (int64, error) {
 	return max(highest, revision) - revision + margin, nil
 }
 
-// started are the volumes with data of a cluster whose members are started, the most advanced first.
+// started returns the volumes with data of a cluster, the most advanced first, but only those of members that will be started.
 func started(volumes []survey.Volume, clusterID string, members int32) []survey.Volume {
 	usable, _ := survey.Sift(volumes, clusterID)
 	return slices.DeleteFunc(usable, func(v survey.Volume) bool { return v.Ordinal >= members || v.Survey.Removed })
 }
 
-// keptBy returns the member whose volume will keep all that was acknowledged, if the cluster starts on another one; empty if that one has it
-// all as well. A member that was down for a while may have kept what an undo goes back to, and lack what was written since.
+// keptBy returns the member whose volume will keep every acknowledged write of the present cluster, which starts on the named member; empty
+// if that one has all of them too. An undo starts on the member that kept the earlier data. If it was down for a while, it lacks what was
+// written since, and undoing this undo needs the other one.
 func (in Input) keptBy(name string) string {
 	usable := started(in.Volumes, in.Recorded.PreviousClusterID, in.Members)
 	if len(usable) == 0 || slices.ContainsFunc(usable, func(v survey.Volume) bool {
@@ -69,8 +70,8 @@ func (in Input) keptBy(name string) string {
 	return usable[0].Member
 }
 
-// starter returns the member that the cluster starts from: the most advanced one of those that are started, so that the data that it
-// sets aside has everything that was acknowledged. If no volume has data, it is the first member.
+// starter returns the member that starts the new cluster, and whether its volume has data. It is the most advanced one, so that the data
+// that it sets aside has every acknowledged write. If no volume has data, it is the first member.
 func starter(volumes []survey.Volume, clusterID string, members int32) (name string, has bool) {
 	if usable := started(volumes, clusterID, members); len(usable) > 0 {
 		return usable[0].Member, true
@@ -79,13 +80,15 @@ func starter(volumes []survey.Volume, clusterID string, members int32) (name str
 	return first.Member, false
 }
 
-// keptData returns the directory in which a member has set aside what it had before a task; empty, and why, if its volume has none, if that
-// cannot be read, if the final snapshot of the task has more, since the member had fallen behind, or if it is not started any more. A crash
-// may have set aside more than once: the first has the data, and no other. It is an error if an agent is too old to say where the data ends: it
-// may have writes that the final snapshot lacks, and the other way round.
+// keptData returns the directory in which the member to undo from has kept what it had before the undone task. If that cannot be used, dir
+// is empty, and why says so: the volume has no such data, the data cannot be read, the final snapshot of the task has more because the
+// member had fallen behind, or the member is no longer started.
+//
+// After a crash there may be several such directories: only the first has the data. It is an error if the agent is too old to say at which
+// revision the data ends: then either the data or the final snapshot may have writes that the other lacks.
 func (in Input) keptData() (dir, why string, err error) {
 	name, task := in.Undone.Member, in.Undone.TaskName
-	final, _ := backup.ParseName(in.Undone.FinalSnapshot) // of an unknown name nothing is asked
+	final, _ := backup.ParseName(in.Undone.FinalSnapshot) // for an unknown name, its revision is 0, and is not compared
 	for _, v := range in.Volumes {
 		if v.Member != name || v.State != survey.Seen || v.Ordinal >= in.Members {
 			continue
@@ -110,22 +113,22 @@ func (in Input) keptData() (dir, why string, err error) {
 	return "", fmt.Sprintf("the volume of %s has no data from before task %s", name, task), nil
 }
 
-// choice is from what the cluster starts.
+// choice is what the cluster starts from.
 type choice struct {
 	source v1alpha1.RecoverySource
 	member string
 	from   v1alpha1.ClusterRestore
 	// hadData: the member's volume has data.
 	hadData bool
-	// highest is the highest revision that the cluster before may have reported, and keptBy the member whose volume keeps all of it, if
-	// that is not the member above.
+	// highest is the highest revision that clients of the present cluster may have seen.
 	highest int64
-	keptBy  string
+	// keptBy is the member whose volume keeps all data of the present cluster; empty if it is the member above.
+	keptBy string
 	// why is a sentence for people.
 	why string
 }
 
-// choose says from what the cluster starts, given what is on the volumes. It is pure.
+// choose decides what the cluster starts from, by what is on the volumes. It is pure.
 func (in Input) choose() (choice, error) {
 	r := in.Recorded.Restore
 	c := choice{highest: highest(max(r.HighestRevision, in.Leased), in.Volumes, in.Recorded.PreviousClusterID)}
@@ -158,8 +161,8 @@ func (in Input) choose() (choice, error) {
 	return c.bumped()
 }
 
-// lackingSpace returns which volume has no space for the restored data beside that of now and what earlier restores have kept; empty if all
-// have. Members check it too, but once it is recorded from what the cluster starts, there is no way back.
+// lackingSpace returns which volume has no space for the restored data beside what is there; empty if all have. Members check it too, but
+// by then the choice is recorded, and there is no way back.
 func (in Input) lackingSpace(c choice) string {
 	for _, v := range in.Volumes {
 		needs := in.needs(c, v)
@@ -174,7 +177,7 @@ func (in Input) lackingSpace(c choice) string {
 	return ""
 }
 
-// needs returns how many bytes the choice takes on a volume, as the member itself will see it. A member that joins gets a database of the same
+// needs returns how many bytes the choice takes on a volume, computed as its member will. A member that joins gets a database of the same
 // size.
 func (in Input) needs(c choice, v survey.Volume) int64 {
 	bytes := in.Recorded.Restore.Bytes
@@ -190,7 +193,7 @@ func (in Input) needs(c choice, v survey.Volume) int64 {
 	return needs
 }
 
-// bumped raises the revision.
+// bumped returns the choice with the bump that raises the revision above every known one.
 func (c choice) bumped() (_ choice, err error) {
 	c.from.Bump, err = bumpOf(c.highest, c.from.Revision)
 	c.why += fmt.Sprintf(", and its revisions continue above %d, the highest known one of the present cluster", c.highest)

@@ -27,15 +27,15 @@ type Config struct {
 	To *Target `json:"to,omitempty"`
 	// Undo is the name of the Restore to undo: the cluster goes back to what it had before.
 	Undo string `json:"undo,omitempty"`
-	// From is where the snapshots of To are, if not among the own ones: another prefix in the container of the Etcd's store, whose other
+	// From is where the snapshots of To are, if not at the Etcd's own prefix: another prefix in the container of its store. All other
 	// fields may be left out.
 	From *v1alpha1.StoreSpec `json:"from,omitempty"`
-	// Confirm is what the preview printed: the digest of what is restored, and the newest revision that was known then.
+	// Confirm is what the preview printed: a digest of what is restored, and the newest revision known at that time.
 	Confirm string `json:"confirm,omitempty"`
-	// KeepService leaves clients connected until the members stop, and as soon as one serves again. Default: the client Service selects
-	// no member from before the final snapshot until all members vote.
+	// KeepService keeps clients connected whenever a member serves. By default the client Service selects no member from before the final
+	// snapshot until all members vote.
 	KeepService bool `json:"keepService,omitempty"`
-	// AcceptAuth: clients may have to log in, with the users of then.
+	// AcceptAuth: the restored state may have auth enabled, with the users that it had then.
 	AcceptAuth bool `json:"acceptAuth,omitempty"`
 	// MaxWritesSince is how many revisions may have been written since the preview. Default 100000.
 	MaxWritesSince *int64 `json:"maxWritesSince,omitempty"`
@@ -43,19 +43,19 @@ type Config struct {
 
 // Target is a state in the backup.
 type Target struct {
-	// Time: everything that was seen until then.
+	// Time: the state has every event that the agent had seen by then.
 	Time *metav1.Time `json:"time,omitempty"`
-	// Revision is exact.
+	// Revision: the state at exactly this revision.
 	Revision int64 `json:"revision,omitempty"`
-	// Snapshot is the name of one; the state is the one at its end.
+	// Snapshot is the name of a snapshot: the state at its end.
 	Snapshot string `json:"snapshot,omitempty"`
-	// Latest is the newest state in the store.
+	// Latest: the newest state in the store.
 	Latest bool `json:"latest,omitempty"`
 	// Base is the name of the full snapshot to begin with, if the newest one before the target is corrupt.
 	Base string `json:"base,omitempty"`
 }
 
-// target returns what the packages of the agent call a target.
+// target returns the target as the agent's packages know it.
 func (t Target) target() backup.Target {
 	return backup.Target{Latest: t.Latest, Revision: t.Revision, Time: ptr.Deref(t.Time, metav1.Time{}).Time, Snapshot: t.Snapshot, Base: t.Base}
 }
@@ -95,7 +95,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// source returns the store that From names, given the own one; nil for the own one.
+// source returns the store that From names, completed from the own one; nil if the own one is used.
 func (c *Config) source(own v1alpha1.StoreSpec) *v1alpha1.StoreSpec {
 	if c.From == nil {
 		return nil
@@ -107,16 +107,16 @@ func (c *Config) source(own v1alpha1.StoreSpec) *v1alpha1.StoreSpec {
 	return c.From
 }
 
-// prefix returns the prefix that From names; empty for the own one.
+// prefix returns the prefix that From names; empty if the own one is used.
 func (c *Config) prefix() string { return ptr.Deref(c.From, v1alpha1.StoreSpec{}).Prefix }
 
-// replaces reports whether the task replaces the data of the cluster, and does not only preview that.
+// replaces reports whether the task replaces the data of the cluster; otherwise it only previews.
 func (c *Config) replaces() bool { return c.Confirm != "" || c.Undo != "" }
 
-// shownDigits is how much of a digest a confirmation has.
+// shownDigits is how many digits of the digest are in a confirmation.
 const shownDigits = 32
 
-// confirmation returns what confirms a restore to what was previewed.
+// confirmation returns the value of Config.Confirm that confirms a restore of what was previewed.
 func confirmation(p backup.Preview) string {
 	return fmt.Sprintf("%.*s@%d", shownDigits, p.Digest, newestKnown(p))
 }

@@ -2,13 +2,22 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restore is the task type Restore: a cluster that serves goes back to an earlier state, from its backup, or from the data
-// that an earlier Restore has set aside.
+// Package restore implements the task type Restore: a cluster that serves goes back to an earlier state. The state comes from its backup
+// or, in an undo, from the data that an earlier Restore has set aside.
 //
-// Without a confirmation, a Job of the agent only previews it. With one, the preview runs again and has to show the same. Then clients
-// are kept away, a final snapshot of the present is taken, which retention keeps, and the cluster starts as a new one, by the phases
-// of package newcluster. Until the status of the Etcd records from what it starts, the task can be aborted, and the members start as
-// they were. What they had stays on their volumes until the task is deleted.
+// A task runs in this order:
+//
+//  1. Admit (admit.go): the cluster must serve, and the config must be possible.
+//  2. Preview (preview.go): a Job of the agent restores the state on a volume of its own. A task without a confirmation ends here. With
+//     one, the preview must show what was confirmed; an undo needs none. The leading agent keeps the previewed snapshots from retention.
+//  3. Fencing and Saving (decide.go, snapshot.go): clients are kept away, and a final snapshot of the present is taken, which retention
+//     never removes. Stays (stay.go) decide whether that snapshot still counts when the members are to be stopped.
+//  4. Stopping and Surveying: phases of package newcluster. Then choose.go decides what the cluster starts from, by what is on the volumes.
+//  5. Starting and Growing: phases of package newcluster.
+//  6. Reopening: a full snapshot of the new cluster is taken, and clients are let in.
+//
+// Until the status of the Etcd records what the cluster starts from, which ends Surveying, the task can be aborted, and the members start
+// as they were. Afterwards, what they had stays on their volumes until the task is deleted.
 package restore
 
 import (
@@ -34,14 +43,14 @@ type Input struct {
 	Members int32
 	// Fenced: the client Service selects no member because of this task.
 	Fenced bool
-	// Call is the request for the snapshot of the phase; nil if this operator has made none since it has watched the task in this phase
-	// without a gap, which is since Since.
+	// Since is when this operator began to watch the task in this phase without a gap. Call is the request for the snapshot of the
+	// phase; nil if none was made since then.
 	Call  *background.Request[backup.Snapshot]
 	Since time.Time
 	// Leased is the highest revision that the Leases of snapshots record.
 	Leased int64
-	// Known is the newest revision that was known when the restore was confirmed, and MaxWrites how many may follow. They are not
-	// compared if MaxWrites is negative.
+	// Known is the newest revision that was known when the restore was confirmed, and MaxWrites is how many more may be lost. A negative
+	// MaxWrites sets no limit.
 	Known, MaxWrites int64
 	// Undone is the task that is undone; nil if none is.
 	Undone *Undone
@@ -51,27 +60,27 @@ type Input struct {
 type Undone struct {
 	// Task is its UID, and TaskName its name.
 	Task, TaskName string
-	// Member whose volume has the data of before.
+	// Member whose volume keeps the data from before that Restore.
 	Member string
-	// FinalSnapshot has that data too.
+	// FinalSnapshot is the name of the snapshot that has that data too.
 	FinalSnapshot string
 }
 
-// Decision is what to say of the task, and what to do next.
+// Decision is the next status of the task, and whether to request a snapshot.
 type Decision struct {
 	newcluster.Decision
-	// Ask for the snapshot of the phase.
+	// Ask: request the snapshot of the phase.
 	Ask bool
 }
 
 const (
 	// snapshotTimeout bounds a request for a snapshot.
 	snapshotTimeout = 15 * time.Minute
-	// retrySnapshots is how long a request for a snapshot that fails is repeated.
+	// retrySnapshots is how long a failing request for a snapshot is repeated.
 	retrySnapshots = 2 * time.Minute
 )
 
-// decide says how far a restore has come, and what is next. It is pure.
+// decide returns the next step of a restore after the preview. It is pure.
 func decide(in Input, now time.Time) Decision {
 	if d := in.obstacle(); d != nil {
 		return *d
@@ -93,8 +102,8 @@ func decide(in Input, now time.Time) Decision {
 	return in.reopening(now)
 }
 
-// obstacle is why the restore does not go on, before it is recorded from what the cluster starts; nil if it does. No data has been
-// changed then, and members that were stopped are started as they were.
+// obstacle returns how the task fails because the Etcd has changed; nil if it goes on. Once it is recorded what the cluster starts from,
+// nothing stops a restore. Before that, no data has been changed, and stopped members start as they were.
 func (in Input) obstacle() *Decision {
 	switch {
 	case in.Recorded.Source != "" || in.Recorded.Phase == v1alpha1.RecoveryGrowing:
@@ -120,7 +129,7 @@ func (in Input) fail(code v1alpha1.ErrorCode, format string, args ...any) *Decis
 	return &d
 }
 
-// notServing returns why the cluster does not serve as the one that is to be replaced; empty if it does.
+// notServing returns why the cluster that is to be replaced does not serve; empty if it does.
 func (in Input) notServing() string {
 	s := in.Snapshot
 	switch {
@@ -132,8 +141,8 @@ func (in Input) notServing() string {
 	return ""
 }
 
-// untried returns why members that are all stopped would start with what none of them, or not all, have run; empty if they would not. What
-// keeps a rollout from going on would stop all of them at once.
+// untried returns why the members must not be stopped: some have not run with the newest pod template yet, and after a stop all start with
+// it. It is empty if all have. A template with which pods do not start would otherwise stop the whole cluster, where a rollout stops at one pod.
 func untried(s *cluster.Snapshot) string {
 	if outdated, _ := s.PodsBehind(); outdated > 0 {
 		return fmt.Sprintf("%d of %d pods are not at the newest template of StatefulSet %s, and a restore would start all members with it at once: let a rollout replace them first, or change the Etcd back", outdated, s.Replicas(), s.StatefulSet.Name)
@@ -141,7 +150,7 @@ func untried(s *cluster.Snapshot) string {
 	return ""
 }
 
-// fencing waits until clients are kept away.
+// fencing waits until the client Service selects no member.
 func (in Input) fencing(now time.Time) Decision {
 	if in.Recorded.Restore.Fenced && !in.Fenced {
 		return Decision{Decision: in.Stay("waiting until the client Service selects no member")}
@@ -153,7 +162,7 @@ func (in Input) fencing(now time.Time) Decision {
 	return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "%s", message)}
 }
 
-// saving waits for the final snapshot, and then has all members stopped, if no more was written than a person has agreed to lose.
+// saving waits for the final snapshot. Then all members are stopped, unless more was written than a person has agreed to lose.
 func (in Input) saving(now time.Time) Decision {
 	if why := in.notServing(); why != "" {
 		return Decision{Decision: in.Stay("%s", why)}
@@ -186,7 +195,8 @@ func (in Input) tooMuchWritten(revision int64) *Decision {
 	return nil
 }
 
-// stopping waits until no member runs. If they are to be stopped after a gap in which they went on, the present is saved again.
+// stopping waits until no member runs. If nobody watched for a while, and the members still ran, they may have written more: then the
+// task goes back to Saving.
 func (in Input) stopping(now time.Time) Decision {
 	if in.Call == nil && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task {
 		return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "the task was interrupted before the members were stopped; checking that the final snapshot has everything")}
@@ -194,8 +204,8 @@ func (in Input) stopping(now time.Time) Decision {
 	return Decision{Decision: in.Stopping(now)}
 }
 
-// snapshot returns the snapshot of the phase, or what is said and done while there is none. If the request fails for too long, the task
-// has failed.
+// snapshot returns the snapshot of the phase, or the decision as long as there is none: to request it, to wait, or to fail after
+// retrySnapshots.
 func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision) {
 	switch call := in.Call; {
 	case call == nil:
@@ -211,8 +221,8 @@ func (in Input) snapshot(now time.Time, what string) (backup.Snapshot, *Decision
 	}
 }
 
-// surveying waits until every volume is surveyed, and then chooses from what the cluster starts. The databases have what was written until
-// the members stopped: it is judged once more whether that may be lost.
+// surveying waits until every volume is surveyed, and then chooses what the cluster starts from. The volumes also have what was written
+// between the final snapshot and the stop, so it judges once more whether that may be lost.
 func (in Input) surveying(now time.Time) Decision {
 	if waits, surveyed := in.Surveying(); !surveyed {
 		return Decision{Decision: waits}
@@ -243,7 +253,7 @@ func (in Input) growing(now time.Time) Decision {
 	return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote; taking a full snapshot of the new cluster", voting)}
 }
 
-// reopening waits for a full snapshot of the new cluster. Without one, clients are let in nevertheless: the agents go on to try.
+// reopening waits for a full snapshot of the new cluster. If that fails, clients are let in without it: the agents keep trying.
 func (in Input) reopening(now time.Time) Decision {
 	taken, d := in.snapshot(now, "full snapshot")
 	switch {

@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// pollInterval is how often requests are looked at.
+	// pollInterval is how often a running request is checked.
 	pollInterval = time.Second
-	// requestSnapshot is the operation of a step that asks for a snapshot.
+	// requestSnapshot is the operation of a step that requests a snapshot.
 	requestSnapshot = "RequestSnapshot"
-	// retryInterval is how long after a request that failed the next one is made.
+	// retryInterval is the time between a failed request and the next one.
 	retryInterval = 5 * time.Second
 )
 
@@ -42,13 +42,13 @@ type Handler struct {
 	tasks.Jobs
 	tasks.NeverSuperseded[Config]
 	Observer observe.Interface
-	// Agent makes a client of the agents of an Etcd, any of which asks the leading one. It has to reach them without the client
-	// Service.
+	// Agent returns a client of the agents of an Etcd. Any agent forwards a request to the leading one. The client must not use the client
+	// Service, which selects no member during a restore.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 	// Rules are what the operator's configuration allows.
 	Rules policy.Rules
 
-	// Stays are those of its tasks. What stops members asks them.
+	// Stays of the tasks. The Etcd controller asks them before it stops the members.
 	Stays *Stays
 
 	calls background.Requests[backup.Snapshot]
@@ -118,8 +118,8 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 	return in, foreign, err
 }
 
-// call returns the request for the snapshot of the phase, nil if none was made in the present stay in it, and since when that lasts. The
-// snapshot of one phase is not that of another.
+// call returns the request for the snapshot of the phase, and since when the present stay in that phase lasts. The request is nil if none
+// was made during the stay, or if its snapshot no longer counts.
 func (h *Handler) call(task *v1alpha1.EtcdOperatorTask, seen *cluster.Snapshot) (*background.Request[backup.Snapshot], time.Time) {
 	now := h.Clock.Now()
 	present, unbroken := h.Stays.next(task, now)
@@ -142,13 +142,13 @@ func (h *Handler) fenced(ctx context.Context, task tasks.Typed[Config]) (bool, *
 	if err := h.Live.Get(ctx, key, service); client.IgnoreNotFound(err) != nil {
 		return false, nil, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading Service %s: %w", key, err))
 	} else if err != nil {
-		// Without it, clients have no way to the members. The Etcd controller makes it again.
+		// Without the Service, clients cannot reach the members, but the Etcd controller creates it again, perhaps without the fence.
 		return false, nil, nil
 	}
 	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(task.Object.UID), ownership.Of(task.Etcd, "Service", service), nil
 }
 
-// leased returns the highest revision that the Leases of snapshots record.
+// leased returns the highest revision that the snapshot Leases record.
 func (h *Handler) leased(ctx context.Context, etcd *v1alpha1.Etcd) (revision int64, err error) {
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
 	if err != nil {
@@ -179,8 +179,8 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return h.Jobs.Perform(ctx, task, step)
 }
 
-// Cleanup implements tasks.Methods. The Etcd controller lets clients in again, and scales the StatefulSet up, once the task has ended or
-// is gone.
+// Cleanup implements tasks.Methods. The Etcd controller removes the fence and scales the StatefulSet up by itself, once the task has ended
+// or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
 	h.Stays.forget(task.Object.UID)

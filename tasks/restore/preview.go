@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// preview runs the Job of the preview to its end. It is the end of a task that only previews, and otherwise the evidence by which the
+// preview runs the Job of the preview to its end. A task that only previews ends with it. Otherwise its result is the evidence on which the
 // data may be replaced.
 func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	undone, why, err := h.undone(ctx, task, task.Etcd)
@@ -60,10 +60,10 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	return holding(next, found, task.Config.replaces(), &call, present.since, h.Clock.Now()), nil
 }
 
-// keyConfirm is the entry of the result that confirms what was previewed. Only judge writes it.
+// keyConfirm is the entry of status.result with the confirmation of what was previewed. Only judge writes it, never the Job.
 const keyConfirm = "confirm"
 
-// readable returns the result of the Job of a preview, unless the agent says something that it never says.
+// readable parses and validates the result of the Job of a preview.
 func readable(said json.RawMessage) (backup.Preview, error) {
 	found := backup.Preview{}
 	if err := json.Unmarshal(said, &found); err != nil {
@@ -152,13 +152,13 @@ func (h *Handler) version(ctx context.Context, etcd *v1alpha1.Etcd) (string, err
 	return oldest.String(), nil
 }
 
-// judge is the verdict on a task whose preview has run: its end, or the first phase of replacing the data. It is pure.
+// judge returns the verdict on a task whose preview has run: the end of the task, or the first phase of replacing the data. It is pure.
 func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time) tasks.Verdict {
 	c, etcd := task.Config, task.Etcd
 	why := refusal(v, found, c, etcd)
 	switch {
 	case c.Undo != "" && why.Outcome == tasks.Fail:
-		// The data that was kept may do.
+		// An undo can still use the data that a member has kept.
 		found = backup.Preview{}
 		return begin(v, found, task, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
 	case why.Outcome == tasks.Fail:
@@ -179,7 +179,7 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 // nothingChanged ends the message of a task that has failed before anything was changed.
 const nothingChanged = ". Nothing was changed"
 
-// refusal is why the previewed state is not restored, as a verdict that has failed; another one if it may be.
+// refusal returns a failed verdict that says why the previewed state must not be restored; a verdict of another outcome if it may be.
 func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etcd) tasks.Verdict {
 	if v.Outcome == tasks.Fail {
 		return v
@@ -191,7 +191,7 @@ func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etc
 			why += fmt.Sprintf("; to begin with the older full snapshot instead, preview again with --base %s", found.Refused.Older)
 		}
 	} else if c.From != nil && found.End == nil {
-		// Revisions of two histories say nothing of each other.
+		// Revisions of two histories cannot be compared.
 		why = fmt.Sprintf("how much is lost is not known, since the newest state in the backup of the Etcd cannot be read (%s): take a full snapshot first (kubectl etcdtask snapshot %s -n %s --wait)", found.NotCompared, etcd.Name, etcd.Namespace)
 	} else if needs := found.EndBytes + member.NeedsOfRestore(found.Bytes); needs > ptr.To(etcd.Spec.Capacity()).Value() {
 		why = fmt.Sprintf("the volumes have %d bytes (spec.storageCapacity), and the restore takes %d, for the present data, the restored data and a copy of that: enlarge the volumes first", ptr.To(etcd.Spec.Capacity()).Value(), needs)
@@ -204,7 +204,7 @@ func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etc
 	return f
 }
 
-// begin is the first phase of replacing the data.
+// begin returns the verdict that enters the first phase of replacing the data.
 func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time, why string) tasks.Verdict {
 	previous := task.Etcd.Status.ClusterID
 	lineage := newcluster.Lineage(task.Etcd.Status.Recovery, nil, "", previous)
@@ -225,7 +225,7 @@ func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	return next
 }
 
-// describe says what a restore would bring, and how to confirm exactly that.
+// describe says what a restore would change, and how to confirm exactly that.
 func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	what := fmt.Sprintf("revision %d of %s, from %s and %d deltas, with %d keys in %d bytes", p.Revision, p.Time.UTC().Format(time.RFC3339), p.Base, p.Deltas, p.Keys, p.Bytes)
 	switch {
@@ -246,8 +246,8 @@ func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	return fmt.Sprintf("%s. To go back to it: kubectl etcdtask restore %s -n %s %s --confirm %s", what, etcd.Name, etcd.Namespace, strings.Join(again(c, p), " "), confirmation(p))
 }
 
-// again returns the flags that name the previewed state again. Without the base they may mean another one: of a newer full snapshot, if
-// nothing was written since, or of a newer history. The latest state is another one by then.
+// again returns the flags that name the previewed state. They include the base, since a newer full snapshot of the same revision, or a
+// newer history, would be another state. "latest" becomes a revision, since there may be a later state by then.
 func again(c Config, p backup.Preview) []string {
 	target := fmt.Sprintf("revision=%d", p.Revision)
 	switch {

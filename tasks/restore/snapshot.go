@@ -18,17 +18,17 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
-// request is the detail of a step that asks for a full snapshot.
+// request is the detail of a step that requests a full snapshot.
 type request struct {
-	// final: it is the last one of the cluster before, and is kept.
+	// final: it is the final snapshot of the present cluster, which retention never removes.
 	final bool
-	// name says what is asked of whom.
+	// name describes the request to people.
 	name string
-	// atLeast is the revision that it has to have, the newest one of the members; 0 if that is not known.
+	// atLeast is the revision that the snapshot must reach, the newest one of the members; 0 if that is not known.
 	atLeast int64
 }
 
-// ask asks for a full snapshot. The request is made here, and looked after by Execute.
+// ask starts a request for a full snapshot in the background. Execute reads its result.
 func (h *Handler) ask(ctx context.Context, task tasks.Task, r request) error {
 	agent, err := h.Agent(ctx, task.Etcd)
 	if err != nil {
@@ -44,8 +44,8 @@ func (h *Handler) ask(ctx context.Context, task tasks.Task, r request) error {
 	return nil
 }
 
-// take takes a full snapshot, unless the newest one has all that is asked for: the answer was lost, or another operator had asked. Revisions
-// say so, and not the time at which it was taken: clocks differ.
+// take requests a full snapshot, unless the newest one already has everything: the answer to an earlier request may have been lost, or
+// another operator may have made it. It compares revisions, not times, since clocks differ.
 func take(ctx context.Context, agent api.Client, r request) (backup.Snapshot, error) {
 	if r.atLeast > 0 {
 		chain, err := agent.Latest(ctx)
@@ -56,12 +56,12 @@ func take(ctx context.Context, agent api.Client, r request) (backup.Snapshot, er
 	return agent.Full(ctx, r.final)
 }
 
-// hold is the detail of a step that asks for a hold on what was previewed.
+// hold is the detail of a step that requests a hold: retention then keeps the snapshots that were previewed.
 type hold struct {
 	base string
 	// revision to which deltas lead from the base; 0 if there are none.
 	revision int64
-	// name says what is asked of whom.
+	// name describes the request to people.
 	name string
 }
 
@@ -70,11 +70,11 @@ const (
 	holdSnapshots = "HoldSnapshots"
 	// holdTimeout bounds the request.
 	holdTimeout = 2 * time.Minute
-	// retryHolds is how long a request that fails is repeated.
+	// retryHolds is how long a failing request is repeated.
 	retryHolds = 10 * time.Minute
 )
 
-// hold asks the leading agent to keep what was previewed from retention.
+// hold starts a request for a hold in the background.
 func (h *Handler) hold(ctx context.Context, task tasks.Task, what hold) {
 	h.calls.Start(ctx, task.Object.UID, what.name, holdTimeout, func(ctx context.Context) (backup.Snapshot, error) {
 		agent, err := h.Agent(ctx, task.Etcd)
@@ -85,8 +85,9 @@ func (h *Handler) hold(ctx context.Context, task tasks.Task, what hold) {
 	})
 }
 
-// holding is the verdict on a task whose preview has run: what comes next, once the leading agent protects what is to be restored from retention.
-// Without that, no data is replaced, and a preview ends and says so. It has been asked for since a time. It is pure.
+// holding returns the verdict on a task whose preview has run: it passes next on once the leading agent holds what is to be restored.
+// Without a hold, no data is replaced, and a task that only previews says in its result that retention may remove it. The hold has been
+// requested since the given time. It is pure.
 func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *background.Request[backup.Snapshot], since, now time.Time) tasks.Verdict {
 	what := hold{base: found.Base, name: fmt.Sprintf("the leading agent protects %s and its deltas from retention", found.Base)}
 	if found.Deltas > 0 {
@@ -113,7 +114,8 @@ func holding(next tasks.Verdict, found backup.Preview, replaces bool, call *back
 	return next
 }
 
-// passes reports whether a request may succeed later: the agent was not reached, no member led, or the store did not answer.
+// passes reports whether the cause of an error may pass, so that the same request may succeed later: the agent was not reached, no member
+// led, or the store did not answer.
 func passes(err error) bool {
 	answer, answered := errors.AsType[*api.StatusError](err)
 	return !answered || answer.Code >= http.StatusInternalServerError || answer.Reason == api.CodeNoLeader || answer.Reason == api.CodeTooManyRequests

@@ -17,34 +17,34 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// maxUnwatched is the longest time between two executions of a task in which what it has asked for still counts, and the longest one from
-// when a final snapshot was seen to have the present until the members are told to stop.
+// maxUnwatched is the longest gap between two executions of a task after which its snapshot request still counts. It is also the longest
+// time from when the final snapshot was last known to have every write until the members are stopped.
 const maxUnwatched = time.Minute
 
-// Stays has the present stay of each task in its phase, as this operator has watched it. They live in memory alone: an operator that starts
-// without them asks again.
+// Stays records, for each task, how long this operator has watched it in its present phase. They live in memory alone: after a restart, the
+// operator requests snapshots again, since it cannot know what was written while it did not watch.
 type Stays struct {
 	mu sync.Mutex
 	of map[types.UID]stay
 }
 
-// stay is a time without a gap in which a task was executed in one phase. From Saving to Stopping is one: the final snapshot has to be of the
-// same stay until the members are stopped.
+// stay is a period without a gap in which a task was executed in one phase. Saving and Stopping count as one phase: the final snapshot
+// must belong to the stay in which the members are stopped.
 type stay struct {
 	phase v1alpha1.RecoveryPhase
-	// generation of the task: one that was suspended has another, however short that was.
+	// generation of the task. It changes when the task is suspended, even for a moment, so that a new stay begins.
 	generation int64
-	// since when it lasts, and when the task was last executed.
+	// since is when the stay began, and at when the task was last executed.
 	since, at time.Time
-	// saved is when the final snapshot was last known to have the present; zero if there is none.
+	// saved is when the final snapshot was last known to have every write; zero if there is none.
 	saved time.Time
 }
 
-// next adds an execution of a task, and returns its stay, and whether that has begun before.
+// next records an execution of a task. It returns the stay, and whether it is a continued one.
 func (s *Stays) next(task *v1alpha1.EtcdOperatorTask, now time.Time) (present stay, unbroken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	phase := ptr.Deref(task.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase // none while what was previewed is held
+	phase := ptr.Deref(task.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase // empty while the hold is requested
 	if phase == v1alpha1.RecoveryStopping {
 		phase = v1alpha1.RecoverySaving
 	}
@@ -61,8 +61,8 @@ func (s *Stays) next(task *v1alpha1.EtcdOperatorTask, now time.Time) (present st
 	return present, unbroken
 }
 
-// counts reports whether what a task has asked for in its stay still counts. A final snapshot does not, and the stay begins anew, if it was
-// taken a while ago, and the members were not stopped since, and more may have been written.
+// counts reports whether the result of a task's request still counts. A final snapshot does not if, for longer than maxUnwatched, the
+// members kept running and it was not known to have every write. Then a new stay begins.
 func (s *Stays) counts(task *v1alpha1.EtcdOperatorTask, call background.Request[backup.Snapshot], seen *cluster.Snapshot, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +82,8 @@ func (s *Stays) counts(task *v1alpha1.EtcdOperatorTask, call background.Request[
 	return true
 }
 
-// Saved reports whether this operator knows that the final snapshot of a task has the present, so that its members may be stopped. The phase
-// alone does not say so: the operator that recorded it may have ended long ago.
+// Saved reports whether this operator knows that the final snapshot of a task has every write, so that the members may be stopped. The
+// recorded phase does not prove that: the operator that wrote it may have ended long ago.
 func (s *Stays) Saved(task *v1alpha1.EtcdOperatorTask, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
