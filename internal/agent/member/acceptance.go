@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Acceptance is what the author of an Etcd whose snapshots are signed or encrypted lets a restore use nevertheless.
+// Acceptance lists what a restore may use although the snapshots of the Etcd have to be signed or encrypted. The author of the Etcd decides.
 type Acceptance struct {
 	// UnsignedUntil is the time, in RFC 3339, until which snapshots need no signature; empty for none.
 	UnsignedUntil string `json:"unsignedUntil,omitempty"`
@@ -21,8 +21,8 @@ type Acceptance struct {
 	Revision int64 `json:"revision,omitempty"`
 }
 
-// parseAcceptance parses the value of KeyAccept; nil if it is empty. Fields that a later operator may add are ignored: less is accepted then,
-// and members that restore nothing start.
+// parseAcceptance parses the value of KeyAccept; nil if it is empty. It ignores unknown fields, which a later operator may add: then less is
+// accepted, and members that restore nothing still start.
 func parseAcceptance(value []byte) (*Acceptance, error) {
 	if len(bytes.TrimSpace(value)) == 0 {
 		return nil, nil

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// ClusterID returns the ID, in hex, that etcd gives to a cluster that starts with the given members, each name=URL, separated
-// by commas. etcd derives it from the members' peer URLs and the token (etcdserver/api/membership: computeMemberID, genID).
+// ClusterID returns the ID, in hex, that etcd gives to a cluster that the given members bootstrap: name=URL, separated by commas. etcd
+// derives it from the members' peer URLs and the token (etcdserver/api/membership: computeMemberID, genID).
 func ClusterID(token, founders string) string {
 	urls := map[string][]string{}
 	for entry := range strings.SplitSeq(founders, ",") {

@@ -27,21 +27,21 @@ type Shared struct {
 	Bootstrap map[string]any
 	// ClusterID is the recorded ID of the cluster, in hex; empty if none is recorded.
 	ClusterID string
-	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
+	// Recovery is how the cluster starts as a new one; nil if it does not.
 	Recovery *Recovery
-	// Kept: what members had before a Restore stays on their volumes, also without a Recovery.
+	// Kept: members keep what they had before a Restore, even if there is no Recovery.
 	Kept bool
-	// Revision that a backup has to reach to be restored, even after the recovery is over; 0 for any.
+	// Revision that a backup must reach to be restored, even after the recovery is over; 0 for any.
 	Revision int64
-	// FirstStart permits to begin the cluster; nil if the operator has not.
+	// FirstStart permits members without data to begin the cluster; nil if they may not.
 	FirstStart *FirstStart
 	// Accept is what a restore may use although it is not verified; nil for nothing.
 	Accept *Acceptance
-	// ClientURLs that members advertise in place of their own, separated by commas, by their names.
+	// ClientURLs are what members advertise instead of their own URL, separated by commas, by the members' names.
 	ClientURLs map[string]string
 	// Members is how the operator is about to change the list of members; nil if it is not.
 	Members *Members
-	// Source is a cluster that the members join; nil if there is none, or once its members have left.
+	// Source is the cluster that the members join; nil if there is none, or its members have left.
 	Source *Source
 }
 
@@ -58,8 +58,7 @@ type Identity struct {
 // InitialCluster returns the members as etcd's initial-cluster: name=URL, separated by commas.
 func (s Shared) InitialCluster() string { return text(s.Bootstrap, "initial-cluster") }
 
-// Founders returns, in the same format, the members that bootstrap the cluster: all of them, or in a recovery the one that
-// starts alone.
+// Founders returns, in the same format, the members that bootstrap the cluster: all of them, or, in a recovery, the one that starts first.
 func (s Shared) Founders() string {
 	for entry := range strings.SplitSeq(s.InitialCluster(), ",") {
 		if name, _, _ := strings.Cut(entry, "="); s.Recovery != nil && name == s.Recovery.Member {
@@ -69,8 +68,8 @@ func (s Shared) Founders() string {
 	return s.InitialCluster()
 }
 
-// Token returns the token that separates the members from those of another cluster with the same URLs, including the same
-// cluster before a recovery.
+// Token returns etcd's initial-cluster-token. It distinguishes the cluster from others with the same URLs, including the one before a
+// recovery.
 func (s Shared) Token() string {
 	token := text(s.Bootstrap, "initial-cluster-token")
 	if s.Recovery != nil {
@@ -99,7 +98,7 @@ func (s Shared) LocalClientURL() (string, error) {
 	return listen.String(), nil
 }
 
-// ReadShared reads the shared ConfigMap from where it is mounted.
+// ReadShared reads the shared ConfigMap from the directory in which it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
 	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
@@ -115,7 +114,7 @@ func ReadShared(dir string) (Shared, error) {
 	return ParseShared(values)
 }
 
-// ParseShared reads the data of the shared ConfigMap.
+// ParseShared parses the data of the shared ConfigMap.
 func ParseShared(data map[string]string) (Shared, error) {
 	s := Shared{ClusterID: strings.TrimSpace(data[KeyClusterID]), Kept: data[KeyKept] != "", FirstStart: ParseFirstStart(data[KeyFirstStart])}
 	if err := yaml.Unmarshal([]byte(data[KeyConfig]), &s.Config); err != nil {
@@ -157,11 +156,11 @@ func (s Shared) PeerTLS() bool {
 	return strings.HasPrefix(text(s.Config, "listen-peer-urls"), "https://")
 }
 
-// DataDir is etcd's data directory.
+// DataDir returns the path of etcd's data directory.
 func (s Shared) DataDir() string { return text(s.Config, "data-dir") }
 
-// Identify looks up a member in the initial cluster. Its client URL has the host of its peer URL, and the scheme and port on
-// which all members listen.
+// Identify looks up a member in the initial cluster. Its client URL has the host of its peer URL, and the scheme and port that all members
+// share.
 func (s Shared) Identify(name string) (Identity, error) {
 	client, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {
@@ -190,11 +189,11 @@ func (s Shared) Identify(name string) (Identity, error) {
 	return id, nil
 }
 
-// Render renders the configuration file of a member that starts by an action. A member that joins needs the current members
-// as its initial cluster, and advertises every peer URL that it has there; "" is the shared one.
+// Render renders the configuration file of a member. A member that joins needs the current members as its initial cluster, and advertises
+// every peer URL that it has there; an empty initialCluster stands for the shared one.
 func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byte, error) {
-	// etcd uses the state only with an empty data directory: a member that should have data, and has none, fails instead of
-	// bootstrapping.
+	// etcd uses initial-cluster-state only if its data directory is empty: with "existing", a member that should have data but has none
+	// fails instead of bootstrapping.
 	state := "existing"
 	if action == Bootstrap {
 		state = "new"

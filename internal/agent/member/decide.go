@@ -18,7 +18,7 @@ type DataState int
 
 // The states of a data directory.
 const (
-	// DataNone: no write-ahead log. The member never ran here, or was interrupted before its first entry.
+	// DataNone: no write-ahead log. The member has never run here, or was interrupted before its first entry.
 	DataNone DataState = iota
 	// DataPresent: a write-ahead log that etcd can read, and a database.
 	DataPresent
@@ -31,24 +31,24 @@ type Data struct {
 	State DataState
 	// ClusterID of the data, in hex, and MemberID of the member that wrote it; empty if they cannot be read.
 	ClusterID, MemberID string
-	// Removed: the member has applied its own removal from the cluster. One that was down then knows nothing of it.
+	// Removed: the member has applied its own removal from the cluster. A member that was down at that time has not.
 	Removed bool
 	// Damage is what is wrong with damaged data.
 	Damage string
 }
 
-// Answer is what the other members know of a member, by a linearizable read.
+// Answer is what the other members say of a member, by a linearizable read.
 type Answer int
 
 // The answers.
 const (
-	// AnswerNone: no answer. There is no quorum, it is unreachable, or there is no other member.
+	// AnswerNone: there is no quorum, it is unreachable, or there is no other member.
 	AnswerNone Answer = iota
-	// AnswerNeverStarted: they list the member, and it has never run.
+	// AnswerNeverStarted: they list the member, and have never seen it run.
 	AnswerNeverStarted
-	// AnswerStarted: they list the member, and it has run before.
+	// AnswerStarted: they list the member, and have seen it run.
 	AnswerStarted
-	// AnswerNotListed: they serve without the member.
+	// AnswerNotListed: they serve, and do not list the member.
 	AnswerNotListed
 )
 
@@ -78,10 +78,10 @@ const (
 	Bootstrap Action = "Bootstrap"
 	// Join the running cluster, which lists the member and has never seen it.
 	Join Action = "Join"
-	// SetAside sets data aside that no member can serve with any more, and decides again.
+	// SetAside data with which no member can serve any more, and decide again.
 	SetAside Action = "SetAside"
-	// Replace the member with a learner of the same name, in a recovery: remove it from the member list, set its data aside, and
-	// add a learner, as far as necessary. Otherwise only the operator changes the list.
+	// Replace the member with a learner of the same name: remove it from the member list, set its data aside, and add a learner, as far as
+	// necessary. This is only for recoveries; otherwise only the operator changes the list.
 	Replace Action = "Replace"
 	// Restore the newest backup, and decide again.
 	Restore Action = "Restore"
@@ -109,30 +109,30 @@ type Input struct {
 	Successors []string
 	// MayBegin: the operator permits members without data to begin the cluster. It counts only while no ID is recorded.
 	MayBegin bool
-	// Planned: the operator says how the members change, and Leaving: it has announced that this one is removed.
+	// Planned: the operator has announced a change of the member list. Leaving: it has announced that this member is removed.
 	Planned, Leaving bool
-	// Others say what they know of the member with this one's peer URL.
+	// Others is what the other members say of the member with this one's peer URL.
 	Others Answer
 	// OthersClusterID is the cluster ID of the others, in hex.
 	OthersClusterID string
-	// Listed is the ID, in hex, of the member that they list with this one's peer URL, and DataListed whether they list the one that
-	// wrote the data.
-	Listed     string
+	// Listed is the ID, in hex, of the member that they list with this one's peer URL.
+	Listed string
+	// DataListed: they list the member that wrote the data.
 	DataListed bool
 	// Backup is looked up only if there is neither data nor an answer.
 	Backup Backup
-	// StoreSays is the answer of a store that is BackupUnreachable because it refuses requests; empty if it does not answer.
+	// StoreSays is the error of a store that is BackupUnreachable because it refuses requests; empty if it does not answer.
 	StoreSays string
 
-	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
+	// Recovery is how the cluster starts as a new one; nil if it does not.
 	Recovery *Recovery
 	// NewClusterID is the ID of the cluster that the recovery makes, in hex.
 	NewClusterID string
 	// Rebuilt: a Rebuild was interrupted before its last renames.
 	Rebuilt bool
-	// KeptAside: data was set aside for the recovery, on this volume.
+	// KeptAside: this volume has data that was set aside for the recovery.
 	KeptAside bool
-	// Begun: another member is one of the new cluster, which has no quorum. It is only looked up if this one may start that cluster from
+	// Begun: another member belongs to the new cluster, which has no quorum. It is only looked up if this member may start that cluster from
 	// the backup, and no quorum answers.
 	Begun bool
 }
@@ -144,22 +144,24 @@ type Decision struct {
 	Reason string
 	// Why is a sentence for people; for a member that does not start, with what to do.
 	Why string
-	// Volume is what a member that does not start says of its volume; the zero value for nothing.
+	// Volume is what a member that does not start reports of its volume; the zero value for nothing.
 	Volume cluster.Volume
 	// Suffix of the name that SetAside gives to the data.
 	Suffix string
 }
 
-// Decide decides how a member starts. A member that has lost its data has also lost its votes and acknowledged entries: under
-// its old identity it could elect a leader that lacks committed entries. So a member without data starts only if it
-// certainly never ran, or under a new identity, as a learner, which only a quorum can grant.
+// Decide decides how a member starts.
 //
-// Members come and go by the operator's word alone: outside of a recovery, a member that is not listed, or whose data is gone, waits
-// until the operator has changed the list. Data of a member that was removed serves nowhere again.
+// A member that has lost its data has also lost its votes and the entries that it acknowledged: under its old identity, it could elect a
+// leader that lacks committed entries. So a member without data starts only if it has certainly never run, or as a learner with a new
+// identity, which only a quorum can grant.
 //
-// The recorded cluster ID may lag behind until the operator has recorded it and the kubelet has updated the mount. It is used
-// only if no quorum answers, and then etcd has a last check: before it bootstraps, it asks the peers once more, without a
-// quorum, and refuses if one of them has seen it.
+// Only the operator changes the member list, except in a recovery: a member that is not listed, or has lost its data, waits for the
+// operator. The data of a removed member is never used again.
+//
+// The recorded cluster ID may lag behind: the operator has to record it, and the kubelet to update the mount. It matters only if no quorum
+// answers, and then etcd itself checks once more: before it bootstraps, it asks its peers, without a quorum, and refuses if one of them has
+// seen it.
 func Decide(f Input) Decision {
 	switch {
 	case f.wasRemoved():
@@ -180,18 +182,18 @@ func Decide(f Input) Decision {
 	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers; only a quorum can replace the member. Restore the other members; if they are permanently lost, recover the cluster. Starting empty or from a backup could create a second cluster beside a living one", loss(f), f.ClusterID)
 }
 
-// isForeign reports whether the data is of another cluster than the recorded one.
+// isForeign reports whether the data belongs to another cluster than the recorded one.
 func (f Input) isForeign() bool {
 	return f.ClusterID != "" && f.Data.ClusterID != "" && !f.isCurrent(f.Data.ClusterID)
 }
 
-// isCurrent reports whether data of a cluster is that of the recorded one, or of the one that a restore has made of it.
+// isCurrent reports whether a cluster is the recorded one or its successor.
 func (f Input) isCurrent(clusterID string) bool {
 	return clusterID == f.ClusterID || f.Single && slices.Contains(f.Successors, clusterID)
 }
 
-// decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data:
-// an Etcd that is created again beside them knows nothing of it. Only the operator can look at all of them.
+// decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes may still hold data, if the Etcd was
+// created again beside them. Only the operator can survey all of them.
 func decideFirstStart(f Input) Decision {
 	switch {
 	case !f.MayBegin:

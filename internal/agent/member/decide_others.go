@@ -9,7 +9,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// decideByOthers: a quorum serves without the member, whose data is gone or damaged. The quorum has all of it.
+// decideByOthers: the member's data is gone or damaged, and a quorum, which has all of it, serves without the member.
 func decideByOthers(f Input) Decision {
 	switch {
 	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
@@ -31,8 +31,8 @@ func notListed(f Input) Decision {
 	return free("", wait(v1alpha1.ReasonNotListed, "member %s has no data, and cluster %s serves without listing it: it joins once the operator has added it to the member list", f.Member, f.OthersClusterID))
 }
 
-// wasRemoved reports whether there is the data of a member that is no longer one of the cluster: it says so itself, or a quorum of the
-// cluster does not list it. What a recovery leaves behind, or chooses, is not judged.
+// wasRemoved reports whether the data is that of a member that was removed from its cluster: the data says so, or a quorum of that cluster
+// does not list the member. In a recovery, data of the clusters before it is not judged.
 func (f Input) wasRemoved() bool {
 	switch {
 	case f.Data.State != DataPresent || f.Recovery != nil && f.Data.ClusterID != f.NewClusterID || f.Recovery == nil && f.isForeign():
@@ -48,9 +48,9 @@ func (f Input) othersAreOfData() bool {
 	return f.Others != AnswerNone && f.OthersClusterID == f.Data.ClusterID
 }
 
-// decideRemoved: there is the data of a removed member. It is set aside once a quorum serves without it: until then it may be the
-// newest that there is, and only a recovery may use it. Where nothing says so but the list, it stays until a person removes it: a list
-// can also be what is left after someone has forced a new cluster.
+// decideRemoved: the data is that of a removed member. It is set aside once a quorum serves without that member. Until then it may be the
+// newest data that there is, for a recovery to use. If only the member list says that it was removed, the data stays until a person deletes
+// it: someone may have forced a new cluster of older data, which lists other members.
 func decideRemoved(f Input) Decision {
 	known, suffix := f.Data.Removed || f.Leaving, RemovedSuffix
 	if !known {
@@ -67,14 +67,14 @@ func decideRemoved(f Input) Decision {
 	return Decision{Action: SetAside, Suffix: suffix, Why: "the cluster serves and has removed member " + f.Data.MemberID + ", whose data it is"}
 }
 
-// left decides that a member waits with the data of a removed one.
+// left returns the decision to wait with the data of a removed member.
 func left(f Input, format string, args ...any) Decision {
 	d := wait(v1alpha1.ReasonMemberRemoved, format, args...)
 	d.Volume = cluster.Volume{Store: cluster.StoreLeft, ClusterID: f.Data.ClusterID}
 	return d
 }
 
-// free adds to a decision that a member could join from here, and the ID of the listed member whose data is gone, if there is one.
+// free adds to a decision that a member could join from this volume, and the ID of the listed member whose data is gone, if there is one.
 func free(lost string, d Decision) Decision {
 	d.Volume = cluster.Volume{Store: cluster.StoreFree, Lost: lost}
 	return d

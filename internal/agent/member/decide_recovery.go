@@ -12,12 +12,11 @@ import (
 
 // decideRecovery decides how a member starts while its cluster is recovered from quorum loss, wakes up without volumes, or goes back to an
 // earlier state. One member starts a new cluster with a new ID, and the others join it as learners. No member continues with data of the
-// previous cluster, so a member that comes late with such data cannot form a quorum.
+// previous cluster, so members that come late with such data cannot form a quorum.
 //
-// The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
-// bootstrapped again: with the same ID, it would be taken for the running one. A single member, whose data no other has, restores
-// it again if it is damaged before the new cluster is recorded; then the recovery is over to it (Shared.Settled). The record may come
-// late, since the members need no operator: see mayHaveBegun.
+// Once the new cluster has served, it is not bootstrapped again: the second one would have the same ID as the first. The recorded cluster
+// ID is that of the previous cluster until the operator has seen the new one serve, which may be late: see mayHaveBegun. A single member, the
+// only one with its data, may begin again until then; afterwards the recovery is over for it (Shared.Settled).
 func decideRecovery(f Input) Decision {
 	served := f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID
 	switch {
@@ -38,13 +37,14 @@ func decideRecovery(f Input) Decision {
 	case f.Recovery.Source == RecoverFromBackup:
 		return recoverFromBackup(f)
 	case f.Recovery.restores():
-		// Whatever the member has is set aside once the earlier state is complete.
+		// Whatever data the member has is set aside once the earlier state is complete.
 		return Decision{Action: Rebuild, Why: f.Recovery.what() + ": " + f.Recovery.from()}
 	}
 	return recoverFromData(f)
 }
 
-// joinRecovered: the recovered cluster serves. The recovery is the operator's word to join it, until it says how the members change.
+// joinRecovered: the recovered cluster serves, and members join it without asking the operator. Once the operator announces a change of the
+// member list, a member without data waits for the operator as usual.
 func joinRecovered(f Input) Decision {
 	if f.Others == AnswerNeverStarted && f.Data.State == DataNone {
 		return Decision{Action: Join, Why: "the recovered cluster serves, lists the member and has never seen it run"}
@@ -55,7 +55,7 @@ func joinRecovered(f Input) Decision {
 	return Decision{Action: Replace, Why: standing(f) + ", and the recovered cluster serves: the member joins it as a learner"}
 }
 
-// recoverFromData: the cluster is recovered from the data of this member.
+// recoverFromData: this member was chosen for its data.
 func recoverFromData(f Input) Decision {
 	if f.Rebuilt || f.Data.State == DataPresent && f.Data.ClusterID == f.Recovery.PreviousClusterID {
 		return Decision{Action: Rebuild, Why: "the cluster has lost quorum and is recovered from the data of this member"}
@@ -66,7 +66,7 @@ func recoverFromData(f Input) Decision {
 	return refuse(reasonOf(f), "%s, but the cluster must be recovered from it: delete task %s, and create another recovery", loss(f), f.Recovery.TaskName)
 }
 
-// recoverFromBackup: this member restores the backup that the cluster is recovered from.
+// recoverFromBackup: this member was chosen to restore the backup.
 func recoverFromBackup(f Input) Decision {
 	switch {
 	case f.Backup == BackupHolds:
@@ -79,9 +79,9 @@ func recoverFromBackup(f Input) Decision {
 	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: restore the backup, or the volume of a member under the name of its claim, delete task %s, and create another recovery", f.Recovery.TaskName)
 }
 
-// mayHaveBegun reports whether the new cluster may have begun, and its first member has lost it: another member is one of it, or what is on
-// the volume is less than what the member had, or set aside. Of a volume that had nothing, only the others can say so. To a single member
-// it does not matter.
+// mayHaveBegun reports whether this member may have started the new cluster and then lost that data. It may have if another member belongs
+// to the new cluster, or if the volume has less than it had before. If the volume was empty before, only other members can show it. For a
+// single member it does not matter: no other one can be confused with it.
 func (f Input) mayHaveBegun() bool {
 	switch {
 	case f.Single || f.Rebuilt || f.Recovery.Source != RecoverFromBackup && f.Recovery.Source != RecoverFromPoint:
@@ -89,15 +89,15 @@ func (f Input) mayHaveBegun() bool {
 	case f.Begun:
 		return true
 	case f.Data.State == DataDamaged && f.Data.ClusterID == "":
-		return f.KeptAside // what the member had before is there
+		return f.KeptAside // so the damaged data is not what the member had before
 	case f.Data.State == DataNone:
-		// The data is set aside once the backup is restored.
+		// Data that the member had is still in place until the backup is restored: this is another volume.
 		return f.Recovery.HadData
 	}
 	return false
 }
 
-// again describes how a person has it decided again, by what is on all volumes, from what the cluster starts.
+// again tells a person how to start another recovery, which chooses again by what is on all volumes.
 func (r Recovery) again() string {
 	if r.wakes() {
 		return "create a QuorumLossRecovery"
@@ -116,7 +116,7 @@ func (r Recovery) what() string {
 	return "the cluster has lost quorum and is being recovered"
 }
 
-// beside describes what to do about another cluster that answers with a quorum.
+// beside tells a person what to do about another cluster that answers with a quorum.
 func (r Recovery) beside() string {
 	if r.wakes() {
 		return fmt.Sprintf("cluster %s was hibernated and is waking up: stop the members that run with its data", r.PreviousClusterID)
@@ -127,8 +127,8 @@ func (r Recovery) beside() string {
 	return fmt.Sprintf("cluster %s is being recovered from quorum loss: if it has come back, delete task %s, and the operator withdraws the recovery unless %s may have begun the new cluster", r.PreviousClusterID, r.TaskName, r.Member)
 }
 
-// reasonBeside returns the reason of a member that waits because another cluster answers. The operator withdraws a recovery by what the
-// chosen member says: while it has the data of the cluster before, no member has that of the new one.
+// reasonBeside returns the reason of a member that waits because another cluster answers. ReasonPreviousClusterServes permits the operator to
+// withdraw the recovery: while the chosen member has the data of the previous cluster, the new one has not begun.
 func reasonBeside(f Input) string {
 	previous := f.Recovery.PreviousClusterID
 	if !f.Recovery.wakes() && f.Member == f.Recovery.Member && f.Data.State == DataPresent && f.Data.ClusterID == previous && f.OthersClusterID == previous {
@@ -137,7 +137,7 @@ func reasonBeside(f Input) string {
 	return f.Recovery.reason()
 }
 
-// reason returns the reason of a member that waits for others.
+// reason returns the reason of a member that waits for the chosen one.
 func (r Recovery) reason() string {
 	if r.wakes() {
 		return v1alpha1.ReasonWakingUp
@@ -166,7 +166,7 @@ func reasonOfStanding(f Input) string {
 	return reasonOf(f)
 }
 
-// standing describes what a member has instead of data of the recovered cluster.
+// standing describes what a member has in place of data of the recovered cluster.
 func standing(f Input) string {
 	if f.Data.State == DataPresent {
 		return fmt.Sprintf("member %s has data of cluster %s from before the recovery", f.Member, f.Data.ClusterID)

@@ -10,18 +10,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FirstStart permits members without data to begin the cluster of an Etcd: the operator has shown that no volume holds data that
-// the new cluster would hide.
+// FirstStart permits members without data to begin the cluster of an Etcd: the operator has checked that no volume holds data, which the
+// new cluster would hide.
 type FirstStart struct {
-	// Etcd is the UID of the Etcd that it was given to. An Etcd of the same name that is created later needs its own.
+	// Etcd is the UID of the Etcd that has the permission. A later Etcd of the same name needs its own.
 	Etcd string `json:"etcd"`
-	// Claims are the UIDs of the claims that existed and were found empty, in a Round of surveys; empty if no claim existed. Only
-	// the operator reads them.
+	// Claims are the UIDs of the claims that were found empty in a Round of surveys; empty if no claim existed. Only the operator reads them.
 	Claims []string `json:"claims,omitempty"`
 	Round  string   `json:"round,omitempty"`
 }
 
-// ParseFirstStart parses the value of KeyFirstStart; nil if it is empty or unreadable, which permits nothing.
+// ParseFirstStart parses the value of KeyFirstStart. It returns nil, which permits nothing, if the value is empty or unreadable.
 func ParseFirstStart(value string) *FirstStart {
 	f := &FirstStart{}
 	if err := yaml.Unmarshal([]byte(value), f); err != nil || f.Etcd == "" {

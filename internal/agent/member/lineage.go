@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// The only member of a cluster that is restored makes a cluster with another ID: the successor of the recorded one. So an old
-// volume that turns up later is not taken for current data, whichever token and peer URLs the recorded ID was derived from: those
-// of etcd-druid, of a recovery, or those from before TLS between peers. Members and operator compute the ID each on their own
+// When the only member of a cluster is restored, it makes a cluster with another ID: the successor of the recorded one. So an old volume
+// that turns up later is not taken for current data. The ID is derived from the recorded one, whatever token and peer URLs that came from:
+// those of etcd-druid, of a recovery, or those from before TLS between peers. Members and operator compute it each on their own
 // (docs/adr/0043-the-successor-of-a-cluster.md).
 
 // RecoveredIDs returns the IDs, in hex, that the cluster of the recovery may have; none without a recovery.
@@ -22,8 +22,8 @@ func (s Shared) RecoveredIDs() []string {
 	return idsOf(s.Token(), s.Founders())
 }
 
-// RecoveredID returns the ID, in hex, of the cluster of the recovery, given the IDs that are recorded or seen: the first of them
-// that it may have, or else the one that it has if it is made now. It is empty without a recovery.
+// RecoveredID returns the ID, in hex, of the cluster of the recovery: the first of the seen IDs that it may have, or else the one that it
+// would get if it were made now. It is empty without a recovery.
 func (s Shared) RecoveredID(seen ...string) string {
 	ids := s.RecoveredIDs()
 	for _, id := range slices.Concat(seen, ids) {
@@ -56,8 +56,8 @@ func (s Shared) successorToken() string {
 	return text(s.Bootstrap, "initial-cluster-token") + "-after-" + s.ClusterID
 }
 
-// Settled returns the configuration as it counts for a member that starts: to the only member of a cluster, a recovery is over once
-// a cluster is recorded that it does not replace. No other member has yet to join.
+// Settled returns the configuration for a member that starts. For the only member of a cluster, a recovery is over once its new cluster is
+// recorded: no other member has yet to join.
 func (s Shared) Settled() Shared {
 	if s.Recovery != nil && s.Alone() && s.ClusterID != "" && !s.Recovery.LeavesBehind(s.ClusterID) {
 		s.Recovery = nil
@@ -65,8 +65,8 @@ func (s Shared) Settled() Shared {
 	return s
 }
 
-// idsOf returns the IDs of a cluster with a token and one founder: that with its present peer URL, and that with its URL before, or
-// after, the change to TLS between peers.
+// idsOf returns the IDs that a cluster with the given token and founder may have: first that with its present peer URL, then that with the
+// other scheme, since TLS between peers may have been switched in between.
 func idsOf(token, founder string) []string {
 	before, after := "=http://", "=https://"
 	if strings.Contains(founder, after) {

@@ -2,51 +2,50 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package member decides what happens in a member's pod before etcd starts: whether and how the member may start, and with
-// which configuration file. It is pure; package prepare observes and acts, and package serve runs beside the member.
+// Package member decides what happens in a member's pod before etcd starts. It is pure; package prepare observes and acts, and package
+// serve runs beside the member. Its parts:
 //
-// etcd ignores flags and environment if it has a configuration file, so each member needs a file of its own. The members
-// share a ConfigMap, from which the pod's init container renders the file.
+//   - config.go: Shared, the ConfigMap that operator and members share, and etcd's configuration file, which is rendered from it. etcd
+//     ignores flags and environment if it has a configuration file, so each member needs a file of its own.
+//   - decide.go: Decide, whether and how a member starts. decide_others.go has the cases in which a quorum of other members answers, and
+//     decide_recovery.go those in which the cluster starts as a new one.
+//   - recovery.go, members.go, firststart.go, source.go, acceptance.go: the values of keys by which the operator instructs members.
+//   - clusterid.go, lineage.go: the IDs of clusters, which members and operator compute each on their own.
+//   - survey.go: what the agent reports of the volume of a stopped member.
 package member
 
-// Keys of the ConfigMap that the members of a cluster share.
+// Keys of the ConfigMap that the members of a cluster share. All but KeyConfig and KeyBootstrap are absent or empty if there is nothing to
+// say. Only a change of KeyConfig or KeyClientURLs changes the pod template.
 const (
-	// KeyConfig is the part of etcd's configuration that all members share. A change of it changes the pod template.
+	// KeyConfig is the part of etcd's configuration that all members share.
 	KeyConfig = "etcd.conf.yaml"
-	// KeyBootstrap is what only a member without data uses: the initial cluster and its token. A change of it replaces no
-	// pod.
+	// KeyBootstrap is what only a member without data uses: the initial cluster and its token.
 	KeyBootstrap = "bootstrap.conf.yaml"
 	// KeyClusterID is the ID of the cluster in hex, once it has first served.
 	KeyClusterID = "cluster-id"
-	// KeyRecovery is how a cluster restarts after the loss of its quorum: a Recovery as YAML. It is absent or empty if there
-	// is none.
+	// KeyRecovery is how a cluster starts as a new one: a Recovery as YAML.
 	KeyRecovery = "recovery.yaml"
-	// KeyRecoveryDetails is what was added to KeyRecovery later, as YAML: agents that do not know it recover without. It is absent or empty
-	// if there is nothing.
+	// KeyRecoveryDetails are the fields of a Recovery that were added later, as YAML. Agents refuse unknown fields in KeyRecovery, and ignore
+	// a key that they do not know.
 	KeyRecoveryDetails = "recovery-details.yaml"
-	// KeyKept is there if members keep what they had before a Restore although no recovery is recorded any more.
+	// KeyKept exists if no recovery is recorded any more, but members still keep what they had before a Restore.
 	KeyKept = "kept"
-	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is absent or empty if they may not,
-	// and once the cluster has served.
+	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is removed once the cluster has served.
 	KeyFirstStart = "first-start.yaml"
-	// KeyAccept is what a restore may use although it is not signed, not encrypted, or older than recorded: an Acceptance as YAML. It is absent or
-	// empty if that is nothing. A change of it replaces no pod.
+	// KeyAccept is what a restore may use although it is not signed, not encrypted, or older than recorded: an Acceptance as YAML.
 	KeyAccept = "accept-backup.yaml"
-	// KeyMembers is how the operator is about to change the list of members: a Members as YAML. It is absent or empty if it is not. A
-	// change of it replaces no pod.
+	// KeyMembers is how the operator is about to change the list of members: a Members as YAML.
 	KeyMembers = "members.yaml"
-	// KeySource is the cluster that the members join: a Source as YAML. It is absent or empty if there is none, and once its members have
-	// left.
+	// KeySource is the cluster that the members join: a Source as YAML. It is removed once the members of that cluster have left.
 	KeySource = "source.yaml"
-	// KeyClientURLs are the client URLs that members advertise, in place of their own, by their names: URLs separated by commas. It is
-	// absent if each advertises its own.
+	// KeyClientURLs are the client URLs that members advertise instead of their own, by the members' names: URLs separated by commas.
 	KeyClientURLs = "client-urls.yaml"
 	// KeyAgentAPI is who may use the agents' HTTP API: an agentauth.Trust as JSON.
 	KeyAgentAPI = "agent-api.json"
 )
 
-// AppliedKeys are the keys that follow from the spec alone, and are written with what is applied. All others tell members how their cluster
-// stands: the operator writes each when it knows it, and leaves those alone that a later operator may have added.
+// AppliedKeys are the keys that follow from the spec alone, and are written together. The operator writes each of the others when it learns
+// something about the cluster. It leaves unknown keys alone, since a later version of the operator may have added them.
 var AppliedKeys = []string{KeyConfig, KeyBootstrap, KeyAccept, KeyClientURLs}
 
 // Folders and files of a member's pod.
@@ -62,16 +61,16 @@ const (
 	// DataDir is etcd's data directory. Gardener's etcd-wrapper uses the same, so that each can use the volumes of the
 	// other.
 	DataDir = VolumeDir + "/new.etcd"
-	// AsideSuffix and a time are added to the name of a data directory that etcd could not start with. It may be the only
-	// copy: it stays until a person removes it.
+	// AsideSuffix and a time are appended to the name of a data directory that is set aside. It may be the only copy, so it stays until a
+	// person removes it.
 	AsideSuffix = ".aside-"
-	// ReplacedSuffix is used instead if a quorum has all data. The directory is removed once the member votes again.
+	// ReplacedSuffix is used instead if a quorum has all of the data. The directory is removed once the member votes again.
 	ReplacedSuffix = ".replaced-"
-	// RemovedSuffix is used instead for the data of a member that was removed from the list by a change that it knew of. It may be the
-	// newest copy if every member that stayed is lost. The directory is removed once a member votes here again.
+	// RemovedSuffix is used instead for the data of a member that knew of its own removal. It may be the newest copy if every member that
+	// stayed is lost. The directory is removed once a member votes here again.
 	RemovedSuffix = ".removed-"
-	// BeforeSuffix, the UID of the task and a time are used instead in a recovery. The directory is removed once the recovery
-	// is over and the member votes.
+	// BeforeSuffix, the UID of the task and a time are used instead in a recovery or a restore. The directory is removed once the task is
+	// gone and the members vote.
 	BeforeSuffix = ".before-"
 )
 
@@ -81,7 +80,7 @@ const (
 	NameVariable = "POD_NAME"
 	// NamespaceVariable has the namespace.
 	NamespaceVariable = "POD_NAMESPACE"
-	// TrustFileVariable has the path of KeyAgentAPI. It is not a flag, because earlier versions of the agent, which an Etcd
-	// may name, would not start with an unknown flag.
+	// TrustFileVariable has the path of KeyAgentAPI. It is not a flag: an Etcd may name an earlier version of the agent, which would not
+	// start with an unknown flag.
 	TrustFileVariable = "API_TRUST_FILE"
 )

@@ -12,23 +12,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Members tells the members of a cluster how the operator is about to change their list. While it does, agents add, promote and remove
-// no member, also if a recovery is not over yet.
+// Members announces to the members of a cluster how the operator is about to change their list. While it does, agents add, promote and
+// remove no member, not even in a recovery.
 type Members struct {
-	// Etcd is the UID of the Etcd that it was written for. That of an earlier Etcd of the same name means nothing.
+	// Etcd is the UID of the Etcd. An announcement for an earlier Etcd of the same name does not count.
 	Etcd string `json:"etcd"`
-	// ClusterID of the cluster that changes, in hex. What was said of the members of a cluster before a recovery means nothing after it.
+	// ClusterID of the cluster that changes, in hex. An announcement from before a recovery does not count after it.
 	ClusterID string `json:"clusterID"`
-	// Generation grows with each change. The agent of a running member reports the one that it has read.
+	// Generation grows with each announcement. The agent of a running member reports the one that it has read.
 	Generation int64 `json:"generation"`
 	// Leaving are the names of the members that are about to be removed.
 	Leaving []string `json:"leaving,omitempty"`
-	// Joining are the UIDs of the pods of members that are about to be added, by name: an agent that has read this is in a pod that lists
-	// them. Only the operator reads it.
+	// Joining are the UIDs of the pods of members that are about to be added, by name. Only the operator reads it: an agent that reports
+	// this generation has read a configuration that lists these members, so its member no longer believes that it is the only one
+	// (docs/adr/0072-the-only-member-knows-of-the-next.md).
 	Joining map[string]string `json:"joining,omitempty"`
 }
 
-// ParseMembers parses the value of KeyMembers; nil if it is empty. Fields that a later operator may add are ignored.
+// ParseMembers parses the value of KeyMembers; nil if it is empty. It ignores unknown fields, which a later operator may add.
 func ParseMembers(value string) (*Members, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, nil
@@ -52,10 +53,10 @@ func (m Members) Encode() (string, error) {
 	return string(value), nil
 }
 
-// Alone reports whether the member is configured as the only one: nothing else is listed that may serve.
+// Alone reports whether the member is configured as the only one: no other member is listed, and there is no source cluster.
 func (s Shared) Alone() bool {
 	return !strings.Contains(s.InitialCluster(), ",") && s.Source == nil
 }
 
-// Leaves reports whether a member is about to be removed.
+// Leaves reports whether a member is about to be removed. A nil receiver announces nothing.
 func (m *Members) Leaves(name string) bool { return m != nil && slices.Contains(m.Leaving, name) }

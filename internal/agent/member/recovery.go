@@ -24,16 +24,16 @@ const (
 	RecoverFromData RecoverySource = "Data"
 	// RecoverFromBackup: the newest backup, restored by that member.
 	RecoverFromBackup RecoverySource = "Backup"
-	// RecoverFromPoint: an earlier state from the backups, restored by that member while the cluster could go on: see RestorePoint.
+	// RecoverFromPoint: an earlier state from the backup, restored by that member: see RestorePoint. The cluster had not lost its quorum.
 	RecoverFromPoint RecoverySource = "Restore"
-	// RecoverFromKept: data that was set aside on that member's volume when an earlier state was restored, which this undoes.
+	// RecoverFromKept: data that an earlier restore has set aside on that member's volume. This undoes that restore.
 	RecoverFromKept RecoverySource = "KeptData"
 )
 
-// Recovery tells the members how their cluster restarts after quorum loss, or wakes up without volumes: as a cluster of one
-// member with a new ID, which the others join as learners.
+// Recovery tells the members how their cluster starts as a new one: a cluster of one member with a new ID, which the others join as
+// learners. It does so after a loss of quorum, when it wakes up without volumes, and when it goes back to an earlier state.
 type Recovery struct {
-	// Task is the UID of the task that recovers the cluster, or the ID of the hibernation that it wakes up from.
+	// Task is the UID of the task, or the ID of the hibernation that the cluster wakes up from.
 	Task string `json:"task"`
 	// TaskName is the task's name, for people; empty for a hibernation.
 	TaskName string `json:"taskName,omitempty"`
@@ -41,26 +41,26 @@ type Recovery struct {
 	Member string `json:"member"`
 	// Source of its data.
 	Source RecoverySource `json:"source"`
-	// PreviousClusterID is the ID, in hex, of the cluster that lost quorum or was hibernated.
+	// PreviousClusterID is the ID, in hex, of the cluster that the new one replaces.
 	PreviousClusterID string `json:"previousClusterID"`
 	// EarlierClusterIDs are those of clusters whose recovery was not completed. A member may still have their data.
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
-	// Revision that a backup must reach to be restored: that of the final snapshot that a cluster wakes up from, or beyond the data that a
-	// recovery from quorum loss has found; 0 for any. Of the latter, it is in the details.
+	// Revision that a backup must reach to be restored; 0 for any. For a cluster that wakes up, it is that of the final snapshot. After a
+	// loss of quorum, it is beyond the data that was found, and is in the details.
 	Revision int64 `json:"revision,omitempty"`
-	// HighestRevision is the highest one that a recovery from quorum loss knows of the cluster before: the new one continues above it. It is
-	// 0 where the revision is not raised, as on waking up, or where Restore says by how much it is. It is in the details.
+	// HighestRevision is the highest known one of the previous cluster: after a loss of quorum, the new cluster continues above it. It is 0
+	// on waking up, where the revision is not raised, and for a restore, where Restore.Bump raises it. It is in the details.
 	HighestRevision int64 `json:"-"`
-	// HadData: there was data on the volume of Member. If it is empty now, it is another volume: see mayHaveBegun. It is in the details.
+	// HadData: the volume of Member had data. If it is empty now, it is another volume: see mayHaveBegun. It is in the details.
 	HadData bool `json:"-"`
 	// Restore is the state that the cluster goes back to, by RecoverFromPoint or RecoverFromKept; nil otherwise.
 	Restore *RestorePoint `json:"restore,omitempty"`
 }
 
-// recoveryDetails is the value of KeyRecoveryDetails: what agents from before that key do not know of a Recovery. They refuse one with an
-// unknown field, and with a revision they take it for a wake-up, which does not raise the revision.
+// recoveryDetails is the value of KeyRecoveryDetails. Agents from before that key would refuse these fields in KeyRecovery, and would take a
+// Recovery with a revision for a wake-up, which does not raise the revision.
 type recoveryDetails struct {
-	// Task of the Recovery. An operator from before the key leaves it there: details of another task do not count.
+	// Task of the Recovery. Details of another task do not count: an operator from before the key leaves them there.
 	Task            string `json:"task"`
 	Revision        int64  `json:"revision,omitempty"`
 	HighestRevision int64  `json:"highestRevision,omitempty"`
@@ -69,8 +69,8 @@ type recoveryDetails struct {
 
 // RestorePoint is a state that a person has chosen to go back to.
 type RestorePoint struct {
-	// Base is the name of the full snapshot to begin with, Revision the one to end at exactly, and Hash is etcd's HashKV there: a
-	// preview has found them. They are not set by RecoverFromKept.
+	// Base is the name of the full snapshot to begin with, Revision is the revision to end at exactly, and Hash is etcd's HashKV at that
+	// revision, as previewed. RecoverFromKept has none of them.
 	Base     string `json:"base,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Hash     uint32 `json:"hash,omitempty"`
@@ -78,14 +78,14 @@ type RestorePoint struct {
 	Prefix string `json:"prefix,omitempty"`
 	// Bytes of the database, as previewed: free space for it is needed twice. 0 if it is not known.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Kept is the name of the directory to go back to, beside the data directory, by RecoverFromKept.
+	// Kept is the name of the directory to go back to, beside the data directory. Only RecoverFromKept has it.
 	Kept string `json:"kept,omitempty"`
-	// Bump is added to the revision, so that it is above any that was ever reported, and what was before is marked compacted: clients
-	// that watch, or cache, list again.
+	// Bump is added to the revision, so that it is above any that clients have seen. What was before is marked compacted, so that clients
+	// that watch or cache list again.
 	Bump int64 `json:"bump"`
 }
 
-// check returns an error if the point is not one that a source needs.
+// check returns an error if the point does not fit the source.
 func (p *RestorePoint) check(source RecoverySource) error {
 	switch {
 	case source != RecoverFromPoint && source != RecoverFromKept:
@@ -104,23 +104,22 @@ func (p *RestorePoint) check(source RecoverySource) error {
 	return nil
 }
 
-// restores reports whether a person goes back to a state on purpose.
+// restores reports whether a Restore takes the cluster back to an earlier state.
 func (r Recovery) restores() bool { return r.Restore != nil }
 
-// wakes reports whether the cluster wakes up from its final snapshot: no task recovers it.
+// wakes reports whether the cluster wakes up from its final snapshot, without a task.
 func (r Recovery) wakes() bool { return r.Revision > 0 && r.TaskName == "" }
 
-// MayBeBehind reports whether the newest backup may lack what clients have seen. Only the final snapshot of a hibernation certainly has
-// everything.
+// MayBeBehind reports whether the newest backup may lack what clients have seen. Only the final snapshot of a hibernation cannot.
 func (r *Recovery) MayBeBehind() bool { return r == nil || !r.wakes() }
 
-// LeavesBehind reports whether a cluster is one that the recovery replaces.
+// LeavesBehind reports whether the recovery replaces a cluster.
 func (r Recovery) LeavesBehind(clusterID string) bool {
 	return clusterID == r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, clusterID)
 }
 
-// ParseRecovery parses the value of KeyRecovery; nil if it is empty. An incomplete value is an error: a member that ignored
-// it could continue with data of the previous cluster.
+// ParseRecovery parses the value of KeyRecovery; nil if it is empty. Incomplete values and unknown fields are errors: a member that ignored
+// them could continue with data of the previous cluster.
 func ParseRecovery(value []byte) (*Recovery, error) {
 	if len(bytes.TrimSpace(value)) == 0 {
 		return nil, nil

@@ -6,8 +6,8 @@ package member
 
 import "strings"
 
-// RestoreNote is why a member's agent must take a full snapshot before any delta: later snapshots in the store may belong to another
-// history. It is kept as text beside the data directory, in RestoreNoteFile, until the snapshot is in the store.
+// RestoreNote is a note on a volume that the agent must take a full snapshot before any delta, and why: later snapshots in the store may
+// belong to another history. It is in RestoreNoteFile, beside the data directory, until that snapshot is in the store.
 type RestoreNote struct {
 	// FromBackup: the member itself was restored from a backup.
 	FromBackup bool
@@ -30,18 +30,18 @@ func (r RestoreNote) String() string {
 	return strings.TrimSpace(word + " " + r.ClusterID)
 }
 
-// ParseRestoreNote reads the text. One that was not completely written, or by another version, is a restore.
+// ParseRestoreNote parses the text. A text that was not completely written, or by another version, counts as a restore.
 func ParseRestoreNote(text string) RestoreNote {
 	word, id, _ := strings.Cut(strings.TrimSpace(text), " ")
 	return RestoreNote{FromBackup: word != recovered, ClusterID: id}
 }
 
-// Settled reports whether a full snapshot of a cluster, which any of its members took, is the one that is needed. A cluster has a
-// new ID after each recovery, but not after a restore.
+// Settled reports whether a full snapshot that any member of a cluster took is the one that is needed. That shows only after a recovery,
+// which gives the cluster a new ID.
 func (r RestoreNote) Settled(clusterID string) bool {
 	return !r.FromBackup && r.ClusterID != "" && r.ClusterID == clusterID
 }
 
-// RestoreNoteFile is the file with the text of a RestoreNote; it does not exist if no full snapshot is needed. It is on the volume: a pod
-// that is replaced before the snapshot was taken still needs it.
+// RestoreNoteFile returns the path of the RestoreNote; the file does not exist if no full snapshot is needed. It is on the volume, so that
+// it outlives the pod.
 func (s Shared) RestoreNoteFile() string { return s.DataDir() + ".restored" }

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Source is a running cluster that the members join. A member asks its members as it asks the others, and beside them it never counts as
-// the only one: it neither begins a cluster nor restores a backup.
+// Source is a running cluster that the members join. A member queries the members of the source like its own peers. While there is a source,
+// no member counts as the only one: it neither begins a cluster nor restores a backup.
 type Source struct {
 	// ClientEndpoints of its members.
 	ClientEndpoints []string `json:"clientEndpoints"`

@@ -17,7 +17,7 @@ const (
 	SurveyDamaged SurveyState = "Damaged"
 )
 
-// Survey describes the data directory of a stopped member. For damaged data it has what could be read.
+// Survey describes the data directory of a stopped member. For damaged data, it has what could be read.
 type Survey struct {
 	State SurveyState `json:"state"`
 	// Damage is what is wrong with damaged data.
@@ -28,19 +28,20 @@ type Survey struct {
 	// Voters are the IDs, in hex, of the voters, as far as the member knows. Only a quorum of them can continue with their
 	// data; learners do not count.
 	Voters []string `json:"voters,omitempty"`
-	// Removed: the member was removed from the cluster, and knows it. Its data lacks what was written after that.
+	// Removed: the member has applied its own removal from the cluster. Its data lacks what was written after that.
 	Removed bool `json:"removed,omitempty"`
-	// SetAside are directories beside one that is empty or damaged, with data that was set aside and may be the only copy.
+	// SetAside are the directories with data that was set aside and may be the only copy. They are listed only if the data directory itself
+	// is empty or damaged.
 	SetAside []string `json:"setAside,omitempty"`
-	// Kept are directories with data from before recoveries and restores, whatever the data is: the newest ones.
+	// Kept are the newest directories with data from before recoveries and restores, whatever is in the data directory.
 	Kept []string `json:"kept,omitempty"`
-	// Needs are how many bytes a cluster takes that is rebuilt from one of these, on the volume of each member: of those that the newest
-	// recovery or restore has set aside. It is Unreadable for one that cannot be read, and empty if the agent is too old to say so.
+	// Needs is how many bytes on each member's volume a cluster takes that is rebuilt from a directory in Kept, or Unreadable. It has the
+	// directories that the newest recovery or restore has set aside, and is empty if the agent is too old to report it.
 	Needs map[string]int64 `json:"needs,omitempty"`
-	// KeptRevisions are the revisions that the same directories reach at most, with what the log has beyond the database. It has none that
-	// cannot be read, and is empty if the agent is too old to say so.
+	// KeptRevisions is the highest revision that the data in such a directory may reach, with every entry of its log. It lacks directories
+	// that cannot be read, and is empty if the agent is too old to report it.
 	KeptRevisions map[string]int64 `json:"keptRevisions,omitempty"`
-	// Free is how many bytes are free on the volume; 0 if the agent is too old to say so.
+	// Free is how many bytes are free on the volume; 0 if the agent is too old to report it.
 	Free int64 `json:"free,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all entries
 	// up to it, so the member with the highest position, by term first, has the most.
@@ -48,7 +49,7 @@ type Survey struct {
 	LastIndex uint64 `json:"lastIndex,omitempty"`
 	// CommitIndex is the commit index that the member last wrote.
 	CommitIndex uint64 `json:"commitIndex,omitempty"`
-	// AppliedIndex is the index of the last entry that the database contains; 0 if the agent is too old to say so.
+	// AppliedIndex is the index of the last entry that the database contains; 0 if the agent is too old to report it.
 	AppliedIndex uint64 `json:"appliedIndex,omitempty"`
 	// Revision of the database. Entries of the log that it lacks may have later ones.
 	Revision int64 `json:"revision,omitempty"`
@@ -59,10 +60,10 @@ type Survey struct {
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Unreadable is what Survey.Needs has for kept data that cannot be read, so that nothing is rebuilt from it.
+// Unreadable is the value in Survey.Needs for kept data that cannot be read: nothing is rebuilt from it.
 const Unreadable = -1
 
-// MaxRevision returns the latest revision that the data may have with every entry of its log: an entry adds one at most.
+// MaxRevision returns the highest revision that the data may reach with every entry of its log: an entry adds at most one.
 func (s Survey) MaxRevision() int64 {
 	return s.Revision + int64(s.LastIndex-min(s.AppliedIndex, s.LastIndex))
 }
@@ -70,10 +71,10 @@ func (s Survey) MaxRevision() int64 {
 // LogSize is what etcd allocates for a new log, in bytes: two files.
 const LogSize = 2 * 64_000_000
 
-// NeedsOfRebuild returns the space, in bytes, that a data directory takes which is rebuilt from a database and the entries of a log: a copy of
-// the database, which grows by what is replayed, and the files of its log.
+// NeedsOfRebuild returns the space, in bytes, that it takes to rebuild a data directory from a database and the entries of a log of the given
+// sizes: a copy of the database, which grows by what is replayed, and the files of a new log.
 func NeedsOfRebuild(database, log int64) int64 { return database + 2*log + LogSize }
 
-// NeedsOfRestore returns the space, in bytes, that a data directory takes while it is made from a snapshot with a database of some size: the
+// NeedsOfRestore returns the space, in bytes, that it takes to make a data directory from a snapshot with a database of the given size: the
 // snapshot is downloaded before a database is made of it.
 func NeedsOfRestore(database int64) int64 { return database + NeedsOfRebuild(database, 0) }

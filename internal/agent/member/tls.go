@@ -34,12 +34,12 @@ const (
 	KeyFile         = "tls.key"
 )
 
-// ClientTLS returns the TLS configuration of an agent's etcd clients, with the certificate in a folder, which is ClientDir in a
-// member's pod; nil if members listen for clients without TLS. The certificate is read for each connection. The CAs are read
-// once: if they change, the operator replaces the pods.
+// ClientTLS returns the TLS configuration of an agent's etcd clients; nil if members listen for clients without TLS. The certificate is in
+// dir, which is ClientDir in a member's pod, and is read for each connection. The CAs are read once: if they change, the operator replaces
+// the pods.
 //
-// The certificate of a member is for its host name. A client that dials another address, such as that of its own pod, must give the host
-// of the member's client URL to gRPC (WithAuthority), which otherwise checks the certificate against the dialed host.
+// The certificate of a member is for its host name. A client that dials another address, such as that of its own pod, must pass the host of
+// the member's client URL to gRPC (WithAuthority); otherwise gRPC checks the certificate against the dialed host.
 func (s Shared) ClientTLS(dir string) (*tls.Config, error) {
 	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {
