@@ -25,7 +25,7 @@ func DeletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed m
 		// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
 		options = append(options, client.GracePeriodSeconds(max(1, int64(grace.Seconds()))))
 	}
-	return c.Delete(ctx, pod, options...) //nolint:wrapcheck // the caller looks at it
+	return c.Delete(ctx, pod, options...)
 }
 
 // EvictPod evicts a pod if it has not changed since it was observed. A dry run shows whether a PodDisruptionBudget allows the disruption,
@@ -33,5 +33,5 @@ func DeletePod(ctx context.Context, c client.Client, pod *corev1.Pod, observed m
 func EvictPod(ctx context.Context, c client.Client, pod *corev1.Pod, observed metav1.Preconditions, dryRun ...string) error {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &observed, DryRun: dryRun}}
 	options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}}
-	return c.SubResource("eviction").Create(ctx, pod, eviction, options) //nolint:wrapcheck // the caller looks at it
+	return c.SubResource("eviction").Create(ctx, pod, eviction, options)
 }

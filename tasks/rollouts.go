@@ -6,15 +6,14 @@ package tasks
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -97,11 +96,9 @@ func (r Rollouts[C]) admit(ctx context.Context, reader client.Reader, task Task)
 
 // statefulSet reads the StatefulSet with the name of the Etcd; nil if there is none. If it is not the Etcd's own, foreign says whose it is.
 func (r Rollouts[C]) statefulSet(ctx context.Context, reader client.Reader, task Task) (set *appsv1.StatefulSet, foreign *ownership.Foreign, err error) {
-	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
-	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading StatefulSet %s: %w", key, err))
+	set, err = lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", task.Object.EtcdKey())
+	if err != nil || set == nil {
+		return nil, nil, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	return set, r.Rule.Foreign(task.Etcd, "StatefulSet", set), nil
 }

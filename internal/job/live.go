@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	batchv1 "k8s.io/api/batch/v1"
@@ -53,11 +54,9 @@ func Look(ctx context.Context, c client.Client, live client.Reader, j *batchv1.J
 
 // Find returns a Job of an owner; nil if there is none. It reports a foreign Job of that name as such.
 func Find(ctx context.Context, live client.Reader, owner metav1.Object, key client.ObjectKey) (*batchv1.Job, *ownership.Foreign, error) {
-	j := &batchv1.Job{}
-	if err := live.Get(ctx, key, j); apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading Job %s: %w", key, err)
+	j, err := lookup.Get[batchv1.Job](ctx, live, "Job", key)
+	if err != nil || j == nil {
+		return nil, nil, err
 	}
 	if foreign := ownership.OfJob(owner, j); foreign != nil {
 		return nil, foreign, nil
@@ -113,13 +112,12 @@ func Poll(s State, now time.Time) time.Duration {
 func RecordArgs(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd) ([]string, error) {
 	var record backup.Record
 	for _, name := range []string{etcd.FullSnapshotLeaseName(), etcd.DeltaSnapshotLeaseName()} {
-		lease := &coordinationv1.Lease{}
 		key := types.NamespacedName{Namespace: etcd.Namespace, Name: name}
-		if err := live.Get(ctx, key, lease); err != nil {
-			if client.IgnoreNotFound(err) == nil {
-				continue
-			}
-			return nil, fmt.Errorf("reading lease %s: %w", key, err)
+		lease, err := lookup.Get[coordinationv1.Lease](ctx, live, "lease", key)
+		if err != nil {
+			return nil, err
+		} else if lease == nil {
+			continue
 		}
 		r, err := backup.ParseRecord(ptr.Deref(lease.Spec.HolderIdentity, ""), ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time)
 		if err != nil {

@@ -103,13 +103,13 @@ func (c *composition) etcds() *etcd.Reconciler {
 // allowed returns why the configuration, or an older Etcd with the same backups, refuses an Etcd; nil if nothing does.
 func (c *composition) allowed(etcd *v1alpha1.Etcd) error {
 	if err := c.rules.Etcd(etcd); err != nil || etcd.BackupStore() == nil {
-		return err //nolint:wrapcheck // it says what
+		return err
 	}
 	neighbors := &v1alpha1.EtcdList{}
 	if err := c.Client.List(context.Background(), neighbors, client.InNamespace(etcd.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("it is not known which Etcds have the same backups: %w", err)
 	}
-	return c.rules.Beside(etcd, neighbors.Items) //nolint:wrapcheck // it says what
+	return c.rules.Beside(etcd, neighbors.Items)
 }
 
 func (c *composition) upkeep() *upkeep.Reconciler {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -66,13 +67,12 @@ func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdic
 		done.Message += "; the lease of full snapshots does not show it: the agents of the Etcd write it"
 		return done, nil
 	}
-	lease := &coordinationv1.Lease{}
 	key := types.NamespacedName{Namespace: task.Etcd.Namespace, Name: task.Etcd.FullSnapshotLeaseName()}
-	err := h.Live.Get(ctx, key, lease)
+	lease, err := lookup.Get[coordinationv1.Lease](ctx, h.Live, "lease", key)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return tasks.Verdict{}, fmt.Errorf("reading lease %s: %w", key, err)
-	case err != nil || !snapshot.isNews(lease):
+	case err != nil:
+		return tasks.Verdict{}, err
+	case lease == nil || !snapshot.isNews(lease):
 		return done, nil
 	}
 	if foreign := ownership.Of(task.Etcd, "Lease", lease); foreign != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -22,7 +23,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -79,13 +79,12 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	if err != nil {
 		return tasks.Verdict{}, err
 	}
-	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
-	err = h.Live.Get(ctx, key, set)
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, h.Live, "StatefulSet", task.Object.EtcdKey())
 	switch {
-	case apierrors.IsNotFound(err):
-		return tasks.Rejected(v1alpha1.ErrStatefulSetNotFound, "Etcd %s has no StatefulSet yet: create the task again once it exists", etcd.Name), nil
 	case err != nil:
-		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading StatefulSet %s: %w", key, err))
+		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+	case set == nil:
+		return tasks.Rejected(v1alpha1.ErrStatefulSetNotFound, "Etcd %s has no StatefulSet yet: create the task again once it exists", etcd.Name), nil
 	}
 	if foreign := h.Rule.Foreign(etcd, "StatefulSet", set); foreign != nil {
 		return tasks.Rejected(v1alpha1.ErrForeignObject, "%s", foreign), nil

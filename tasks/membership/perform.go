@@ -103,7 +103,7 @@ func (h *Handler) hold(ctx context.Context, task tasks.Task) error {
 	if err != nil {
 		return err
 	}
-	return leave.Hold(ctx, h.Client, etcd) //nolint:wrapcheck // it says what
+	return leave.Hold(ctx, h.Client, etcd)
 }
 
 // peerURLs are those of the member of an ordinal: its own, by which its agent finds it, and, where it joins the members of another
@@ -127,7 +127,7 @@ func (h *Handler) tell(ctx context.Context, d detail) error {
 	}
 	next := told(in, d.step)
 	if err := h.Writer.Announce(ctx, reads, in.Etcd, ownership.Manager(in.Etcd, set), next); err != nil {
-		return err //nolint:wrapcheck // it says what
+		return err
 	}
 	var failed error
 	for i := range in.Snapshot.Ordinals {

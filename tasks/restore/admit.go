@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
@@ -93,18 +94,19 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	if task.Config.Undo == "" {
 		return nil, "", nil
 	}
-	t, key := &v1alpha1.EtcdOperatorTask{}, client.ObjectKey{Namespace: task.Object.Namespace, Name: task.Config.Undo}
-	if err := h.Live.Get(ctx, key, t); client.IgnoreNotFound(err) != nil {
-		return nil, "", coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading task %s: %w", key, err))
-	} else if err != nil {
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s does not exist: what the members had before it was removed with it", key.Name), nil
+	name := task.Config.Undo
+	t, err := lookup.Get[v1alpha1.EtcdOperatorTask](ctx, h.Live, "task", client.ObjectKey{Namespace: task.Object.Namespace, Name: name})
+	if err != nil {
+		return nil, "", coded.Error(v1alpha1.ErrObserve, err)
+	} else if t == nil {
+		return &Undone{TaskName: name}, fmt.Sprintf("task %s does not exist: what the members had before it was removed with it", name), nil
 	}
 	r := t.Status.Recovery
 	switch {
 	case t.Spec.Type != v1alpha1.Restore || t.EtcdKey() != client.ObjectKeyFromObject(etcd) || etcdtasks.Foreign(t, etcd) != "":
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s is not a Restore of Etcd %s", t.Name, etcd.Name), nil
+		return &Undone{TaskName: name}, fmt.Sprintf("task %s is not a Restore of Etcd %s", name, etcd.Name), nil
 	case r == nil || r.Restore == nil || r.Source == "":
-		return &Undone{TaskName: key.Name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", t.Name), nil
+		return &Undone{TaskName: name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", name), nil
 	}
 	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
 	newer, err := h.replacedSince(ctx, etcd, t)
@@ -123,9 +125,9 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 
 // undoes reports whether a task is an undo of a Restore.
 func (h *Handler) undoes(ctx context.Context, key client.ObjectKey, restore *v1alpha1.EtcdOperatorTask) (bool, error) {
-	by := &v1alpha1.EtcdOperatorTask{}
-	if err := h.Live.Get(ctx, key, by); client.IgnoreNotFound(err) != nil {
-		return false, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading task %s: %w", key, err))
+	by, err := lookup.Get[v1alpha1.EtcdOperatorTask](ctx, h.Live, "task", key)
+	if err != nil || by == nil {
+		return false, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	config, err := taskconfig.Decode[Config](by.Spec.Config)
 	return err == nil && by.Spec.Type == v1alpha1.Restore && config.Undo == restore.Name, nil

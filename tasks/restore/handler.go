@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -138,12 +139,10 @@ func (h *Handler) call(task *v1alpha1.EtcdOperatorTask, seen *cluster.Snapshot) 
 
 // fenced reports whether the client Service selects no member because of a task.
 func (h *Handler) fenced(ctx context.Context, task tasks.Typed[Config]) (bool, *ownership.Foreign, error) {
-	service, key := &corev1.Service{}, client.ObjectKey{Namespace: task.Etcd.Namespace, Name: task.Etcd.ClientServiceName()}
-	if err := h.Live.Get(ctx, key, service); client.IgnoreNotFound(err) != nil {
-		return false, nil, coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading Service %s: %w", key, err))
-	} else if err != nil {
+	service, err := lookup.Get[corev1.Service](ctx, h.Live, "Service", client.ObjectKey{Namespace: task.Etcd.Namespace, Name: task.Etcd.ClientServiceName()})
+	if err != nil || service == nil {
 		// Without the Service, clients cannot reach the members, but the Etcd controller creates it again, perhaps without the fence.
-		return false, nil, nil
+		return false, nil, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(task.Object.UID), ownership.Of(task.Etcd, "Service", service), nil
 }

@@ -98,7 +98,7 @@ func (h *Handler) readsOf(ctx context.Context, reader client.Reader, task tasks.
 	if !task.Etcd.Surges() {
 		return nil
 	}
-	return h.Observer.Reads(ctx, reader, task.Etcd, snapshot) //nolint:wrapcheck // it says what
+	return h.Observer.Reads(ctx, reader, task.Etcd, snapshot)
 }
 
 // mayRestOnCache reports whether a decision may rest on the cache: if that lags, recording the decision fails with a conflict.

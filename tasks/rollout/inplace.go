@@ -94,7 +94,7 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 func (h *Handler) patch(ctx context.Context, key client.ObjectKey, observed *cluster.Pod, w inplace.Write) error {
 	body, err := w.Body(observed.UID, observed.ResourceVersion)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller looks at it
+		return err
 	}
 	change := client.RawPatch(types.StrategicMergePatchType, body)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -111,7 +111,7 @@ func (h *Handler) patch(ctx context.Context, key client.ObjectKey, observed *clu
 		}
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // the caller looks at it
+		return err
 	}
 	return confirmEffect(observed, pod)
 }

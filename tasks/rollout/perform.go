@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -207,15 +208,9 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 }
 
 func (h *Handler) cleanUpAfter(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p v1alpha1.RolloutPod) error {
-	pod := &corev1.Pod{}
-	key := client.ObjectKey{Namespace: task.Namespace, Name: p.Name}
-	if err := h.Live.Get(ctx, key, pod); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading pod %s: %w", key, err)
-	}
-	if pod.UID != p.UID || pod.DeletionTimestamp != nil || pod.ResourceVersion != p.Evidence.ResourceVersion {
-		return nil
+	pod, err := lookup.Get[corev1.Pod](ctx, h.Live, "pod", client.ObjectKey{Namespace: task.Namespace, Name: p.Name})
+	if err != nil || pod == nil || pod.UID != p.UID || pod.DeletionTimestamp != nil || pod.ResourceVersion != p.Evidence.ResourceVersion {
+		return err
 	}
 	return h.revoke(ctx, task, pod, pod.UID, pod.ResourceVersion)
 }

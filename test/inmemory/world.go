@@ -161,7 +161,7 @@ func (w *World) StatefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil
 	}
 	return set, nil
 }

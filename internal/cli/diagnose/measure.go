@@ -152,7 +152,7 @@ func (m *measurement) repeat(ctx context.Context, k kind, end time.Time) {
 	start := m.clock.Now()
 	step := end.Sub(start) / timedReads
 	for n := range timedReads {
-		m.wait(ctx, start.Add(time.Duration((float64(n)+rand.Float64())*float64(step)))) //nolint:gosec // it protects nothing
+		m.wait(ctx, start.Add(time.Duration((float64(n)+rand.Float64())*float64(step))))
 		if ctx.Err() != nil || !m.clock.Now().Before(end) {
 			return
 		}

@@ -49,7 +49,7 @@ func Hear(ctx context.Context, c client.Client, live client.Reader, s *cluster.S
 	}
 	now, err := servertime.Now(ctx, c) // after the reads: at worst, a Lease seems older than it is
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what
+		return nil, err
 	}
 	heard := *s
 	heard.Ordinals = slices.Clone(s.Ordinals)

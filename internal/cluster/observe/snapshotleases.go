@@ -6,9 +6,9 @@ package observe
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,13 +24,12 @@ func ReadSnapshotLeases(ctx context.Context, reader client.Reader, etcd *v1alpha
 		name string
 		into **coordinationv1.Lease
 	}{{etcd.FullSnapshotLeaseName(), &leases.Full}, {etcd.DeltaSnapshotLeaseName(), &leases.Delta}} {
-		lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: etcd.Namespace, Name: of.name}
-		err := reader.Get(ctx, key, lease)
-		if client.IgnoreNotFound(err) != nil {
-			return SnapshotLeases{}, fmt.Errorf("reading lease %s: %w", key, err)
+		lease, err := lookup.Get[coordinationv1.Lease](ctx, reader, "lease", client.ObjectKey{Namespace: etcd.Namespace, Name: of.name})
+		if err != nil {
+			return SnapshotLeases{}, err
 		}
 		// A foreign lease says nothing about this Etcd's snapshots.
-		if err == nil && ownership.Of(etcd, "Lease", lease) == nil {
+		if lease != nil && ownership.Of(etcd, "Lease", lease) == nil {
 			*of.into = lease
 		}
 	}

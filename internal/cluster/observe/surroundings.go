@@ -10,9 +10,9 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,13 +76,7 @@ func claimsOf(ctx context.Context, reader client.Reader, etcd types.NamespacedNa
 
 // readClaim returns nil when there is no such claim.
 func readClaim(ctx context.Context, reader client.Reader, key client.ObjectKey) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	if err := reader.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading claim %s: %w", key, err)
-	}
-	return claim, nil
+	return lookup.Get[corev1.PersistentVolumeClaim](ctx, reader, "claim", key, client.UnsafeDisableDeepCopy)
 }
 
 // place is where a pod is. The object is nil when the node is gone.
@@ -103,11 +97,11 @@ func (p place) takes(allowed nodeaffinity.RequiredNodeAffinity) (pods, these boo
 }
 
 func readNode(ctx context.Context, reader client.Reader, name string) (place, error) {
-	node := &corev1.Node{}
-	if err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+	node, err := lookup.Get[corev1.Node](ctx, reader, "node", client.ObjectKey{Name: name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return place{}, err
+	} else if node == nil {
 		return place{Node: cluster.Node{Name: name, Trouble: "gone"}}, nil
-	} else if err != nil {
-		return place{}, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	return place{describeNode(node), node}, nil
 }
@@ -136,11 +130,11 @@ func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.
 	case claim.Spec.VolumeName == "":
 		return "", nil
 	}
-	volume := &corev1.PersistentVolume{}
-	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+	volume, err := lookup.Get[corev1.PersistentVolume](ctx, o.surroundings, "volume", client.ObjectKey{Name: claim.Spec.VolumeName}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return "", err
+	} else if volume == nil {
 		return fmt.Sprintf("volume %s of its claim %s no longer exists", claim.Spec.VolumeName, name), nil
-	} else if err != nil {
-		return "", fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
 	}
 	if by := volume.Spec.ClaimRef; by != nil && by.UID != claim.UID {
 		return fmt.Sprintf("volume %s of its claim %s is bound to another claim", volume.Name, name), nil

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -107,13 +107,8 @@ func (h *Handler) switchedOn(ctx context.Context) (bool, error) {
 func (h *Handler) readSwitch(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
-	key := client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.RolloutsConfigMap}
-	if err := h.Live.Get(ctx, key, &corev1.ConfigMap{}); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading ConfigMap %s: %w", key, err)
-	}
-	return true, nil
+	found, err := lookup.Get[corev1.ConfigMap](ctx, h.Live, "ConfigMap", client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.RolloutsConfigMap})
+	return found != nil, err
 }
 
 // decode reads the StatefulSet of a request, and what it was before; nil when it is created.

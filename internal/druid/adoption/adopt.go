@@ -28,7 +28,7 @@ func (a Adopter) adopt(ctx context.Context, etcd *v1alpha1.Etcd) (why string, er
 		return "", state.ErrBehind
 	}
 	if f.now, err = servertime.Now(ctx, a.Client); err != nil {
-		return "", err //nolint:wrapcheck // it says what
+		return "", err
 	}
 	if why := refuseAdoption(f); why != "" {
 		return why, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -33,11 +34,9 @@ func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (input, erro
 		return input{}, err
 	}
 	f := input{etcd: etcd, onDelete: a.QuorumAware, enabled: a.Enabled, images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
-	set := &appsv1.StatefulSet{}
-	if err := a.API.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
-		return f, nil
-	} else if err != nil {
-		return input{}, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, a.API, "StatefulSet", client.ObjectKeyFromObject(etcd))
+	if err != nil || set == nil {
+		return f, err
 	}
 	f.set = set
 	f.peerTLS = observe.PeerTLS(set.Spec.Template.ObjectMeta, set.Spec.Template.Spec) == v1alpha1.TLSOn

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
@@ -62,11 +63,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if idle, err := r.idle(ctx, request); err != nil || idle != nil {
 		return ptr.Deref(idle, ctrl.Result{}), err
 	}
-	task := &v1alpha1.EtcdCopyBackupsTask{}
-	if err := r.Live.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading EtcdCopyBackupsTask %s: %w", request, err)
+	task, err := lookup.Get[v1alpha1.EtcdCopyBackupsTask](ctx, r.Live, "EtcdCopyBackupsTask", request.NamespacedName)
+	if err != nil || task == nil {
+		return ctrl.Result{}, err
 	}
 	found, foreign, err := job.Find(ctx, r.Live, task, client.ObjectKey{Namespace: task.Namespace, Name: jobName(task)})
 	if err != nil {
@@ -102,11 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // idle returns the result of a reconcile that needs nothing from the API server; nil if it does. By the cache, the task is gone, has
 // ended and was released, or still waits for its turn.
 func (r *Reconciler) idle(ctx context.Context, request ctrl.Request) (*ctrl.Result, error) {
-	task := &v1alpha1.EtcdCopyBackupsTask{}
-	if err := r.Client.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
-		return &ctrl.Result{}, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading EtcdCopyBackupsTask %s: %w", request, err)
+	task, err := lookup.Get[v1alpha1.EtcdCopyBackupsTask](ctx, r.Client, "EtcdCopyBackupsTask", request.NamespacedName)
+	if err != nil || task == nil {
+		return &ctrl.Result{}, err
 	}
 	ends := task.DeletionTimestamp != nil || task.HasEnded()
 	if ends && !controllerutil.ContainsFinalizer(task, v1alpha1.FinalizerCopyBackups) {

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
@@ -87,22 +88,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // read reads a StatefulSet and its Etcd; nil if there is none whose pods the operator replaces.
 func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*appsv1.StatefulSet, *v1alpha1.Etcd, error) {
-	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
-	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", key)
+	if err != nil || set == nil || set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
+		return nil, nil, err
 	}
-	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
-		return nil, nil, nil
-	}
-	if err := reader.Get(ctx, key, etcd); apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading Etcd %s: %w", key, err)
-	}
-	if r.Rule.Objection(etcd, set) != "" {
-		return nil, nil, nil
+	etcd, err := lookup.Get[v1alpha1.Etcd](ctx, reader, "Etcd", key)
+	if err != nil || etcd == nil || r.Rule.Objection(etcd, set) != "" {
+		return nil, nil, err
 	}
 	return set, etcd, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -43,11 +44,9 @@ type Reconciler struct {
 
 // Reconcile creates the EtcdOperatorTask of a task, reports its progress, and deletes a task whose TTL has passed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	task := &v1alpha1.EtcdOpsTask{}
-	if err := r.Live.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, nil
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading EtcdOpsTask %s: %w", request, err)
+	task, err := lookup.Get[v1alpha1.EtcdOpsTask](ctx, r.Live, "EtcdOpsTask", request.NamespacedName)
+	if err != nil || task == nil {
+		return ctrl.Result{}, err
 	}
 	switch {
 	case task.DeletionTimestamp != nil:

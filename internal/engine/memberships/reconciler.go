@@ -75,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		tasks, err := etcdtasks.List(ctx, reader, etcd)
 		if err != nil {
-			return ctrl.Result{}, err //nolint:wrapcheck // it says what
+			return ctrl.Result{}, err
 		}
 		cordoned, err := r.cordoned(ctx, etcd)
 		if err != nil || !mayBeDue(etcd, tasks, cordoned) || covered(tasks) {
@@ -116,7 +116,7 @@ func (r *Reconciler) due(ctx context.Context, reader client.Reader, etcd *v1alph
 func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, task *v1alpha1.EtcdOperatorTask, why string) error {
 	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
 	if err != nil || !created {
-		return err //nolint:wrapcheck // it says which task
+		return err
 	}
 	log.FromContext(ctx).Info("Created membership task", logging.KeyTask, klog.KObj(task), "size", etcd.Spec.Replicas, "reason", why)
 	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, v1alpha1.ReasonMembersChange, "CreateTask", "Created task %s: %s", task.Name, why)

@@ -157,7 +157,7 @@ func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) err
 	task := u.task(etcd)
 	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
 	if err != nil || !created {
-		return err //nolint:wrapcheck // it says which task
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(task), "type", u.taskType, "reason", u.message)
 	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", task.Name, u.message)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
@@ -122,11 +123,9 @@ func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) 
 
 // ManagerOfServices returns the operator from which an Etcd without a StatefulSet was adopted; empty if from none.
 func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (string, error) {
-	service, key := &corev1.Service{}, types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.PeerServiceName()}
-	if err := reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", fmt.Errorf("reading Service %s: %w", key, err)
+	service, err := lookup.Get[corev1.Service](ctx, reader, "Service", types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.PeerServiceName()})
+	if err != nil || service == nil {
+		return "", err
 	}
 	return ownership.Manager(etcd, service), nil
 }
@@ -138,12 +137,9 @@ func (p *Proof) follows(etcd *v1alpha1.Etcd, key component.Key, object client.Ob
 }
 
 func (w Writer) proveClaim(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, name string) error {
-	claim := &corev1.PersistentVolumeClaim{}
-	at := types.NamespacedName{Namespace: etcd.Namespace, Name: name}
-	if err := w.Live.Get(ctx, at, claim); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading claim %s: %w", at, err)
+	claim, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, w.Live, "claim", types.NamespacedName{Namespace: etcd.Namespace, Name: name})
+	if err != nil || claim == nil {
+		return err
 	}
 	if f := ownership.OfClaim(etcd, claim); f != nil {
 		p.Foreign = append(p.Foreign, *f)

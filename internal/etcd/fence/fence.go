@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -78,11 +79,5 @@ func (f Fencer) Reconcile(ctx context.Context, st *state.State) error {
 
 // read returns the client Service of an Etcd; nil if there is none.
 func read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*corev1.Service, error) {
-	service, key := &corev1.Service{}, client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClientServiceName()}
-	if err := reader.Get(ctx, key, service); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading Service %s: %w", key, err)
-	} else if err != nil {
-		return nil, nil
-	}
-	return service, nil
+	return lookup.Get[corev1.Service](ctx, reader, "Service", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClientServiceName()})
 }

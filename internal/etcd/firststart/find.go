@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -19,7 +20,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,14 +104,11 @@ func round(set *appsv1.StatefulSet) string {
 // out.
 func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (found []corev1.PersistentVolumeClaim, err error) {
 	for i := range int32(survey.MaxMembers) {
-		c, key := corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)}
-		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("reading claim %s: %w", key, err)
-		}
-		if i < members(etcd) || ownership.OfClaim(etcd, &c) == nil {
-			found = append(found, c)
+		c, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, reader, "claim", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)})
+		if err != nil {
+			return nil, err
+		} else if c != nil && (i < members(etcd) || ownership.OfClaim(etcd, c) == nil) {
+			found = append(found, *c)
 		}
 	}
 	return found, nil
@@ -122,11 +119,11 @@ func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha
 func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State) (adopts bool, left []string, err error) {
 	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.PodsManagedBy))
 	for i := range int32(survey.MaxMembers) {
-		p, key := &corev1.Pod{}, client.ObjectKey{Namespace: st.Etcd.Namespace, Name: st.Etcd.PodName(i)}
-		if err := reader.Get(ctx, key, p); apierrors.IsNotFound(err) {
+		p, err := lookup.Get[corev1.Pod](ctx, reader, "pod", client.ObjectKey{Namespace: st.Etcd.Namespace, Name: st.Etcd.PodName(i)})
+		if err != nil {
+			return false, nil, err
+		} else if p == nil {
 			continue
-		} else if err != nil {
-			return false, nil, fmt.Errorf("reading pod %s: %w", key, err)
 		}
 		if st.StatefulSet == nil && metav1.GetControllerOf(p) == nil && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
 			adopts = true

@@ -6,11 +6,11 @@ package firststart
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
@@ -19,7 +19,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -92,12 +91,9 @@ func (s Starter) bootstrapping(ctx context.Context, reader client.Reader, etcd *
 
 // renewed reports whether a member has renewed its lease: then it has known a leader.
 func (s Starter) renewed(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinal int32) (bool, error) {
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.MemberName(etcd.PodName(ordinal))}
-	if err := reader.Get(ctx, key, lease); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading lease %s: %w", key, err)
+	lease, err := lookup.Get[coordinationv1.Lease](ctx, reader, "lease", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.MemberName(etcd.PodName(ordinal))})
+	if err != nil || lease == nil {
+		return false, err
 	}
 	return ownership.Of(etcd, "Lease", lease) == nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "", nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -267,19 +268,16 @@ func (h Hibernator) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, claim
 	}
 	for _, c := range claims {
 		key := client.ObjectKey{Namespace: etcd.Namespace, Name: c.Name}
-		claim := &corev1.PersistentVolumeClaim{}
-		if err := h.API.Get(ctx, key, claim); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading claim %s: %w", key, err)
-		}
-		if claim.UID != c.UID || claim.DeletionTimestamp != nil || ownership.OfClaim(etcd, claim) != nil {
+		claim, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, h.API, "claim", key)
+		if err != nil {
+			return err
+		} else if claim == nil || claim.UID != c.UID || claim.DeletionTimestamp != nil || ownership.OfClaim(etcd, claim) != nil {
 			continue
 		}
 		if err := reads.Fresh(ctx); err != nil {
 			return err
 		}
-		err := h.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+		err = h.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			// What has changed is read again.
 			continue

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -22,7 +23,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -133,13 +133,9 @@ func (l *Leaver) isReleased(ctx context.Context, etcd *v1alpha1.Etcd) (bool, err
 	if !owes(etcd) || etcd.Annotations[v1alpha1.AnnotationAbandonSource] == string(etcd.UID) || slices.Contains(etcd.Finalizers, metav1.FinalizerOrphanDependents) {
 		return true, nil
 	}
-	set, key := &appsv1.StatefulSet{}, client.ObjectKeyFromObject(etcd)
-	err := l.API.Get(ctx, key, set)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, l.API, "StatefulSet", client.ObjectKeyFromObject(etcd))
+	if err != nil || set == nil {
+		return false, err
 	}
 	return metav1.GetControllerOf(set) == nil && set.Labels[v1alpha1.LabelPartOf] == etcd.Name, nil
 }

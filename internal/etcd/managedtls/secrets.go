@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
 	corev1 "k8s.io/api/core/v1"
@@ -86,11 +87,11 @@ func (m *Manager) read(ctx context.Context, etcd *v1alpha1.Etcd, spec pki.Spec) 
 		names = append(names, leaf.Secret)
 	}
 	for _, name := range names {
-		secret, key := &corev1.Secret{}, types.NamespacedName{Namespace: etcd.Namespace, Name: name}
-		if err := m.API.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		secret, err := lookup.Get[corev1.Secret](ctx, m.API, "Secret", types.NamespacedName{Namespace: etcd.Namespace, Name: name})
+		if err != nil {
+			return secrets{}, err
+		} else if secret == nil {
 			continue
-		} else if err != nil {
-			return secrets{}, fmt.Errorf("reading Secret %s: %w", key, err)
 		}
 		s.live[name] = secret
 		if f := ownership.Of(etcd, "Secret", secret); f != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
@@ -211,13 +212,7 @@ func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, ma
 
 // ConfigMap returns the ConfigMap that the members of an Etcd read; nil when there is none. It need not be the Etcd's own.
 func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, manager string) (*corev1.ConfigMap, error) {
-	key, config := types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.ConfigMapName(manager)}, &corev1.ConfigMap{}
-	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
-	}
-	return config, nil
+	return lookup.Get[corev1.ConfigMap](ctx, reader, "ConfigMap", types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.ConfigMapName(manager)})
 }
 
 // missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.
@@ -258,7 +253,7 @@ func encodeSource(etcd *v1alpha1.Etcd) (string, error) {
 	if source == nil {
 		return "", nil
 	}
-	return member.Source{ClientEndpoints: source.ClientEndpoints, Leads: etcd.SourceStays()}.Encode() //nolint:wrapcheck // it says what
+	return member.Source{ClientEndpoints: source.ClientEndpoints, Leads: etcd.SourceStays()}.Encode()
 }
 
 // encode returns what the members read of a recovery, and its details; empty when there is none.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,13 +52,13 @@ func (l Live) Fresh(ctx context.Context) error {
 
 // Etcd returns the Etcd as the API server has it, or ErrBehind when it is gone, is being deleted, or is another one.
 func (l Live) Etcd(ctx context.Context, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, error) {
-	live, key := &v1alpha1.Etcd{}, client.ObjectKeyFromObject(cached)
-	if err := l.Get(ctx, key, live); apierrors.IsNotFound(err) {
-		return nil, Behind(ctx, "Etcd %s is gone", key)
-	} else if err != nil {
-		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
-	}
+	key := client.ObjectKeyFromObject(cached)
+	live, err := lookup.Get[v1alpha1.Etcd](ctx, l, "Etcd", key)
 	switch {
+	case err != nil:
+		return nil, err
+	case live == nil:
+		return nil, Behind(ctx, "Etcd %s is gone", key)
 	case live.UID != cached.UID:
 		return nil, Behind(ctx, "Etcd %s is another one now, with UID %s", key, live.UID)
 	case live.DeletionTimestamp != nil:

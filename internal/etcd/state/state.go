@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -23,7 +24,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -119,11 +119,8 @@ func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv
 	if set != nil {
 		return ownership.Manager(etcd, set), nil
 	}
-	key := client.ObjectKeyFromObject(etcd)
-	if err := a.Client.Get(ctx, key, &appsv1.StatefulSet{}); err == nil {
-		return "", nil
-	} else if !apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	if foreign, err := lookup.Get[appsv1.StatefulSet](ctx, a.Client, "StatefulSet", client.ObjectKeyFromObject(etcd)); err != nil || foreign != nil {
+		return "", err
 	}
 	return apply.ManagerOfServices(ctx, a.Client, etcd)
 }
@@ -164,14 +161,9 @@ func (a Access) Surveyor() survey.Surveyor {
 
 // StatefulSet returns the StatefulSet of an Etcd; nil when there is none, or one that is not the Etcd's own.
 func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
-	set := &appsv1.StatefulSet{}
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
-	}
-	if ownership.Of(etcd, "StatefulSet", set) != nil {
-		return nil, nil
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", client.ObjectKeyFromObject(etcd))
+	if err != nil || set == nil || ownership.Of(etcd, "StatefulSet", set) != nil {
+		return nil, err
 	}
 	return set, nil
 }
@@ -186,14 +178,12 @@ func Members(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 func Claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) ([]corev1.PersistentVolumeClaim, error) {
 	var claims []corev1.PersistentVolumeClaim
 	for i := range members {
-		key := client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)}
-		c := corev1.PersistentVolumeClaim{}
-		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("reading claim %s: %w", key, err)
+		c, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, reader, "claim", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)})
+		if err != nil {
+			return nil, err
+		} else if c != nil {
+			claims = append(claims, *c)
 		}
-		claims = append(claims, c)
 	}
 	return claims, nil
 }

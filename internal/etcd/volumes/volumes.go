@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
@@ -205,13 +206,12 @@ func (g *Grower) describe(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.Pe
 	if d.class == "" {
 		return d, nil
 	}
-	class := &storagev1.StorageClass{}
-	err := g.Client.Get(ctx, client.ObjectKey{Name: d.class}, class)
-	if client.IgnoreNotFound(err) != nil {
-		return d, fmt.Errorf("reading StorageClass %s: %w", d.class, err)
+	class, err := lookup.Get[storagev1.StorageClass](ctx, g.Client, "StorageClass", client.ObjectKey{Name: d.class})
+	if err != nil || class == nil {
+		return d, err
 	}
 	d.expandable = ptr.Deref(class.AllowVolumeExpansion, false)
-	d.fixed = err == nil && !d.expandable
+	d.fixed = !d.expandable
 	return d, nil
 }
 

@@ -40,7 +40,7 @@ func TestUnauthorizedClientsRemoveNoBackups(t *testing.T) {
 	}))
 	t.Cleanup(served.Close)
 	for range 7 {
-		response, err := http.Get(served.URL + api.PathFull) //nolint:noctx // unauthorized
+		response, err := http.Get(served.URL + api.PathFull)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))

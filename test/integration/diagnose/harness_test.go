@@ -148,7 +148,7 @@ func (c *etcds) run(i int) {
 	if c.o.wrap != nil {
 		line = append(c.o.wrap(i), line...)
 	}
-	m.cmd = exec.CommandContext(context.Background(), line[0], line[1:]...) //nolint:gosec // a program of the tests
+	m.cmd = exec.CommandContext(context.Background(), line[0], line[1:]...)
 	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Expect(m.cmd.Start()).To(Succeed())

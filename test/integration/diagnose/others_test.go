@@ -63,7 +63,7 @@ func (c *etcds) other(dir, tool string, args ...string) (out string, took time.D
 	if c.again != nil {
 		c.again(ctx)
 	}
-	cmd, began := exec.CommandContext(ctx, tool, args...), time.Now() //nolint:gosec // a program of the tests
+	cmd, began := exec.CommandContext(ctx, tool, args...), time.Now()
 	cmd.Dir = dir
 	text, err := cmd.CombinedOutput()
 	if err != nil {

@@ -236,7 +236,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 	leader := serve(t, Config{Snapshots: fake{full: full}, Leader: self})
 	follower := serve(t, Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }})
 	for _, url := range []string{leader, follower} {
-		response, err := http.Post(url+api.PathFull, "text/plain", io.LimitReader(endless{}, 1<<20)) //nolint:noctx // a client like any
+		response, err := http.Post(url+api.PathFull, "text/plain", io.LimitReader(endless{}, 1<<20))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK), fmt.Sprint(url == leader))
@@ -252,7 +252,7 @@ func TestMisunderstandings(t *testing.T) {
 	g := NewWithT(t)
 	taker := &counting{}
 	ask := func(url string) (code int, body string) {
-		response, err := http.Post(url, "", nil) //nolint:noctx // a client like any
+		response, err := http.Post(url, "", nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = response.Body.Close() }()
 		text, err := io.ReadAll(response.Body)

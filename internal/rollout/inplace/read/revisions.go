@@ -83,7 +83,7 @@ func (r *Reader) template(ctx context.Context, key client.ObjectKey, set types.U
 	template, err := inplace.ParseTemplate(revision.Data.Raw)
 	if err != nil {
 		// It counts as missing: the pod is replaced.
-		return nil, nil //nolint:nilerr // see above
+		return nil, nil
 	}
 	return template, nil
 }
