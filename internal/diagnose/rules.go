@@ -132,12 +132,3 @@ var rules = []rule{
 	// Certificates may seem to be invalid.
 	{Clock, "The clocks of nodes differ", remark, Hint, nil, []Signal{SignalLogs}, clock},
 }
-
-// Causes returns all causes, in their order.
-func Causes() []Cause {
-	all := make([]Cause, len(rules))
-	for i, r := range rules {
-		all[i] = r.cause
-	}
-	return all
-}

@@ -54,7 +54,7 @@ func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.ClusterID {
 		return Copied{}, fmt.Errorf("%s holds data of cluster %s, not of cluster %s", c.DataDir, id, c.ClusterID)
 	}
-	if err := CheckSpace(c.WorkDir, source.needs()); err != nil {
+	if err := checkSpace(c.WorkDir, source.needs()); err != nil {
 		return Copied{}, err
 	}
 	file := filepath.Join(c.WorkDir, "database.db")
@@ -142,8 +142,8 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// CheckSpace returns an error if the volume of a folder has less free space than needed.
-func CheckSpace(dir string, needs int64) error {
+// checkSpace returns an error if the volume of a folder has less free space than needed.
+func checkSpace(dir string, needs int64) error {
 	free, err := freeSpace(dir)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func CheckSpace(dir string, needs int64) error {
 
 // CheckSpaceOfRestore returns an error if the volume of a folder has less free space than a restore takes (member.NeedsOfRestore).
 func CheckSpaceOfRestore(dir string, database int64) error {
-	return CheckSpace(dir, member.NeedsOfRestore(database))
+	return checkSpace(dir, member.NeedsOfRestore(database))
 }
 
 // freeSpace returns how many bytes are free on the volume of a folder.

@@ -131,7 +131,7 @@ func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.PreviousClusterID {
 		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, but cluster %s is to be recovered", from, id, c.PreviousClusterID)
 	}
-	if err := CheckSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
+	if err := checkSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
 		return RebuildResult{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {

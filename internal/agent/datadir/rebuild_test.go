@@ -190,8 +190,8 @@ func TestRebuildRefuses(t *testing.T) {
 
 func TestRebuildNeedsSpace(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(CheckSpace(t.TempDir(), 1)).To(Succeed())
-	g.Expect(CheckSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`1152921504606846976 bytes are needed on the volume of .*, but only \d+ are free`)))
+	g.Expect(checkSpace(t.TempDir(), 1)).To(Succeed())
+	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`1152921504606846976 bytes are needed on the volume of .*, but only \d+ are free`)))
 	s := stopped{database: database{bytes: 100}, log: &writeAheadLog{bytes: 10}}
 	g.Expect(s.needs()).To(BeNumerically(">", 120))
 }

@@ -135,7 +135,7 @@ func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapsh
 // is asked: a leader may go on considering a member disconnected that has come back, until one of their connections breaks.
 func (r Reader) Ask(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, do func(etcdclient.Client) error) error {
 	err := errors.New("no voter serves")
-	for _, speaks := range Spokesmen(etcd, s) {
+	for _, speaks := range spokesmen(etcd, s) {
 		if err = r.ask(ctx, etcd, speaks, do); !etcdclient.IsUnhealthy(err) {
 			return err
 		}
@@ -143,7 +143,7 @@ func (r Reader) Ask(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapsho
 	return err
 }
 
-func (r Reader) ask(ctx context.Context, etcd *v1alpha1.Etcd, speaks Spokesman, do func(etcdclient.Client) error) error {
+func (r Reader) ask(ctx context.Context, etcd *v1alpha1.Etcd, speaks spokesman, do func(etcdclient.Client) error) error {
 	c, err := r.Credentials.Dial(ctx, r.Dialer, etcd, speaks.Pod, speaks.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", cmp.Or(speaks.Pod, speaks.Endpoint), err)
@@ -153,35 +153,35 @@ func (r Reader) ask(ctx context.Context, etcd *v1alpha1.Etcd, speaks Spokesman, 
 	return do(c)
 }
 
-// Spokesman is a member that is asked about the list, and to change it.
-type Spokesman struct {
+// spokesman is a member that is asked about the list, and to change it.
+type spokesman struct {
 	// Pod of the member; empty if it is one of the source cluster.
 	Pod string
 	// Endpoint of its client port.
 	Endpoint string
 }
 
-// Spokesmen returns the voters that serve, in the order in which they are asked: the leader, wherever it is, since some releases of etcd
+// spokesmen returns the voters that serve, in the order in which they are asked: the leader, wherever it is, since some releases of etcd
 // promote there alone; those of the Etcd; those of the source cluster.
-func Spokesmen(etcd *v1alpha1.Etcd, s *cluster.Snapshot) []Spokesman {
-	var leader, own, source []Spokesman
+func spokesmen(etcd *v1alpha1.Etcd, s *cluster.Snapshot) []spokesman {
+	var leader, own, source []spokesman
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
 		switch {
 		case !o.Serves() || o.Role == v1alpha1.RoleLearner || o.Pod == nil || o.Pod.Endpoint == "":
 		case o.Role == v1alpha1.RoleLeader:
-			leader = append(leader, Spokesman{o.Name, o.Pod.Endpoint})
+			leader = append(leader, spokesman{o.Name, o.Pod.Endpoint})
 		default:
-			own = append(own, Spokesman{o.Name, o.Pod.Endpoint})
+			own = append(own, spokesman{o.Name, o.Pod.Endpoint})
 		}
 	}
 	for _, v := range s.Cluster.Voters {
 		switch {
 		case v.Ordinal >= 0 || !v.Serving || !mayBeAsked(etcd, s, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs}):
 		case v.ID == s.Cluster.Leader:
-			leader = append(leader, Spokesman{Endpoint: v.Endpoint})
+			leader = append(leader, spokesman{Endpoint: v.Endpoint})
 		default:
-			source = append(source, Spokesman{Endpoint: v.Endpoint})
+			source = append(source, spokesman{Endpoint: v.Endpoint})
 		}
 	}
 	return slices.Concat(leader, own, source)

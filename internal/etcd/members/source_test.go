@@ -65,17 +65,17 @@ func TestSpokesmen(t *testing.T) {
 	g := NewWithT(t)
 	k := known(1, beside)
 	k.Snapshot.Ordinals[0].Pod.Endpoint = "http://main-0:1"
-	own, source := Spokesman{"main-0", "http://main-0:1"}, Spokesman{Endpoint: "http://s0:1"}
-	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(source, own))
+	own, source := spokesman{"main-0", "http://main-0:1"}, spokesman{Endpoint: "http://s0:1"}
+	g.Expect(spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(source, own))
 	k.Snapshot.Ordinals[0].Role, k.Snapshot.Cluster.Leader = v1alpha1.RoleLeader, 1
-	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(own, source))
+	g.Expect(spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(own, source))
 	k.Snapshot.Ordinals[0].Role, k.Snapshot.Cluster.Leader = v1alpha1.RoleFollower, 9
-	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(own, source))
+	g.Expect(spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(own, source))
 	k.Snapshot.Ordinals[0].Role = v1alpha1.RoleLearner
-	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(source))
+	g.Expect(spokesmen(k.Etcd, k.Snapshot)).To(HaveExactElements(source))
 	k.Snapshot.Cluster.Voters[0].Serving = false
 	k.Snapshot.Cluster.Leader = 7
-	g.Expect(Spokesmen(k.Etcd, k.Snapshot)).To(BeEmpty())
+	g.Expect(spokesmen(k.Etcd, k.Snapshot)).To(BeEmpty())
 }
 
 // Members leave a source cluster although the Etcd has no replicas any more; a cluster of its own hibernates.
