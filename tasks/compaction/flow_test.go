@@ -42,9 +42,7 @@ func newRunning(t *testing.T) *running {
 		Replicas: 3, Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}},
 	}}
 	object := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "compact", UID: "task"}}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main-full-snap", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
-	}}
+	lease := &coordinationv1.Lease{ObjectMeta: apitest.Own(etcd, "main-full-snap")}
 	r := &running{WithT: NewWithT(t), t: t, api: apitest.API(etcd, object, lease), lease: lease}
 	r.handler = r.with(r.api)
 	r.task = tasks.Typed[Config]{Task: tasks.Task{Object: object, Etcd: etcd}, Config: Config{Timeout: &metav1.Duration{Duration: time.Minute}}}
@@ -135,7 +133,7 @@ func TestCompactionThatIsNotRecorded(t *testing.T) {
 			r.recorded()
 			r.lease.OwnerReferences = nil
 			r.Expect(r.api.Update(r.t.Context(), r.lease)).To(Succeed())
-		}, `{"revision":"42","createdOn":"2026-07-01T12:00:00Z"}`, "; it is recorded nowhere: Lease ns/main-full-snap has no controller"},
+		}, `{"revision":"42","createdOn":"2026-07-01T12:00:00Z"}`, "; it is recorded nowhere: Lease ns/main-full-snap has the labels of this Etcd and no controller"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRunning(t)

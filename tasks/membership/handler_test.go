@@ -70,13 +70,11 @@ type trial struct {
 func newTrial(t *testing.T, n int, wanted int32) *trial {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: wanted}}
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", int32(n)
-	own := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
-	config := &corev1.ConfigMap{ObjectMeta: *own.DeepCopy()}
-	config.Name, config.UID = "main-config", "config"
+	config := &corev1.ConfigMap{ObjectMeta: apitest.Own(etcd, "main-config")}
 	config.Data = map[string]string{member.KeyBootstrap: "initial-cluster: main-0=http://a,main-1=http://b,main-2=http://c,main-3=http://d"}
 	exact := noon.Add(time.Nanosecond) // no status is as exact as a clock
 	r := &trial{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(exact), read: map[int]cluster.Read{}}
-	r.api = apitest.API(etcd, &appsv1.StatefulSet{ObjectMeta: own, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(n))}}, config)
+	r.api = apitest.API(etcd, apitest.StatefulSet(etcd, int32(n)), config)
 	r.task = tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "task", UID: "task"}}}}
 	r.task.Object.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
 	s := &cluster.Snapshot{At: noon, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}, Cluster: cluster.Cluster{Reachable: true, LeaderKnown: true, Leader: 1, Term: 2}}
@@ -449,9 +447,7 @@ func (r *trial) scaledAway(pod string) {
 func TestDeletesClaims(t *testing.T) {
 	for name, foreign := range map[string]bool{"its own": false, "a foreign one": true} {
 		r := newTrial(t, 3, 3)
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "main-main-3", UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
-		}}
+		claim := apitest.Claim(r.task.Etcd, 3)
 		if foreign {
 			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: ptr.To(true)}}
 		}

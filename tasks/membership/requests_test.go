@@ -144,9 +144,7 @@ func TestDeletesAClaimAsItWasObserved(t *testing.T) {
 	r := newTrial(t, 3, 3)
 	r.task.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main-main-3", UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
-	}}
+	claim := apitest.Claim(r.task.Etcd, 3)
 	r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
 	r.scaledAway("main-3")
 	step := r.decided()

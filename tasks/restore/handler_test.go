@@ -209,7 +209,7 @@ func TestTheNewestRestoreIsUndoneFirstAfterWakingUp(t *testing.T) {
 
 // leaseOf is the lease of a delta snapshot at revision 7777.
 func leaseOf(etcd *v1alpha1.Etcd) *coordinationv1.Lease {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.DeltaSnapshotLeaseName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+	lease := &coordinationv1.Lease{ObjectMeta: apitest.Own(etcd, etcd.DeltaSnapshotLeaseName())}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("7777"), ptr.To(metav1.NewMicroTime(epoch))
 	return lease
 }
@@ -218,7 +218,7 @@ func leaseOf(etcd *v1alpha1.Etcd) *coordinationv1.Lease {
 func TestExecute(t *testing.T) {
 	g := NewWithT(t)
 	etcd := newEtcd()
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: etcd.ClientServiceName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+	service := &corev1.Service{ObjectMeta: apitest.Own(etcd, etcd.ClientServiceName())}
 	api := apitest.API(etcd, service, leaseOf(etcd))
 	config := Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}
 	phase := func(in Input) tasks.Verdict {

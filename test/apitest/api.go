@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,8 +37,8 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 	return s
 })
 
-// API returns an API server with some objects. It gives UIDs to new ones, and says what time it is. Of the preconditions of a deletion it checks the resourceVersion
-// alone.
+// API returns an API server with some objects. It gives UIDs to new ones, and says what time it is. Of the preconditions of a deletion, it
+// checks only the resourceVersion.
 func API(objects ...client.Object) client.WithWatch {
 	// A tracker that knows no field managers: the one that does takes ten times as long.
 	tracker := clienttesting.NewObjectTracker(scheme(), serializer.NewCodecFactory(scheme()).UniversalDecoder())
@@ -71,6 +72,26 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 // ControlledBy returns the owner references of an object that an Etcd controls.
 func ControlledBy(etcd *v1alpha1.Etcd) []metav1.OwnerReference {
 	return controlledBy(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
+}
+
+// Own returns the metadata of an object of an Etcd's own. Its UID is its name.
+func Own(etcd *v1alpha1.Etcd, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: etcd.Namespace, Name: name, UID: types.UID(name), OwnerReferences: ControlledBy(etcd),
+		Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name},
+	}
+}
+
+// StatefulSet returns the StatefulSet of an Etcd.
+func StatefulSet(etcd *v1alpha1.Etcd, replicas int32) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: Own(etcd, etcd.Name), Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+}
+
+// Claim returns an Etcd's own claim of an ordinal, as the StatefulSet controller makes it: without an owner.
+func Claim(etcd *v1alpha1.Etcd, ordinal int32) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: Own(etcd, etcd.ClaimName(ordinal))}
+	claim.OwnerReferences = nil
+	return claim
 }
 
 func controlledBy(o metav1.Object, kind schema.GroupVersionKind) []metav1.OwnerReference {

@@ -25,9 +25,7 @@ func TestReconcile(t *testing.T) {
 	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t", UID: "task", OwnerReferences: []metav1.OwnerReference{etcdtasks.Owner(etcd)}}}
 	task.Spec.Type, task.Spec.OwnerEtcdReference.Name = v1alpha1.Restore, "main"
 	task.Status.State = v1alpha1.TaskStateInProgress
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: etcd.ClientServiceName(), OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
-	}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}}
+	service := &corev1.Service{ObjectMeta: apitest.Own(etcd, etcd.ClientServiceName()), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "etcd"}}}
 	api := apitest.API(etcd, task, service)
 	fencer := Fencer{state.Access{Client: api, API: api, Clock: clock.RealClock{}}}
 	selector := func(cached ...v1alpha1.EtcdOperatorTask) map[string]string {

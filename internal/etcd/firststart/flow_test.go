@@ -50,10 +50,8 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd", Generation: 4}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-	own := metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "set", Generation: 1, OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}
-	set := &appsv1.StatefulSet{ObjectMeta: *own.DeepCopy(), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0))}}
-	config := &corev1.ConfigMap{ObjectMeta: *own.DeepCopy()}
-	config.Name, config.UID = "m-config", "config"
+	set, config := apitest.StatefulSet(etcd, 0), &corev1.ConfigMap{ObjectMeta: apitest.Own(etcd, "m-config")}
+	set.UID, set.Generation = "set", 1
 	b := &stage{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(noon)}
 	b.api = apitest.API(etcd, set, config, claimOf(0), claimOf(1), claimOf(2))
 	return b

@@ -24,7 +24,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,21 +49,11 @@ func newNight(t *testing.T) *night {
 		Backup:                               &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}},
 	}}
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", 3
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd),
-	}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0))}}
-	objects := []client.Object{etcd, set}
-	for i := range 3 {
-		objects = append(objects, claimOf(i))
+	objects := []client.Object{etcd, apitest.StatefulSet(etcd, 0)}
+	for i := range int32(3) {
+		objects = append(objects, apitest.Claim(etcd, i))
 	}
 	return &night{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(0)}
-}
-
-func claimOf(i int) *corev1.PersistentVolumeClaim {
-	name := fmt.Sprintf("main-main-%d", i)
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
-	}}
 }
 
 // state of the cluster, as the API server has it.
@@ -226,10 +215,7 @@ func TestNightWithoutVolumes(t *testing.T) {
 	n.change(func(e *v1alpha1.Etcd) { e.Status.Recovery = RecoveryOf(e, e.Status.Hibernation) })
 	recovery := n.state().Etcd.Status.Recovery
 	n.Expect(*recovery).To(Equal(v1alpha1.ClusterRecovery{TaskUID: view.Record.ID, Member: "main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 40}))
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main-config", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(n.state().Etcd),
-	}}
-	n.Expect(n.api.Create(t.Context(), config)).To(Succeed())
+	n.Expect(n.api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: apitest.Own(n.state().Etcd, "main-config")})).To(Succeed())
 	n.Expect(n.wakeUp().Why).To(Equal("waiting until the members are instructed to restore the snapshot"))
 	h, objects := n.with(n.api)
 	n.Expect(memberconfig.Writer{Access: h.Access}.Write(t.Context(), n.api, n.state().Etcd, objects)).To(Succeed())
@@ -296,8 +282,8 @@ func TestWakingUpDeletesWhatWasGivenUp(t *testing.T) {
 
 	h, _ := n.with(n.api)
 	n.Expect(h.removeJobs(t.Context(), n.state().Etcd)).To(Succeed())
-	n.Expect(n.api.Delete(t.Context(), claimOf(0))).To(Succeed())
-	again := claimOf(0)
+	n.Expect(n.api.Delete(t.Context(), apitest.Claim(n.state().Etcd, 0))).To(Succeed())
+	again := apitest.Claim(n.state().Etcd, 0)
 	again.UID = "again"
 	n.Expect(n.api.Create(t.Context(), again)).To(Succeed())
 	n.Expect(n.wakeUp().Why).To(Equal("waiting for the deletion of the claims that were given up: main-main-1, main-main-2"))
@@ -418,12 +404,12 @@ func TestTheVolumesGoOnceATaskIsDeleted(t *testing.T) {
 func TestClusterWithoutVolumes(t *testing.T) {
 	n := newNight(t)
 	n.fails = true
-	for i := range 3 {
-		n.Expect(n.api.Delete(t.Context(), claimOf(i))).To(Succeed())
+	for i := range int32(3) {
+		n.Expect(n.api.Delete(t.Context(), apitest.Claim(n.state().Etcd, i))).To(Succeed())
 	}
 	n.change(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 })
 	n.Expect(n.hibernate().Condition.Message).To(ContainSubstring("it has no volumes yet"))
-	foreign := claimOf(0)
+	foreign := apitest.Claim(n.state().Etcd, 0)
 	foreign.Labels = nil
 	n.Expect(n.api.Create(t.Context(), foreign)).To(Succeed())
 	n.Expect(n.hibernate().Condition.Message).To(ContainSubstring("it has no volumes yet"), "that claim is not its own")

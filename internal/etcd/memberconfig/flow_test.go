@@ -38,8 +38,7 @@ func served() *v1alpha1.Etcd {
 
 // own is the ConfigMap of an Etcd.
 func own(etcd *v1alpha1.Etcd, data map[string]string) *corev1.ConfigMap {
-	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "config", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}
-	return &corev1.ConfigMap{ObjectMeta: meta, Data: data}
+	return &corev1.ConfigMap{ObjectMeta: apitest.Own(etcd, key.Name), Data: data}
 }
 
 type trial struct {
@@ -298,7 +297,7 @@ func TestList(t *testing.T) {
 	etcd := served()
 	etcd.Status.Recovery = nil
 	set := func(replicas int32) *appsv1.StatefulSet {
-		return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+		return apitest.StatefulSet(etcd, replicas)
 	}
 	listing := func(members int32) map[string]string {
 		bootstrap, err := component.Bootstrap(etcd, members, component.PeerTLSOff)
@@ -378,7 +377,7 @@ func TestListKeepsMembersThatSomeoneHasScaledAway(t *testing.T) {
 	etcd := served()
 	etcd.Status.Recovery, etcd.Status.ClusterSize = nil, 3
 	replicas := int32(1)
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+	set := apitest.StatefulSet(etcd, replicas)
 	bootstrap, err := component.Bootstrap(etcd, replicas, component.PeerTLSOff)
 	r := newTrial(t, etcd, set, own(etcd, map[string]string{member.KeyBootstrap: bootstrap}))
 	r.Expect(err).NotTo(HaveOccurred())
@@ -402,7 +401,7 @@ func TestListReachesTheMemberThatARecoveryBeganWith(t *testing.T) {
 	etcd := served()
 	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "task", Member: etcd.MemberName(etcd.PodName(2)), PreviousClusterID: "a"}
 	replicas := int32(2)
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
+	set := apitest.StatefulSet(etcd, replicas)
 	bootstrap, err := component.Bootstrap(etcd, 3, component.PeerTLSOff)
 	r := newTrial(t, etcd, set, own(etcd, map[string]string{member.KeyBootstrap: bootstrap}))
 	r.Expect(err).NotTo(HaveOccurred())

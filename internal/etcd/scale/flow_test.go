@@ -26,7 +26,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
@@ -47,13 +46,8 @@ var key = client.ObjectKey{Namespace: "ns", Name: "main"}
 func newScaled(t *testing.T, have int32) *scaled {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", 3
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
-	set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(have)}}
-	config := &corev1.ConfigMap{ObjectMeta: *meta.DeepCopy()}
-	config.Name, config.UID = "main-config", "config"
-	return &scaled{
-		WithT: NewWithT(t), t: t, api: apitest.API(etcd, set, config), clock: clocktesting.NewFakePassiveClock(noon), locks: &lock.Locks{}, snapshot: clustertest.Healthy(int(have)),
-	}
+	api := apitest.API(etcd, apitest.StatefulSet(etcd, have), &corev1.ConfigMap{ObjectMeta: apitest.Own(etcd, "main-config")})
+	return &scaled{WithT: NewWithT(t), t: t, api: api, clock: clocktesting.NewFakePassiveClock(noon), locks: &lock.Locks{}, snapshot: clustertest.Healthy(int(have))}
 }
 
 func (s *scaled) with(api client.WithWatch) Scaler {

@@ -177,10 +177,8 @@ func TestRemoveLeases(t *testing.T) {
 	s := newScaled(t, 3)
 	st := s.state()
 	for _, name := range []string{"main-2", "main-3", "main-4", "foreign-3"} {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: "lease", OwnerReferences: apitest.ControlledBy(st.Etcd),
-			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
-		}}
+		lease := &coordinationv1.Lease{ObjectMeta: apitest.Own(st.Etcd, name)}
+		lease.Labels[v1alpha1.LabelComponent] = v1alpha1.ComponentMemberLease
 		if name == "main-4" {
 			lease.OwnerReferences = nil
 		}

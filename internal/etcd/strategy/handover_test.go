@@ -51,10 +51,7 @@ type handingOver struct {
 func newHandingOver(t *testing.T, observe func(look int) *cluster.Snapshot) *handingOver {
 	h := &handingOver{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(noon)}
 	h.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-	h.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "etcd-main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
-		OwnerReferences: apitest.ControlledBy(h.etcd),
-	}}
+	h.set = apitest.StatefulSet(h.etcd, 3)
 	h.set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	h.client = apitest.API(h.etcd, h.set)
 	h.keeper = &Keeper{Access: state.Access{Client: h.client, API: h.client, Observer: &looks{observe: observe}, Locker: &lock.Locks{}, Clock: h.clock}}

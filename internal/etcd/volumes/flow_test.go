@@ -23,7 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,20 +49,15 @@ func storage(size string) corev1.VolumeResourceRequirements {
 func newSmall(t *testing.T) *small {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3, StorageCapacity: ptr.To(resource.MustParse("8Gi"))}}
 	const retain = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd),
-	}, Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To(int32(3)), VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{Resources: storage("4Gi")}}},
-		PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain},
-	}}
+	set := apitest.StatefulSet(etcd, 3)
+	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{Resources: storage("4Gi")}}}
+	set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain}
 	objects := []client.Object{etcd, set, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, AllowVolumeExpansion: ptr.To(true)}}
-	for i := range 3 {
-		name := fmt.Sprintf("main-main-%d", i)
-		objects = append(objects, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}},
-			Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("disks"), Resources: storage("4Gi")},
-			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("4Gi").Requests},
-		})
+	for i := range int32(3) {
+		claim := apitest.Claim(etcd, i)
+		claim.Spec = corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("disks"), Resources: storage("4Gi")}
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("4Gi").Requests}
+		objects = append(objects, claim)
 	}
 	s := &small{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(3)}
 	s.grower = s.through(s.api)

@@ -58,10 +58,8 @@ func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "etcd-main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
-				OwnerReferences: apitest.ControlledBy(etcd),
-			}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(3)), PersistentVolumeClaimRetentionPolicy: tc.policy}}
+			set := apitest.StatefulSet(etcd, 3)
+			set.Spec.PersistentVolumeClaimRetentionPolicy = tc.policy
 			api := apitest.API(etcd, set)
 			writes := interceptor.NewClient(api, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 				if tc.then != nil {
@@ -72,7 +70,7 @@ func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
 				}
 				asked := (&client.DeleteOptions{}).ApplyOptions(options)
 				g.Expect(asked.PropagationPolicy).To(HaveValue(Equal(metav1.DeletePropagationOrphan)))
-				g.Expect(asked.Preconditions).To(HaveField("UID", HaveValue(BeEquivalentTo("set"))), "the fake does not check it")
+				g.Expect(asked.Preconditions).To(HaveField("UID", HaveValue(Equal(set.UID))), "the fake does not check it")
 				return c.Delete(ctx, o, options...)
 			}})
 			now := clocktesting.NewFakePassiveClock(noon)
