@@ -195,7 +195,7 @@ func (in Input) tooMuchWritten(revision int64) *Decision {
 	return nil
 }
 
-// stopping waits until no member runs. If nobody watched for a while, and the members still ran, they may have written more: then the
+// stopping waits until no member runs. If no operator watched for a while, and the members still ran, clients may have written more: then the
 // task goes back to Saving.
 func (in Input) stopping(now time.Time) Decision {
 	if in.Call == nil && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task {

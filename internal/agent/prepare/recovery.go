@@ -78,7 +78,7 @@ func (p *preparation) rebuildConfig() datadir.RebuildConfig {
 	}
 }
 
-// goBack makes a cluster of one member from an earlier state. The data of now is set aside once that is complete.
+// goBack makes a cluster of one member from an earlier state. The present data is set aside once that is complete.
 func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err error) {
 	r := p.shared.Recovery
 	if r.Source == member.RecoverFromKept {
@@ -94,7 +94,7 @@ func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err e
 	return p.once(ctx)
 }
 
-// fromSnapshots restores a state from the backup, or the newest one, and then sets the data of now aside.
+// fromSnapshots restores the given state from the backup, or the newest one, and then sets the present data aside.
 func (p *preparation) fromSnapshots(ctx context.Context) error {
 	dataDir, task := p.shared.DataDir(), p.shared.Recovery.Task
 	made, err := datadir.Rebuilt(dataDir, task)
@@ -112,7 +112,7 @@ func (p *preparation) fromSnapshots(ctx context.Context) error {
 	return datadir.Swap(dataDir, task, p.Clock)
 }
 
-// fromKept rebuilds the cluster from data that an earlier restore has set aside, which stays.
+// fromKept rebuilds the cluster from a copy of the data that an earlier restore has set aside.
 func (p *preparation) fromKept(ctx context.Context) error {
 	r, config := p.shared.Recovery, p.rebuildConfig()
 	if !strings.HasPrefix(r.Restore.Kept, filepath.Base(config.DataDir)+member.BeforeSuffix) {
@@ -138,8 +138,8 @@ func (p *preparation) note(r member.RestoreNote) error {
 	return nil
 }
 
-// noteRecovered notes that the cluster was recovered under an ID, unless it is noted that this member was restored in this recovery: then a
-// snapshot that another member has taken before does not count.
+// noteRecovered notes that the cluster was recovered under an ID. A note that this member was restored in this recovery stays: with that, an
+// earlier snapshot of another member does not count.
 func (p *preparation) noteRecovered(clusterID string) error {
 	text, err := os.ReadFile(p.shared.RestoreNoteFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

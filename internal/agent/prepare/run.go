@@ -74,12 +74,12 @@ func (p *preparation) read() error {
 	return nil
 }
 
-// longPatience is how many times as long a run waits that has said that its volume is free. The kubelet restarts a container late that
-// has often ended soon, and the member could join any moment.
+// longPatience is the factor by which a run waits longer once it has said that its volume is free. The kubelet backs off from restarting a
+// container that often ends soon, and the member could join at any moment.
 const longPatience = 11
 
-// ends reports whether a run ends that has said the same of its volume for some time, so that the kubelet passes on why it waits. One that
-// has waited for long does not end because the others do not answer for a moment: it would have to be heard again, after two back-offs.
+// ends reports whether a run ends because it has said the same of its volume for some time, so that the kubelet passes on why it waits. A run
+// that has waited for long does not end only because the others do not answer for a moment: it would be heard again only after two back-offs.
 func (p *preparation) ends(waits *cluster.Refusal) (bool, error) {
 	if waits.Volume != p.says {
 		p.since, p.says = p.Clock.Now(), waits.Volume

@@ -13,8 +13,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// said is a file that has what this pod's earlier runs have said of the volume. Only a run that ends is heard: the kubelet passes on its
-// last words. So what is new is said at once, and what was said is waited with.
+// said is a file with what this pod's earlier runs have said of the volume. Only a run that ends is heard, since the kubelet passes on its
+// termination message. So a run with news ends at once, and one without news waits.
 type said string
 
 // tell reports whether what a refusal says of the volume is new, and notes it.
@@ -36,7 +36,7 @@ func (s said) tell(r *cluster.Refusal) (fresh bool, err error) {
 	return true, nil
 }
 
-// forget is for a run that ends with other words: the kubelet no longer passes on what was said of the volume, so it is said again.
+// forget is for a run that ends with another message, which replaces what was said of the volume: that is said again.
 func (s said) forget() error {
 	if err := os.Remove(string(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forgetting what was said of the volume: %w", err)

@@ -20,9 +20,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// List brings the initial cluster in the ConfigMap to the members of the StatefulSet's ordinals, or to all that the cluster is known to have
-// if someone has scaled the StatefulSet down. It is part of what is applied, but not only a change of the spec changes their number: a member
-// that joins for a while has to find itself there, and the one beside it must not take itself for the only one.
+// List writes the initial cluster in the ConfigMap: a member for each ordinal of the StatefulSet, or all that the cluster is known to have if
+// someone has scaled the StatefulSet down. Applying the spec writes it as well, but the number of members also changes without the spec: a
+// second member that stands in must find itself in the list, and the first must not believe that it is the only one.
 func (i Writer) List(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, objects *apply.Session) error {
 	config, err := ConfigMap(ctx, i.Client, etcd, objects.Manager)
 	if err != nil || !lists(etcd, set, config) {
@@ -48,8 +48,9 @@ func (i Writer) List(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.State
 	return i.patch(ctx, config, map[string]any{member.KeyBootstrap: bootstrap})
 }
 
-// lists reports whether the ConfigMap of a cluster that has served lists another number of members than the StatefulSet runs, with all that the
-// cluster is known to have, and the one that a recovery began with: by that one, members know the recovered cluster. Each is listed with one URL.
+// lists reports whether the list in the ConfigMap of a cluster that has served has the wrong length. It must have a member for each ordinal of
+// the StatefulSet, all members that the cluster is known to have, and the one that a recovery began with, from which members derive the ID of
+// the recovered cluster. Each member has one URL.
 func lists(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, config *corev1.ConfigMap) bool {
 	if etcd.Status.ClusterID == "" || set == nil || config == nil || ptr.Deref(set.Spec.Replicas, 0) == 0 {
 		return false

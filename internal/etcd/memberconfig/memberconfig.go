@@ -35,14 +35,13 @@ type Writer struct {
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 }
 
-// Write writes to the ConfigMap what the status of an Etcd says: the ID of the cluster, so that no member makes a second
-// one, and a recovery. It is not part of what is applied, for it has to arrive also while the spec is suspended. The reader
-// says what is written so far. The live Etcd has to agree with the given one: members that start with what was recorded once,
-// and is not any more, are taken for those of another cluster.
+// Write writes to the ConfigMap what the status of an Etcd says: the ID of the cluster, so that no member begins a second one, and a
+// recovery. It is not part of what is applied, since it must also reach members while the spec is suspended. The reader returns what is
+// written so far. The live Etcd must agree with the given one: members that start by an outdated record would belong to another cluster.
 func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, objects *apply.Session) error {
 	config, err := ConfigMap(ctx, reader, etcd, objects.Manager)
 	if err == nil && config == nil && etcd.Status.ClusterID != "" {
-		// The cache does not have a foreign one, whose labels are others: it is reported if it has replaced that of a cluster.
+		// The cache does not have a foreign ConfigMap, which lacks the labels. It is reported if it has replaced that of a cluster.
 		_, err = objects.Owned(ctx)
 	}
 	if err != nil || config == nil {
@@ -70,8 +69,9 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	return i.patch(ctx, config, data)
 }
 
-// Instructions returns all that the status of an Etcd says to its members, for a ConfigMap that is created; nil before the cluster has served.
-// One that was deleted comes back as it was: with half of it, members would start with the data of a cluster before, or remove what is kept.
+// Instructions returns everything that the status of an Etcd says to its members, for a ConfigMap that is created; nil before the cluster has
+// served. A ConfigMap that was deleted must come back complete: with part of it, members would start with data of a previous cluster, or
+// remove data that is to be kept.
 func (i Writer) Instructions(ctx context.Context, etcd *v1alpha1.Etcd) (map[string]string, error) {
 	if etcd.Status.ClusterID == "" {
 		return nil, nil
@@ -118,8 +118,9 @@ func (i Writer) trust(etcd *v1alpha1.Etcd) string {
 	return i.AgentTrust(etcd).String()
 }
 
-// lacks returns what is missing in the data of the ConfigMap, as missing does, and whether members keep what they had before a Restore: its
-// record goes before its task if the only member is restored from the backup, and makes the successor of the cluster.
+// lacks returns what is missing in the data of the ConfigMap, as missing does, and KeyKept if members keep what they had before a Restore
+// without a recorded recovery. That happens if the only member is restored from the backup: the successor of its cluster ends the record
+// before the task is deleted.
 func (i Writer) lacks(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
 	change, err := missing(etcd, trust, data)
 	_, recovers := data[member.KeyRecovery]
@@ -151,8 +152,8 @@ func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etc
 }
 
 // Announce tells the members of an Etcd how their list is about to change, for the cluster that its status records; the zero value
-// withdraws that. The caller has recorded and decided it on the given live reads. An announcement that is older than the one that is there, by its generation, is not written:
-// what an agent confirms of a generation would no longer be what that says.
+// withdraws the announcement. The caller has decided and recorded it on the given live reads. An announcement with an older generation than
+// the present one is not written: an agent that confirms a generation must have read what that generation says.
 func (i Writer) Announce(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, members member.Members) error {
 	members.Etcd, members.ClusterID = string(etcd.UID), etcd.Status.ClusterID
 	return i.set(ctx, reads, etcd, manager, member.KeyMembers, func(current string) (any, error) {
@@ -196,8 +197,7 @@ func (i Writer) patch(ctx context.Context, config *corev1.ConfigMap, data map[st
 	return nil
 }
 
-// Instructed reports whether the members have been instructed to recover their cluster as the status of the Etcd says, by what
-// the API server says.
+// Instructed reports whether, by a live read, the ConfigMap instructs the members to recover their cluster as the status of the Etcd says.
 func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, manager string) (bool, error) {
 	wanted, details, err := encode(etcd.Status.Recovery)
 	if err != nil {

@@ -30,12 +30,12 @@ type Scaler struct {
 	Members func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) []etcdclient.Member
 	// Instructor instructs members before they are started.
 	Instructor memberconfig.Writer
-	// Saved reports whether this operator knows that the final snapshot of a Restore has the present; nil if no Restore is carried out.
+	// Saved reports whether this operator knows that the final snapshot of a Restore has every write; nil if the operator runs no Restores.
 	Saved func(*v1alpha1.EtcdOperatorTask, time.Time) bool
 }
 
-// stopsMembers reports whether a recovery needs all members to be stopped: until it has chosen how the cluster is started
-// again, and the status of the Etcd records it, from where the members are instructed.
+// stopsMembers reports whether a task needs all members to be stopped: until it has chosen what the cluster starts from, and the status of
+// the Etcd, from which the members are instructed, records the choice.
 func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) bool {
 	r := ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{})
 	switch r.Phase {
@@ -101,15 +101,15 @@ func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wante
 	return nil
 }
 
-// mayHold reports whether a task may hold the StatefulSet. The first time, a Restore may only if its final snapshot is known to have the
-// present; otherwise its next execution goes back and takes another one.
+// mayHold reports whether a task may hold the StatefulSet. A Restore may begin to only if its final snapshot is known to have every write;
+// otherwise its next execution goes back and takes another one.
 func (s Scaler) mayHold(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet) bool {
 	return by == nil || by.Spec.Type != v1alpha1.Restore || by.Status.Recovery.Phase != v1alpha1.RecoveryStopping ||
 		set.Annotations[v1alpha1.AnnotationHeldAtZeroBy] == string(by.UID) || s.Saved == nil || s.Saved(by, s.Clock.Now())
 }
 
-// Hold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or is gone, even while
-// the spec is suspended. It reports whether a task holds it, and returns state.ErrBehind when it has scaled it.
+// Hold scales the StatefulSet to zero for the task that holds it there, and back once that task no longer does or is gone, even while the
+// spec is suspended. It reports whether a task holds it, and returns state.ErrBehind after it has scaled it.
 func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Session) (held bool, err error) {
 	by := holder(st.Tasks, st.Etcd.Status.Recovery)
 	held = by != nil
@@ -120,8 +120,8 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	if changes && !s.mayHold(by, st.StatefulSet) {
 		return held, nil
 	}
-	// What could not be started again is not stopped either. Where the Etcd has no StatefulSet, one of that name may be
-	// foreign: the status reports it.
+	// Members that could not be started again are not stopped. If the Etcd has no StatefulSet, one of that name may be foreign: the status
+	// reports it.
 	if owned, err := objects.Owned(ctx); err != nil || !owned || !changes {
 		return held, err
 	}

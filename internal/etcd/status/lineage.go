@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lineage returns the ID to record of the cluster, in hex. Members refuse data of any other cluster, so the recorded ID has to follow
-// the one under which they serve, whatever changed it; and one that does not follow from it may be that of a stale volume. Such an ID
-// is not recorded, and unexplained says what to do.
+// lineage returns the ID to record of the cluster, in hex. Members refuse data of any other cluster, so the record must follow the ID under
+// which they serve. An ID that nothing explains may be that of a stale volume: it is not recorded, and unexplained says what to do.
 func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained error) {
 	recorded := etcd.Status.ClusterID
 	serving := servingID(s)

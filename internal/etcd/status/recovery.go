@@ -14,9 +14,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 )
 
-// recovery returns how the members recover their cluster: what a task has chosen, now or before, or how the cluster wakes up
-// without volumes. It is removed once that task is gone, and every Restore that keeps data, the recovered cluster serves, and every
-// member votes: then no member needs any more what it had before. It is withdrawn if the cluster before serves, and the new one has not begun.
+// recovery returns the next status.recovery: what a task has chosen, now or before, or how the cluster wakes up without volumes.
+//
+// The record is removed once the recovered cluster serves, every member votes, and that task and every Restore that keeps data are gone:
+// then no member needs its previous data any more. It is withdrawn if the previous cluster serves, and the new one has not begun.
 func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
 	if t := etcdtasks.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
@@ -48,8 +49,8 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 	return recorded
 }
 
-// succeeded reports whether the only member of a cluster, which a recovery has made, was restored since, and has made its successor: no
-// other member has joined yet, and those that the cluster grows by belong to the successor.
+// succeeded reports whether a recovered cluster already has a successor, because its only member was restored since. Then the recovery is
+// over: no other member had joined, and members that join later belong to the successor.
 func succeeded(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, clusterID string) bool {
 	return recorded != nil && etcd.Status.ClusterSize <= 1 && clusterID != "" && !recorded.LeavesBehind(clusterID) &&
 		!slices.Contains(component.Lineage(etcd).RecoveredIDs(), clusterID)

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey reads what is on the volumes of stopped members, by read-only Jobs of the agent, and compares it. It does not know
-// its purpose.
+// Package survey reads the volumes of stopped members, by read-only Jobs of the agent, and compares their data. What follows from that is
+// up to its callers.
 package survey
 
 import (
@@ -25,8 +25,8 @@ const (
 	Gone State = iota
 	// Unseen: there is a claim, and no Job that surveys it.
 	Unseen
-	// Abandoned: its Job must be removed, since the claim, which the Job keeps, is being deleted, or the Job surveyed something
-	// else, or its result was deleted with its pod.
+	// Abandoned: its Job must be removed. The claim is being deleted, which the Job holds up; or the Job surveyed something else; or its
+	// result was deleted with its pod.
 	Abandoned
 	// Looking: a Job surveys it.
 	Looking
@@ -43,7 +43,7 @@ type Volume struct {
 	Ordinal int32
 	// Member is the name of the member.
 	Member string
-	// Claim is the name of the PersistentVolumeClaim, and UID its UID; it is empty if there is no claim of the Etcd's own.
+	// Claim is the name of the PersistentVolumeClaim. UID is its UID; empty if the Etcd has no claim of that name.
 	Claim string
 	UID   types.UID
 	State State
@@ -54,7 +54,7 @@ type Volume struct {
 }
 
 // Pending returns what a survey waits for until every existing volume is seen, and reports whether Jobs must be created or removed.
-// It also waits for a foreign claim of a member's name: a person may have restored it, and the member would start with it.
+// A foreign claim with the name of a member's is waited for, too: a person may have restored it, and the member would start with it.
 func Pending(volumes []Volume) (waits []string, act bool) {
 	for _, v := range volumes {
 		switch v.State {
@@ -99,8 +99,8 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 	return usable, others
 }
 
-// Voting returns the volumes of members that vote, as the first and most advanced of the usable ones knows them, and the number of
-// voters; learners do not count. If it knows no voters, all members count as voters.
+// Voting returns the volumes of members that vote, and the number of voters, by what the first and most advanced of the usable volumes
+// knows. Learners do not count. If it knows no voters, all members count.
 func Voting(usable []Volume, members int) (voting []Volume, voters int) {
 	if len(usable) == 0 || len(usable[0].Survey.Voters) == 0 {
 		return usable, members
