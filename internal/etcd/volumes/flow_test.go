@@ -56,7 +56,7 @@ func newSmall(t *testing.T) *small {
 		Replicas: ptr.To(int32(3)), VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{Resources: storage("4Gi")}}},
 		PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain},
 	}}
-	objects := []client.Object{etcd, set, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, AllowVolumeExpansion: ptr.To(true)}}
+	objects := append(podsOf(set), etcd, set, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, AllowVolumeExpansion: ptr.To(true)})
 	for i := range 3 {
 		name := fmt.Sprintf("main-main-%d", i)
 		objects = append(objects, &corev1.PersistentVolumeClaim{
@@ -65,7 +65,7 @@ func newSmall(t *testing.T) *small {
 			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("4Gi").Requests},
 		})
 	}
-	s := &small{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(3)}
+	s := &small{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: healthyMembers()}
 	s.grower = s.through(s.api)
 	return s
 }
@@ -220,7 +220,7 @@ func TestStatefulSetIsNotReplaced(t *testing.T) {
 	}
 	s := newSmall(t)
 	s.Expect(s.api.Delete(t.Context(), s.state().StatefulSet)).To(Succeed())
-	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
 	s.Expect(s.grower.replaceSet(t.Context(), etcd)).To(Succeed(), "it is gone by now")
 }
 
