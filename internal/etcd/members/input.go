@@ -207,7 +207,7 @@ func (k Known) ordinal(i int) membership.Ordinal {
 			o.Foreign = foreign.String()
 		}
 		o.Claim, o.Terminating = true, claim.DeletionTimestamp != nil
-		o.Temporary = claim.Annotations[v1alpha1.AnnotationTemporary] == string(claim.UID) && claim.UID != ""
+		o.Temporary = isTemporary(k.Etcd, claim)
 	}
 	if i >= len(k.Snapshot.Ordinals) {
 		return o
