@@ -148,13 +148,16 @@ func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.T
 	timers, pending := h.tracker.observe(task.Object.UID, known, in.recorded.Request, h.Clock.Now())
 	in.Input = known.Input(members.Request{
 		Goal: members.Goal(etcd, task.Config.Size, task.Config.SingleMember), Tasks: all, Timers: timers, Overridden: task.Object.Spec.OverrideGuards, Relieve: members.Relieve(etcd, all),
-		Pending: pending, Acting: members.Acting(etcd, snapshot, all),
+		Pending: pending, Acting: members.Acting(etcd, snapshot, all), NewClaim: in.recorded.NewClaim,
 	})
 	return in, membership.Decide(in.Input), nil
 }
 
 // Cleanup implements tasks.Methods. What was requested may still take effect, and the next task sees that in the list.
-func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
+func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
+	if err := h.markNewClaim(ctx, task.Object); err != nil {
+		return coded.Error(v1alpha1.ErrMembership, err)
+	}
 	h.tracker.forget(task.Object.UID)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -54,7 +55,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 			return coded.Error(v1alpha1.ErrMembership, err)
 		}
 	}
-	if err := h.markClaims(ctx, d.in); err != nil {
+	if err := h.markClaims(ctx, d); err != nil {
 		return coded.Error(v1alpha1.ErrMembership, err)
 	}
 	switch d.step.Action {
@@ -183,8 +184,12 @@ func (h *Handler) deletePod(ctx context.Context, d detail) error {
 
 // markClaims marks the claim that was made for a member that is to leave again, before that member joins, and removes the mark of one whose
 // member is to stay. A claim that was there before is not marked: it is kept, or deleted, as the retention policy says.
-func (h *Handler) markClaims(ctx context.Context, in input) error {
+func (h *Handler) markClaims(ctx context.Context, d detail) error {
+	in := d.in
 	for i, claim := range in.Claims {
+		if d.step.Action == membership.DeleteClaim && i == d.step.Ordinal {
+			continue // it is deleted as it was observed
+		}
 		temporary, marked := i >= in.Goal.Size && claim.Name == in.recorded.NewClaim, claim.Annotations[v1alpha1.AnnotationTemporary] != ""
 		if temporary == marked || marked && i >= in.Goal.Size || ownership.OfClaim(in.Etcd, claim) != nil {
 			continue
@@ -193,13 +198,47 @@ func (h *Handler) markClaims(ctx context.Context, in input) error {
 		if marked {
 			mark = nil
 		}
-		named := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}
-		patch := asread.Merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationTemporary: mark}}})
-		if err := h.Client.Patch(ctx, named, patch); err != nil {
-			return fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(claim), err)
+		if err := h.mark(ctx, claim, mark); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// mark marks a claim as temporary, by its UID, or removes the mark.
+func (h *Handler) mark(ctx context.Context, claim *corev1.PersistentVolumeClaim, mark any) error {
+	named := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}
+	patch := asread.Merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationTemporary: mark}}})
+	if err := h.Client.Patch(ctx, named, patch); err != nil {
+		return fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(claim), err)
+	}
+	return nil
+}
+
+// markNewClaim marks the claim that was made for a task before the task is gone, and with it all that is known of the claim. One whose member
+// is to stay by now is not marked, and no claim for another Etcd.
+func (h *Handler) markNewClaim(ctx context.Context, task *v1alpha1.EtcdOperatorTask) error {
+	r := task.Status.Membership
+	if r == nil || r.NewClaim == "" {
+		return nil
+	}
+	etcd, claim, key := &v1alpha1.Etcd{}, &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: task.Namespace, Name: r.NewClaim}
+	if err := h.Live.Get(ctx, task.EtcdKey(), etcd); err != nil {
+		return client.IgnoreNotFound(err) //nolint:wrapcheck // it says what
+	}
+	if err := h.Live.Get(ctx, key, claim); err != nil {
+		return client.IgnoreNotFound(err) //nolint:wrapcheck // it says what
+	}
+	for i := range max(r.Size, etcd.Spec.Replicas) {
+		if etcd.ClaimName(i) == claim.Name {
+			return nil
+		}
+	}
+	isNew := !claim.CreationTimestamp.Before(&task.CreationTimestamp) && claim.Annotations[v1alpha1.AnnotationTemporary] == ""
+	if !isNew || !etcdtasks.IsOwned(task, etcd) || ownership.OfClaim(etcd, claim) != nil {
+		return nil
+	}
+	return client.IgnoreNotFound(h.mark(ctx, claim, claim.UID))
 }
 
 // deleteClaim deletes the claim of an ordinal that is not in the list, if it is as it was observed and the Etcd's own.

@@ -37,6 +37,8 @@ type Input struct {
 	Pausing bool
 	// SpecApplied: the StatefulSet is what the Etcd's spec says, or its reconciliation is suspended.
 	SpecApplied bool
+	// SpecPending is why it is not applied, in the words of the Etcd's status; empty if that does not say.
+	SpecPending string
 	// Recorded is what the task's status says of the rollout so far.
 	Recorded v1alpha1.RolloutStatus
 }
@@ -72,7 +74,11 @@ func decide(in Input) Decision {
 		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: rollout.SupersededMessage(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
 		// The revision to come back at would be that of a spec that has been fixed since.
-		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
+		message := fmt.Sprintf("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
+		if in.SpecPending != "" {
+			message += ": " + in.SpecPending
+		}
+		return stay("%s", message)
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}

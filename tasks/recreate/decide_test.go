@@ -74,9 +74,11 @@ func TestPhases(t *testing.T) {
 		want    v1alpha1.RecreatePhase
 		says    string
 	}{
-		"outdated pods":                 {"", func(*Input) {}, tasks.Continue, needs, "are stopped, and then started at revision new"},
-		"new pods, but stuck":           {"", func(in *Input) { in.pods("new", v1alpha1.ClassDead) }, tasks.Continue, needs, ""},
-		"a spec that is not applied":    {"", func(in *Input) { in.SpecApplied = false }, tasks.Continue, "", "waiting until the newest spec"},
+		"outdated pods":              {"", func(*Input) {}, tasks.Continue, needs, "are stopped, and then started at revision new"},
+		"new pods, but stuck":        {"", func(in *Input) { in.pods("new", v1alpha1.ClassDead) }, tasks.Continue, needs, ""},
+		"a spec that is not applied": {"", func(in *Input) { in.SpecApplied = false }, tasks.Continue, "", "waiting until the newest spec"},
+		"and why it is not": {"", func(in *Input) { in.SpecApplied, in.SpecPending = false, "m-0 stays until task r is deleted." }, tasks.Continue, "",
+			"applied to StatefulSet m: m-0 stays until task r is deleted."},
 		"a revision that was asked for": {"", func(in *Input) { in.SpecApplied, in.Config.TargetRevision = false, "new" }, tasks.Continue, needs, ""},
 		"nothing to do":                 {"", func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "nothing to do"},
 		"hibernated":                    {"", func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, "nothing to do"},

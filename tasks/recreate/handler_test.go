@@ -152,6 +152,27 @@ func TestSpecIsAppliedByLiveReads(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("it is another one now")))
 }
 
+// A recreation that waits for the newest spec says what that waits for, and what to do about it.
+func TestSaysWhyTheSpecIsNotApplied(t *testing.T) {
+	const why = "main-main-0 stays until task restore is deleted, since that keeps there what the member had before it"
+	for name, c := range map[string]struct {
+		reason, want string
+	}{
+		"it is pending":            {v1alpha1.ReasonSpecPending, "waiting until the newest spec of the Etcd is applied to StatefulSet m: " + why},
+		"about a spec that it was": {v1alpha1.ReasonUpToDate, "waiting until the newest spec of the Etcd is applied to StatefulSet m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			task := recreation("")
+			task.Etcd.Generation = 2
+			task.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionUpToDate, Status: metav1.ConditionFalse, Reason: c.reason, Message: why})
+			v, err := newHandler(seen(), seen()).Execute(t.Context(), task)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Message).To(Equal(c.want))
+		})
+	}
+}
+
 // Members that hang would delay every task of the Etcd, and stop the timers of the one that runs: a recreation that waits in
 // line asks none.
 func TestARecreationThatWaitsAsksNoMember(t *testing.T) {

@@ -87,7 +87,8 @@ func (w *World) statefulSet(set *appsv1.StatefulSet) {
 		}
 	}
 	for i := range replicas {
-		if !there[i] && w.claims(set, i) {
+		// A pod without a controller that ends is not adopted, and there is no other one of its name until it is gone.
+		if !there[i] && w.claims(set, i) && apiserver.Find[*corev1.Pod](w.API.Live(), set.Namespace, fmt.Sprintf("%s-%d", set.Name, i)) == nil {
 			w.must(w.writer.Create(context.Background(), podOf(set, i, revision)))
 		}
 	}

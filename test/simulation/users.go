@@ -59,6 +59,9 @@ func (j *judge) Unfinished() string {
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](w.API.Live()) {
 		if t.Spec.OwnerEtcdReference.Name == j.name && !t.Status.State.IsFinal() {
 			open = append(open, fmt.Sprintf("task %s (%s) is %s: %s", t.Name, t.Spec.Type, t.Status.State, said(t)))
+			if strings.Contains(said(t), "is deleted, since that keeps there") {
+				j.letGo()
+			}
 		}
 	}
 	if len(open) > 0 {
@@ -113,7 +116,7 @@ func (j *judge) volumes(etcd *v1alpha1.Etcd) string {
 	return ""
 }
 
-// letGo deletes the tasks of Restores, as the condition VolumesMoved says: no volume moves that has what one keeps.
+// letGo deletes the tasks of Restores, as the condition VolumesMoved says, and a task that waits for it: no volume moves that has what one keeps.
 func (j *judge) letGo() {
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()) {
 		if t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.Restore && t.Status.State.IsFinal() && t.DeletionTimestamp == nil {

@@ -38,7 +38,9 @@ func Written(o metav1.Object, subresource string) time.Time {
 	return last
 }
 
-// Now returns the time by the clock of the API server. It stores nothing: a review of who asks is answered with the time of the answer.
+// Now returns the time by the clock of the API server. It stores nothing: a review of who asks is answered with the time of the answer. No
+// answer is remembered: what the operator's clock says later may be wrong by more, if it was set or the machine suspended, and removals rest
+// on this.
 func Now(ctx context.Context, c client.Client) (time.Time, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

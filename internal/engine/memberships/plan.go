@@ -19,8 +19,8 @@ import (
 )
 
 // mayBeDue reports whether the members of an Etcd may have to change, by its status and its tasks alone. It is asked of every Etcd, and the
-// members of one are only asked where it is true. Cordoned: the node of its only member is.
-func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned bool) bool {
+// members of one are only asked where it is true. Cordoned: the node of its only member is. Left: a claim that was made for a further member is.
+func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned, left bool) bool {
 	s := &etcd.Status
 	switch {
 	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 && !etcd.SourceStays() || s.ClusterID == "":
@@ -36,7 +36,7 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned b
 		// The members of the source cluster leave.
 		return true
 	}
-	return cordoned && etcd.SurgesOnDrain() && !etcd.SpecSuspended() || members.Relieve(etcd, tasks) != "" || etcd.Moves() || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
+	return (left || cordoned && etcd.SurgesOnDrain()) && !etcd.SpecSuspended() || members.Relieve(etcd, tasks) != "" || etcd.Moves() || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }
 
 // covered reports whether a task that has not ended changes the members. One that a user created counts.

@@ -95,7 +95,7 @@ func TestMayBeDue(t *testing.T) {
 		"the Etcd surges no more":         {etcd(surges, func(e *v1alpha1.Etcd) { e.Spec.SurgePolicy = v1alpha1.SurgeNever }), false, relieving()},
 		"is being deleted":                {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5; e.DeletionTimestamp = &metav1.Time{} }), false, nil},
 	} {
-		if got := mayBeDue(c.etcd, c.tasks, false); got != c.want {
+		if got := mayBeDue(c.etcd, c.tasks, false, false); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -115,12 +115,31 @@ func TestMayBeDueOnADrain(t *testing.T) {
 		"the spec is suspended": {etcd(drains, suspendSpec), false},
 		"it is being deleted":   {etcd(drains, func(e *v1alpha1.Etcd) { e.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
-		if got := mayBeDue(c.etcd, nil, true); got != c.want {
+		if got := mayBeDue(c.etcd, nil, true, false); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if mayBeDue(etcd(drains), nil, false) {
+	if mayBeDue(etcd(drains), nil, false, false) {
 		t.Error("the node takes pods")
+	}
+}
+
+// A claim that was made for a further member is deleted also if the Etcd was created again since, and asks for nothing.
+func TestMayBeDueOfAClaimThatIsLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		etcd *v1alpha1.Etcd
+		want bool
+	}{
+		"healthy":               {etcd(), true},
+		"has no quorum":         {etcd(not(v1alpha1.ConditionReady)), false},
+		"hibernates":            {etcd(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }), false},
+		"has never served":      {etcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }), false},
+		"the spec is suspended": {etcd(suspendSpec), false},
+		"it is being deleted":   {etcd(func(e *v1alpha1.Etcd) { e.DeletionTimestamp = &metav1.Time{} }), false},
+	} {
+		if got := mayBeDue(c.etcd, nil, false, true); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

@@ -78,8 +78,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		cordoned, err := r.cordoned(ctx, etcd)
-		if err != nil || !mayBeDue(etcd, tasks, cordoned) || covered(tasks) {
+		if err != nil {
 			return ctrl.Result{}, err
+		}
+		left, err := members.LeftBehind(ctx, reader, etcd)
+		if err != nil || !mayBeDue(etcd, tasks, cordoned, left) || covered(tasks) {
+			return ctrl.Result{}, err //nolint:wrapcheck // it says what
 		}
 		var wait time.Duration
 		if task, wait = next(etcd, tasks, r.Clock.Now()); wait > 0 {

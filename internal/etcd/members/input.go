@@ -58,6 +58,8 @@ type Request struct {
 	Tasks []v1alpha1.EtcdOperatorTask
 	// Relieve is the UID of a pod that is to be replaced by way of a further member.
 	Relieve types.UID
+	// NewClaim is the claim that a task has had made for a further member, and has not marked yet.
+	NewClaim string
 	// Pending and Acting are those of membership.Input.
 	Pending, Acting string
 }
@@ -83,6 +85,7 @@ func (k Known) Input(r Request) membership.Input {
 	}
 	for i := range k.ordinals(r.Goal) {
 		o := k.ordinal(i)
+		o.Temporary = o.Temporary || r.NewClaim != "" && i >= r.Goal.Size && o.Claim && o.Foreign == "" && k.Claims[i].Name == r.NewClaim
 		o.Kept = k.keeps(i, o, r.Tasks)
 		switch relieve := i < len(k.Snapshot.Ordinals) && r.Relieve != "" && o.Pod && k.Snapshot.Ordinals[i].Pod.UID == r.Relieve; {
 		case i < r.Goal.Size && k.moves(i, o) && etcdtasks.KeeperOf(r.Tasks, k.Claims[i]) == "":
@@ -207,7 +210,7 @@ func (k Known) ordinal(i int) membership.Ordinal {
 			o.Foreign = foreign.String()
 		}
 		o.Claim, o.Terminating = true, claim.DeletionTimestamp != nil
-		o.Temporary = claim.Annotations[v1alpha1.AnnotationTemporary] == string(claim.UID) && claim.UID != ""
+		o.Temporary = isTemporary(k.Etcd, claim)
 	}
 	if i >= len(k.Snapshot.Ordinals) {
 		return o

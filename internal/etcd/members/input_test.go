@@ -725,6 +725,7 @@ func TestClaimsThatAreKept(t *testing.T) {
 		}
 	}
 	temporary := func(k *Known) { k.Claims[3].Annotations = map[string]string{v1alpha1.AnnotationTemporary: "claim"} }
+	named := func(k *Known) { k.Claims[3].Name = "main-main-3" }
 	restore := func(ended *metav1.Time) []v1alpha1.EtcdOperatorTask {
 		t := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "restore"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore}}
 		t.Status.Recovery, t.Status.CompletedAt = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}, ended
@@ -754,6 +755,10 @@ func TestClaimsThatAreKept(t *testing.T) {
 		"made since its pod was":             {known(3, made(noon)), Request{Tasks: scaled("main-3", noon.Add(-1e9))}, true},
 		"nobody has looked at it":            {known(3, made(noon)), Request{}, true},
 		"made for a further member":          {known(3, made(noon), temporary), Request{}, false},
+		"made for the task, and not marked":  {known(3, made(noon), named), Request{NewClaim: "main-main-3"}, false},
+		"another one was made for the task":  {known(3, made(noon), named), Request{NewClaim: "main-main-4"}, true},
+		"foreign, under the name of one":     {known(3, made(noon), named, func(k *Known) { k.Claims[3].Labels = nil }), Request{NewClaim: "main-main-3"}, true},
+		"foreign, and marked":                {known(3, made(noon), temporary, func(k *Known) { k.Claims[3].Labels = nil }), Request{}, true},
 		"there is none":                      {known(3), Request{}, false},
 		"it has a pod":                       {known(4, made(noon)), Request{}, false},
 		"a Restore keeps data there":         {known(3, made(noon.Add(-1e9))), Request{Tasks: append(restore(ended), left...)}, true},

@@ -111,6 +111,28 @@ func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
 // maxClaims is how many ordinals are looked at for claims that a larger cluster has left behind.
 const maxClaims = 7
 
+// LeftBehind reports whether a claim is there that was made for a further member, beyond the members of an Etcd: the task that would have
+// deleted it was deleted, with an earlier Etcd, or by a user.
+func LeftBehind(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+	claims, err := state.Claims(ctx, reader, etcd, maxClaims)
+	if err != nil {
+		return false, err
+	}
+	for i := etcd.Spec.Replicas; i < maxClaims; i++ {
+		for j := range claims {
+			if c := &claims[j]; c.Name == etcd.ClaimName(i) && c.DeletionTimestamp == nil && isTemporary(etcd, c) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// isTemporary reports whether a claim of an Etcd was made for a further member. A mark on a copy of that claim does not count.
+func isTemporary(etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) bool {
+	return c.UID != "" && c.Annotations[v1alpha1.AnnotationTemporary] == string(c.UID) && ownership.OfClaim(etcd, c) == nil
+}
+
 func (k *Known) ordinalsOfClaims() int {
 	n := max(maxClaims, k.Snapshot.Replicas())
 	for _, m := range k.List {

@@ -280,3 +280,42 @@ func TestBackedUp(t *testing.T) {
 		})
 	}
 }
+
+// A claim that was made for a further member is left behind once it is beyond the members. What is not the Etcd's own, or a copy of such a
+// claim, is not.
+func TestLeftBehind(t *testing.T) {
+	temporary := func(c *corev1.PersistentVolumeClaim) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1alpha1.AnnotationTemporary, string(c.UID))
+	}
+	for name, c := range map[string]struct {
+		ordinal int32
+		change  func(*corev1.PersistentVolumeClaim)
+		want    bool
+	}{
+		"beyond the members":           {3, temporary, true},
+		"far beyond":                   {6, temporary, true},
+		"of a member":                  {2, temporary, false},
+		"a larger cluster has left it": {3, func(*corev1.PersistentVolumeClaim) {}, false},
+		"restored from one":            {3, func(c *corev1.PersistentVolumeClaim) { temporary(c); c.UID = "restored" }, false},
+		"foreign":                      {3, func(c *corev1.PersistentVolumeClaim) { temporary(c); c.Labels = nil }, false},
+		"is being deleted": {3, func(c *corev1.PersistentVolumeClaim) {
+			temporary(c)
+			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: noon}, []string{"kubernetes.io/pvc-protection"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: etcd.ClaimName(c.ordinal), UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
+			}}
+			c.change(claim)
+			api := apitest.API(etcd, claim)
+			g.Expect(LeftBehind(t.Context(), api, etcd)).To(Equal(c.want))
+			apitest.EachRequestFails(t, api, func(api client.WithWatch) error {
+				_, err := LeftBehind(t.Context(), api, etcd)
+				return err
+			})
+		})
+	}
+}

@@ -52,14 +52,14 @@ func newSmall(t *testing.T) *small {
 	set := apitest.StatefulSet(etcd, 3)
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{Resources: storage("4Gi")}}}
 	set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain}
-	objects := []client.Object{etcd, set, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, AllowVolumeExpansion: ptr.To(true)}}
+	objects := append(podsOf(set), etcd, set, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, AllowVolumeExpansion: ptr.To(true)})
 	for i := range int32(3) {
 		claim := apitest.Claim(etcd, i)
 		claim.Spec = corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("disks"), Resources: storage("4Gi")}
 		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("4Gi").Requests}
 		objects = append(objects, claim)
 	}
-	s := &small{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(3)}
+	s := &small{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: healthyMembers()}
 	s.grower = s.through(s.api)
 	return s
 }
@@ -214,7 +214,7 @@ func TestStatefulSetIsNotReplaced(t *testing.T) {
 	}
 	s := newSmall(t)
 	s.Expect(s.api.Delete(t.Context(), s.state().StatefulSet)).To(Succeed())
-	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
 	s.Expect(s.grower.replaceSet(t.Context(), etcd)).To(Succeed(), "it is gone by now")
 }
 

@@ -17,8 +17,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +35,70 @@ type healthy struct {
 
 func (h healthy) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	h.clock.SetTime(h.clock.Now().Add(h.takes))
-	return clustertest.Healthy(3), nil
+	return healthyMembers(), nil
+}
+
+func healthyMembers() *cluster.Snapshot {
+	s := clustertest.Healthy(3)
+	for i := range s.Ordinals {
+		s.Ordinals[i].Pod.UID = types.UID(s.Ordinals[i].Name)
+	}
+	return s
+}
+
+// podsOf are the pods of healthyMembers.
+func podsOf(set *appsv1.StatefulSet) (pods []client.Object) {
+	for _, o := range healthyMembers().Ordinals {
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: o.Name, UID: o.Pod.UID,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+		}})
+	}
+	return pods
+}
+
+// Once the StatefulSet is deleted without its pods, the Etcd alone owns them: if it is deleted before another one has adopted them, the garbage
+// collector deletes them.
+func TestPodsBelongToTheEtcdBeforeTheirStatefulSetGoes(t *testing.T) {
+	s := newSmall(t)
+	for i := range 3 {
+		s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources = storage("8Gi") })
+	}
+	s.seen = func(*Grower) { s.Expect(s.owners()).To(HaveEach(ConsistOf("main")), "it is not decided yet") }
+	_, err := s.reconcile(all)
+	s.Expect(err).To(MatchError(state.ErrBehind))
+	s.Expect(s.owners()).To(HaveEach(ConsistOf("main", "etcd")), "the garbage collector takes the StatefulSet out")
+	pod := &corev1.Pod{}
+	s.Expect(s.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "etcd-main-1"}, pod)).To(Succeed())
+	s.Expect(metav1.GetControllerOf(pod).UID).To(BeEquivalentTo("main"), "another StatefulSet adopts no pod that has a controller")
+	s.Expect(pod.OwnerReferences).To(ContainElement(metav1.OwnerReference{APIVersion: "druid.gardener.cloud/v1alpha1", Kind: "Etcd", Name: "main", UID: "etcd"}))
+}
+
+// A pod of which it is not certain that it is the one that was observed keeps the StatefulSet.
+func TestNoStatefulSetGoesBeforeItsPodsBelongToTheEtcd(t *testing.T) {
+	s := newSmall(t)
+	for i := range 3 {
+		s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources = storage("8Gi") })
+	}
+	s.Expect(s.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main-1"}})).To(Succeed())
+	_, err := s.reconcile(all)
+	s.Expect(err).To(MatchError(ContainSubstring("making Etcd main an owner of pod ns/etcd-main-1")))
+	s.Expect(s.replaced()).To(BeFalse())
+}
+
+// owners are the UIDs of the owners of each pod.
+func (s *small) owners() (owners [][]string) {
+	pods := &corev1.PodList{}
+	s.Expect(s.api.List(s.t.Context(), pods)).To(Succeed())
+	for _, p := range pods.Items {
+		var of []string
+		for _, r := range p.OwnerReferences {
+			of = append(of, string(r.UID))
+		}
+		owners = append(owners, of)
+	}
+	s.Expect(owners).To(HaveLen(3))
+	return owners
 }
 
 // A StatefulSet that has changed since it was judged is not deleted: by its new spec its claims, or its pods, could go with it.
@@ -60,7 +125,7 @@ func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
 			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 			set := apitest.StatefulSet(etcd, 3)
 			set.Spec.PersistentVolumeClaimRetentionPolicy = tc.policy
-			api := apitest.API(etcd, set)
+			api := apitest.API(append(podsOf(set), etcd, set)...)
 			writes := interceptor.NewClient(api, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 				if tc.then != nil {
 					changed := &appsv1.StatefulSet{}

@@ -8,6 +8,7 @@ package volumes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +33,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
@@ -151,8 +154,15 @@ func (g *Grower) growClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
 func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	defer g.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	reads := g.Live()
-	set, err := g.replaceable(ctx, etcd)
+	etcd, err := reads.Etcd(ctx, etcd)
+	if err != nil {
+		return err
+	}
+	set, pods, err := g.replaceable(ctx, etcd)
 	if err != nil || set == nil {
+		return err
+	}
+	if err := g.own(ctx, etcd, pods); err != nil {
 		return err
 	}
 	if err := reads.Fresh(ctx); err != nil {
@@ -166,25 +176,45 @@ func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	return state.ErrBehind
 }
 
-// replaceable returns the StatefulSet as the API server has it; nil if it must not be replaced now.
-func (g *Grower) replaceable(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
+// own makes the Etcd an owner of its pods beside their StatefulSet: an Etcd that is deleted before another one has adopted them would
+// leave them running.
+func (g *Grower) own(ctx context.Context, etcd *v1alpha1.Etcd, pods *cluster.Snapshot) error {
+	for _, o := range pods.Ordinals {
+		if o.Pod == nil {
+			continue
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: o.Name}}
+		// Owners are merged by their UIDs, and one that is there already is left as it is.
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.Pod.UID, "ownerReferences": []metav1.OwnerReference{etcdtasks.Owner(etcd)}}})
+		if err != nil {
+			return fmt.Errorf("encoding the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+		}
+		if err := g.Client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+			return fmt.Errorf("making Etcd %s an owner of pod %s: %w", etcd.Name, client.ObjectKeyFromObject(pod), err)
+		}
+	}
+	return nil
+}
+
+// replaceable returns the StatefulSet as the API server has it, and its pods; nil if it must not be replaced now.
+func (g *Grower) replaceable(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, *cluster.Snapshot, error) {
 	set, err := state.StatefulSet(ctx, g.API, etcd)
 	if err != nil || set == nil || set.DeletionTimestamp != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	snapshot, err := g.Observe(ctx, g.API, etcd)
 	if err != nil || snapshot == nil {
-		return nil, err
+		return nil, nil, err
 	}
 	claims, err := state.Claims(ctx, g.API, etcd, state.Members(etcd, set))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tasks, err := etcdtasks.List(ctx, g.API, etcd)
 	if err != nil || mayReplace(snapshot, set, etcd, claims, tasks) != "" {
-		return nil, err
+		return nil, nil, err
 	}
-	return set, nil
+	return set, snapshot, nil
 }
 
 func (g *Grower) describe(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) (claim, error) {
