@@ -29,6 +29,7 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "do not run the tests of -skip at all: the score is a lower bound then")
 	flag.BoolVar(&o.reached, "reached", false, "run no mutants: those that the tests reach count as killed, and the score is an upper bound")
 	flag.StringVar(&o.only, "only", "", "run only mutants whose description contains this")
+	flag.IntVar(&o.from, "from", 1, "run only mutants from this number on: an interrupted run says which is next")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "how many mutants run at a time")
 	flag.Parse()
 	o.patterns = flag.Args()

@@ -137,6 +137,7 @@ func TestReport(t *testing.T) {
 	survivor := verdict{mutant: mutant{file: "p/a.go", change: "y"}}
 	excused := verdict{mutant: mutant{file: "p/a.go", change: "z"}, equivalent: "because"}
 	wrong := verdict{mutant: mutant{file: "p/a.go", change: "z"}, equivalent: "because", killedBy: "p"}
+	unjudged := verdict{mutant: mutant{file: "p/a.go", change: "y"}, unjudged: true}
 	for name, c := range map[string]struct {
 		verdicts []verdict
 		gone     []string
@@ -149,6 +150,9 @@ func TestReport(t *testing.T) {
 		"one is not equivalent":  {[]verdict{killed, wrong}, nil, true},
 		"one does not exist":     {[]verdict{killed}, []string{"p/a.go: f: x"}, true},
 		"nothing to be detected": {[]verdict{excused}, nil, false},
+		"most are not judged":    {append(slices.Repeat([]verdict{unjudged}, 99), killed), nil, false},
+		"of two that are, one":   {append(slices.Repeat([]verdict{unjudged}, 99), killed, survivor), nil, true},
+		"none is judged":         {[]verdict{unjudged}, nil, false},
 	} {
 		var out bytes.Buffer
 		if err := report(&out, options{minimum: 95}, c.verdicts, c.gone); err != nil != c.fails {

@@ -64,18 +64,18 @@ func unmatched(equivalents map[string]string, mutants []mutant, packages []goPac
 }
 
 // score counts the mutants of a package.
-type score struct{ all, killed, timedOut, equivalent int }
+type score struct{ all, killed, timedOut, equivalent, unjudged int }
 
-// percent of the mutants that are not equivalent is killed.
+// percent of the mutants that were judged, and are not equivalent, is killed.
 func (s score) percent() float64 {
-	if s.all == s.equivalent {
+	if s.all == s.equivalent+s.unjudged {
 		return 100
 	}
-	return 100 * float64(s.killed) / float64(s.all-s.equivalent)
+	return 100 * float64(s.killed) / float64(s.all-s.equivalent-s.unjudged)
 }
 
 func (s *score) String() string {
-	return fmt.Sprintf("%5d mutants, %5d killed, %d of them by a timeout, %3d equivalent: %.1f%%", s.all, s.killed, s.timedOut, s.equivalent, s.percent())
+	return fmt.Sprintf("%5d mutants, %5d killed, %d of them by a timeout, %3d equivalent, %d not judged: %.1f%%", s.all, s.killed, s.timedOut, s.equivalent, s.unjudged, s.percent())
 }
 
 // say prints. Nothing depends on whether it is read.
@@ -95,6 +95,8 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 		for _, s := range []*score{s, &total} {
 			s.all++
 			switch {
+			case v.unjudged:
+				s.unjudged++
 			case v.equivalent != "":
 				s.equivalent++
 			case v.killedBy != "":
@@ -105,7 +107,8 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 			}
 		}
 		switch {
-		case v.equivalent != "" && v.killedBy != "" && o.only == "" && !o.reached:
+		case v.unjudged:
+		case v.equivalent != "" && v.killedBy != "" && !o.reached:
 			wrong = append(wrong, v.String()+" (killed by "+v.killedBy+")")
 		case v.equivalent == "" && v.unreached:
 			say(out, "not reached: %s\n", v)

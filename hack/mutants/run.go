@@ -29,7 +29,7 @@ type options struct {
 	equivalent, skip string
 	only             string
 	quick, reached   bool
-	parallel         int
+	from, parallel   int
 }
 
 // binary has the tests of one package.
@@ -48,6 +48,8 @@ type verdict struct {
 	// equivalent is why it behaves as the original does.
 	equivalent string
 	unreached  bool
+	// unjudged: it is not among those that were asked for, or the run was interrupted.
+	unjudged bool
 	// timedOut: it is killed since a test did not end in time, which a busy machine does as well.
 	timedOut bool
 }
@@ -85,9 +87,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	verdicts := judge(ctx, o, m.mutants, binaries, equivalents)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		next := slices.IndexFunc(verdicts, func(v verdict) bool { return v.id >= o.from && v.unjudged })
+		say(out, "interrupted: -from %d judges the rest\n", next+1)
 	}
-	return report(out, o, verdicts, unmatched(equivalents, m.mutants, packages))
+	return errors.Join(ctx.Err(), report(out, o, verdicts, unmatched(equivalents, m.mutants, packages)))
 }
 
 // build compiles the tests of the packages with all mutants.
@@ -174,22 +177,22 @@ func runOnly(tests []string) []string {
 	return []string{"-test.run", "^(" + strings.Join(tests, "|") + ")$"}
 }
 
-// judge runs every mutant.
+// judge runs the mutants that are asked for.
 func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary, equivalents map[string]string) []verdict {
 	verdicts := make([]verdict, len(mutants))
 	slots := make(chan struct{}, o.parallel)
 	var all sync.WaitGroup
 	for i, m := range mutants {
 		verdicts[i] = verdict{mutant: m, equivalent: equivalents[m.key()]}
-		if !strings.Contains(m.String(), o.only) {
-			verdicts[i].killedBy = "nothing: not run"
+		slots <- struct{}{}
+		if verdicts[i].unjudged = m.id < o.from || !strings.Contains(m.String(), o.only) || ctx.Err() != nil; verdicts[i].unjudged {
+			<-slots
 			continue
 		}
-		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
 			kill(ctx, o, &verdicts[i], binaries)
-			if verdicts[i].killedBy == "" && ctx.Err() == nil {
+			if verdicts[i].unjudged = ctx.Err() != nil; verdicts[i].killedBy == "" && !verdicts[i].unjudged {
 				fmt.Fprintf(os.Stderr, "%d of %d survives: %s\n", i+1, len(mutants), m)
 			}
 		})

@@ -152,6 +152,24 @@ func TestEachRequestOfAPassFails(t *testing.T) {
 			}
 			return o
 		},
+		"a task runs without a slot": func() *operator {
+			w := newWorld(t, 1, 1)
+			o := w.operator()
+			o.pass(interval)
+			if err := w.begin(w.task(0)); err != nil {
+				t.Fatal(err)
+			}
+			return o
+		},
+		"no policy is left, and the default limits": func() *operator {
+			w := newWorld(t, 8, 8)
+			o := w.operator()
+			o.pass(interval)
+			if err := w.api.Delete(t.Context(), w.read()); err != nil {
+				t.Fatal(err)
+			}
+			return o
+		},
 		"a canary was superseded": func() *operator {
 			_, o := holding(t, true, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.State = v1alpha1.TaskStateRejected })
 			return o

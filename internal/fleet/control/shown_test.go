@@ -79,8 +79,12 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if h := f.GetMetric()[0].GetHistogram(); f.GetName() == "etcd_foreman_fleet_slot_wait_seconds" && (h.GetSampleCount() != 1 || h.GetSampleSum() != 3) {
-			t.Errorf("%+v", h)
+		h := f.GetMetric()[0].GetHistogram()
+		if f.GetName() != "etcd_foreman_fleet_slot_wait_seconds" {
+			continue
+		}
+		if longest := h.GetBucket()[len(h.GetBucket())-1].GetUpperBound(); h.GetSampleCount() != 1 || h.GetSampleSum() != 3 || longest != 65536 {
+			t.Errorf("%+v: waits are told apart up to %v s, want those of 18 hours", h, longest)
 		}
 	}
 }

@@ -181,6 +181,37 @@ func TestNothingIsFencedAgainAndAgain(t *testing.T) {
 	}
 }
 
+// A pass reads a task that runs without a slot again if its twin has written the ledger since, and fails if it always has: the next one
+// records the task.
+func TestALedgerThatIsWrittenAllTheTime(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o, twin := w.operator(), w.operator()
+	o.pass(interval)
+	if err := w.begin(w.task(0)); err != nil {
+		t.Fatal(err)
+	}
+	busy := true
+	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, task := object.(*v1alpha1.EtcdOperatorTask); task && busy {
+				if err := twin.Store.Change(ctx, func(*fleet.Ledger) bool { return true }); err != nil {
+					t.Error(err)
+				}
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	w.clock.Step(interval)
+	if _, err := o.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, errBusy) {
+		t.Errorf("%v", err)
+	}
+	busy = false
+	o.pass(interval)
+	if l, err := o.Store.Read(t.Context()); err != nil || l.Holder("task0") == nil {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
 // A task that cannot be read keeps its slot, and no other does.
 func TestAHolderThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, 3, 2)

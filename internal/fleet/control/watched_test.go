@@ -359,6 +359,48 @@ func TestFindingsAreRecordedOnce(t *testing.T) {
 	}
 }
 
+// What is new is recorded beside what is known: a token that has resumed a change before, or a task that was deleted and whose cluster lacks a
+// member.
+func TestNewsBesideWhatIsKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		known, news func(w *world, o *operator)
+		holders     string
+	}{
+		"a token": {func(w *world, _ *operator) {
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: "A.1"}
+			})
+		}, func(w *world, _ *operator) {
+			if err := w.begin(w.task(0)); err != nil {
+				t.Fatal(err)
+			}
+		}, "task0"},
+		"a deleted task": {func(w *world, o *operator) {
+			o.start(0)
+			o.start(1)
+			etcd := w.task(1).Etcd
+			set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(etcd)
+			if err := errors.Join(w.api.Status().Update(t.Context(), etcd), w.api.Delete(t.Context(), w.task(1).Object)); err != nil {
+				t.Fatal(err)
+			}
+		}, func(w *world, _ *operator) { w.finish() }, "task1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, 2)
+			o := w.operator()
+			o.pass(interval)
+			c.known(w, o)
+			o.pass(interval)
+			c.news(w, o)
+			o.pass(interval)
+			l, err := o.Store.Read(t.Context())
+			if err != nil || len(l.Holders) != 1 || string(l.Holders[0].Task) != c.holders {
+				t.Errorf("%+v %v, want %s", l, err, c.holders)
+			}
+		})
+	}
+}
+
 // A canary whose pods cannot be read when its soak is over has neither passed nor failed, and is watched for as long again.
 func TestTheSoakOfPodsThatCannotBeRead(t *testing.T) {
 	for name, fails := range map[string]func(n int) bool{
