@@ -154,6 +154,9 @@ func learnerPromoted(s *state, step *Step) *Hold {
 	if o.Role != v1alpha1.RoleLearner {
 		return nil
 	}
+	if !s.Snapshot.Cluster.LeaderKnown {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is a learner, and no leader is known that could promote it to a voter: check the other members; if they are permanently lost, create a task of type %s", o.Name, v1alpha1.QuorumLossRecovery)}
+	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is a learner that is catching up with the leader; it is replaced once it is promoted to a voter. If it never is, add %s to spec.overrideGuards of the task", o.Name, v1alpha1.GuardLearnerPromoted)}
 }
 

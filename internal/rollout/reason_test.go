@@ -70,3 +70,11 @@ func TestReasonOfARemoval(t *testing.T) {
 		}
 	}
 }
+
+// A learner catches up with a leader, and is promoted by one: without one, the message says that it is missing.
+func TestALearnerIsSaidToCatchUpWithALeader(t *testing.T) {
+	for known, want := range map[bool]string{true: "is a learner that is catching up with the leader", false: "is a learner, and no leader is known that could promote it"} {
+		s := &state{Input: Input{Snapshot: &cluster.Snapshot{Cluster: cluster.Cluster{LeaderKnown: known}, Ordinals: []cluster.Ordinal{{Name: "m-0", Role: v1alpha1.RoleLearner}}}}}
+		NewWithT(t).Expect(learnerPromoted(s, &Step{Ordinals: []int{0}}).Message).To(ContainSubstring(want))
+	}
+}

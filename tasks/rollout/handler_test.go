@@ -124,7 +124,7 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 	}}
 	r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
 	r.handler = &Handler{Observer: r.witness, Clock: r.clock}
-	r.handler.Rule, r.handler.Live = replacer.Operator{}, fake.NewClientBuilder().WithObjects(statefulSet()).Build()
+	r.handler.Rule, r.handler.Live = replacer.Operator{}, r.live(statefulSet())
 	r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, pod client.Object, _ ...client.DeleteOption) error {
 			if ctx.Err() == nil {
@@ -134,6 +134,19 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 		},
 	}).Build()
 	return r
+}
+
+// live is the API server, with the Etcd as the cache has it, and other objects.
+func (r *trial) live(objects ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, a client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if etcd, ok := o.(*v1alpha1.Etcd); ok {
+				r.task.Etcd.DeepCopyInto(etcd)
+				return nil
+			}
+			return a.Get(ctx, key, o, options...)
+		},
+	}).Build()
 }
 
 // statefulSet is that of the task's Etcd on the API server, with changes.
@@ -284,6 +297,10 @@ func TestTheLastReportOfASilentNodeProvesNothing(t *testing.T) {
 			r, reads := newTrial(t, observed(noon, append(c.seen, at)...), observed(noon, append(c.seen, at)...)), 0
 			r.handler.Live = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+					if etcd, ok := into.(*v1alpha1.Etcd); ok {
+						r.task.Etcd.DeepCopyInto(etcd)
+						return nil
+					}
 					reads++
 					if c.failed {
 						return errNoAnswer
@@ -357,6 +374,45 @@ func TestRemovalIsDecidedOnLiveReads(t *testing.T) {
 				r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
 				r.Expect(r.deleted).To(Equal([]string{c.step}))
 				r.Expect(v.Rollout.Pods).To(HaveLen(1), "it was recorded before")
+			}
+		})
+	}
+}
+
+// A second member takes over first as soon as the Etcd asks for that, also where the cache does not show it yet. A pod of an Etcd that was
+// created again is not removed for the one before.
+func TestRemovalIsDecidedOnTheLiveEtcd(t *testing.T) {
+	for name, c := range map[string]struct {
+		live   func(*v1alpha1.Etcd)
+		held   v1alpha1.GuardName
+		failed bool
+	}{
+		"as in the cache":      {live: func(*v1alpha1.Etcd) {}},
+		"something else of it": {live: func(e *v1alpha1.Etcd) { e.Generation++ }},
+		"it surges": {live: func(e *v1alpha1.Etcd) {
+			e.Generation++
+			e.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
+		}, held: v1alpha1.GuardMemberRelieved},
+		"it is another one": {live: func(e *v1alpha1.Etcd) { e.UID = "another" }, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			single := observed(noon, func(s *cluster.Snapshot) { s.Ordinals, s.Cluster.Voters = s.Ordinals[:1], s.Cluster.Voters[:1] })
+			r := newTrial(t, single, single)
+			r.task.Etcd.Spec.Replicas = 1
+			etcd := r.task.Etcd.DeepCopy()
+			c.live(etcd)
+			r.handler.Live = (&trial{task: tasks.Typed[rollout.Config]{Task: tasks.Task{Etcd: etcd}}}).live(statefulSet())
+			v, err := r.handler.Execute(t.Context(), r.task)
+			switch {
+			case c.failed:
+				r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrObserve))
+			case c.held != "":
+				r.Expect(err).NotTo(HaveOccurred())
+				r.Expect(v.Step).To(BeNil())
+				r.Expect(v.Rollout.HeldBy.Guard).To(Equal(c.held))
+			default:
+				r.Expect(err).NotTo(HaveOccurred())
+				r.Expect(v.Step.Operation).To(Equal(string(rollout.DeletePod)))
 			}
 		})
 	}

@@ -313,6 +313,10 @@ func TestARefusedUpdateIsNotRepeated(t *testing.T) {
 					if c.failure != nil {
 						return c.failure
 					}
+					if etcd, ok := o.(*v1alpha1.Etcd); ok {
+						r.task.Etcd.DeepCopyInto(etcd)
+						return nil
+					}
 					return a.Get(ctx, key, o, options...)
 				},
 			}).Build()

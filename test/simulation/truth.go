@@ -89,7 +89,10 @@ func (j *judge) voters() []members.Peer {
 	return slices.DeleteFunc(slices.Clone(j.list), func(p members.Peer) bool { return p.Learner })
 }
 
-func (j *judge) learns(v1alpha1.BlockedBy) bool { return len(j.voters()) < len(j.list) }
+// learns reports whether a member is a learner, by the leader's list or by its own: of a promotion that was committed, a member hears only from a leader.
+func (j *judge) learns(v1alpha1.BlockedBy) bool {
+	return len(j.voters()) < len(j.list) || slices.ContainsFunc(j.running(), (*members.Member).IsLearner)
+}
 
 // someoneMissing reports whether one of the members that a message names does not participate; any, if it names none.
 func (j *judge) someoneMissing(b v1alpha1.BlockedBy) bool {
