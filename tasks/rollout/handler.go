@@ -83,13 +83,16 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 	}
 	in, decision, now := h.decide(task, snapshot, updates)
 	if s := decision.Step; s != nil && (s.IsRemoval() || s.Write != nil) {
-		etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
-		switch {
-		case err != nil:
-			return tasks.Verdict{}, err
-		case etcd.Generation != task.Etcd.Generation:
-			task.Etcd = etcd // it asks for something else than the cache shows: a second member may have to take over first
-			return h.Execute(ctx, task)
+		if snapshot.Replicas() < 3 {
+			// Whether a second member is to take over first shows in the spec alone. A cluster of three needs no request for it.
+			etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
+			switch {
+			case err != nil:
+				return tasks.Verdict{}, err
+			case etcd.Generation != task.Etcd.Generation:
+				task.Etcd = etcd
+				return h.Execute(ctx, task)
+			}
 		}
 		// The timers have seen the Snapshot before this: a kubelet that is silent for a moment must not restart them.
 		if in.Snapshot, err = observe.Hear(ctx, h.Client, h.Live, snapshot); err != nil {
