@@ -5,6 +5,7 @@
 package etcd
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -112,6 +113,43 @@ func TestVolumesGrow(t *testing.T) {
 			w.Expect(o.requests.take()).To(BeEmpty())
 		})
 	}
+}
+
+// An Etcd that is deleted before another StatefulSet has adopted its pods takes them along, as the garbage collector of Kubernetes sees it.
+func TestPodsThatNoStatefulSetHasAdoptedGoWithTheEtcd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, onClass(storageClass(t, true)))
+	o := w.start()
+	w.eventuallyWell()
+	w.bind(3)
+	before := w.StatefulSet(w)
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	pods := func(g Gomega) []corev1.Pod {
+		list := &corev1.PodList{}
+		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.Namespace))).To(Succeed())
+		return list.Items
+	}
+	var set *appsv1.StatefulSet
+	w.Eventually(func(g Gomega) {
+		set = w.StatefulSet(g)
+		g.Expect(set.UID).NotTo(Equal(before.UID))
+		for _, p := range pods(g) {
+			g.Expect(metav1.IsControlledBy(&p, set)).To(BeTrue(), "it adopts pods that the Etcd owns")
+		}
+	}).Should(Succeed())
+	w.eventuallyWell()
+	o.stop()
+	w.Expect(testEnv.Client.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		g.Expect(pods(g)).To(HaveLen(3))
+		for _, p := range pods(g) {
+			g.Expect(p.OwnerReferences).To(ConsistOf(HaveField("UID", w.Etcd.UID)))
+			g.Expect(p.DeletionTimestamp).To(BeNil())
+		}
+	}).Should(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), w.Etcd)).To(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(pods(g)).To(BeEmpty()) }).Should(Succeed())
+	w.Expect(w.claim(w, 0).DeletionTimestamp).To(BeNil())
 }
 
 // A class that does not allow volumes to grow: they are to move to larger ones, and the claim template follows, beside the pods and claims
