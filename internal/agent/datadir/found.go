@@ -15,9 +15,9 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
-// Found makes the data directory of a new cluster as "etcdutl snapshot restore" does, but moves the database of the snapshot there, where
-// etcdutl copies it. The database is a file on the same volume without a checksum at its end. What etcdutl writes into the copy, the members
-// and the position in the log, it writes into an empty one here, and that is taken over.
+// Found makes the data directory of a new cluster as "etcdutl snapshot restore" does, but moves the database of the snapshot instead of
+// copying it. The database is a file on the same volume, without a checksum at its end. etcdutl is run on an empty database, and what it
+// writes there, the members and the position in the log, is taken over.
 func Found(database string, config snapshot.RestoreConfig) error {
 	config.SnapshotPath, config.SkipHashCheck = database+".empty", true
 	if err := makeDatabase(config.SnapshotPath); err != nil {

@@ -30,10 +30,10 @@ type RebuildConfig struct {
 	Member, PeerURL, Token string
 	// PreviousClusterID is the ID, in hex, of the cluster that the data must belong to.
 	PreviousClusterID string
-	// From is a directory with data that was set aside, which is used in place of the content of DataDir and stays; empty for none.
+	// From is a directory with data that was set aside. A copy of it is used instead of the content of DataDir; empty for none.
 	From string
-	// Bump is added to the revision: see Renew. If Known is set, Bump is not: the revision continues above Known, the highest one that is
-	// known of the cluster before, by Margin. With neither, nothing is taken back that a client has seen.
+	// Bump is added to the revision: see Renew. Known is set instead if only the highest revision of the previous cluster is known: the new
+	// one continues above it by Margin. With neither, the revision is not raised: the data has everything that clients have seen.
 	Bump, Known int64
 
 	Clock clock.PassiveClock
@@ -55,7 +55,7 @@ const (
 	rebuiltSuffix    = ".rebuilt-"
 )
 
-// RestoringDir returns the folder beside a data directory in which that is restored from snapshots.
+// RestoringDir returns the folder, beside a data directory, in which a restore from snapshots works.
 func RestoringDir(dataDir string) string { return dataDir + ".restoring" }
 
 // Leftovers returns patterns of what an abandoned rebuild or restore may leave beside a data directory.
@@ -63,7 +63,7 @@ func Leftovers(dataDir string) []string {
 	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*", RestoringDir(dataDir)}
 }
 
-// RebuiltDir returns the name of a complete data directory that Swap has yet to give its name.
+// RebuiltDir returns the name of a complete data directory until Swap gives it its final name.
 func RebuiltDir(dataDir, task string) string { return dataDir + rebuiltSuffix + task }
 
 // Rebuilt reports whether a rebuild for a task was interrupted before its last renames. There may be no data directory then.
@@ -102,8 +102,8 @@ func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 	return result, Swap(config.DataDir, config.Task, config.Clock)
 }
 
-// Swap gives the data directory that was made for a task, RebuiltDir, the name of the previous one, which it sets aside. Between the two
-// renames there is no data directory, and Rebuilt reports true.
+// Swap sets the data directory aside, and gives its name to RebuiltDir, which was made for a task. Between the two renames there is no data
+// directory, and Rebuilt reports true.
 func Swap(dataDir, task string, clock clock.PassiveClock) error {
 	if err := os.RemoveAll(RestoringDir(dataDir)); err != nil {
 		return fmt.Errorf("removing leftovers of the restore: %w", err)

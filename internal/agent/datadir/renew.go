@@ -14,13 +14,13 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
-// Margin is how much is added to the highest revision that is known, where later ones may have been lost: etcd's documentation recommends
-// it, as a week with 1,500 writes each second.
+// Margin is added to the highest known revision where later ones may have been lost. etcd's documentation recommends it: it is a week of
+// 1,500 writes per second.
 const Margin = 1_000_000_000
 
-// Renew makes a database, which no etcd uses, that of a cluster that goes back to an earlier state: it removes the alarms of members that
-// are gone, adds to the revision, and marks everything before it compacted. A client that resumes by a revision that it has seen is told
-// that this is compacted, and lists again; if revisions went back, it would wait for one that means something else.
+// Renew prepares a database, which no etcd uses, for a cluster that goes back to an earlier state: it removes the alarms of members that are
+// gone, adds to the revision, and marks everything before compacted. A client that resumes from a revision that it has seen gets
+// ErrCompacted, and lists again. If revisions went back, it would wait silently for a revision that then means something else.
 //
 // As in "etcdutl snapshot restore --bump-revision --mark-compacted", the revision is that of a record without key and value, which no
 // client can read, and a compaction is scheduled, which a starting etcd runs. It changes HashKV, so it comes after all comparisons. It is

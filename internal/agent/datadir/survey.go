@@ -82,9 +82,9 @@ func (s stopped) voters() ([]string, error) {
 	return ids, nil
 }
 
-// votersBefore returns the voters before the entries that follow an index. They are what the log says: the databases of etcd 3.5.1 to 3.5.19
-// never show that a learner was promoted (etcd-io/etcd#19557), and until 3.5.25 some name members that were removed (etcd-io/etcd#20793). The
-// database counts only where the log does not say, which etcd before 3.5 has written, and where the log has lost entries.
+// votersBefore returns the voters before the entries that follow an index. It trusts the log more than the database: the databases of etcd
+// 3.5.1 to 3.5.19 never show that a learner was promoted (etcd-io/etcd#19557), and until 3.5.25 some name members that were removed
+// (etcd-io/etcd#20793). The database counts only if the log has no voters, as before etcd 3.5, or has lost entries.
 func (s stopped) votersBefore() (voters map[uint64]bool, after uint64) {
 	log, applied := s.log, s.database.applied.index
 	if at := log.snapshot.index; applied <= log.last().index && (at == 0 || len(log.configuration.GetVoters()) > 0) {
@@ -97,8 +97,8 @@ func (s stopped) votersBefore() (voters map[uint64]bool, after uint64) {
 	return maps.Clone(s.database.voters), max(applied, log.snapshot.index)
 }
 
-// reaches returns the revision that data reaches at most, once its log is replayed: a database that was not written to the end lacks what
-// its log has, and each write of that makes one revision, unless it failed. The database was checked.
+// reaches returns the highest revision that the data may reach once its log is replayed: each entry that the database lacks adds one revision
+// at most. The database must have been checked.
 func (s stopped) reaches() (int64, error) {
 	revision := max(s.database.revision, 1) // of an empty database
 	if s.database.applied.index >= s.log.last().index {
@@ -144,9 +144,9 @@ func kept(dir string) ([]string, error) {
 	return names[max(len(names)-maxKept, 0):], err
 }
 
-// describeKept returns how many bytes a rebuild takes from data that was kept, and the revisions that it reaches: of the directories that the
-// newest task has set aside, since only the newest restore can be undone, and all of a log and a database takes time to read. An undo
-// relies on it once it is recorded, so nothing is left unread.
+// describeKept returns, for kept data, how many bytes a rebuild from it takes, and the revisions that it reaches. It describes only the
+// directories that the newest task has set aside: only the newest restore can be undone, and reading takes time. It reads them completely,
+// since an undo that is recorded relies on them.
 func describeKept(dir string, kept []string) (needs, revisions map[string]int64) {
 	if len(kept) == 0 {
 		return nil, nil
@@ -233,8 +233,9 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 // maxSetAside is how many directories a survey names.
 const maxSetAside = 3
 
-// setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, that from before a
-// recovery, that of a removed member, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
+// setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, data from before a
+// recovery, data of a removed member, and rebuilt data without its final name. Data that a learner has replaced is not among them, since a
+// quorum has it.
 func setAside(dir string) (names []string, err error) {
 	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, member.RemovedSuffix, rebuiltSuffix} {
 		found, err := named(dir, suffix)

@@ -14,9 +14,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// RemoveReplaced removes the data that was set aside when the member was replaced with a learner, because a quorum has all of
-// it; and that of members that were removed, and from before a recovery, once no recovery and no undo could need it. Call it when the member votes, until it reports that it is
-// done.
+// RemoveReplaced removes data that was set aside: what a learner has replaced, because a quorum has all of it, and the data of removed
+// members and from before a recovery, once no recovery or undo can need it. Call it when the member votes, until it reports that it is done.
 func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
 	removed, done, err := removeReplaced(shared)
 	if err != nil {
