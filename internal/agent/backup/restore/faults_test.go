@@ -102,6 +102,9 @@ func TestADatabaseThatEtcdCannotUse(t *testing.T) {
 			short := mvcc.RevToBytes(mvcc.Revision{Main: 2}, mvcc.NewRevBytes())[:9]
 			g.Expect(tx.Bucket(schema.Key.Name()).Put(short, []byte{})).To(Succeed(), "before the last one, which is read first")
 		}, "etcd cannot use it: invalid revision length: 9"},
+		"a compaction that is malformed": {func(g *WithT, tx *bolt.Tx) {
+			g.Expect(tx.Bucket(schema.Meta.Name()).Put(schema.FinishedCompactKeyName, []byte{1})).To(Succeed())
+		}, "etcd cannot use it: invalid revision length: 1"},
 	} {
 		for _, signed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", signed: ", signed), func(t *testing.T) {
