@@ -68,10 +68,11 @@ func membersKnown(s *state, _ *Step) string {
 	return ""
 }
 
-// dataElsewhere asks about the data of another cluster before the pod goes, since only its agent can say what the volume holds.
+// dataElsewhere asks about the data of another cluster before the pod goes, since only its agent can say what the volume holds. Once its claim
+// was deleted, as the message asks for, only the pod keeps the volume.
 func dataElsewhere(s *state, step *Step) string {
-	switch {
-	case s.ordinal(step.Ordinal).Store == Other:
+	switch o := s.ordinal(step.Ordinal); {
+	case o.Store == Other && !o.Terminating:
 		return fmt.Sprintf("the volume of ordinal %d holds the data of another cluster: copy what you need of it, and delete its claim", step.Ordinal)
 	case step.Action == DeleteClaim && step.Ordinal >= s.Replicas && s.ordinal(step.Ordinal).Pod:
 		return fmt.Sprintf("the pod of ordinal %d is not gone yet, and its claim goes after it", step.Ordinal)

@@ -87,6 +87,9 @@ func TestDecide(t *testing.T) {
 		{"a pod may be that of a member that nobody declared", observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2), foreign), "MembersKnown"},
 		{"a member that did not answer once is not down", observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2), ours(3, told, func(m *Member) { m.Serving = false })), "UnreadyConfirmed"},
 		{"the data of another cluster stays", observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)).at(3, with(func(o *Ordinal) { o.Store = Other })), "DataElsewhere"},
+		{"until its claim was deleted", observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)).at(3, with(func(o *Ordinal) { o.Store, o.Terminating = Other, true })), "ScaleDown"},
+		{"so it is where a member is to join", observed(3, Goal{Size: 3}, ours(0, leads), ours(1)).at(2, with(func(o *Ordinal) { o.Store, o.Terminating = Other, true })), "DeletePod"},
+		{"one that joins waits for that", observed(3, Goal{Size: 3}, ours(0, leads), ours(1)).at(2, with(func(o *Ordinal) { o.Store = Other })), "StoreFree"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := Decide(c.in)

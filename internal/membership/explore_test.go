@@ -87,7 +87,7 @@ func (e *explorer) finish(w *world) string {
 func (w *world) waitsForOthers(d Decision) bool {
 	foreign := slices.ContainsFunc(w.members, func(n node) bool { return n.owner == Unknown || n.owner == Source && n.learner })
 	hidden := slices.ContainsFunc(w.members, func(n node) bool { return n.hidden })
-	other := slices.ContainsFunc(w.ordinals, func(s slot) bool { return s.store == Other || s.foreign })
+	other := slices.ContainsFunc(w.ordinals, func(s slot) bool { return s.store == Other && !s.terminating || s.foreign })
 	return slices.ContainsFunc(d.Blocking, func(h Hold) bool {
 		switch h.Guard {
 		case GuardListKnown:

@@ -105,7 +105,7 @@ var invariants = []invariant{
 		o := w.ordinals[step.Ordinal]
 		return cmpOr(
 			when(w.at(step.Ordinal) != nil, "its member is in the list"),
-			when(o.store == Other, "the volume has the data of another cluster"),
+			when(o.store == Other && !o.terminating, "the volume has the data of another cluster"),
 			when(step.Action == DeleteClaim && step.Ordinal >= w.goal.Size && w.goal.KeepClaims && !o.temporary, "the claim is kept"),
 			when(w.observed < w.replicas || w.observed > w.replicas, "the controller would act on older replicas"),
 			when(step.Action == DeleteClaim && step.Ordinal >= w.replicas && o.pod, "its pod is still there"),

@@ -175,7 +175,7 @@ func (w *world) accepts(step *Step) bool {
 	}
 	switch n := w.node(step.Member); step.Action {
 	case AddLearner:
-		return learners(w) == 0 && w.at(step.Ordinal) == nil && (all == 1 || settled >= quorum.Size(all+1)) && (!w.old || settled == all)
+		return learners(w) == 0 && w.at(step.Ordinal) == nil && (all == 1 || settled >= quorum.Size(all+1) && (!w.old || settled == all))
 	case PromoteLearner:
 		return n != nil && n.learner && n.up && !n.lags
 	case RemoveMember:

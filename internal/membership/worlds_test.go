@@ -46,6 +46,7 @@ func states(rare bool) []ordinalState {
 		ordinalState{slot: with(func(s *slot) { s.store, s.terminating = Free, true })},
 		ordinalState{slot: with(func(s *slot) { s.store, s.ending = Free, true })},
 		ordinalState{slot: with(func(s *slot) { s.store = Other })},
+		ordinalState{slot: with(func(s *slot) { s.store, s.terminating = Other, true })},
 		ordinalState{slot: slot{claim: true, temporary: true}},
 		ordinalState{slot: slot{claim: true, foreign: true}},
 		ordinalState{listed: true, node: node{up: true}, slot: with(func(s *slot) { s.temporary = true })},

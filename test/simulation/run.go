@@ -133,7 +133,11 @@ func (s *session) total() (n int) {
 func (s *session) help(j *judge) {
 	s.After(time.Duration(20+s.helping.IntN(60))*time.Second, "user", "", func() {
 		s.help(j)
-		if q := j.seen; q.is || s.Now()-q.at < time.Minute || j.asked() == 0 {
+		switch q := j.seen; {
+		case q.is:
+			s.settle(j)
+			return
+		case s.Now()-q.at < time.Minute || j.asked() == 0:
 			return
 		}
 		for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
@@ -154,10 +158,23 @@ func (s *session) help(j *judge) {
 	})
 }
 
-// decide has a user do what a recovery asks for, or an Etcd that is created again, that does not know which data served last: delete the claims with data
-// of other clusters.
+// deletes is how messages ask for it to delete claims.
+var deletes = regexp.MustCompile("delete (claim|each claim|its claim)\\b")
+
+// settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
+// restored the backup has that.
+func (s *session) settle(j *judge) {
+	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
+		if t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.MembershipChange && !t.Status.State.IsFinal() {
+			s.decide(j, said(t))
+		}
+	}
+}
+
+// decide has a user do what a recovery asks for, or an Etcd that is created again, that does not know which data served last, or a change of members:
+// delete the claims with data of other clusters.
 func (s *session) decide(j *judge, asks string) {
-	if asks = strings.ToLower(asks); len(j.clusters) == 0 || !strings.Contains(asks, "delete claim ") && !strings.Contains(asks, "delete each claim ") {
+	if asks = strings.ToLower(asks); len(j.clusters) == 0 || !deletes.MatchString(asks) {
 		return
 	}
 	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
