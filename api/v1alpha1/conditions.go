@@ -72,6 +72,9 @@ const (
 	// ReasonCleanupFailed means that a task of the same Etcd was deleted while it was running, and that cleaning up after it
 	// failed; the message names it. No task of the Etcd runs until the cleanup succeeds.
 	ReasonCleanupFailed = "CleanupFailed"
+	// ReasonUnknownType is the reason of events of a task that a newer operator has started: this one does not know its type, leaves it as it
+	// is, and starts no other task of the Etcd.
+	ReasonUnknownType = "UnknownType"
 	// ReasonRecreateInProgress and ReasonRecreateComplete are the reasons of a RecreateRollout (KEP-3541).
 	ReasonRecreateInProgress = "RecreateInProgress"
 	ReasonRecreateComplete   = "RecreateComplete"

@@ -40,6 +40,8 @@ type record struct {
 	progress reading
 	// troubled: cleaning up after the deleted task failed, and an event has said so.
 	troubled bool
+	// reminded is when an event last said that the task is left alone.
+	reminded time.Time
 }
 
 // decoded is the result of decoding spec.config.
@@ -245,6 +247,18 @@ func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
 	known := r.troubled
 	r.troubled = true
 	return !known
+}
+
+// remindedFor returns how long an event that a task is left alone is good for; if that is over, it counts as emitted now, and 0 is returned.
+func (b *bookkeeping) remindedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t)
+	if left := r.reminded.Add(unknownAgain).Sub(now); left > 0 {
+		return left
+	}
+	r.reminded = now
+	return 0
 }
 
 // deleted returns the tasks that ran and no longer exist, sorted by name.
