@@ -145,11 +145,15 @@ func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	b.of(t).write = w
 }
 
-// pause starts a back-off of a given length.
-func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
+// retry starts the back-off after a failed step, and returns its length. It grows by a quarter each time: a step that fails for seconds is
+// retried within a second or two, and one that fails for hours, such as what etcd refuses, writes its intent as rarely as details.
+func (b *bookkeeping) retry(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of(t).pause = pause{now.Add(wait), wait}
+	r := b.of(t)
+	wait := min(max(r.pause.wait+r.pause.wait/4, retryInterval), detailInterval)
+	r.pause = pause{now.Add(wait), wait}
+	return wait
 }
 
 // backOff starts a back-off twice as long as the last one, and returns its length.

@@ -55,7 +55,7 @@ const (
 	// detailInterval is the minimum time between a write of a status and the next one that only changes details. A replaced pod is usually
 	// back within this time, so that the wait for it is never written.
 	detailInterval = 10 * time.Second
-	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
+	// retryInterval is how soon a step is tried again after the API server or etcd first refused it.
 	retryInterval = time.Second
 )
 
