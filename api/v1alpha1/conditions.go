@@ -445,6 +445,8 @@ const (
 	// ReasonTasksNotCounted: nothing starts by the policy yet, since the tasks that run in its namespaces could not be counted. The message
 	// says in which namespace, and why.
 	ReasonTasksNotCounted = "TasksNotCounted"
+	// ReasonLedgerOfNewerOperator is the reason of events of policies: a newer operator has written the ledger, so nothing starts.
+	ReasonLedgerOfNewerOperator = "LedgerOfNewerOperator"
 	// ReasonChangeFailed: a change failed in more clusters than spec.maxFailures, and tasks ask for it or run with it. The message says where, why, and how
 	// it is resumed.
 	ReasonChangeFailed = "ChangeFailed"
