@@ -72,6 +72,9 @@ const (
 	// ReasonCleanupFailed means that a task of the same Etcd was deleted while it was running, and that cleaning up after it
 	// failed; the message names it. No task of the Etcd runs until the cleanup succeeds.
 	ReasonCleanupFailed = "CleanupFailed"
+	// ReasonUnknownType is the reason of events of a task that a newer operator has started: this one does not know its type, leaves it as it
+	// is, and starts no other task of the Etcd.
+	ReasonUnknownType = "UnknownType"
 	// ReasonRecreateInProgress and ReasonRecreateComplete are the reasons of a RecreateRollout (KEP-3541).
 	ReasonRecreateInProgress = "RecreateInProgress"
 	ReasonRecreateComplete   = "RecreateComplete"
@@ -442,6 +445,8 @@ const (
 	// ReasonTasksNotCounted: nothing starts by the policy yet, since the tasks that run in its namespaces could not be counted. The message
 	// says in which namespace, and why.
 	ReasonTasksNotCounted = "TasksNotCounted"
+	// ReasonLedgerOfNewerOperator is the reason of events of policies: a newer operator has written the ledger, so nothing starts.
+	ReasonLedgerOfNewerOperator = "LedgerOfNewerOperator"
 	// ReasonChangeFailed: a change failed in more clusters than spec.maxFailures, and tasks ask for it or run with it. The message says where, why, and how
 	// it is resumed.
 	ReasonChangeFailed = "ChangeFailed"

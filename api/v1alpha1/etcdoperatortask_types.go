@@ -29,8 +29,23 @@ const (
 	MembershipChange    TaskType = "MembershipChange"
 )
 
+// Known reports whether this version of the operator has the type.
+func (t TaskType) Known() bool {
+	switch t {
+	case QuorumAwareRollout, RecreateRollout, OnDemandSnapshot, OnDemandCompaction, OnDemandMaintenance, CopyBackups, QuorumLossRecovery, Restore, MembershipChange:
+		return true
+	}
+	return false
+}
+
 // IsRollout reports whether tasks of the type bring the pods of a StatefulSet to a target revision.
 func (t TaskType) IsRollout() bool { return t == QuorumAwareRollout || t == RecreateRollout }
+
+// OfNewerOperator reports whether a newer operator has started the task: its type is not known here, and only the newer one knows what it has
+// begun, and what it keeps.
+func (t *EtcdOperatorTask) OfNewerOperator() bool {
+	return !t.Spec.Type.Known() && (t.Status.State == TaskStateInProgress || t.Status.State.IsFinal() && t.Status.Config != "")
+}
 
 // StopsNothingYet reports whether the task is a recreation that has not begun to stop the pods. It waits until the newest spec is applied.
 func (t *EtcdOperatorTask) StopsNothingYet() bool {
@@ -38,8 +53,8 @@ func (t *EtcdOperatorTask) StopsNothingYet() bool {
 }
 
 // TaskState is the state of a task (DEP-05). A task goes from Pending to InProgress, and then to Succeeded or Failed; or from
-// Pending to Rejected. It also goes from InProgress to Rejected if its rollout is superseded, or if its Etcd or its type is
-// gone.
+// Pending to Rejected. It also goes from InProgress to Rejected if its rollout is superseded, if its Etcd is gone, or if the operator's mode
+// does not have its type.
 // +kubebuilder:validation:Enum=Pending;InProgress;Succeeded;Failed;Rejected
 type TaskState string
 

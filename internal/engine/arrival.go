@@ -8,14 +8,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // prepare returns the tasks.Task of a task at any place in the queue, or the verdict that ends it. A task that can never run is ended on
@@ -79,6 +82,31 @@ func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Ve
 			Message: fmt.Sprintf("spec.type %s is not supported by this version of the operator", t.Spec.Type)}
 	}
 	return registered, registered.Unavailable
+}
+
+// unknownAgain is how often an event says that a task is left alone: events are kept for an hour.
+const unknownAgain = 30 * time.Minute
+
+// leave leaves alone a task that a newer operator has started. Nothing is written to it, not even a condition: what this operator does not
+// know of the status would be lost. It is remembered, so that its deletion is noticed.
+func (r *Reconciler) leave(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) time.Duration {
+	if cached.Status.State.IsFinal() {
+		return 0
+	}
+	wait := r.books.remindedFor(cached, r.Clock.Now())
+	if wait > 0 {
+		return wait
+	}
+	r.books.running(tasks.Task{Object: cached.DeepCopy()})
+	message := unknownType(cached) + fmt.Sprintf(", so it is left as it is, and no other task of Etcd %s starts. Install the operator again that has started it. If that is not possible, delete the task: nothing is cleaned up after it", cached.Spec.OwnerEtcdReference.Name)
+	r.warn(cached, v1alpha1.ReasonUnknownType, message)
+	log.FromContext(ctx).Info("Task left alone", "reason", message)
+	return unknownAgain
+}
+
+// unknownType says of a task that only a newer operator knows its type.
+func unknownType(t *v1alpha1.EtcdOperatorTask) string {
+	return fmt.Sprintf("its type %s is not known to this operator of version %s", t.Spec.Type, version.Get().Version)
 }
 
 // displacedBy returns the name of a later task whose type supersedes a task; empty if there is none. A task that is suspended, whose config

@@ -40,6 +40,8 @@ type record struct {
 	progress reading
 	// troubled: cleaning up after the deleted task failed, and an event has said so.
 	troubled bool
+	// reminded is when an event last said that the task is left alone.
+	reminded time.Time
 }
 
 // decoded is the result of decoding spec.config.
@@ -143,11 +145,15 @@ func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	b.of(t).write = w
 }
 
-// pause starts a back-off of a given length.
-func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
+// retry starts the back-off after a failed step, and returns its length. It grows by a quarter each time: a step that fails for seconds is
+// retried within a second or two, and one that fails for hours, such as what etcd refuses, writes its intent as rarely as details.
+func (b *bookkeeping) retry(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of(t).pause = pause{now.Add(wait), wait}
+	r := b.of(t)
+	wait := min(max(r.pause.wait+r.pause.wait/4, retryInterval), detailInterval)
+	r.pause = pause{now.Add(wait), wait}
+	return wait
 }
 
 // backOff starts a back-off twice as long as the last one, and returns its length.
@@ -245,6 +251,18 @@ func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
 	known := r.troubled
 	r.troubled = true
 	return !known
+}
+
+// remindedFor returns how long an event that a task is left alone is good for; if that is over, it counts as emitted now, and 0 is returned.
+func (b *bookkeeping) remindedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t)
+	if left := r.reminded.Add(unknownAgain).Sub(now); left > 0 {
+		return left
+	}
+	r.reminded = now
+	return 0
 }
 
 // deleted returns the tasks that ran and no longer exist, sorted by name.

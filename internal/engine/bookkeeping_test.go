@@ -39,7 +39,7 @@ func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
 	var m bookkeeping
 	task := newTask()
 	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
-	m.pause(task, epoch, retryInterval)
+	g.Expect(m.retry(task, epoch)).To(Equal(retryInterval))
 	m.resume(task, epoch)
 	g.Expect(m.pausedFor(task, epoch)).To(Equal(retryInterval), "a pause that has just begun stays")
 	g.Expect(m.pausedFor(task, epoch.Add(retryInterval))).To(BeZero())
@@ -91,7 +91,7 @@ func TestBooksAreKept(t *testing.T) {
 		ended, gone bool
 	}{
 		"a write":  {func(t *v1alpha1.EtcdOperatorTask) { m.wrote(t, written{at: epoch}) }, func(r record) bool { return r.write != (written{}) }, true, false},
-		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.pause(t, epoch, time.Hour) }, func(r record) bool { return r.pause != (pause{}) }, true, false},
+		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.retry(t, epoch) }, func(r record) bool { return r.pause != (pause{}) }, true, false},
 		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r record) bool { return r.config != nil }, false, false},
 		"a reading": {func(t *v1alpha1.EtcdOperatorTask) {
 			m.elapsed(t, epoch, clocktesting.NewFakePassiveClock(epoch))

@@ -23,6 +23,11 @@ func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.Namespa
 	defer r.books.keep(etcd, all)
 	var failed error
 	for _, task := range r.books.deleted(etcd, all) {
+		if task.Object.OfNewerOperator() {
+			r.warn(task.Object, v1alpha1.ReasonUnknownType, abandoned(task.Object))
+			r.books.ended(task.Object)
+			continue
+		}
 		if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
 			err = fmt.Errorf("cleaning up after task %s, which was deleted while it was running: %w", task.Object.Name, err)
 			if r.books.trouble(task.Object) {
@@ -36,10 +41,19 @@ func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.Namespa
 	return failed
 }
 
+// abandoned says what a deleted task may have left behind, after which this operator cannot clean up.
+func abandoned(t *v1alpha1.EtcdOperatorTask) string {
+	message := fmt.Sprintf("task %s was deleted while it was running, and nothing was cleaned up after it: %s", t.Name, unknownType(t))
+	if last := t.Status.LastOperation; last != nil {
+		message += fmt.Sprintf(". Its last operation is %s (%s): %s", last.Name, last.State, last.Reason)
+	}
+	return message
+}
+
 // blocked records on the task at the head why it does not proceed, and returns the cause, so that the reconcile is retried.
 func (r *Reconciler) blocked(ctx context.Context, etcd types.NamespacedName, q queue.Queue, why error) error {
 	cached := q.Head()
-	if cached == nil || r.books.lastWrite(cached).isBehind(cached, r.Clock.Now()) {
+	if cached == nil || cached.OfNewerOperator() || r.books.lastWrite(cached).isBehind(cached, r.Clock.Now()) {
 		return why
 	}
 	t := cached.DeepCopy()

@@ -68,7 +68,7 @@ func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metric
 		replacement: histogram("etcddruid_rollout_pod_replacement_seconds", "Time from the deletion of a pod until its successor participates."),
 		inPlace:     counter("etcddruid_rollout_pods_updated_in_place_total", "Pods that were updated in place, and participate."),
 		held:        counter("etcddruid_rollout_held_seconds_total", "Time that rollouts were held, by the guard that held them.", labelGuard),
-		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd, or a change of its members, is stalled."),
+		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd, or a change of its members, is stalled, or a task runs whose type only a newer operator knows."),
 		others:      others,
 	}
 	registerer.MustRegister(m.duration, m.total, m.length, m.queued, m.replacement, m.inPlace, m.held, m.stalled)
@@ -79,7 +79,7 @@ func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metric
 func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 	stalled := 0.0
 	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool {
-		return t.Status.Progressing().Reason == v1alpha1.ReasonStalled
+		return t.Status.Progressing().Reason == v1alpha1.ReasonStalled || t.OfNewerOperator()
 	}) {
 		stalled = 1
 	}

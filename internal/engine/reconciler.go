@@ -55,7 +55,7 @@ const (
 	// detailInterval is the minimum time between a write of a status and the next one that only changes details. A replaced pod is usually
 	// back within this time, so that the wait for it is never written.
 	detailInterval = 10 * time.Second
-	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
+	// retryInterval is how soon a step is tried again after the API server or etcd first refused it.
 	retryInterval = time.Second
 )
 
@@ -95,11 +95,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		again(r.attempt(ctx, t, do))
 	}
 	for _, t := range foreign {
+		if t.OfNewerOperator() {
+			continue
+		}
 		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
 	}
 	line := &line{Queue: q, etcd: etcd, keys: map[types.UID]string{}}
 	for i, t := range q {
 		switch {
+		case t.OfNewerOperator():
+			again(r.leave(ctx, t))
 		case !tooMany(i, t):
 			work(t, func() (time.Duration, error) { return r.carryOn(ctx, line, t) })
 		case line.turnedAway < maxTurnedAway:
@@ -170,11 +175,15 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 
 // waiting returns why a task is not running.
 func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
+	behind := ""
+	if head := q.Head(); head != nil && head.OfNewerOperator() {
+		behind = fmt.Sprintf(", which is left alone: %s", unknownType(head))
+	}
 	switch {
 	case t.Status.State == v1alpha1.TaskStateInProgress:
-		return v1alpha1.ReasonPreempted, fmt.Sprintf("%s has preempted this task between two steps; this task continues when that one has ended", q.Head().Name)
+		return v1alpha1.ReasonPreempted, fmt.Sprintf("%s has preempted this task between two steps; this task continues when that one has ended%s", q.Head().Name, behind)
 	case t.Spec.Suspend:
 		return v1alpha1.ReasonSuspended, "spec.suspend is set: the task is not started"
 	}
-	return v1alpha1.ReasonQueued, fmt.Sprintf("number %d in line, behind %s", q.Behind(t)+1, q.Head().Name)
+	return v1alpha1.ReasonQueued, fmt.Sprintf("number %d in line, behind %s%s", q.Behind(t)+1, q.Head().Name, behind)
 }

@@ -196,10 +196,10 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	if err != nil {
 		logger.Error(err, "Step failed")
 		r.warn(task.Object, step.Operation, err.Error())
-		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
+		wait := r.books.retry(task.Object, r.Clock.Now())
 		before := task.Object.DeepCopy()
 		status.AddError(task.Object, coded.Of(err, v1alpha1.ErrInternal), err.Error(), r.Clock.Now())
-		return retryInterval, r.writeNow(ctx, before, task.Object)
+		return wait, r.writeNow(ctx, before, task.Object)
 	}
 	r.event(task.Object, step.Operation, step.Reason)
 	return step.RecheckAfter, nil

@@ -120,6 +120,39 @@ func TestStepThatFails(t *testing.T) {
 	}
 }
 
+// A step that keeps failing, for hours if need be, is tried again soon at first, and then as rarely as details are written: each attempt is a
+// write of its intent.
+func TestAStepThatKeepsFailing(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	e.execute, e.onPerform = step, func() error { return errors.New("etcd says no") }
+	writes := 0
+	s.beforeStatus = func() error { writes++; return nil }
+	attempts := map[string]int{}
+	for passed := time.Duration(0); passed < 20*time.Minute; {
+		again := max(e.look(), time.Millisecond)
+		e.told()
+		for within, d := range map[string]time.Duration{"5s": 5 * time.Second, "20s": 20 * time.Second} {
+			if passed <= d {
+				attempts[within] = len(e.performed)
+			}
+		}
+		e.pass(again)
+		passed += again
+	}
+	e.Expect(attempts["5s"]).To(BeNumerically(">=", 4))
+	e.Expect(attempts["20s"]).To(BeNumerically(">=", 8))
+	e.Expect(len(e.performed)).To(BeNumerically("~", 120, 20), "every ten seconds")
+	e.Expect(writes).To(BeNumerically("<", 2*120), "of which the error is one a minute at most")
+
+	e.onPerform = nil
+	e.look()
+	e.onPerform = func() error { return errors.New("etcd says no") }
+	e.pass(retryInterval)
+	e.Expect(e.look()).To(Equal(retryInterval), "it has succeeded in between")
+}
+
 // The handler decides on admission, with the config that is recorded then. A task that is rejected is never said to have begun.
 func TestAdmission(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -18,10 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeToLive returns how long a task is kept after its end. ends is false for a task that does not expire: one that has not ended, and a
-// Restore that has replaced data, since deleting it also deletes the data that the members had before.
+// timeToLive returns how long a task is kept after its end. ends is false for a task that does not expire: one that has not ended, a
+// Restore that has replaced data, since deleting it also deletes the data that the members had before, and one that a newer operator has
+// started, which may keep data as well.
 func timeToLive(t *v1alpha1.EtcdOperatorTask) (ttl time.Duration, ends bool) {
-	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil || t.KeepsData() {
+	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil || t.KeepsData() || t.OfNewerOperator() {
 		return 0, false
 	}
 	seconds := ptr.Deref(t.Spec.TTLSecondsAfterFinished, v1alpha1.DefaultTTLSecondsAfterFinished)

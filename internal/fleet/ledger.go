@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ledger is who holds slots, and what has become of changes. It is the only truth of both: what is not in it was not granted.
+// Ledger is who holds slots, and what has become of changes. It is the only truth of both: what is not in it was not granted. An operator
+// leaves a ledger alone that has a field which it does not know (package store).
 type Ledger struct {
 	// Revision is that of the stored ledger which this one is made of; empty if none is stored.
 	Revision string `json:"-"`

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -35,6 +36,7 @@ var places = []struct {
 	types func(*testing.T) []string
 }{
 	{"the enum of TaskType in api/v1alpha1/etcdoperatortask_types.go (make generate)", enum},
+	{"TaskType.Known in api/v1alpha1/etcdoperatortask_types.go", known},
 	{"the registry in internal/operator/registry.go", registered},
 	{"a verb in internal/cli/submit/verbs.go", fieldsOf("internal/cli/submit/verbs.go")},
 	{"one of the roles in config/admission/task/task_roles.yaml: dangerous, if it stops a cluster, or replaces or copies its data", matches("config/admission/task/task_roles.yaml", `- create:`, `create:(\w+)`)},
@@ -95,6 +97,10 @@ func enum(t *testing.T) (types []string) {
 		types = append(types, strings.Trim(string(value.Raw), `"`))
 	}
 	return types
+}
+
+func known(t *testing.T) []string {
+	return slices.DeleteFunc(constants(t), func(name string) bool { return !v1alpha1.TaskType(name).Known() })
 }
 
 func registered(t *testing.T) (types []string) {

@@ -153,10 +153,13 @@ func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.T
 	return in, membership.Decide(in.Input), nil
 }
 
-// Cleanup implements tasks.Methods. What was requested may still take effect, and the next task sees that in the list.
+// Cleanup implements tasks.Methods. While what was requested may still take effect, it fails, so that no other task begins (Superseded).
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if err := h.markNewClaim(ctx, task.Object); err != nil {
 		return coded.Error(v1alpha1.ErrMembership, err)
+	}
+	if r := task.Object.Status.Membership; r != nil && h.tracker.isOpen(task.Object.UID, r.Request, h.Clock.Now()) {
+		return coded.Error(v1alpha1.ErrMembership, fmt.Errorf("%s, which may still take effect", describe(*r.Request)))
 	}
 	h.tracker.forget(task.Object.UID)
 	return nil

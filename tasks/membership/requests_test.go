@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,13 +229,33 @@ func TestAdmitsOnLiveReads(t *testing.T) {
 	r.Expect(r.handler.Superseded(t.Context(), r.task)).To(BeEmpty(), "the API server knows of no change")
 }
 
-// A task that has ended leaves nothing behind.
+// A task that has ended, or was deleted, leaves nothing behind: what it has requested, and may still take effect, is waited for before any
+// other task, as if the task were superseded.
 func TestCleanup(t *testing.T) {
-	r := newTrial(t, 1, 3)
-	r.joining()
-	r.fails = errors.New("the answer was lost")
-	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
-	r.Expect(r.handler.tracker.tasks).To(HaveLen(1))
-	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
+	begun := func(answer error) *trial {
+		r := newTrial(t, 1, 3)
+		r.joining()
+		r.fails = answer
+		r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
+		r.Expect(r.handler.tracker.tasks).To(HaveLen(1))
+		return r
+	}
+	for name, answer := range map[string]error{"lost": errors.New("the answer was lost"), "acknowledged": nil} {
+		t.Run(name, func(t *testing.T) {
+			r := begun(answer)
+			for range 2 {
+				err := r.handler.Cleanup(t.Context(), r.task.Task)
+				r.Expect(err).To(MatchError("AddLearner was requested for main-1, which may still take effect"))
+				r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrMembership))
+			}
+			r.clock.SetTime(r.clock.Now().Add(requestDeadline))
+			r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
+			r.Expect(r.handler.tracker.tasks).To(BeEmpty())
+		})
+	}
+	r := begun(rpctypes.ErrUnhealthy)
+	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed(), "etcd has refused it")
 	r.Expect(r.handler.tracker.tasks).To(BeEmpty())
+	r.task.Object.Status.Membership = nil
+	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed(), "nothing was requested")
 }

@@ -98,8 +98,23 @@ func (s Shared) LocalClientURL() (string, error) {
 	return listen.String(), nil
 }
 
-// ReadShared reads the shared ConfigMap from the directory in which it is mounted.
+// ReadShared reads the shared ConfigMap from the directory in which it is mounted. All keys are of one version: the kubelet has each in a folder of its own,
+// puts it in place by a link, and then removes the one before.
 func ReadShared(dir string) (Shared, error) {
+	link := filepath.Join(dir, "..data")
+	for {
+		version, notMounted := os.Readlink(link)
+		if notMounted != nil {
+			return readShared(dir)
+		}
+		shared, err := readShared(filepath.Join(dir, version))
+		if now, _ := os.Readlink(link); now == version {
+			return shared, err
+		}
+	}
+}
+
+func readShared(dir string) (Shared, error) {
 	values := map[string]string{}
 	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {
 		value, err := os.ReadFile(filepath.Join(dir, key))

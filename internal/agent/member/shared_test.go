@@ -5,11 +5,13 @@
 package member
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
@@ -49,6 +51,49 @@ func TestReadShared(t *testing.T) {
 	g.Expect(read.MayBegin()).To(BeTrue())
 	g.Expect(read.DataDir()).To(Equal("/var/etcd/data/new.etcd"))
 	g.Expect(read.RestoreNoteFile()).To(Equal("/var/etcd/data/new.etcd.restored"))
+}
+
+// While the kubelet puts another version in place, and removes the one before, all keys are of one version.
+func TestReadSharedDuringASwap(t *testing.T) {
+	g := NewWithT(t)
+	dir, before, after := t.TempDir(), complete(), complete()
+	after[KeyConfig] += "name-of-a-later-field: 1\n"
+	after[KeyClusterID], after[KeyRecovery], after[KeyRecoveryDetails], after[KeyMembers] = "beef", "", "", ""
+	for name, data := range map[string]map[string]string{"..1": before, "..2": after} {
+		g.Expect(os.Mkdir(filepath.Join(dir, name), 0o700)).To(Succeed())
+		for key, value := range data {
+			g.Expect(os.WriteFile(filepath.Join(dir, name, key), []byte(value), 0o600)).To(Succeed())
+		}
+	}
+	g.Expect(os.Symlink("..1", filepath.Join(dir, "..data"))).To(Succeed())
+	for key := range before {
+		g.Expect(os.Symlink(filepath.Join("..data", key), filepath.Join(dir, key))).To(Succeed())
+	}
+	// Who reads the first key of the version before waits until the other one is in place.
+	pipe := filepath.Join(dir, "..1", KeyConfig)
+	g.Expect(os.Remove(pipe)).To(Succeed())
+	g.Expect(syscall.Mkfifo(pipe, 0o600)).To(Succeed())
+	swapped := make(chan error, 1)
+	go func() {
+		swapped <- func() error {
+			w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			defer w.Close()
+			if err := errors.Join(os.Symlink("..2", filepath.Join(dir, "..tmp")), os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")), os.RemoveAll(filepath.Join(dir, "..1"))); err != nil {
+				return err
+			}
+			_, err = w.WriteString(before[KeyConfig])
+			return err
+		}()
+	}()
+	read, err := ReadShared(dir)
+	g.Expect(<-swapped).To(Succeed())
+	g.Expect(err).NotTo(HaveOccurred())
+	want, err := ParseShared(after)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(read).To(Equal(want))
 }
 
 // A key is read, or it does not exist: a recovery or a cluster ID that cannot be read must not count as none.

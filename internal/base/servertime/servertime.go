@@ -13,6 +13,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -43,7 +44,9 @@ func Written(o metav1.Object, subresource string) time.Time {
 // on this.
 func Now(ctx context.Context, c client.Client) (time.Time, error) {
 	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
+	if err := c.Create(ctx, review); apierrors.IsForbidden(err) {
+		return time.Time{}, fmt.Errorf("asking the API server for the time: %w. Kubernetes allows this to every user: restore its ClusterRoleBinding system:basic-user, or allow the operator's ServiceAccount to create selfsubjectreviews of group authentication.k8s.io by a ClusterRole", err)
+	} else if err != nil {
 		return time.Time{}, fmt.Errorf("asking the API server for the time: %w", err)
 	}
 	if review.CreationTimestamp.IsZero() {

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,9 +24,14 @@ type clock struct {
 	client.Client
 	now   time.Time
 	asked int
+	// denies: the caller may not ask.
+	denies bool
 }
 
 func (c *clock) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	if c.denies {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"}, "", errors.New("RBAC"))
+	}
 	if c.asked++; c.now.IsZero() {
 		return errors.New("no")
 	}
@@ -56,7 +63,9 @@ func TestLeft(t *testing.T) {
 			g.Expect(api.asked).To(Equal(c.asked))
 		})
 	}
-	_, err := Left(t.Context(), &clock{}, noon, time.Minute, noon.Add(time.Hour))
+	_, err := Left(t.Context(), &clock{denies: true}, noon, time.Minute, noon.Add(time.Hour))
+	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("is forbidden"), ContainSubstring("ClusterRoleBinding system:basic-user"), ContainSubstring("create selfsubjectreviews"))))
+	_, err = Left(t.Context(), &clock{}, noon, time.Minute, noon.Add(time.Hour))
 	NewWithT(t).Expect(err).To(MatchError("asking the API server for the time: no"))
 }
 

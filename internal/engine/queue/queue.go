@@ -50,11 +50,13 @@ func compareArrival(a, b string) int {
 
 // Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
 // also while it is suspended; one that was suspended before it started does not delay the others. A recovery preempts
-// all others, and a change of members the task that it began beside and that waits for it.
+// all others, and a change of members the task that it began beside and that waits for it. But nothing starts while a task runs whose type
+// only a newer operator knows: it may have stopped the members, or replaced their data.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && runs(t) },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && t.OfNewerOperator() },
 		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && !t.Spec.Suspend },
 		func(t *v1alpha1.EtcdOperatorTask) bool {
 			return runs(t) && !sideways(t) && !Yields(t)

@@ -8,6 +8,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -72,6 +73,8 @@ type Controller struct {
 	unwell lasting.Timers[types.UID, bool]
 	whole  lasting.Timers[types.UID, bool]
 	paused map[string]bool
+	// newer: the ledger is a newer operator's, and events have said so.
+	newer bool
 }
 
 // waiter is a task that waits.
@@ -133,6 +136,9 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 	task.Object.Status.Change = candidate.Change
 	c.enter(candidate)
 	granted, decision, err := c.take(ctx, v, task, candidate)
+	if errors.Is(err, store.ErrNewer) {
+		return &engine.Wait{Reason: v1alpha1.ReasonFleetPaused, Message: err.Error(), RequeueAfter: soon}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

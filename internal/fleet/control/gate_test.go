@@ -14,12 +14,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -339,4 +341,44 @@ func TestALedgerThatCannotBeRead(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	w.waits(o.ask(0), v1alpha1.ReasonWaitingForSlot, "")
+}
+
+// While a newer operator's ledger is there, nothing starts, and tasks, policies and a metric say so.
+func TestALedgerOfANewerOperator(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.operator().pass(interval)
+	object := &corev1.ConfigMap{}
+	if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: operatorNamespace, Name: store.Name}, object); err != nil {
+		t.Fatal(err)
+	}
+	known := object.Data[store.Key]
+	write := func(ledger string) {
+		t.Helper()
+		object.Data[store.Key] = ledger
+		if err := w.api.Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"sealed":true}`)
+	o := w.operator()
+	recorder := &events.FakeRecorder{Events: make(chan string, 10)}
+	o.Recorder = recorder
+	w.waits(o.ask(0), v1alpha1.ReasonFleetPaused, "written by a newer operator")
+	o.pass(interval)
+	o.pass(interval)
+	if n := len(recorder.Events); n != 1 {
+		t.Fatalf("%d events", n)
+	}
+	if said := <-recorder.Events; !strings.HasPrefix(said, "Warning LedgerOfNewerOperator the ledger of the fleet") {
+		t.Error(said)
+	}
+	if paused := testutil.ToFloat64(o.Metrics.paused.WithLabelValues("all")); paused != 1 {
+		t.Errorf("the metric says %v", paused)
+	}
+	write(known)
+	o.pass(interval)
+	if paused := testutil.ToFloat64(o.Metrics.paused.WithLabelValues("all")); paused != 0 {
+		t.Errorf("the metric says %v", paused)
+	}
+	w.mayStart(o.ask(0))
 }

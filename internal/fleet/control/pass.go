@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,11 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	c.forget(v)
 	known, err := c.Store.Read(ctx)
+	if errors.Is(err, store.ErrNewer) {
+		c.refuse(ctx, v, err.Error())
+		return ctrl.Result{RequeueAfter: interval}, nil
+	}
+	c.newer = false
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -58,6 +64,22 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, unread
 	}
 	return ctrl.Result{RequeueAfter: interval}, errors.Join(unread, c.publish(ctx, v, in))
+}
+
+// refuse says of each policy that nothing starts, since the ledger is a newer operator's. Their statuses are not written: they may have what
+// this operator does not know.
+func (c *Controller) refuse(ctx context.Context, v *view, message string) {
+	for i := range v.objects {
+		name := v.objects[i].Name
+		c.Metrics.paused.WithLabelValues(name).Set(1)
+		if !c.newer {
+			c.warn(v, name, v1alpha1.ReasonLedgerOfNewerOperator, message)
+		}
+	}
+	if !c.newer {
+		log.FromContext(ctx).Info("Nothing starts", "reason", message)
+	}
+	c.newer = true
 }
 
 // news is what a look at the fleet has found that the ledger does not know.

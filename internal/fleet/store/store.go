@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
@@ -37,6 +38,9 @@ const (
 	// tries is how often a change is decided again on what another operator has written.
 	tries = 5
 )
+
+// ErrNewer: a newer operator has written the ledger. A write would drop the fields that this one does not know, so nothing is granted.
+var ErrNewer = errors.New("it was written by a newer operator, and is left as it is: nothing starts that an EtcdFleetPolicy governs, until that operator is installed again or the ConfigMap is deleted, upon which the ledger is made again of the tasks that run")
 
 // errTooLarge: nothing more is granted until something is released.
 var errTooLarge = errors.New("the ledger of the fleet has reached its size: nothing more starts until tasks have ended")
@@ -102,6 +106,9 @@ func (s *Store) load(ctx context.Context) error {
 		ledger := &fleet.Ledger{}
 		decodeErr := json.Unmarshal([]byte(object.Data[Key]), ledger)
 		if decodeErr == nil {
+			if err := knowsAll(object.Data[Key]); err != nil {
+				return fmt.Errorf("the ledger of the fleet in ConfigMap %s/%s has an %w: %w", s.Namespace, Name, err, ErrNewer)
+			}
 			ledger.Revision = object.ResourceVersion
 			s.ledger, s.object = ledger, object
 			return nil
@@ -114,6 +121,16 @@ func (s *Store) load(ctx context.Context) error {
 	}
 	s.object = object
 	return s.write(ctx, ledger)
+}
+
+// knowsAll returns an error that names a field of a ledger that this operator does not know. That takes no version: what is new is a field.
+func knowsAll(data string) error {
+	d := json.NewDecoder(strings.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&fleet.Ledger{}); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
 }
 
 // write writes a ledger over the one that it was made of.

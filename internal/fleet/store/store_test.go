@@ -128,6 +128,48 @@ func TestOneOperator(t *testing.T) {
 	}
 }
 
+// What a newer operator has written is left to it, since a write would drop the fields that this one does not know, wherever they are. Once
+// there is none, the ledger is used again.
+func TestALedgerOfANewerOperator(t *testing.T) {
+	for name, data := range map[string]string{
+		"a field":             `{"holders":[{"task":"a"}],"sealed":true}`,
+		"a field of a holder": `{"holders":[{"task":"a","tier":"gold"}]}`,
+		"a version":           `{"version":2}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.store()
+			if err := s.Change(t.Context(), grant("a")); err != nil {
+				t.Fatal(err)
+			}
+			object := w.object()
+			object.Data[Key] = data
+			if err := w.api.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*Store{s, w.store()} { // one that knows the ledger of before, and one that starts
+				err := s.Change(t.Context(), grant("b"))
+				if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "ConfigMap operator/etcd-foreman-fleet") {
+					t.Error(err)
+				}
+				if _, err := s.Read(t.Context()); !errors.Is(err, ErrNewer) {
+					t.Error(err)
+				}
+			}
+			if object = w.object(); object.Data[Key] != data || w.rebuilt != 1 {
+				t.Errorf("%s, %d times rebuilt", object.Data[Key], w.rebuilt)
+			}
+			object.Data[Key] = `{"holders":[{"task":"a"}]}`
+			if err := w.api.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Change(t.Context(), grant("b")); err != nil || len(w.holders(s)) != 2 {
+				t.Errorf("%v %v", err, w.holders(s))
+			}
+		})
+	}
+}
+
 // Of two operators, the one that is out of date decides again on what the other has written.
 func TestTwoOperators(t *testing.T) {
 	w := newWorld(t)
