@@ -132,9 +132,9 @@ type Input struct {
 	Rebuilt bool
 	// KeptAside: data was set aside for the recovery, on this volume.
 	KeptAside bool
-	// Begun: another member is one of the new cluster, which has no quorum. It is only looked up if this one may start that cluster from
-	// the backup, and no quorum answers.
-	Begun bool
+	// Begun: the new cluster may have begun with other data: another member is one of it, which has no quorum, or the store says so. It is only
+	// looked up if this one may start that cluster from the backup beside others, and no quorum answers. BegunUnknown: the store does not say.
+	Begun, BegunUnknown bool
 }
 
 // Decision is how a member starts, and why.

@@ -35,6 +35,8 @@ func decideRecovery(f Input) Decision {
 		return wait(f.Recovery.reason(), "%s from %s: %s joins it as a learner once it serves", f.Recovery.what(), f.Recovery.from(), f.Member)
 	case f.mayHaveBegun():
 		return wait(reasonOfStanding(f), "%s, and the new cluster %s may have begun with other data of it, and acknowledged writes: if it began again, two would have the same identity. Restore its volume, or the other members; if they are permanently lost, %s", standing(f), f.NewClusterID, f.Recovery.again())
+	case f.BegunUnknown:
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s, from %s, and it is unknown whether the new cluster %s has begun with other data: %s", f.Recovery.what(), f.Recovery.from(), f.NewClusterID, f.storeTrouble())
 	case f.Recovery.Source == RecoverFromBackup:
 		return recoverFromBackup(f)
 	case f.Recovery.restores():
@@ -79,15 +81,16 @@ func recoverFromBackup(f Input) Decision {
 	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: restore the backup, or the volume of a member under the name of its claim, delete task %s, and create another recovery", f.Recovery.TaskName)
 }
 
-// mayHaveBegun reports whether the new cluster may have begun, and its first member has lost it: another member is one of it, or what is on
-// the volume is less than what the member had, or set aside. Of a volume that had nothing, only the others can say so. To a single member
-// it does not matter.
+// mayHaveBegun reports whether the new cluster may have begun, and its first member has lost it: the store or another member says so, or what is
+// on the volume is less than what the member had, or set aside. To a single member it does not matter.
 func (f Input) mayHaveBegun() bool {
 	switch {
-	case f.Single || f.Rebuilt || f.Recovery.Source != RecoverFromBackup && f.Recovery.Source != RecoverFromPoint:
+	case f.Single || f.Recovery.Source != RecoverFromBackup && f.Recovery.Source != RecoverFromPoint:
 		return false
 	case f.Begun:
 		return true
+	case f.Rebuilt:
+		return false
 	case f.Data.State == DataDamaged && f.Data.ClusterID == "":
 		return f.KeptAside // what the member had before is there
 	case f.Data.State == DataNone:
