@@ -85,7 +85,7 @@ func recoverFromBackup(f Input) Decision {
 // on the volume is less than what the member had, or set aside. To a single member it does not matter.
 func (f Input) mayHaveBegun() bool {
 	switch {
-	case f.Single || f.Recovery.Source != RecoverFromBackup && f.Recovery.Source != RecoverFromPoint:
+	case f.Single || f.Recovery.Source == RecoverFromData:
 		return false
 	case f.Begun:
 		return true
@@ -94,8 +94,8 @@ func (f Input) mayHaveBegun() bool {
 	case f.Data.State == DataDamaged && f.Data.ClusterID == "":
 		return f.KeptAside // what the member had before is there
 	case f.Data.State == DataNone:
-		// The data is set aside once the backup is restored.
-		return f.Recovery.HadData
+		// What was there is set aside once what the new cluster begins with is complete.
+		return f.Recovery.HadData || f.KeptAside
 	}
 	return false
 }

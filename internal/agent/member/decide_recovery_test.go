@@ -72,6 +72,10 @@ func TestDecideRecovery(t *testing.T) {
 		{"a point, illegible before", chosen, RecoverFromPoint, Input{Data: illegible, ClusterID: before}, Rebuild, "", ""},
 		{"a point, illegible since", chosen, RecoverFromPoint, Input{Data: illegible, ClusterID: before, KeptAside: true}, Wait, v1alpha1.ReasonDataDamaged, "may have begun"},
 		{"kept data", chosen, RecoverFromKept, Input{Data: old, ClusterID: before}, Rebuild, "", "the data in new.etcd.before-x-1 on the volume of member main-2"},
+		{"kept data, and what was made of it is lost", chosen, RecoverFromKept, Input{ClusterID: before, KeptAside: true}, Wait, v1alpha1.ReasonDataLost, "may have begun"},
+		{"kept data, and what was made of it is illegible", chosen, RecoverFromKept, Input{Data: illegible, ClusterID: before, KeptAside: true}, Wait, v1alpha1.ReasonDataDamaged, "may have begun"},
+		{"kept data, set aside and not renamed", chosen, RecoverFromKept, Input{ClusterID: before, Rebuilt: true, KeptAside: true, Recovery: had}, Rebuild, "", ""},
+		{"kept data of a single member, and what was made of it is lost", chosen, RecoverFromKept, Input{ClusterID: before, Single: true, KeptAside: true, Recovery: had}, Rebuild, "", ""},
 
 		{"backup, no data", chosen, RecoverFromBackup, Input{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, good data", chosen, RecoverFromBackup, Input{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
