@@ -57,6 +57,10 @@ func TestGoingBack(t *testing.T) {
 			given: func(p *pod) { p.toPoint(); p.Expect(p.makes()).To(Succeed()); p.options.Backups = unasked{p.t} },
 			state: "existing", aside: ".before-task-1", note: "recovered ",
 		},
+		"to a state that was restored already, beside others, and the store is gone": {
+			given:  func(p *pod) { p.toPoint(); p.share(member.KeyBootstrap, inOne); p.Expect(p.makes()).To(Succeed()) },
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "the Etcd has no backup store any more", logs: logs,
+		},
 		"without a store": {
 			given:  (*pod).toPoint,
 			reason: v1alpha1.ReasonRestoreFailed, says: fails + "the Etcd has no backup store any more", logs: logs,
