@@ -90,10 +90,11 @@ func (a *preparation) look() {
 		for dir := range a.disk.Kept {
 			a.in.KeptAside = a.in.KeptAside || strings.Contains(dir, member.BeforeSuffix+r.Task+"-")
 		}
-		begins := r.Member == a.id.Name && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
-		a.in.Begun = begins && a.in.Others == member.AnswerNone && slices.ContainsFunc(a.reached(), func(m *members.Member) bool {
+		begins := r.Member == a.id.Name && !a.in.Single && a.in.Others == member.AnswerNone && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
+		a.in.BegunUnknown = begins && a.world.faults.storeless
+		a.in.Begun = begins && (!a.in.BegunUnknown && a.world.of(a.name).backups.begun[s.Token()] || slices.ContainsFunc(a.reached(), func(m *members.Member) bool {
 			return slices.Contains(s.RecoveredIDs(), m.Disk.Cluster)
-		})
+		}))
 	}
 }
 

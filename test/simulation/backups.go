@@ -31,6 +31,8 @@ type backups struct {
 	list  []stored
 	// noted is when the agent last noted that the store has all that there is.
 	noted time.Duration
+	// begun are the clusters of several members that have a marker, by their tokens.
+	begun map[string]bool
 }
 
 // stored is a snapshot, with all writes that the database had at its last revision.
@@ -245,9 +247,12 @@ func (a *preparation) restore() (why string) {
 	case found.revision < s.Revision:
 		return "the backup ends before the final snapshot"
 	}
+	a.begins()
 	a.aside(member.AsideSuffix)
 	id := cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
-	a.world.Etcd.BeginAgain(id)
+	if a.in.Single {
+		a.world.Etcd.BeginAgain(id)
+	}
 	a.disk.Restore(id, a.founder(s.RestoreToken()), found.writes, found.raised)
 	return ""
 }
@@ -277,9 +282,17 @@ func (a *preparation) goBack() (why string) {
 	case found.hash() != p.Hash:
 		return "the state has another hash than what was previewed"
 	}
+	a.begins()
 	a.aside(member.AsideSuffix)
 	a.disk.Restore(a.in.NewClusterID, a.founder(a.shared.Token()), found.writes, found.raised+p.Bump)
 	return ""
+}
+
+// begins marks that a cluster which others join begins on this volume. Nothing interrupts that here, so that the copy needs no ID.
+func (a *preparation) begins() {
+	if a.in.Recovery != nil && !a.in.Single {
+		a.world.of(a.name).backups.begun[a.shared.Token()] = true
+	}
 }
 
 // founder is the member as the only one of a cluster with a token.

@@ -207,7 +207,7 @@ func TestRebuildWithoutAVolume(t *testing.T) {
 	rebuilt, err := Rebuilt(filepath.Join(file, "new.etcd"), "task")
 	g.Expect(err).To(MatchError(HavePrefix("looking for an interrupted rebuild: ")))
 	g.Expect(rebuilt).To(BeFalse())
-	g.Expect(Leftovers("/data/new.etcd")).To(Equal([]string{"/data/new.etcd.rebuilding", "/data/new.etcd.rebuilt-*", "/data/new.etcd.restoring"}))
+	g.Expect(Leftovers("/data/new.etcd")).To(Equal([]string{"/data/new.etcd.rebuilding", "/data/new.etcd.rebuilt-*", "/data/new.etcd.copy-*", "/data/new.etcd.restoring"}))
 }
 
 // What members publish of themselves is not that of the new cluster; the revision is raised as asked; data that was kept stays.

@@ -7,6 +7,7 @@ package datadir
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -49,10 +50,11 @@ type RebuildResult struct {
 	Replayed, Uncommitted uint64
 }
 
-// Suffixes of an unfinished rebuild, and of one that is only to be renamed.
+// Suffixes of an unfinished rebuild, of one that is only to be renamed, and of the ID of that.
 const (
 	rebuildingSuffix = ".rebuilding"
 	rebuiltSuffix    = ".rebuilt-"
+	copySuffix       = ".copy-"
 )
 
 // RestoringDir returns the folder, beside a data directory, in which a restore from snapshots works.
@@ -60,7 +62,7 @@ func RestoringDir(dataDir string) string { return dataDir + ".restoring" }
 
 // Leftovers returns patterns of what an abandoned rebuild or restore may leave beside a data directory.
 func Leftovers(dataDir string) []string {
-	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*", RestoringDir(dataDir)}
+	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*", dataDir + copySuffix + "*", RestoringDir(dataDir)}
 }
 
 // RebuiltDir returns the name of a complete data directory until Swap gives it its final name.
@@ -76,6 +78,20 @@ func Rebuilt(dataDir, task string) (bool, error) {
 		return false, fmt.Errorf("looking for an interrupted rebuild: %w", err)
 	}
 	return true, nil
+}
+
+// CopyID returns an ID of what was made for a task on this volume, RebuiltDir. What is made for it on another volume has another one.
+func CopyID(dataDir, task string) (string, error) {
+	file := dataDir + copySuffix + task
+	id, err := os.ReadFile(file)
+	if !errors.Is(err, os.ErrNotExist) {
+		return string(id), err
+	}
+	id = []byte(rand.Text())
+	if err = crashsafe.WriteFile(file+".new", id); err == nil {
+		err = crashsafe.Rename(file+".new", file)
+	}
+	return string(id), err
 }
 
 // KeptAside reports whether data was set aside for a task.

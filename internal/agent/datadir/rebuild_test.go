@@ -501,3 +501,25 @@ func setApplied(g Gomega, path string, index uint64) {
 func TestSurveyIsShortEnoughForATerminationMessage(t *testing.T) {
 	NewWithT(t).Expect(len(shorten(string(bytes.Repeat([]byte("ä"), 5000))))).To(BeNumerically("<", maxDamage+10))
 }
+
+// What is made for a task has one ID on each volume, which is neither that of another task nor of another volume, nor one that was not written
+// to its end.
+func TestCopyID(t *testing.T) {
+	g := NewWithT(t)
+	here, there := filepath.Join(t.TempDir(), "new.etcd"), filepath.Join(t.TempDir(), "new.etcd")
+	g.Expect(os.WriteFile(here+".copy-task.new", []byte("A"), 0o600)).To(Succeed(), "it was interrupted")
+	seen := map[string]bool{}
+	for _, c := range []struct{ dir, task string }{{here, "task"}, {here, "task-2"}, {there, "task"}} {
+		id, err := CopyID(c.dir, c.task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(id).To(MatchRegexp(`^[A-Z2-7]{26}$`))
+		g.Expect(seen).NotTo(HaveKey(id))
+		seen[id] = true
+		g.Expect(CopyID(c.dir, c.task)).To(Equal(id), "again")
+	}
+	g.Expect(os.Mkdir(here+".copy-illegible", 0o700)).To(Succeed())
+	_, err := CopyID(here, "illegible")
+	g.Expect(err).To(HaveOccurred())
+	_, err = CopyID(filepath.Join(here, "missing", "new.etcd"), "task")
+	g.Expect(err).To(HaveOccurred())
+}

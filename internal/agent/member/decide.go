@@ -132,9 +132,10 @@ type Input struct {
 	Rebuilt bool
 	// KeptAside: this volume has data that was set aside for the recovery.
 	KeptAside bool
-	// Begun: another member belongs to the new cluster, which has no quorum. It is only looked up if this member may start that cluster from
-	// the backup, and no quorum answers.
-	Begun bool
+	// Begun: the new cluster may have begun with other data: another member belongs to it, which has no quorum, or the store says so. It is
+	// only looked up if this member may start that cluster from the backup for others to join, and no quorum answers. BegunUnknown: the store
+	// does not say.
+	Begun, BegunUnknown bool
 }
 
 // Decision is how a member starts, and why.

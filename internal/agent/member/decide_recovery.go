@@ -34,6 +34,8 @@ func decideRecovery(f Input) Decision {
 		return wait(f.Recovery.reason(), "%s from %s: %s joins it as a learner once it serves", f.Recovery.what(), f.Recovery.from(), f.Member)
 	case f.mayHaveBegun():
 		return wait(reasonOfStanding(f), "%s, and the new cluster %s may have begun with other data of it, and acknowledged writes: if it began again, two would have the same identity. Restore its volume, or the other members; if they are permanently lost, %s", standing(f), f.NewClusterID, f.Recovery.again())
+	case f.BegunUnknown:
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s, from %s, and it is unknown whether the new cluster %s has begun with other data: %s", f.Recovery.what(), f.Recovery.from(), f.NewClusterID, f.storeTrouble())
 	case f.Recovery.Source == RecoverFromBackup:
 		return recoverFromBackup(f)
 	case f.Recovery.restores():
@@ -79,20 +81,22 @@ func recoverFromBackup(f Input) Decision {
 	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: restore the backup, or the volume of a member under the name of its claim, delete task %s, and create another recovery", f.Recovery.TaskName)
 }
 
-// mayHaveBegun reports whether this member may have started the new cluster and then lost that data. It may have if another member belongs
-// to the new cluster, or if the volume has less than it had before. If the volume was empty before, only other members can show it. For a
-// single member it does not matter: no other one can be confused with it.
+// mayHaveBegun reports whether this member may have started the new cluster and then lost that data. It may have if the store or another
+// member says so, or if the volume has less than it had before, or was set aside. For a single member it does not matter: no other one can
+// be confused with it.
 func (f Input) mayHaveBegun() bool {
 	switch {
-	case f.Single || f.Rebuilt || f.Recovery.Source != RecoverFromBackup && f.Recovery.Source != RecoverFromPoint:
+	case f.Single || f.Recovery.Source == RecoverFromData:
 		return false
 	case f.Begun:
 		return true
+	case f.Rebuilt:
+		return false
 	case f.Data.State == DataDamaged && f.Data.ClusterID == "":
 		return f.KeptAside // so the damaged data is not what the member had before
 	case f.Data.State == DataNone:
-		// Data that the member had is still in place until the backup is restored: this is another volume.
-		return f.Recovery.HadData
+		// Data that the member had is still in place until what the new cluster begins with is complete: this is another volume, or that is lost.
+		return f.Recovery.HadData || f.KeptAside
 	}
 	return false
 }

@@ -47,6 +47,27 @@ func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// Begun reports whether the cluster with a token may have begun with another copy. A recovery that restores the backup at another prefix has its
+// marker in the own backup.
+func (b StoredBackups) Begun(ctx context.Context, token, copyID string) (bool, error) {
+	in, err := store.Open(ctx, b.Config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = in.Close() }()
+	return in.Begun(ctx, token, copyID)
+}
+
+// Begin marks that it begins with a copy.
+func (b StoredBackups) Begin(ctx context.Context, token, copyID string) error {
+	in, err := store.Open(ctx, b.Config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	return in.Begin(ctx, token, copyID)
+}
+
 // Restore makes the data directory from the newest full snapshot and the deltas that follow it. For a recovery, it makes a directory that is
 // still to be swapped for the data directory, also of an earlier state.
 func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {

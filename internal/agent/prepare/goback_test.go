@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 )
 
@@ -54,6 +56,10 @@ func TestGoingBack(t *testing.T) {
 		"to a state that was restored already": {
 			given: func(p *pod) { p.toPoint(); p.Expect(p.makes()).To(Succeed()); p.options.Backups = unasked{p.t} },
 			state: "existing", aside: ".before-task-1", note: "recovered ",
+		},
+		"to a state that was restored already, beside others, and the store is gone": {
+			given:  func(p *pod) { p.toPoint(); p.share(member.KeyBootstrap, inOne); p.Expect(p.makes()).To(Succeed()) },
+			reason: v1alpha1.ReasonRestoreFailed, says: fails + "the Etcd has no backup store any more", logs: logs,
 		},
 		"without a store": {
 			given:  (*pod).toPoint,
@@ -128,4 +134,95 @@ func TestANewClusterBeginsOnItsVolume(t *testing.T) {
 	} {
 		t.Run(name, c.run)
 	}
+}
+
+// A member begins a new cluster of several members on one volume only: a marker in the store says so before that can start, and stays when the
+// volume is lost. Without the store, it begins none.
+func TestANewClusterIsMarkedBeforeItBegins(t *testing.T) {
+	for name, begins := range map[string]func(p *pod){
+		"from the newest backup": func(p *pod) { p.recovers(recoverFrom(p.t, member.RecoverFromBackup, "cafe")) },
+		"from a point": func(p *pod) {
+			p.goesBack(member.RecoverFromPoint, member.RestorePoint{Base: "full", Revision: 5, Prefix: "other"}, "cafe")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := StoredBackups{Config: store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}}
+			restores := 0
+			// on returns a member on an empty volume of its own.
+			on := func() *pod {
+				p := newPod(t)
+				begins(p)
+				p.share(member.KeyBootstrap, inOne)
+				p.options.Backups = stored{exist: true, marked: &of, restore: func() error { restores++; return p.makes() }}
+				return p
+			}
+			starts := func(p *pod) error { return Run(t.Context(), testr.New(t), p.options) }
+			begun := func(p *pod) bool {
+				is, err := of.Begun(t.Context(), "uid-task", "")
+				p.Expect(err).NotTo(HaveOccurred())
+				return is
+			}
+
+			first := on()
+			folder := of.Config.Container
+			first.Expect(os.Rename(folder, folder+".away")).To(Succeed())
+			first.Expect(starts(first)).To(MatchError(ContainSubstring("it is unknown whether the new cluster")))
+			first.Expect(os.Rename(folder+".away", folder)).To(Succeed())
+			first.Expect(restores).To(BeZero())
+			// The store goes away while the backup is restored.
+			first.options.Backups = stored{exist: true, marked: &of, restore: func() error { return errors.Join(first.makes(), os.Rename(folder, folder+".away")) }}
+			first.Expect(starts(first)).To(MatchError(ContainSubstring("its folder cannot be found")))
+			first.Expect(first.data).NotTo(BeADirectory(), "nothing can start")
+			first.Expect(os.Rename(folder+".away", folder)).To(Succeed())
+			first.Expect(begun(first)).To(BeFalse())
+
+			second := on() // It has restored the same beside the first one.
+			second.Expect(second.makes()).To(Succeed())
+			// The first one is killed between the marker and the names.
+			first.holds()
+			first.blocks(".before-task-")
+			first.Expect(starts(first)).To(MatchError(ContainSubstring("setting the previous data aside")))
+			first.Expect(begun(first)).To(BeTrue())
+			first.Expect(os.RemoveAll(first.data + ".before-task-1")).To(Succeed())
+			first.Expect(starts(first)).To(Succeed())
+			first.Expect(first.starts()).To(HaveKeyWithValue("initial-cluster-state", "existing"))
+			first.Expect(first.data + ".before-task-1").To(BeADirectory())
+
+			for _, other := range []*pod{second, on()} {
+				err := starts(other)
+				other.Expect(err).To(MatchError(ContainSubstring("may have begun with other data of it")))
+				other.Expect(other.data).NotTo(BeADirectory())
+			}
+			first.Expect(os.RemoveAll(first.data)).To(Succeed())
+			first.Expect(starts(first)).To(MatchError(ContainSubstring("may have begun")), "of the volume, the data alone is lost")
+			first.Expect(restores).To(BeZero(), "nothing was restored again")
+		})
+	}
+}
+
+// What an agent has marked after it was asked whether the new cluster has begun counts as well: at most one begins.
+func TestAnotherBeginsMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := newPod(t)
+	p.recovers(recoverFrom(t, member.RecoverFromBackup, "cafe"))
+	p.share(member.KeyBootstrap, inOne)
+	of := StoredBackups{Config: store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}}
+	p.options.Backups = stored{exist: true, marked: &of, restore: func() error {
+		return errors.Join(p.makes(), of.Begin(t.Context(), "uid-task", "another"))
+	}}
+	p.Expect(Run(t.Context(), testr.New(t), p.options)).To(MatchError(ContainSubstring(store.ErrBegun.Error())))
+	p.Expect(p.data).NotTo(BeADirectory())
+	p.Expect(p.starts()).To(BeNil())
+}
+
+// A single member restores the backup again, and needs no marker for it: no other has joined it.
+func TestASingleMemberNeedsNoMarker(t *testing.T) {
+	p := newPod(t)
+	p.recovers(recoverFrom(t, member.RecoverFromBackup, "cafe"))
+	unmarked := StoredBackups{Config: store.Config{Provider: "unknown"}}
+	p.options.Backups = stored{exist: true, marked: &unmarked, restore: p.makes}
+	p.Expect(Run(t.Context(), testr.New(t), p.options)).To(Succeed())
+	p.Expect(os.RemoveAll(p.data)).To(Succeed())
+	p.Expect(Run(t.Context(), testr.New(t), p.options)).To(Succeed())
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -54,6 +53,10 @@ type Backups interface {
 	// Restore makes a data directory, which must not exist, from the newest full snapshot and its deltas. An interrupted
 	// restore leaves none.
 	Restore(ctx context.Context, shared member.Shared, id member.Identity) error
+	// Begun reports whether the cluster with a token may have begun with another copy of a backup than one; without one, at all.
+	Begun(ctx context.Context, token, copyID string) (bool, error)
+	// Begin marks that it begins with a copy. It returns an error if it may have begun with another one.
+	Begin(ctx context.Context, token, copyID string) error
 }
 
 // preparation is one run.
@@ -173,9 +176,11 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	in.Listed, in.DataListed = known.listed(), known.lists(in.Data.MemberID)
 	in.NewClusterID = p.shared.RecoveredID(in.ClusterID, in.OthersClusterID, in.Data.ClusterID)
 	if in.Others == member.AnswerNone && !starts && p.beginsFromBackup() {
-		in.Begun = slices.ContainsFunc(p.others.clusters(ctx, p.id), func(id string) bool { return slices.Contains(p.shared.RecoveredIDs(), id) })
+		if err := p.lookWhetherBegun(ctx, &in); err != nil {
+			return member.Input{}, knowledge{}, err
+		}
 	}
-	if in.Others == member.AnswerNone && !starts && p.Backups != nil && p.mayRestore() {
+	if in.Others == member.AnswerNone && !starts && !in.BegunUnknown && p.Backups != nil && p.mayRestore() {
 		in.Backup, in.StoreSays = p.lookForBackup(ctx)
 	}
 	return in, known, nil
@@ -187,14 +192,19 @@ func (p *preparation) lookForBackup(ctx context.Context) (is member.Backup, says
 	switch {
 	case err != nil:
 		p.log.Error(err, "Looking for a backup failed")
-		if refused, ok := errors.AsType[*store.RefusedError](err); ok {
-			says = refused.Error()
-		}
-		return member.BackupUnreachable, says
+		return member.BackupUnreachable, refusedWith(err)
 	case exist:
 		return member.BackupHolds, ""
 	}
 	return member.BackupEmpty, ""
+}
+
+// refusedWith returns what a store says that refuses a request; empty if it does not answer.
+func refusedWith(err error) string {
+	if refused, ok := errors.AsType[*store.RefusedError](err); ok {
+		return refused.Error()
+	}
+	return ""
 }
 
 // replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old

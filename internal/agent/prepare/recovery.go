@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,10 +39,32 @@ func (p *preparation) mayRestore() bool {
 	return r == nil || r.Source == member.RecoverFromBackup && r.Member == p.id.Name
 }
 
-// beginsFromBackup reports whether this member begins a new cluster from a state in the backup, which it could do twice.
+// beginsFromBackup reports whether this member begins a new cluster from a state in the backup, which others join: it could do that twice.
 func (p *preparation) beginsFromBackup() bool {
 	r := p.shared.Recovery
-	return r != nil && r.Member == p.id.Name && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
+	return p.others != nil && r != nil && r.Member == p.id.Name && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
+}
+
+// lookWhetherBegun looks up whether the new cluster may have begun with other data than what is made of the backup on this volume.
+func (p *preparation) lookWhetherBegun(ctx context.Context, in *member.Input) error {
+	in.Begun = slices.ContainsFunc(p.others.clusters(ctx, p.id), func(id string) bool { return slices.Contains(p.shared.RecoveredIDs(), id) })
+	if in.Begun || p.Backups == nil {
+		return nil
+	}
+	copyID := ""
+	if in.Rebuilt {
+		var err error
+		if copyID, err = datadir.CopyID(in.DataDir, in.Recovery.Task); err != nil {
+			return fmt.Errorf("reading which copy of the backup is on the volume: %w", err)
+		}
+	}
+	begun, err := p.Backups.Begun(ctx, p.shared.Token(), copyID)
+	if err != nil {
+		p.log.Error(err, "Looking whether the new cluster has begun failed")
+		in.BegunUnknown, in.StoreSays = true, refusedWith(err)
+	}
+	in.Begun = begun
+	return nil
 }
 
 // suffix returns the suffix of data that is set aside. Data from before a recovery is kept until the recovery is over.
@@ -94,18 +117,28 @@ func (p *preparation) goBack(ctx context.Context) (waits *cluster.Refusal, err e
 	return p.once(ctx)
 }
 
-// fromSnapshots restores the given state from the backup, or the newest one, and then sets the present data aside.
+// fromSnapshots restores the given state from the backup, or the newest one, and then sets the present data aside. Before the new cluster
+// can start, the store has a marker of it, which is not lost with the volume.
 func (p *preparation) fromSnapshots(ctx context.Context) error {
 	dataDir, task := p.shared.DataDir(), p.shared.Recovery.Task
 	made, err := datadir.Rebuilt(dataDir, task)
 	if err != nil {
 		return err
 	}
+	if p.Backups == nil && (!made || p.beginsFromBackup()) {
+		return errors.New("the Etcd has no backup store any more")
+	}
 	if !made {
-		if p.Backups == nil {
-			return errors.New("the Etcd has no backup store any more")
-		}
 		if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
+			return err
+		}
+	}
+	if p.beginsFromBackup() {
+		copyID, err := datadir.CopyID(dataDir, task)
+		if err != nil {
+			return fmt.Errorf("writing which copy of the backup is on the volume: %w", err)
+		}
+		if err := p.Backups.Begin(ctx, p.shared.Token(), copyID); err != nil {
 			return err
 		}
 	}

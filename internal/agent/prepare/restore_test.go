@@ -19,7 +19,10 @@ import (
 )
 
 // dying are backups whose restore is as far as a process comes.
-type dying struct{ seen func() }
+type dying struct {
+	stored
+	seen func()
+}
 
 func (dying) Exist(context.Context) (bool, error) { return true, nil }
 
@@ -54,7 +57,7 @@ func TestRestoreIsNotedBeforeThereIsData(t *testing.T) {
 	dir := t.TempDir()
 	p := &preparation{shared: sharedIn(dir)}
 	noted := ""
-	p.Backups = dying{func() { noted = noteIn(g, p) }}
+	p.Backups = dying{seen: func() { noted = noteIn(g, p) }}
 	waits, err := p.restore(t.Context(), member.Input{DataDir: filepath.Join(dir, "data")})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(waits.Message).To(ContainSubstring("killed"))
@@ -62,7 +65,7 @@ func TestRestoreIsNotedBeforeThereIsData(t *testing.T) {
 
 	g.Expect(os.Remove(p.shared.RestoreNoteFile())).To(Succeed())
 	g.Expect(os.Mkdir(p.shared.RestoreNoteFile(), 0o700)).To(Succeed())
-	p.Backups = dying{func() { t.Error("restored without a note") }}
+	p.Backups = dying{seen: func() { t.Error("restored without a note") }}
 	_, err = p.restore(t.Context(), member.Input{DataDir: filepath.Join(dir, "data")})
 	g.Expect(err).To(MatchError(ContainSubstring("noting that member")))
 }
@@ -96,7 +99,7 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g.Expect(start()).To(Equal("recovered a1"))
 	p.shared.Recovery, in.NewClusterID = &member.Recovery{Task: "2"}, "b2"
 	g.Expect(start()).To(Equal("recovered b2"), "by a second recovery")
-	p.Backups = dying{func() {}}
+	p.Backups = dying{seen: func() {}}
 	_, err := p.restore(t.Context(), in)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(start()).To(Equal("restored b2"))

@@ -95,9 +95,25 @@ type stored struct {
 	exist   bool
 	exists  error
 	restore func() error
+	// marked has the markers of clusters that have begun; nil for a store that takes them and has none.
+	marked *StoredBackups
 }
 
 func (s stored) Exist(context.Context) (bool, error) { return s.exist, s.exists }
+
+func (s stored) Begun(ctx context.Context, token, copyID string) (bool, error) {
+	if s.marked == nil {
+		return false, nil
+	}
+	return s.marked.Begun(ctx, token, copyID)
+}
+
+func (s stored) Begin(ctx context.Context, token, copyID string) error {
+	if s.marked == nil {
+		return nil
+	}
+	return s.marked.Begin(ctx, token, copyID)
+}
 
 func (s stored) Restore(context.Context, member.Shared, member.Identity) error { return s.restore() }
 
@@ -107,6 +123,13 @@ type unasked struct{ t *testing.T }
 func (s unasked) Exist(context.Context) (bool, error) {
 	s.t.Error("the store is asked")
 	return false, nil
+}
+
+func (s unasked) Begun(ctx context.Context, _, _ string) (bool, error) { return s.Exist(ctx) }
+
+func (s unasked) Begin(ctx context.Context, _, _ string) error {
+	_, err := s.Exist(ctx)
+	return err
 }
 
 func (s unasked) Restore(context.Context, member.Shared, member.Identity) error { return nil }

@@ -149,7 +149,7 @@ func TestNoRestoreBesideAnother(t *testing.T) {
 	g := NewWithT(t)
 	shared := sharedIn(t.TempDir())
 	shared.ClusterID = "cafe"
-	p := &preparation{shared: shared, Options: Options{Backups: dying{func() { t.Error("restored") }}}}
+	p := &preparation{shared: shared, Options: Options{Backups: dying{seen: func() { t.Error("restored") }}}}
 	in, _, err := p.look(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(member.Decide(in).Action).To(Equal(member.Restore), "it is alone")

@@ -102,6 +102,7 @@ func TestEachRequestIsRefusedOnce(t *testing.T) {
 		"write":   func(ctx context.Context, s *Store) (any, error) { return s.Write(ctx, full(9), content) },
 		"keep":    func(ctx context.Context, s *Store) (any, error) { return s.Keep(ctx, full(1).Name()) },
 		"hold":    func(ctx context.Context, s *Store) (any, error) { return s.Hold(ctx, full(1).Name(), 0, noon) },
+		"begin":   func(ctx context.Context, s *Store) (any, error) { return nil, s.Begin(ctx, "uid-task", "A") },
 		"delete":  func(ctx context.Context, s *Store) (any, error) { return nil, s.Delete(ctx, full(1)) },
 		"sweep":   func(ctx context.Context, s *Store) (any, error) { return nil, s.Sweep(ctx, noon.AddDate(10, 0, 0)) },
 		"read": func(ctx context.Context, s *Store) (any, error) {
