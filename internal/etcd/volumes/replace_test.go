@@ -6,6 +6,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -84,6 +86,20 @@ func TestNoStatefulSetGoesBeforeItsPodsBelongToTheEtcd(t *testing.T) {
 	_, err := s.reconcile(all)
 	s.Expect(err).To(MatchError(ContainSubstring("making Etcd main an owner of pod ns/etcd-main-1")))
 	s.Expect(s.replaced()).To(BeFalse())
+}
+
+// An admission policy that forbids owners keeps no volume from growing.
+func TestStatefulSetIsReplacedWhereOwnersAreForbidden(t *testing.T) {
+	s := newSmall(t)
+	for i := range 3 {
+		s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources = storage("8Gi") })
+	}
+	s.grower = s.through(interceptor.NewClient(s.api, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("the operator does not change whose a pod is"))
+	}}))
+	_, err := s.reconcile(all)
+	s.Expect(err).To(MatchError(state.ErrBehind))
+	s.Expect(s.replaced()).To(BeTrue())
 }
 
 // owners are the UIDs of the owners of each pod.

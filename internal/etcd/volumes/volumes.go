@@ -25,6 +25,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -177,7 +178,7 @@ func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 }
 
 // own makes the Etcd an owner of its pods beside their StatefulSet: an Etcd that is deleted before another one has adopted them would
-// leave them running.
+// leave them running. An admission policy of an earlier version forbids it; the StatefulSet is then replaced without.
 func (g *Grower) own(ctx context.Context, etcd *v1alpha1.Etcd, pods *cluster.Snapshot) error {
 	for _, o := range pods.Ordinals {
 		if o.Pod == nil {
@@ -189,7 +190,12 @@ func (g *Grower) own(ctx context.Context, etcd *v1alpha1.Etcd, pods *cluster.Sna
 		if err != nil {
 			return fmt.Errorf("encoding the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 		}
-		if err := g.Client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		err = g.Client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+		if apierrors.IsForbidden(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "An Etcd that is deleted now leaves its pods running", "pod", client.ObjectKeyFromObject(pod))
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("making Etcd %s an owner of pod %s: %w", etcd.Name, client.ObjectKeyFromObject(pod), err)
 		}
 	}

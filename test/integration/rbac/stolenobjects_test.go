@@ -142,6 +142,21 @@ func TestAStolenTokenTouchesNoPodOrClaimOfAnother(t *testing.T) {
 	freed := own.DeepCopy()
 	freed.Labels = map[string]string{"app": "bank"}
 	h.refused(h.client.Patch(ctx, freed, client.MergeFrom(own), client.DryRunAll), "does not change whose a pod is", "labeling a member")
+	owns := func(change func(*metav1.OwnerReference)) error {
+		by := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: h.etcd.UID}
+		change(&by)
+		changed := own.DeepCopy()
+		changed.OwnerReferences = append(changed.OwnerReferences, by)
+		return h.client.Patch(ctx, changed, client.MergeFrom(own), client.DryRunAll)
+	}
+	h.Expect(owns(func(*metav1.OwnerReference) {})).To(Succeed(), "the Etcd becomes an owner before its StatefulSet goes")
+	h.refused(owns(func(r *metav1.OwnerReference) { r.Name = "other" }), "does not change whose a pod is", "giving a member to another Etcd")
+	h.refused(owns(func(r *metav1.OwnerReference) { r.APIVersion, r.Kind = "v1", "ConfigMap" }), "does not change whose a pod is", "giving a member away")
+	h.refused(owns(func(r *metav1.OwnerReference) { own.OwnerReferences[0].Controller, r.Controller = nil, ptr.To(true) }), "does not change whose a pod is", "a second controller")
+	own.OwnerReferences[0].Controller = ptr.To(true)
+	left := own.DeepCopy()
+	left.OwnerReferences = nil
+	h.refused(h.client.Patch(ctx, left, client.MergeFrom(own), client.DryRunAll), "does not change whose a pod is", "taking a member from its StatefulSet")
 
 	claim, theirs := h.claim("main-main-0", member), h.claim("data-postgres-0", nil)
 	h.Expect(h.client.Delete(ctx, claim, client.DryRunAll)).To(Succeed())
