@@ -80,12 +80,9 @@ func TestReadSharedDuringASwap(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer w.Close()
-			if err := errors.Join(os.Symlink("..2", filepath.Join(dir, "..tmp")), os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")), os.RemoveAll(filepath.Join(dir, "..1"))); err != nil {
-				return err
-			}
-			_, err = w.WriteString(before[KeyConfig])
-			return err
+			err = errors.Join(os.Symlink("..2", filepath.Join(dir, "..tmp")), os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")), os.RemoveAll(filepath.Join(dir, "..1")))
+			_, unwritten := w.WriteString(before[KeyConfig])
+			return errors.Join(err, unwritten, w.Close())
 		}()
 	}()
 	read, err := ReadShared(dir)
