@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -249,7 +250,7 @@ func TestRecoveryFromAVoterThatHadFallenBehind(t *testing.T) {
 }
 
 // The operator is away, so that the ID of the new cluster is not recorded. Its first member has lost its volume, and does not begin it again:
-// neither beside a member of it that has no quorum, nor where none answers, since the volume had data.
+// neither beside a member of it that has no quorum, nor where none answers, since the store has a marker of it, and the volume had data.
 func TestTheFirstMemberDoesNotBeginAgain(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -281,9 +282,14 @@ func TestTheFirstMemberDoesNotBeginAgain(t *testing.T) {
 	waits := MatchError(And(HavePrefix(v1alpha1.ReasonDataLost+": "), ContainSubstring("may have begun"), ContainSubstring("delete task recover, and create a QuorumLossRecovery")))
 	g.Eventually(func() error { return c.prepare(0, 0) }).WithTimeout(machine.Patience()).Should(waits, "m2 is one of it")
 	c.stop(2)
+	g.Expect(c.prepare(0, 0)).To(waits, "no other answers, and the store has the marker")
+	markers, err := filepath.Glob(filepath.Join(c.store.Container, c.store.Prefix, "kept", "begun.*-5b1c.*"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(markers).To(HaveLen(1))
+	g.Expect(os.Remove(markers[0])).To(Succeed())
 	r.HadData = true
 	c.recover(g, r)
-	g.Expect(c.prepare(0, 0)).To(waits, "no other answers")
+	g.Expect(c.prepare(0, 0)).To(waits, "nor has it a marker any more")
 	g.Expect(c.dataDir(0)).NotTo(BeADirectory())
 
 	c.run(g, 1)
@@ -293,12 +299,13 @@ func TestTheFirstMemberDoesNotBeginAgain(t *testing.T) {
 	g.Expect(c.get(g, 0)).To(Equal("acknowledged"))
 }
 
-// setAside returns what is beside the data of a member other than the note for its agent.
+// setAside returns what is beside the data of a member other than the note for its agent, and the ID of what was restored, which stays until
+// the recovery is over.
 func (c *cluster) setAside(g Gomega, i int) []string {
 	beside, err := filepath.Glob(c.dataDir(i) + ".*")
 	g.Expect(err).NotTo(HaveOccurred())
 	note := member.Shared{Config: map[string]any{"data-dir": c.dataDir(i)}}.RestoreNoteFile()
-	return slices.DeleteFunc(beside, func(name string) bool { return name == note })
+	return slices.DeleteFunc(beside, func(name string) bool { return name == note || strings.HasPrefix(name, c.dataDir(i)+".copy-") })
 }
 
 // However often a rebuild is killed, the next one has the same result, and the data is unchanged until it is put aside.
