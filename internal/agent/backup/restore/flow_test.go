@@ -284,6 +284,10 @@ func TestRestoreOfAPoint(t *testing.T) {
 	config.Point = &point
 	_, err = Restore(t.Context(), config)
 	r.Expect(err).To(MatchError(And(ContainSubstring("the snapshots lead to revision 2 ("), ContainSubstring("revisions 3 to 4 are missing"))))
+
+	r.corrupt(base)
+	_, err = Restore(t.Context(), config)
+	r.Expect(err).To(MatchError(ContainSubstring("snapshot " + base.Name() + " is corrupt: ")))
 }
 
 // A compaction makes one full snapshot of the newest state, dated so that the deltas after it still follow.
