@@ -29,7 +29,8 @@ const (
 	MembershipChange    TaskType = "MembershipChange"
 )
 
-// Known reports whether this version of the operator has the type.
+// Known reports whether this version of the operator has the type. One that is retired stays known: what is unknown counts as a newer
+// operator's.
 func (t TaskType) Known() bool {
 	switch t {
 	case QuorumAwareRollout, RecreateRollout, OnDemandSnapshot, OnDemandCompaction, OnDemandMaintenance, CopyBackups, QuorumLossRecovery, Restore, MembershipChange:

@@ -87,8 +87,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	verdicts := judge(ctx, o, m.mutants, binaries, equivalents)
 	if ctx.Err() != nil {
-		next := slices.IndexFunc(verdicts, func(v verdict) bool { return v.id >= o.from && v.unjudged })
-		say(out, "interrupted: -from %d judges the rest\n", next+1)
+		if next := slices.IndexFunc(verdicts, func(v verdict) bool { return v.id >= o.from && v.unjudged && strings.Contains(v.String(), o.only) }); next >= 0 {
+			say(out, "interrupted: -from %d judges the rest\n", next+1)
+		}
 	}
 	return errors.Join(ctx.Err(), report(out, o, verdicts, unmatched(equivalents, m.mutants, packages)))
 }

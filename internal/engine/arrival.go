@@ -87,6 +87,9 @@ func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Ve
 // unknownAgain is how often an event says that a task is left alone: events are kept for an hour.
 const unknownAgain = 30 * time.Minute
 
+// wayOut is what a person can do about such a task. To delete it takes the verb "create:" with its type, which no role of this version has.
+const wayOut = "Reinstall the operator version that started it. If that is not possible, have an administrator of the cluster delete the task: nothing is cleaned up after it"
+
 // leave leaves alone a task that a newer operator has started. Nothing is written to it, not even a condition: what this operator does not
 // know of the status would be lost. It is remembered, so that its deletion is noticed.
 func (r *Reconciler) leave(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) time.Duration {
@@ -98,7 +101,7 @@ func (r *Reconciler) leave(ctx context.Context, cached *v1alpha1.EtcdOperatorTas
 		return wait
 	}
 	r.books.running(tasks.Task{Object: cached.DeepCopy()})
-	message := unknownType(cached) + fmt.Sprintf(", so it is left as it is, and no other task of Etcd %s starts. Install the operator again that has started it. If that is not possible, delete the task: nothing is cleaned up after it", cached.Spec.OwnerEtcdReference.Name)
+	message := unknownType(cached) + fmt.Sprintf(", so it is left as it is, and no other task of Etcd %s starts. "+wayOut, cached.Spec.OwnerEtcdReference.Name)
 	r.warn(cached, v1alpha1.ReasonUnknownType, message)
 	log.FromContext(ctx).Info("Task left alone", "reason", message)
 	return unknownAgain

@@ -177,7 +177,7 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
 	behind := ""
 	if head := q.Head(); head != nil && head.OfNewerOperator() {
-		behind = fmt.Sprintf(", which is left alone: %s", unknownType(head))
+		behind = fmt.Sprintf(". Of %s, %s. %s", head.Name, unknownType(head), wayOut)
 	}
 	switch {
 	case t.Status.State == v1alpha1.TaskStateInProgress:

@@ -25,6 +25,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Handler carries out MembershipChanges.
@@ -155,7 +156,10 @@ func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.T
 
 // Cleanup implements tasks.Methods. While what was requested may still take effect, it fails, so that no other task begins (Superseded).
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
-	if err := h.markNewClaim(ctx, task.Object); err != nil {
+	// What refuses the mark costs a volume that is left behind. Failing would keep a recovery from starting.
+	if err := h.markNewClaim(ctx, task.Object); coded.Refused(err) {
+		log.FromContext(ctx).Error(err, "A claim that was made for a further member may stay")
+	} else if err != nil {
 		return coded.Error(v1alpha1.ErrMembership, err)
 	}
 	if r := task.Object.Status.Membership; r != nil && h.tracker.isOpen(task.Object.UID, r.Request, h.Clock.Now()) {

@@ -5,6 +5,8 @@
 package membership
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,8 +15,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // A claim that was made for a second member is marked when its task ends, or is deleted, before that member has joined: the next task deletes
@@ -60,6 +64,23 @@ func TestANewClaimIsMarkedWhenItsTaskEnds(t *testing.T) {
 	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed(), "the claim is not there yet")
 	r.Expect(r.api.Delete(t.Context(), r.task.Etcd)).To(Succeed())
 	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed(), "the Etcd is gone")
+}
+
+// A claim that cannot be marked, since a webhook refuses it, is left behind. It keeps no task from ending.
+func TestAMarkThatIsRefused(t *testing.T) {
+	r := surging(t, "main-main-0")
+	r.task.Object.OwnerReferences, r.task.Object.CreationTimestamp = []metav1.OwnerReference{etcdtasks.Owner(r.task.Etcd)}, metav1.NewTime(noon)
+	r.next(0)
+	r.Expect(r.api.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "main-main-1", UID: "new", CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
+	}})).To(Succeed())
+	refused := errors.New("the API server is away")
+	api := interceptor.NewClient(r.api, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return refused
+	}})
+	r.Expect(r.with(api).Cleanup(t.Context(), r.task.Task)).NotTo(Succeed())
+	refused = apierrors.NewBadRequest("admission webhook denied the request")
+	r.Expect(r.with(api).Cleanup(t.Context(), r.task.Task)).To(Succeed())
 }
 
 // A claim that appears while the StatefulSet is already scaled down again goes, although the task never marked it, and is deleted as it was

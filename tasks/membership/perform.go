@@ -224,10 +224,10 @@ func (h *Handler) markNewClaim(ctx context.Context, task *v1alpha1.EtcdOperatorT
 	}
 	etcd, claim, key := &v1alpha1.Etcd{}, &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: task.Namespace, Name: r.NewClaim}
 	if err := h.Live.Get(ctx, task.EtcdKey(), etcd); err != nil {
-		return client.IgnoreNotFound(err) //nolint:wrapcheck // it says what
+		return client.IgnoreNotFound(err)
 	}
 	if err := h.Live.Get(ctx, key, claim); err != nil {
-		return client.IgnoreNotFound(err) //nolint:wrapcheck // it says what
+		return client.IgnoreNotFound(err)
 	}
 	for i := range max(r.Size, etcd.Spec.Replicas) {
 		if etcd.ClaimName(i) == claim.Name {

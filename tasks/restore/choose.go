@@ -141,6 +141,7 @@ func (in Input) choose() (choice, error) {
 		if c.from.KeptData = kept; kept != "" {
 			c.source, c.member = v1alpha1.RecoverFromKeptData, in.Undone.Member
 			c.keptBy = in.keptBy(c.member)
+			c.hadData = slices.ContainsFunc(started(in.Volumes, in.Recorded.PreviousClusterID, in.Members), func(v survey.Volume) bool { return v.Member == c.member })
 			c.why = fmt.Sprintf("the cluster goes back to the data that %s had before task %s, which is in %s on its volume", c.member, in.Undone.TaskName, c.from.KeptData)
 			return c.bumped()
 		}

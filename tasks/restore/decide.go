@@ -7,7 +7,7 @@
 //
 // A task runs in this order:
 //
-//  1. Admit (admit.go): the cluster must serve, and the config must be possible.
+//  1. Admit (admit.go): to replace data, the cluster must serve; the config must be possible.
 //  2. Preview (preview.go): a Job of the agent restores the state on a volume of its own. A task without a confirmation ends here. With
 //     one, the preview must show what was confirmed; an undo needs none. The leading agent keeps the previewed snapshots from retention.
 //  3. Fencing and Saving (decide.go, snapshot.go): clients are kept away, and a final snapshot of the present is taken, which retention
@@ -16,8 +16,8 @@
 //  5. Starting and Growing: phases of package newcluster.
 //  6. Reopening: a full snapshot of the new cluster is taken, and clients are let in.
 //
-// Until the status of the Etcd records what the cluster starts from, which ends Surveying, the task can be aborted, and the members start
-// as they were. Afterwards, what they had stays on their volumes until the task is deleted.
+// Until the status of the Etcd records what the cluster starts from, which happens in Starting, the task can be aborted, and the members
+// start as they were. Afterwards, what they had stays on their volumes until the task is deleted.
 package restore
 
 import (

@@ -310,17 +310,18 @@ func TestWhoKeepsThePresent(t *testing.T) {
 		in.Volumes[2].Survey.Kept = []string{"new.etcd.before-first-1"}
 	}
 	for name, c := range map[string]struct {
-		in   Input
-		want string
+		in      Input
+		want    string
+		hadData bool
 	}{
-		"all have it":                {at(surveying, stopped, on(9, 9, 9), undo), ""},
-		"it is ahead":                {at(surveying, stopped, on(8, 7, 9), undo), ""},
-		"it is behind":               {at(surveying, stopped, on(8, 9, 7), undo), "m-1"},
-		"it is of an earlier term":   {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.LastTerm = 1 }), "m-0"},
-		"it has the data of another": {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.ClusterID = "other" }), "m-0"},
-		"the others are gone":        {at(surveying, stopped, on(0, 0, 7), undo), ""},
-		"the one ahead is a removed": {at(surveying, stopped, on(8, 9, 8), undo, func(in *Input) { in.Volumes[1].Survey.Removed = true }), ""},
-		"nobody has any":             {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Recorded.PreviousClusterID, in.ClusterID = "feed", "feed" }), ""},
+		"all have it":                {at(surveying, stopped, on(9, 9, 9), undo), "", true},
+		"it is ahead":                {at(surveying, stopped, on(8, 7, 9), undo), "", true},
+		"it is behind":               {at(surveying, stopped, on(8, 9, 7), undo), "m-1", true},
+		"it is of an earlier term":   {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.LastTerm = 1 }), "m-0", true},
+		"it has the data of another": {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.ClusterID = "other" }), "m-0", false},
+		"the others are gone":        {at(surveying, stopped, on(0, 0, 7), undo), "", true},
+		"the one ahead is a removed": {at(surveying, stopped, on(8, 9, 8), undo, func(in *Input) { in.Volumes[1].Survey.Removed = true }), "", true},
+		"nobody has any":             {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Recorded.PreviousClusterID, in.ClusterID = "feed", "feed" }), "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -328,6 +329,7 @@ func TestWhoKeepsThePresent(t *testing.T) {
 			g.Expect(d.Recovery.Source).To(Equal(v1alpha1.RecoverFromKeptData), d.Message)
 			g.Expect(d.Recovery.Member).To(Equal("m-2"))
 			g.Expect(d.Recovery.Restore.KeptBy).To(Equal(c.want))
+			g.Expect(d.Recovery.HadData).To(Equal(c.hadData), "what is lost of it is noticed")
 		})
 	}
 }

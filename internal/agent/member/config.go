@@ -98,8 +98,8 @@ func (s Shared) LocalClientURL() (string, error) {
 	return listen.String(), nil
 }
 
-// ReadShared reads the shared ConfigMap from the directory in which it is mounted. All keys are of one version: the kubelet has each in a folder of its own,
-// puts it in place by a link, and then removes the one before.
+// ReadShared reads the shared ConfigMap from the directory in which it is mounted. All keys are of one version: the kubelet has each version in
+// a folder of its own, puts it in place by a link, and then removes the one before.
 func ReadShared(dir string) (Shared, error) {
 	link := filepath.Join(dir, "..data")
 	for {

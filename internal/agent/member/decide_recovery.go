@@ -82,8 +82,8 @@ func recoverFromBackup(f Input) Decision {
 }
 
 // mayHaveBegun reports whether this member may have started the new cluster and then lost that data. It may have if the store or another
-// member says so, or if the volume has less than it had before, or was set aside. For a single member it does not matter: no other one can
-// be confused with it.
+// member says so, or if the volume has less than it had before, or than what was set aside on it. For a single member it does not matter: no
+// other one can be confused with it.
 func (f Input) mayHaveBegun() bool {
 	switch {
 	case f.Single || f.Recovery.Source == RecoverFromData:

@@ -36,6 +36,17 @@ func Recovering(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
+// OfNewerOperator returns the task in progress with a UID whose type only a newer operator knows; nil if there is none. What such a task holds
+// is left as it is.
+func OfNewerOperator(tasks []v1alpha1.EtcdOperatorTask, uid string) *v1alpha1.EtcdOperatorTask {
+	for i := range tasks {
+		if t := &tasks[i]; uid != "" && string(t.UID) == uid && t.OfNewerOperator() && !t.Status.State.IsFinal() && t.DeletionTimestamp == nil {
+			return t
+		}
+	}
+	return nil
+}
+
 // ChangingMembers returns the MembershipChange that is in progress; nil when none is. One that is being deleted does not count.
 func ChangingMembers(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	return running(tasks, v1alpha1.MembershipChange)

@@ -81,9 +81,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		left, err := members.LeftBehind(ctx, reader, etcd)
+		left, err := members.LeftBehind(ctx, reader, etcd, tasks)
 		if err != nil || !mayBeDue(etcd, tasks, cordoned, left) || covered(tasks) {
-			return ctrl.Result{}, err //nolint:wrapcheck // it says what
+			return ctrl.Result{}, err
 		}
 		var wait time.Duration
 		if task, wait = next(etcd, tasks, r.Clock.Now()); wait > 0 {

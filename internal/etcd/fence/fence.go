@@ -26,8 +26,12 @@ import (
 // Fencer fences the client Services of Etcds.
 type Fencer struct{ state.Access }
 
-// wanted returns the UID of the task that keeps clients away; empty if none does.
-func wanted(tasks []v1alpha1.EtcdOperatorTask) string {
+// wanted returns the UID of the task that keeps clients away from a Service; empty if none does. Where a newer operator keeps them away for a
+// task of a type of its own, they stay away (ADR 110).
+func wanted(tasks []v1alpha1.EtcdOperatorTask, service *corev1.Service) string {
+	if t := etcdtasks.OfNewerOperator(tasks, service.Spec.Selector[v1alpha1.LabelFencedBy]); t != nil {
+		return string(t.UID)
+	}
 	t := etcdtasks.Recovering(tasks)
 	if t == nil || t.Status.Recovery == nil || t.Status.Recovery.Restore == nil || !t.Status.Recovery.Restore.Fenced {
 		return ""
@@ -51,7 +55,7 @@ func patch(service *corev1.Service, by string) map[string]any {
 // decided again on live reads. Whether other objects of the Etcd are its own does not matter: clients must not be kept away by those.
 func (f Fencer) Reconcile(ctx context.Context, st *state.State) error {
 	service, err := read(ctx, f.Client, st.Etcd)
-	if err != nil || service == nil || patch(service, wanted(st.Tasks)) == nil {
+	if err != nil || service == nil || patch(service, wanted(st.Tasks, service)) == nil {
 		return err
 	}
 	reads := f.Live()
@@ -62,7 +66,7 @@ func (f Fencer) Reconcile(ctx context.Context, st *state.State) error {
 	if service, err = read(ctx, reads, st.Etcd); err != nil || service == nil {
 		return err
 	}
-	by := wanted(tasks)
+	by := wanted(tasks, service)
 	change := patch(service, by)
 	if change == nil || ownership.Of(st.Etcd, "Service", service) != nil {
 		return nil

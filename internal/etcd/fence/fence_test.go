@@ -45,6 +45,12 @@ func TestReconcile(t *testing.T) {
 	g.Expect(selector()).To(Equal(open), "the cache does not show it yet")
 	g.Expect(selector(stale)).To(Equal(closed))
 	g.Expect(selector()).To(Equal(closed), "the task still runs")
+	newer := &v1alpha1.EtcdOperatorTask{}
+	g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(task), newer)).To(Succeed())
+	newer.Spec.Type, newer.Status.Recovery = "Dance", nil
+	g.Expect(api.Update(t.Context(), newer)).To(Succeed())
+	g.Expect(selector(*newer)).To(Equal(closed), "a newer operator keeps them away")
+	g.Expect(selector()).To(Equal(closed), "which the cache may not show")
 	service.OwnerReferences = nil
 	g.Expect(api.Update(t.Context(), service)).To(Succeed())
 	g.Expect(api.Delete(t.Context(), task)).To(Succeed())

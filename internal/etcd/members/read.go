@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -112,15 +113,15 @@ func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
 const maxClaims = 7
 
 // LeftBehind reports whether a claim is there that was made for a further member, beyond the members of an Etcd: the task that would have
-// deleted it was deleted, with an earlier Etcd, or by a user.
-func LeftBehind(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+// deleted it was deleted, with an earlier Etcd, or by a user. One on which a task of the Etcd keeps data does not count.
+func LeftBehind(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (bool, error) {
 	claims, err := state.Claims(ctx, reader, etcd, maxClaims)
 	if err != nil {
 		return false, err
 	}
 	for i := etcd.Spec.Replicas; i < maxClaims; i++ {
 		for j := range claims {
-			if c := &claims[j]; c.Name == etcd.ClaimName(i) && c.DeletionTimestamp == nil && isTemporary(etcd, c) {
+			if c := &claims[j]; c.Name == etcd.ClaimName(i) && c.DeletionTimestamp == nil && isTemporary(etcd, c) && etcdtasks.KeeperOf(tasks, c) == "" {
 				return true, nil
 			}
 		}

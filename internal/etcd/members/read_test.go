@@ -287,21 +287,24 @@ func TestLeftBehind(t *testing.T) {
 	temporary := func(c *corev1.PersistentVolumeClaim) {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1alpha1.AnnotationTemporary, string(c.UID))
 	}
+	keeper := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore}, Status: v1alpha1.EtcdOperatorTaskStatus{Recovery: &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}}}
 	for name, c := range map[string]struct {
 		ordinal int32
 		change  func(*corev1.PersistentVolumeClaim)
+		tasks   []v1alpha1.EtcdOperatorTask
 		want    bool
 	}{
-		"beyond the members":           {3, temporary, true},
-		"far beyond":                   {6, temporary, true},
-		"of a member":                  {2, temporary, false},
-		"a larger cluster has left it": {3, func(*corev1.PersistentVolumeClaim) {}, false},
-		"restored from one":            {3, func(c *corev1.PersistentVolumeClaim) { temporary(c); c.UID = "restored" }, false},
-		"foreign":                      {3, func(c *corev1.PersistentVolumeClaim) { temporary(c); c.Labels = nil }, false},
+		"beyond the members":           {3, temporary, nil, true},
+		"far beyond":                   {6, temporary, nil, true},
+		"of a member":                  {2, temporary, nil, false},
+		"a larger cluster has left it": {3, func(*corev1.PersistentVolumeClaim) {}, nil, false},
+		"restored from one":            {3, func(c *corev1.PersistentVolumeClaim) { temporary(c); c.UID = "restored" }, nil, false},
+		"foreign":                      {3, func(c *corev1.PersistentVolumeClaim) { temporary(c); c.Labels = nil }, nil, false},
+		"a Restore keeps data on it":   {3, temporary, []v1alpha1.EtcdOperatorTask{keeper}, false},
 		"is being deleted": {3, func(c *corev1.PersistentVolumeClaim) {
 			temporary(c)
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: noon}, []string{"kubernetes.io/pvc-protection"}
-		}, false},
+		}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -311,9 +314,9 @@ func TestLeftBehind(t *testing.T) {
 			}}
 			c.change(claim)
 			api := apitest.API(etcd, claim)
-			g.Expect(LeftBehind(t.Context(), api, etcd)).To(Equal(c.want))
+			g.Expect(LeftBehind(t.Context(), api, etcd, c.tasks)).To(Equal(c.want))
 			apitest.EachRequestFails(t, api, func(api client.WithWatch) error {
-				_, err := LeftBehind(t.Context(), api, etcd)
+				_, err := LeftBehind(t.Context(), api, etcd, c.tasks)
 				return err
 			})
 		})

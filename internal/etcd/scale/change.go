@@ -95,7 +95,7 @@ func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 	if err != nil {
 		return err
 	}
-	if by := holder(tasks, live.Status.Recovery); by != nil {
+	if by := holder(tasks, live.Status.Recovery, c.set); by != nil {
 		return state.Behind(ctx, "task %s keeps all members stopped", by.Name)
 	}
 	return nil

@@ -122,7 +122,7 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *clu
 	if err != nil {
 		return err
 	}
-	if set == nil || set.DeletionTimestamp != nil || holder(tasks, etcd.Status.Recovery) != nil || next(etcd, set, snapshot, tasks) == nil {
+	if set == nil || set.DeletionTimestamp != nil || holder(tasks, etcd.Status.Recovery, set) != nil || next(etcd, set, snapshot, tasks) == nil {
 		return state.Behind(ctx, "nothing scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
 	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *next(etcd, set, snapshot, tasks)

@@ -58,9 +58,9 @@ func Holds(t *v1alpha1.EtcdOperatorTask) bool {
 	return phase == v1alpha1.RecreateNeedsDeletion || phase == v1alpha1.RecreateWaitingTermination
 }
 
-// holder returns the task that holds the StatefulSet at zero replicas; nil when none does. While a recovery is in progress it
-// alone decides: the other tasks wait for it.
-func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) *v1alpha1.EtcdOperatorTask {
+// holder returns the task that holds a StatefulSet, which may be nil, at zero replicas; nil when none does. While a recovery is in progress it
+// alone decides: the other tasks wait for it. What a newer operator holds for a task of a type of its own stays held (ADR 110).
+func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery, set *appsv1.StatefulSet) *v1alpha1.EtcdOperatorTask {
 	if t := etcdtasks.Recovering(tasks); t != nil {
 		if stopsMembers(t, recorded) {
 			return t
@@ -72,7 +72,10 @@ func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecover
 			return &tasks[i]
 		}
 	}
-	return nil
+	if set == nil {
+		return nil
+	}
+	return etcdtasks.OfNewerOperator(tasks, set.Annotations[v1alpha1.AnnotationHeldAtZeroBy])
 }
 
 // holdPatch returns what has to change in a StatefulSet, given the task that holds it at zero; nil when nothing has to. The
@@ -111,7 +114,7 @@ func (s Scaler) mayHold(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet) 
 // Hold scales the StatefulSet to zero for the task that holds it there, and back once that task no longer does or is gone, even while the
 // spec is suspended. It reports whether a task holds it, and returns state.ErrBehind after it has scaled it.
 func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Session) (held bool, err error) {
-	by := holder(st.Tasks, st.Etcd.Status.Recovery)
+	by := holder(st.Tasks, st.Etcd.Status.Recovery, st.StatefulSet)
 	held = by != nil
 	changes := st.StatefulSet != nil && holdPatch(st.StatefulSet, by, released(st.Etcd, st.StatefulSet)) != nil
 	if !changes && (!held || st.StatefulSet != nil) {
@@ -156,7 +159,7 @@ func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.
 	if err != nil {
 		return err
 	}
-	by := holder(tasks, etcd.Status.Recovery)
+	by := holder(tasks, etcd.Status.Recovery, set)
 	var patch map[string]any
 	if set != nil {
 		patch = holdPatch(set, by, released(etcd, set))

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -41,7 +42,7 @@ func TestHoldsAtZero(t *testing.T) {
 		"of another type":  {other, false},
 		"without a status": {v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: running}}, false},
 	} {
-		if got := holder([]v1alpha1.EtcdOperatorTask{c.task}, nil) != nil; got != c.want {
+		if got := holder([]v1alpha1.EtcdOperatorTask{c.task}, nil, nil) != nil; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -95,6 +96,13 @@ func recovery(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) v1al
 	}
 }
 
+// newer is a running task of a type that only a newer operator knows.
+func newer(uid types.UID) v1alpha1.EtcdOperatorTask {
+	return v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Name: "newer", UID: uid}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: "Dance"}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress},
+	}
+}
+
 func TestRecoveryHoldsAtZero(t *testing.T) {
 	const data = v1alpha1.RecoverFromData
 	recorded := &v1alpha1.ClusterRecovery{TaskUID: "recovery"}
@@ -115,10 +123,12 @@ func TestRecoveryHoldsAtZero(t *testing.T) {
 		"if nothing is rebuilt":                 {[]v1alpha1.EtcdOperatorTask{recovery(v1alpha1.RecoveryStarting, "")}, nil, ""},
 		"while the cluster grows":               {[]v1alpha1.EtcdOperatorTask{recovery(v1alpha1.RecoveryGrowing, data)}, recorded, ""},
 		"deleted":                               {[]v1alpha1.EtcdOperatorTask{deleted}, nil, ""},
+		"what a newer operator holds":           {[]v1alpha1.EtcdOperatorTask{newer("it")}, nil, "newer"},
+		"what it held for another task":         {[]v1alpha1.EtcdOperatorTask{newer("another")}, nil, ""},
 		"before a recreation that it preempted": {[]v1alpha1.EtcdOperatorTask{waiting, recovery(v1alpha1.RecoveryGrowing, data)}, recorded, ""},
 	} {
 		got := ""
-		if t := holder(c.tasks, c.recorded); t != nil {
+		if t := holder(c.tasks, c.recorded, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationHeldAtZeroBy: "it"}}}); t != nil {
 			got = t.Name
 		}
 		if got != c.want {

@@ -88,18 +88,26 @@ func TestNoStatefulSetGoesBeforeItsPodsBelongToTheEtcd(t *testing.T) {
 	s.Expect(s.replaced()).To(BeFalse())
 }
 
-// An admission policy that forbids owners keeps no volume from growing.
-func TestStatefulSetIsReplacedWhereOwnersAreForbidden(t *testing.T) {
-	s := newSmall(t)
-	for i := range 3 {
-		s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources = storage("8Gi") })
+// An admission policy or webhook that refuses owners, or any write to these pods, keeps no volume from growing.
+func TestStatefulSetIsReplacedWhereOwnersAreRefused(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"forbidden":   apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "etcd-main-0", errors.New("the operator does not change whose a pod is")),
+		"invalid":     apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "etcd-main-0", nil),
+		"bad request": apierrors.NewBadRequest("admission webhook denied the request"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSmall(t)
+			for i := range 3 {
+				s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources = storage("8Gi") })
+			}
+			s.grower = s.through(interceptor.NewClient(s.api, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return refusal
+			}}))
+			_, err := s.reconcile(all)
+			s.Expect(err).To(MatchError(state.ErrBehind))
+			s.Expect(s.replaced()).To(BeTrue())
+		})
 	}
-	s.grower = s.through(interceptor.NewClient(s.api, interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("the operator does not change whose a pod is"))
-	}}))
-	_, err := s.reconcile(all)
-	s.Expect(err).To(MatchError(state.ErrBehind))
-	s.Expect(s.replaced()).To(BeTrue())
 }
 
 // owners are the UIDs of the owners of each pod.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
@@ -25,7 +26,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -191,7 +191,7 @@ func (g *Grower) own(ctx context.Context, etcd *v1alpha1.Etcd, pods *cluster.Sna
 			return fmt.Errorf("encoding the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 		}
 		err = g.Client.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
-		if apierrors.IsForbidden(err) {
+		if coded.Refused(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "An Etcd that is deleted now leaves its pods running", "pod", client.ObjectKeyFromObject(pod))
 			return nil
 		}

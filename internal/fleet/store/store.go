@@ -40,7 +40,7 @@ const (
 )
 
 // ErrNewer: a newer operator has written the ledger. A write would drop the fields that this one does not know, so nothing is granted.
-var ErrNewer = errors.New("it was written by a newer operator, and is left as it is: nothing starts that an EtcdFleetPolicy governs, until that operator is installed again or the ConfigMap is deleted, upon which the ledger is made again of the tasks that run")
+var ErrNewer = errors.New("it was written by a newer operator, and is left as it is: nothing starts that an EtcdFleetPolicy governs, until that operator is reinstalled or the ConfigMap is deleted; then the ledger is rebuilt from the running tasks")
 
 // errTooLarge: nothing more is granted until something is released.
 var errTooLarge = errors.New("the ledger of the fleet has reached its size: nothing more starts until tasks have ended")
@@ -105,10 +105,10 @@ func (s *Store) load(ctx context.Context) error {
 	if err == nil {
 		ledger := &fleet.Ledger{}
 		decodeErr := json.Unmarshal([]byte(object.Data[Key]), ledger)
+		if err := knowsAll(object.Data[Key]); err != nil {
+			return fmt.Errorf("the ledger of the fleet in ConfigMap %s/%s cannot be read (%w): %w", s.Namespace, Name, err, ErrNewer)
+		}
 		if decodeErr == nil {
-			if err := knowsAll(object.Data[Key]); err != nil {
-				return fmt.Errorf("the ledger of the fleet in ConfigMap %s/%s has an %w: %w", s.Namespace, Name, err, ErrNewer)
-			}
 			ledger.Revision = object.ResourceVersion
 			s.ledger, s.object = ledger, object
 			return nil
@@ -123,14 +123,18 @@ func (s *Store) load(ctx context.Context) error {
 	return s.write(ctx, ledger)
 }
 
-// knowsAll returns an error that names a field of a ledger that this operator does not know. That takes no version: what is new is a field.
+// knowsAll returns an error that names a field of a ledger that this operator does not know, or that has another type than it knows. That takes
+// no version: what is new is a field. What is no JSON was written by no operator.
 func knowsAll(data string) error {
 	d := json.NewDecoder(strings.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&fleet.Ledger{}); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	err := d.Decode(&fleet.Ledger{})
+	_, ofAnotherType := errors.AsType[*json.UnmarshalTypeError](err)
+	// The error for an unknown field has no type.
+	if err == nil || !ofAnotherType && !strings.HasPrefix(err.Error(), "json: unknown field ") {
+		return nil
 	}
-	return nil
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // write writes a ledger over the one that it was made of.

@@ -135,6 +135,8 @@ func TestALedgerOfANewerOperator(t *testing.T) {
 		"a field":             `{"holders":[{"task":"a"}],"sealed":true}`,
 		"a field of a holder": `{"holders":[{"task":"a","tier":"gold"}]}`,
 		"a version":           `{"version":2}`,
+		"another type":        `{"holders":{"a":{"task":"a"}},"version":2}`,
+		"no field is new":     `{"holders":{"a":{"task":"a"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
