@@ -159,7 +159,7 @@ func (s *session) help(j *judge) {
 }
 
 // deletes is how messages ask for it to delete claims.
-var deletes = regexp.MustCompile("delete (claim|each claim|its claim)\\b")
+var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
 // restored the backup has that.

@@ -39,7 +39,7 @@ const (
 	tries = 5
 )
 
-// ErrNewer: a newer operator has written the ledger. A write would drop the fields that this one does not know, so nothing is granted.
+// ErrNewer says that a newer operator has written the ledger. A write would drop the fields that this one does not know, so nothing is granted.
 var ErrNewer = errors.New("it was written by a newer operator, and is left as it is: nothing starts that an EtcdFleetPolicy governs, until that operator is reinstalled or the ConfigMap is deleted; then the ledger is rebuilt from the running tasks")
 
 // errTooLarge: nothing more is granted until something is released.
