@@ -178,17 +178,27 @@ func (in Input) participates() bool {
 // Describe says how each member is doing. It quotes the agent or the kubelet where they say why.
 func (in Input) Describe() string {
 	said := make([]string, 0, len(in.Snapshot.Ordinals))
-	for _, o := range in.Snapshot.Ordinals {
+	for i, o := range in.Snapshot.Ordinals {
 		is := fmt.Sprintf("%s is %s", o.Name, o.Describe())
 		switch {
 		case o.Role == v1alpha1.RoleLearner:
 			is = o.Name + " is a learner that catches up"
 		case o.Pod != nil && o.Pod.Refusal != nil:
 			is = fmt.Sprintf("%s is %s (%s: %s)", o.Name, o.Class, o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
+		case in.mayBeRemoved(i):
+			is += fmt.Sprintf(", and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod %s is deleted", o.Name)
 		}
 		said = append(said, is)
 	}
 	return strings.Join(said, "; ")
+}
+
+// mayBeRemoved reports whether the member of an ordinal may have been removed with etcdctl: it was started once, its etcd has ended, and the
+// others, who have a leader, do not count it as a voter. Only another pod joins again.
+func (in Input) mayBeRemoved(ordinal int) bool {
+	o, c := in.Snapshot.Ordinals[ordinal], in.Snapshot.Cluster
+	return o.Class == v1alpha1.ClassDead && o.Pod != nil && o.Pod.Prepared && c.LeaderKnown &&
+		!slices.ContainsFunc(c.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
 }
 
 // Quorate reports whether there is a quorum: enough voters serve, or a member that answers knows a leader.

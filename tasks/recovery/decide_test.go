@@ -62,6 +62,13 @@ func serving(clusterID uint64, ordinals ...int) func(*Input) {
 	}
 }
 
+// ended is a member that the agent has let start, and whose etcd has ended.
+func ended(ordinal int) func(*Input) {
+	return func(in *Input) {
+		in.Snapshot.Ordinals[ordinal].Class, in.Snapshot.Ordinals[ordinal].Pod = v1alpha1.ClassDead, &cluster.Pod{Prepared: true}
+	}
+}
+
 func in(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*Input) {
 	return func(in *Input) {
 		in.Recorded = v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: id(before), Source: source}
@@ -160,11 +167,15 @@ func TestPhases(t *testing.T) {
 		"for the whole time":    {newInput(in(starting, ""), func(in *Input) { in.StartedSince = in.Snapshot.At.Add(-quorumDeadline) }), 0, tasks.Continue, starting, "have a quorum again"},
 		"and have not":          {newInput(in(starting, ""), func(in *Input) { in.StartedSince = in.Snapshot.At.Add(-quorumDeadline - 1) }), 0, tasks.Fail, starting, "main-0 is Missing"},
 
-		"one votes":        {newInput(in(growing, data), told, serving(after, 2)), 0, tasks.Continue, growing, "1 of 3 members vote"},
-		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
-		"all vote, backup": {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "are lost"},
-		"one still learns": {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
-		"put to sleep":     {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
+		"one votes":                 {newInput(in(growing, data), told, serving(after, 2)), 0, tasks.Continue, growing, "1 of 3 members vote"},
+		"all vote":                  {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
+		"all vote, backup":          {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "are lost"},
+		"one still learns":          {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
+		"put to sleep":              {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
+		"one may have been removed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1)), 0, tasks.Continue, growing, "main-1 is Dead, and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod main-1 is deleted"},
+		"a voter has ended": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 9, Ordinal: 1})
+		}), 0, tasks.Continue, growing, "main-1 is Dead; main-2"},
 		"told by the agent": {newInput(in(growing, data), told, func(in *Input) {
 			in.Snapshot.Ordinals[0].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: "NotReplaced", Message: "too many learners"}}
 		}), 0, tasks.Continue, growing, "NotReplaced: too many learners"},
