@@ -91,8 +91,13 @@ func (b *goingBack) originalOf(i int) string {
 	return filepath.Join(b.original, filepath.Base(b.memberDir(i)))
 }
 
-// reset puts a member back to where it was.
+// reset puts a member back to where it was, with a store that does not know that the new cluster begins.
 func (b *goingBack) reset(g Gomega, i int) {
+	markers, err := filepath.Glob(filepath.Join(b.store.Container, b.store.Prefix, "kept", "begun.*"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, m := range markers {
+		g.Expect(os.RemoveAll(m)).To(Succeed())
+	}
 	g.Expect(os.RemoveAll(b.memberDir(i))).To(Succeed())
 	g.Expect(os.CopyFS(b.memberDir(i), os.DirFS(b.originalOf(i)))).To(Succeed())
 }
