@@ -191,8 +191,8 @@ func (w *World) statefulSets(ctx context.Context) error {
 	for i := range pods {
 		p := &pods[i]
 		there[p.Name] = true
-		if len(p.OwnerReferences) == 0 {
-			p.OwnerReferences = controlledBy(set)
+		if metav1.GetControllerOf(p) == nil { // it may have other owners
+			p.OwnerReferences = append(p.OwnerReferences, controlledBy(set)...)
 			if err := w.Update(ctx, p); err != nil {
 				return err
 			}
