@@ -25,7 +25,7 @@ func dance(task *v1alpha1.EtcdOperatorTask) {
 }
 
 // After a rollback of the operator, a task in flight of a type that it does not know is not touched: the newer operator continues it. No
-// other task starts meanwhile, not even a recovery, and it is said why.
+// other task starts beside it, not even a recovery, and it is said why.
 func TestTaskOfANewerOperator(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", running, dance)
