@@ -44,6 +44,10 @@ type pooled struct {
 	idleSince time.Time
 }
 
+// end closes a connection that is not needed any more. Nothing depends on how that ends, nor may the pool wait for it: gRPC waits for its own
+// goroutines, and up to five seconds for a member that does not read.
+func (c *pooled) end() { go func() { _ = c.close() }() }
+
 // NewPool makes a Pool without connections.
 func NewPool(now func() time.Time) *Pool {
 	return &Pool{now: now, connections: map[target]*pooled{}, asked: map[target]int{}, turned: now()}
@@ -86,7 +90,7 @@ func (p *Pool) giveBack(to target, c *pooled) {
 	switch {
 	case p.connections[to] != c:
 		// It was replaced while it was in use.
-		_ = c.close()
+		c.end()
 	case p.asked[to]+p.before[to] < 2 || !c.isReusable():
 		p.drop(to)
 	default:
@@ -100,8 +104,7 @@ func (p *Pool) drop(to target) {
 	c := p.connections[to]
 	delete(p.connections, to)
 	if c != nil && c.users == 0 {
-		// Nothing depends on how a connection that is not needed any more ends.
-		_ = c.close()
+		c.end()
 	}
 }
 
