@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -222,12 +223,13 @@ func (h *Handler) markNewClaim(ctx context.Context, task *v1alpha1.EtcdOperatorT
 	if r == nil || r.NewClaim == "" {
 		return nil
 	}
-	etcd, claim, key := &v1alpha1.Etcd{}, &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: task.Namespace, Name: r.NewClaim}
-	if err := h.Live.Get(ctx, task.EtcdKey(), etcd); err != nil {
-		return client.IgnoreNotFound(err)
+	etcd, err := lookup.Get[v1alpha1.Etcd](ctx, h.Live, "Etcd", task.EtcdKey())
+	if err != nil || etcd == nil {
+		return err
 	}
-	if err := h.Live.Get(ctx, key, claim); err != nil {
-		return client.IgnoreNotFound(err)
+	claim, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, h.Live, "claim", client.ObjectKey{Namespace: task.Namespace, Name: r.NewClaim})
+	if err != nil || claim == nil {
+		return err
 	}
 	for i := range max(r.Size, etcd.Spec.Replicas) {
 		if etcd.ClaimName(i) == claim.Name {

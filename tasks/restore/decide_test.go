@@ -321,7 +321,7 @@ func TestWhoKeepsThePresent(t *testing.T) {
 		"it has the data of another": {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Volumes[2].Survey.ClusterID = "other" }), "m-0", false},
 		"the others are gone":        {at(surveying, stopped, on(0, 0, 7), undo), "", true},
 		"the one ahead is a removed": {at(surveying, stopped, on(8, 9, 8), undo, func(in *Input) { in.Volumes[1].Survey.Removed = true }), "", true},
-		"nobody has any":             {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Recorded.PreviousClusterID, in.ClusterID = "feed", "feed" }), "", false},
+		"none has any":               {at(surveying, stopped, on(9, 9, 9), undo, func(in *Input) { in.Recorded.PreviousClusterID, in.ClusterID = "feed", "feed" }), "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coded is the error with a code for status.lastErrors, of a task or of an Etcd.
+// Package coded is the error with a code for status.lastErrors, of a task or of an Etcd. Refused tells errors of the API server apart that do
+// not pass by themselves.
 package coded
 
 import (
