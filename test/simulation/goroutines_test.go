@@ -18,6 +18,7 @@ import (
 // goroutines are the files that start goroutines in a reconcile, with what makes them safe to simulate.
 var goroutines = map[string]string{
 	"internal/base/background/background.go": "each makes one request after the other, and later reconciles look after it",
+	"internal/cluster/etcdclient/pool.go":    "each closes a connection that nothing uses any more; simulated members are asked without the pool",
 	"internal/cluster/observe/ask.go":        "each makes one request, and the reconcile waits for all",
 	"internal/cluster/observe/observer.go":   "each makes one request, and the reconcile waits for both",
 	"tasks/maintenance/perform.go":           "each makes one request, and the reconcile waits for all",

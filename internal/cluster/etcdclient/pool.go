@@ -44,8 +44,8 @@ type pooled struct {
 	idleSince time.Time
 }
 
-// end closes a connection that is not needed any more. Nothing depends on how that ends, nor may the pool wait for it: gRPC waits for its own
-// goroutines, and up to five seconds for a member that does not read.
+// end closes a connection that is not needed any more. Nothing depends on how that ends, and the pool does not wait for it: gRPC waits for its
+// own goroutines, and up to five seconds for a member that does not read.
 func (c *pooled) end() { go func() { _ = c.close() }() }
 
 // NewPool makes a Pool without connections.
