@@ -19,8 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// lateAfter is how long a reconcile of an Etcd may wait for a worker before it counts as late, in seconds. It is a bound of
-// the histogram's buckets.
+// lateAfter is how long a reconcile may wait for a worker before it counts as late, in seconds. It is a bound of the histogram's buckets.
 const lateAfter = 0.1
 
 // counters are the counts up to a moment.
@@ -33,8 +32,7 @@ type counters struct {
 	// writes are those of the API server, by kind; requests are all of the operator's.
 	writes   map[string]float64
 	requests float64
-	// looks counts reconciles of Etcds: their number, wait and work times in seconds, and how many were late.
-	looks, waited, worked, late float64
+	queues   map[string]Queue
 }
 
 // Load is the load of a period.
@@ -46,14 +44,41 @@ type Load struct {
 	// Requests of the operator to the API server, and all writes there.
 	Requests float64        `json:"operatorRequests"`
 	Writes   map[string]int `json:"writes"`
-	// Looks are reconciles of Etcds: their number, the mean wait for a worker, the mean duration, and how many waited longer
-	// than 0.1 s. A reconcile also waits for the previous one of the same Etcd.
-	Looks  float64 `json:"looks"`
-	Waited float64 `json:"meanWaitSeconds"`
-	Worked float64 `json:"meanWorkSeconds"`
-	Late   float64 `json:"waitedLong"`
+	// Queues by controller.
+	Queues map[string]Queue `json:"queues"`
 	// Workers by controller, where they were watched.
 	Workers map[string]Workers `json:"workers,omitempty"`
+}
+
+// Queue counts the reconciles of a controller: their number, the seconds that they waited for a worker and took, and how many waited longer than
+// lateAfter. A reconcile also waits for the previous one of the same Etcd.
+type Queue struct {
+	Reconciles float64 `json:"reconciles"`
+	Waited     float64 `json:"waitedSeconds"`
+	Worked     float64 `json:"workedSeconds"`
+	Late       float64 `json:"waitedLong"`
+}
+
+// String describes a Queue.
+func (q Queue) String() string {
+	return fmt.Sprintf("%.0f reconciles: mean wait %.1f ms, %.0f of them over %.0f ms; mean duration %.1f ms",
+		q.Reconciles, 1000*q.Waited/max(1, q.Reconciles), q.Late, 1000*lateAfter, 1000*q.Worked/max(1, q.Reconciles))
+}
+
+// queues are those of all controllers.
+func queues(families map[string]*dto.MetricFamily) map[string]Queue {
+	all := map[string]Queue{}
+	for _, m := range families["workqueue_queue_duration_seconds"].GetMetric() {
+		h, name := m.GetHistogram(), labelsOf(m)["name"]
+		n := float64(h.GetSampleCount())
+		all[name] = Queue{Reconciles: n, Waited: h.GetSampleSum(), Late: n - within(h, lateAfter)}
+	}
+	for _, m := range families["workqueue_work_duration_seconds"].GetMetric() {
+		q := all[labelsOf(m)["name"]]
+		q.Worked = m.GetHistogram().GetSampleSum()
+		all[labelsOf(m)["name"]] = q
+	}
+	return all
 }
 
 // count takes a sample of all counters.
@@ -71,15 +96,7 @@ func (b *bench) count(ctx context.Context) (counters, error) {
 		return c, err
 	}
 	c.requests = sum(families["rest_client_requests_total"], nil)
-	for _, m := range families["workqueue_queue_duration_seconds"].GetMetric() {
-		h := m.GetHistogram()
-		c.looks += float64(h.GetSampleCount())
-		c.waited += h.GetSampleSum()
-		c.late += float64(h.GetSampleCount()) - within(h, lateAfter)
-	}
-	for _, m := range families["workqueue_work_duration_seconds"].GetMetric() {
-		c.worked += m.GetHistogram().GetSampleSum()
-	}
+	c.queues = queues(families)
 	return c, nil
 }
 
@@ -101,10 +118,12 @@ func (c counters) since(before counters) Load {
 	l := Load{
 		Seconds: seconds, Machine: (c.machine - before.machine).Seconds() / seconds, Programs: map[string]float64{},
 		Requests: c.requests - before.requests, Writes: newWrites(before.writes, c.writes),
-		Looks: c.looks - before.looks, Late: c.late - before.late,
+		Queues: map[string]Queue{},
 	}
-	if l.Looks > 0 {
-		l.Waited, l.Worked = (c.waited-before.waited)/l.Looks, (c.worked-before.worked)/l.Looks
+	for name, q := range c.queues {
+		earlier := before.queues[name]
+		q.Reconciles, q.Waited, q.Worked, q.Late = q.Reconciles-earlier.Reconciles, q.Waited-earlier.Waited, q.Worked-earlier.Worked, q.Late-earlier.Late
+		l.Queues[name] = q
 	}
 	for name, used := range c.programs {
 		l.Programs[name] = (used - before.programs[name]).Seconds() / seconds
@@ -119,11 +138,15 @@ func (l Load) String() string {
 	for _, name := range slices.SortedFunc(maps.Keys(l.Programs), byUse) {
 		programs = append(programs, fmt.Sprintf("%s %.2f", name, l.Programs[name]))
 	}
-	said := fmt.Sprintf("%.2f cores busy (%s); %.0f requests of the operator (%.0f/s), %d writes in total; %.0f reconciles of Etcds: mean wait %.1f ms, %.0f of them over %.0f ms; mean duration %.1f ms",
-		l.Machine, strings.Join(programs, ", "), l.Requests, l.Requests/l.Seconds, total(l.Writes),
-		l.Looks, 1000*l.Waited, l.Late, 1000*lateAfter, 1000*l.Worked)
-	for _, name := range slices.Sorted(maps.Keys(l.Workers)) {
-		said += fmt.Sprintf("; controller %s: at most %.0f of %.0f workers busy", name, l.Workers[name].Busy, l.Workers[name].Of)
+	said := fmt.Sprintf("%.2f cores busy (%s); %.0f requests of the operator (%.0f/s), %d writes in total",
+		l.Machine, strings.Join(programs, ", "), l.Requests, l.Requests/l.Seconds, total(l.Writes))
+	for _, name := range slices.Sorted(maps.Keys(l.Queues)) {
+		if l.Queues[name].Reconciles > 0 {
+			said += fmt.Sprintf("; controller %s: %s", name, l.Queues[name])
+		}
+		if w, watched := l.Workers[name]; watched && w.Busy > 0 {
+			said += fmt.Sprintf("; at most %.0f of its %.0f workers busy", w.Busy, w.Of)
+		}
 	}
 	return said
 }
