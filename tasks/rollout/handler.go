@@ -52,6 +52,10 @@ type Handler struct {
 // pollInterval is how often a blocked rollout observes the cluster: pods send events, etcd does not.
 const pollInterval = time.Second
 
+// startInterval is how often it does so while all that is missing is a pod that starts, as the API server will say. Most of a rollout passes
+// with that.
+const startInterval = 3 * time.Second
+
 // handoverInterval is the poll interval right after leadership was moved, which members learn a heartbeat later.
 const handoverInterval = 25 * time.Millisecond
 

@@ -540,6 +540,37 @@ func TestRequeueAfterAHandover(t *testing.T) {
 	g.Expect(verdict(in, wait, later).RequeueAfter).To(Equal(pollInterval))
 }
 
+// While a pod starts, the API server says what is new. What else may be wrong is looked for as often as ever.
+func TestRequeueWhileAPodStarts(t *testing.T) {
+	starting := func(ordinal int) change {
+		return func(s *cluster.Snapshot) {
+			dead(ordinal)(s)
+			s.Ordinals[ordinal].Class = v1alpha1.ClassStarting
+		}
+	}
+	missing := func(s *cluster.Snapshot) { s.Ordinals[0].Class, s.Ordinals[0].Pod = v1alpha1.ClassMissing, nil }
+	lost := func(s *cluster.Snapshot) { s.Ordinals[0].Pod.NodeLost = true }
+	unready := func(s *cluster.Snapshot) { s.Ordinals[0].Class = v1alpha1.ClassUnready }
+	for name, c := range map[string]struct {
+		changes []change
+		after   time.Duration
+	}{
+		"starts":                       {[]change{updated(0), starting(0)}, startInterval},
+		"is missing":                   {[]change{missing}, startInterval},
+		"starts etcd":                  {[]change{updated(0), unready}, pollInterval},
+		"started on a node since lost": {[]change{updated(0), starting(0), lost}, pollInterval},
+		"starts, and another is dead":  {[]change{updated(0), starting(0), dead(1)}, pollInterval},
+		"starts beside another":        {[]change{updated(0), starting(0), starting(1)}, pollInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := rollout.Input{Snapshot: observed(noon, c.changes...), Config: rollout.DefaultConfig()}
+			in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new"}
+			wait := rollout.Decision{Conclusion: rollout.Wait, Blocking: []rollout.Hold{{}}}
+			NewWithT(t).Expect(verdict(in, wait, noon).RequeueAfter).To(Equal(c.after))
+		})
+	}
+}
+
 func TestEtcdReachable(t *testing.T) {
 	silent := func(ready bool) change {
 		return func(s *cluster.Snapshot) {

@@ -7,11 +7,13 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +45,9 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 		v.Pauses = true
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold().Guard, d.Hold().Message), pollInterval
+		if onlyWaitsForStart(in.Snapshot) {
+			v.RequeueAfter = startInterval
+		}
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
 			// The engine's record of the handover stands: a write for these milliseconds says nothing.
 			v.RequeueAfter, v.LastOperation = handoverInterval, nil
@@ -56,6 +61,14 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 	}
 	v.ProgressDeadline = in.Config.ProgressDeadline.Duration
 	return v
+}
+
+// onlyWaitsForStart reports whether one pod is missing or has not started etcd yet, and every other member participates.
+func onlyWaitsForStart(s *cluster.Snapshot) bool {
+	count := func(classes ...v1alpha1.PodClass) int {
+		return s.CountOrdinals(func(o cluster.Ordinal) bool { return slices.Contains(classes, o.KnownClass()) })
+	}
+	return count(v1alpha1.ClassMissing, v1alpha1.ClassStarting) == 1 && count(v1alpha1.ClassParticipating) == s.Replicas()-1
 }
 
 // lastOperation returns the newest replacement once it has ended; nil while it runs, so that the engine's record of the step stays.
