@@ -34,21 +34,20 @@ const (
 	// certificateOfSecret is the annotation in which cert-manager names the Certificate of a Secret.
 	certificateOfSecret = "cert-manager.io/certificate-name"
 	conditionReady      = "Ready"
-	// maxMessage bounds what is quoted of cert-manager.
+	// maxMessage bounds what is quoted from cert-manager.
 	maxMessage = 512
 )
 
 type fields = map[string]any
 
-// issued has cert-manager issue the certificates of a connection, and returns them by the names of the Secrets that they are for;
-// none if the operator issues them. cert-manager writes Secrets of its own: the operator copies them once every member trusts their
-// CA.
+// issued requests the certificates of a connection from cert-manager, and returns them by the names of the Secrets that they are for; none
+// if the operator issues them. cert-manager writes Secrets of its own, which the operator copies once every member trusts their CA.
 func (l *looking) issued(ctx context.Context, connection v1alpha1.TLSConnection, spec pki.Spec) (map[string]*pki.Issued, []ownership.Foreign, error) {
 	issuer, all := l.Etcd.Spec.ManagedTLS.Issuer(connection), map[string]*pki.Issued{}
 	if issuer == nil {
 		return nil, nil, nil
 	}
-	l.ignoreRenewal(spec)
+	l.ignoreRenewal(spec.BundleSecret, "its CA is that of the issuer. Renew it there")
 	var foreign []ownership.Foreign
 	for _, want := range spec.Leaves {
 		one, f, err := l.issue(ctx, want, spec, *issuer)
@@ -63,7 +62,7 @@ func (l *looking) issued(ctx context.Context, connection v1alpha1.TLSConnection,
 	return all, foreign, nil
 }
 
-// issue has one certificate issued.
+// issue requests one certificate.
 func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (*pki.Issued, *ownership.Foreign, error) {
 	secret, key := &corev1.Secret{}, types.NamespacedName{Namespace: l.Etcd.Namespace, Name: l.Etcd.IssuedSecret(want.Secret)}
 	err := l.API.Get(ctx, key, secret)
@@ -105,8 +104,8 @@ func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 	return &pki.Issued{Lacking: lacking}, nil, err
 }
 
-// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. If there can be none,
-// lacking says why.
+// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. If there is none, lacking says
+// why.
 func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (live *unstructured.Unstructured, lacking string, err error) {
 	wanted, key := l.wanted(want, spec, issuer), types.NamespacedName{Namespace: l.Etcd.Namespace, Name: want.Secret}
 	live = &unstructured.Unstructured{}
@@ -172,7 +171,7 @@ func (l *looking) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerRef
 	return c
 }
 
-// merged returns an object with the fields of another one.
+// merged returns an object with the fields of another one merged into it.
 func merged(has, wanted any) any {
 	h, ok := has.(fields)
 	if !ok {
@@ -182,7 +181,7 @@ func merged(has, wanted any) any {
 	return h
 }
 
-// notReady says why there is no certificate.
+// notReady returns why there is no certificate.
 func (l *looking) notReady(ctx context.Context, certificate *unstructured.Unstructured, issuer v1alpha1.IssuerReference) (string, error) {
 	why := fmt.Sprintf("cert-manager has not issued Certificate %s yet", certificate.GetName())
 	if _, message := condition(certificate, "Issuing"); message != "" {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managedtls keeps the Secrets of an Etcd with managed TLS: it reads them, and carries out what internal/etcd/pki decides.
-// It writes no Secret that is not the Etcd's own (docs/adr/0020-a-ca-is-renewed-in-two-rollouts.md).
+// Package managedtls reconciles the Secrets of an Etcd with managed TLS: it reads them, and carries out what internal/etcd/pki decides. It
+// writes no Secret that is not the Etcd's own (docs/adr/0020-a-ca-is-renewed-in-two-rollouts.md).
 package managedtls
 
 import (
@@ -32,14 +32,14 @@ import (
 // How long the result of a check of the Secrets is valid: the operator does not watch them.
 const (
 	recheck = time.Hour
-	// Secrets that cannot be used are read again after the first of these, and no later than after the second.
+	// Unusable Secrets are read again after the first of these, and no later than after the second.
 	recheckBroken, recheckExpensive = 5 * time.Second, 5 * time.Minute
 )
 
 // maxSteps bounds the steps of one reconcile. A new Etcd takes fewer.
 const maxSteps = 20
 
-// Manager keeps the Secrets of Etcds with managed TLS.
+// Manager reconciles the Secrets of Etcds with managed TLS.
 type Manager struct {
 	state.Access
 
@@ -47,7 +47,7 @@ type Manager struct {
 	timers memory.PerEtcd[timers]
 }
 
-// look is what was found when the Secrets were last read.
+// look is the result of the last reading of the Secrets.
 type look struct {
 	at time.Time
 	// took is how long parsing and signing took, without the requests.
@@ -63,9 +63,9 @@ type look struct {
 type Result struct {
 	// Problem is what a person has to fix: *certificates.Problems, joined; nil if there is none.
 	Problem error
-	// Foreign are Secrets that have a name that the Etcd needs and are not its own.
+	// Foreign are Secrets under names that the Etcd needs that are not its own.
 	Foreign []ownership.Foreign
-	// Remarks are sentences on renewals that are under way, and on what a person should check.
+	// Remarks are sentences on renewals in progress, and on what a person should check.
 	Remarks []string
 	// Events of this reconcile.
 	Events []Event
@@ -75,7 +75,7 @@ type Result struct {
 	RenewalBegun bool
 }
 
-// Event is something that was done.
+// Event is an action to report.
 type Event struct{ Reason, Note string }
 
 // Request says what is known of an Etcd.
@@ -85,7 +85,7 @@ type Request struct {
 	Frozen bool
 	// Authorities is the checksum of the CAs in the Secrets; empty if it is not known.
 	Authorities string
-	// Doubt: the Secrets were found to be unusable.
+	// Doubt: the Secrets were found unusable, so they are read again.
 	Doubt bool
 }
 
@@ -145,14 +145,14 @@ func (l *looking) all(ctx context.Context) error {
 	return nil
 }
 
-// spend does work whose cost a tenant's certificates decide, and counts it.
+// spend runs work whose cost depends on a tenant's certificates, and measures it.
 func (l *looking) spend(work func()) {
 	began := l.Clock.Now()
 	work()
 	l.took += l.Clock.Since(began)
 }
 
-// connection carries out what is decided for a connection, until nothing is left to do.
+// connection carries out the decisions for a connection until nothing is left to do.
 func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
 	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
 	issued, foreign, err := l.issued(ctx, connection, spec)
@@ -183,7 +183,7 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			return err
 		}
 		if !wrote {
-			// For what was just written, it is not known.
+			// It is not known for what was just written.
 			in.Trusted, in.Loaded = l.lasting(connection, current)
 		}
 		var d pki.Decision
@@ -225,8 +225,8 @@ func (l *looking) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, cur
 	return true, nil
 }
 
-// confirm asks the API server and the members again before a step that ends the trust in a certificate. An expired
-// one is not trusted any more.
+// confirm queries the API server and the members again before a step that ends the trust in a certificate. An expired certificate is no
+// longer trusted anyway.
 func (l *looking) confirm(ctx context.Context, in pki.Input, step pki.Step) (bool, error) {
 	if step.Action != pki.Promote && step.Action != pki.Retire || step.Action == pki.Promote && in.Expired {
 		return true, nil
@@ -255,7 +255,7 @@ func (l *looking) expired(ctx context.Context, a *pki.Authority) (bool, error) {
 	return err == nil && a.Expired(now), err
 }
 
-// withoutRollouts reports whether members read no CA of the Etcd when they start.
+// withoutRollouts reports whether members do not read CAs of the Etcd at their start, so that a new CA needs no rollout.
 func (l *looking) withoutRollouts() bool { return l.Etcd.ClientTLS() == nil && l.Etcd.PeerTLS() == nil }
 
 func (l *looking) foreign(foreign []ownership.Foreign) {
@@ -272,6 +272,9 @@ func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
 	for _, w := range d.Warnings {
 		l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Secret %s %s.", w.Secret, w.What))
 	}
+	if d.NotRenewed != "" {
+		l.ignoreRenewal(spec.KeySecret, d.NotRenewed)
+	}
 	if d.Waiting != "" {
 		l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("The CA in Secret %s is being renewed: %s.", spec.KeySecret, d.Waiting))
 	}
@@ -280,10 +283,10 @@ func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
 	}
 }
 
-// ignoreRenewal reports that a CA is not the operator's to renew.
-func (l *looking) ignoreRenewal(spec pki.Spec) {
+// ignoreRenewal reports that a requested renewal of a CA does not begin.
+func (l *looking) ignoreRenewal(secret, why string) {
 	if l.renew && !l.Frozen {
-		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: its CA is that of the issuer. Renew it there", spec.BundleSecret))
+		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: %s", secret, why))
 	}
 }
 
@@ -318,7 +321,7 @@ func (l *looking) event(reason, note string) {
 }
 
 // lasting reports whether every member has run with the CAs of a connection for long enough, and whether its certificates have been
-// the same for as long.
+// unchanged for as long.
 func (l *looking) lasting(connection v1alpha1.TLSConnection, current pki.State) (trusted, loaded bool) {
 	t := maps.Clone(l.timers.Of(l.Etcd))
 	cas := t.with("CAs "+string(connection), fingerprint(current.Bundle...), l.now)

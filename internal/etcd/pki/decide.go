@@ -61,6 +61,8 @@ type Decision struct {
 	At time.Time
 	// Waiting says what a renewal of the CA waits for; empty without one.
 	Waiting string
+	// NotRenewed says why a requested renewal does not begin, and what to do; empty if it begins, or is in progress.
+	NotRenewed string
 }
 
 // Decide decides what is done next.
@@ -339,6 +341,9 @@ func (d *decision) retire(quiet bool) {
 	a := d.state.Authority
 	d.Waiting = fmt.Sprintf("the previous CA is trusted until its last certificate expires, at %s", stamp(a.PreviousUntil))
 	d.look(a.PreviousUntil)
+	if d.now.RenewCA && !d.spec.External {
+		d.NotRenewed = d.Waiting + ". To end that earlier, set the annotation druid.gardener.cloud/previous-ca-trusted-until of the Secret; request the renewal again after the event CARetired"
+	}
 	if quiet && len(d.Problems) == 0 && d.now.Loaded && d.now.Now.After(a.PreviousUntil) {
 		d.step(Retire, d.spec.KeySecret, "its last certificate has expired")
 	}
