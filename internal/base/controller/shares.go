@@ -6,25 +6,25 @@ package controller
 
 import "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-// shares are who has the workers of a controller.
+// shares records how the workers of a controller are distributed.
 type shares struct {
 	// free workers work on nothing.
 	free int
-	// of is how many work for a namespace, and slow how many on objects that were slow the last time.
+	// of is how many workers a namespace has, and slow how many work on objects that were slow the last time.
 	of   map[string]int
 	slow int
 }
 
-// look is an object that is to be reconciled.
+// look is the next reconcile of an object.
 type look struct {
 	namespace string
 	// slow: it took long the last time, most likely because members hang.
 	slow bool
 }
 
-// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it
-// is slow, than twice as many as all that are slow have together. So one namespace has at most half of the workers, two have a third
-// each, what is slow has a third, and one that needs none finds some free whatever the others do.
+// admits reports whether an object may get a worker now: more workers must be free than its namespace has and, if it is slow, than twice
+// the number that all slow objects have together. So one namespace has at most half of the workers, two have a third each, slow objects
+// have a third, and another namespace always finds free workers.
 func (s *shares) admits(l look) bool {
 	return s.of[l.namespace] < s.free && (!l.slow || 2*s.slow < s.free)
 }
@@ -49,15 +49,15 @@ func (s *shares) giveBack(l look) {
 	}
 }
 
-// heldBack is an object that waits until its share permits.
+// heldBack is an object that waits for its share.
 type heldBack struct {
 	look
 	object   reconcile.Request
 	priority int
 }
 
-// next returns the index of the one to take up of those held back, which are in the order in which they came; -1 if there is none.
-// First are those whose namespace has the fewest workers, of these those that are not slow, and then those with the highest priority.
+// next returns the index of the object to resume among those held back, which are in the order of their arrival; -1 if there is none. It
+// prefers namespaces with the fewest workers, then objects that are not slow, and then the highest priority.
 func (s *shares) next(all []heldBack) int {
 	best := -1
 	for i, h := range all {
