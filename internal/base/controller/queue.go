@@ -119,7 +119,7 @@ func (q *fairQueue) end(object reconcile.Request) {
 	q.shares.giveBack(w.look)
 }
 
-// resume returns an object that was held back and now has its share, for the worker that waits for it.
+// resume enqueues the objects that were held back and now have their share. Each has its worker already.
 func (q *fairQueue) resume() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
