@@ -112,7 +112,7 @@ func (f *Foreign) orphaned(etcd *v1alpha1.Etcd, object metav1.Object) {
 
 // giveWay returns what to do about an object that is not the Etcd's.
 func (f *Foreign) giveWay() string {
-	return fmt.Sprintf("give the Etcd another name, or delete the %s if nobody needs it", f.Kind)
+	return fmt.Sprintf("give the Etcd another name, or delete the %s if it is unused", f.Kind)
 }
 
 // reference is a patch with the owner reference of an Etcd's own object.
@@ -187,7 +187,7 @@ func OfJob(owner metav1.Object, job metav1.Object) *Foreign {
 	if controller != nil {
 		f.Reason, f.Whose = v1alpha1.ReasonControlledByAnother, fmt.Sprintf("is controlled by %s %s (UID %s)", controller.Kind, controller.Name, controller.UID)
 	}
-	f.Remedy = "delete the Job if nobody needs it"
+	f.Remedy = "delete the Job if it is unused"
 	return f
 }
 

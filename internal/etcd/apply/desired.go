@@ -96,7 +96,7 @@ func (d Desired) differs(object client.Object, due bool) (why string, err error)
 	if Contains(content, d.Object) {
 		return "", nil
 	}
-	return "somebody changed it", nil
+	return "it was changed", nil
 }
 
 // Contains reports whether a live JSON value has everything that a desired one has. It ignores what the API server or another client has

@@ -75,7 +75,7 @@ func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Des
 	if !p.owned() {
 		return errForeign
 	}
-	return conflict(d.key(), "it was created meanwhile")
+	return conflict(d.key(), "it was just created")
 }
 
 // instruct adds instructions to the data of an object.
@@ -149,7 +149,7 @@ func ownsTemplate(f metav1.ManagedFieldsEntry) bool {
 // gone turns a not-found error into a conflict: the object was read just now.
 func gone(key component.Key, err error) error {
 	if apierrors.IsNotFound(err) {
-		return conflict(key, "it was deleted meanwhile")
+		return conflict(key, "it was just deleted")
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func (s *session) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 		return nil, &ownership.Foreign{
 			Kind: "Secret", Name: key.String(), Reason: v1alpha1.ReasonNoController,
 			Whose:  fmt.Sprintf("is not that of Certificate %s, which would overwrite it", want.Secret),
-			Remedy: "give the Etcd another name, or delete the Secret if nobody needs it",
+			Remedy: "give the Etcd another name, or delete the Secret if it is unused",
 		}, nil
 	}
 	certificate, lacking, err := s.certificate(ctx, want, spec, issuer)
@@ -133,7 +133,7 @@ func (s *session) certificate(ctx context.Context, want pki.Want, spec pki.Spec,
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return nil, fmt.Sprintf("cert-manager refuses Certificate %s: %s", key.Name, sanitize.Text(err.Error(), maxMessage)), nil
 	case apierrors.IsAlreadyExists(err):
-		err = apierrors.NewConflict(schema.GroupResource{Group: certificateKind.Group, Resource: "certificates"}, key.Name, errors.New("it was created meanwhile"))
+		err = apierrors.NewConflict(schema.GroupResource{Group: certificateKind.Group, Resource: "certificates"}, key.Name, errors.New("it was just created"))
 	}
 	return nil, "", fmt.Errorf("writing Certificate %s: %w", key, err)
 }

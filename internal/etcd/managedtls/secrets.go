@@ -267,7 +267,7 @@ func (m *Manager) write(ctx context.Context, etcd *v1alpha1.Etcd, live *corev1.S
 	}
 	err := m.Client.Create(ctx, secret, manager)
 	if apierrors.IsAlreadyExists(err) {
-		return apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it was created meanwhile"))
+		return apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it was just created"))
 	}
 	return err
 }

@@ -201,7 +201,7 @@ func (d *decision) trust() (complete bool) {
 		case a.Retired != nil && a.Retired.Equal(c):
 			d.step(Trust, d.spec.BundleSecret, "the CA %q is no longer trusted", c.Subject.CommonName)
 		default:
-			d.Warnings = append(d.Warnings, Problem{d.spec.BundleSecret, fmt.Sprintf("has a CA that the operator did not add (%q). Members and clients trust it. Remove it, unless somebody relies on it", c.Subject)})
+			d.Warnings = append(d.Warnings, Problem{d.spec.BundleSecret, fmt.Sprintf("has a CA that the operator did not add (%q). Members and clients trust it. Remove it, unless something relies on it", c.Subject)})
 		}
 	}
 	return true
@@ -265,7 +265,7 @@ func (d *decision) due(want Want, leaf *Leaf) (why string) {
 		// The Secret with the CA was restored from a backup, and this CA follows.
 		return ""
 	case !signed(a.Signer.Certificate, leaf.Certificate):
-		d.problem(want.Secret, "has a certificate that the CA of Secret %s did not sign: somebody has replaced it. Delete the Secret: the operator makes it again", d.spec.KeySecret)
+		d.problem(want.Secret, "has a certificate that the CA of Secret %s did not sign: it was replaced. Delete the Secret: the operator makes it again", d.spec.KeySecret)
 		return ""
 	case !slices.Equal(slices.Sorted(slices.Values(leaf.Certificate.DNSNames)), slices.Sorted(slices.Values(want.Hosts))):
 		return "it is for other host names"
@@ -292,7 +292,7 @@ func (d *decision) renew(trusted bool) {
 	case a.Previous != nil:
 		d.retire(quiet)
 	case quiet && d.now.RenewCA:
-		d.step(RenewCA, d.spec.KeySecret, "somebody has asked for it")
+		d.step(RenewCA, d.spec.KeySecret, "a renewal was requested")
 	case a.Signer.Key == nil:
 		d.problem(d.spec.KeySecret, "has no private key, and so certificates cannot be renewed. Restore it from a backup; or %s", renewal)
 	case !d.now.Now.Before(expires.Add(-d.spec.CARenewBefore)):
