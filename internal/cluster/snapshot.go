@@ -122,7 +122,7 @@ type Pod struct {
 	Refusal *Refusal
 	// Prepared: the agent has let the member start.
 	Prepared bool
-	// PeerTLS is the stage of peer TLS that the member has reached: TLSPrepared, TLSOn, or empty.
+	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
 	// AgentOutdated: its agent has another image than the template.
 	AgentOutdated bool

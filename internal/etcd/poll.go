@@ -47,7 +47,8 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	return pollHealthy
 }
 
-// priorityOf returns the priority of a delayed reconcile: a healthy cluster comes after all others except those whose members hang.
+// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others but those that
+// hang.
 func priorityOf(after time.Duration, hangs bool) *int {
 	switch {
 	case hangs:

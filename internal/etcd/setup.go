@@ -87,7 +87,7 @@ func notItsStatus() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
 }
 
-// urgentFirst gives urgent Etcds priority among all that a starting operator finds.
+// urgentFirst moves urgent Etcds forward among all that an operator finds when it starts.
 func urgentFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && isUrgent(e.Object.(*v1alpha1.Etcd)) {

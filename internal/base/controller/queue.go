@@ -51,7 +51,7 @@ func newFairQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Requ
 // Add implements workqueue.TypedInterface.
 func (q *fairQueue) Add(object reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, object) }
 
-// AddWithOpts implements priorityqueue.PriorityQueue. It also raises the priority of an object that is held back.
+// AddWithOpts implements priorityqueue.PriorityQueue. What is held back gets a higher priority, too.
 func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, objects ...reconcile.Request) {
 	q.PriorityQueue.AddWithOpts(o, objects...)
 	if o.After > 0 || o.RateLimited {

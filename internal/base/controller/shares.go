@@ -10,7 +10,7 @@ import "sigs.k8s.io/controller-runtime/pkg/reconcile"
 type shares struct {
 	// free workers work on nothing.
 	free int
-	// of is how many workers a namespace has, and slow how many work on objects that were slow the last time.
+	// of is how many work for a namespace, and slow how many on objects that were slow the last time.
 	of   map[string]int
 	slow int
 }
@@ -22,9 +22,9 @@ type look struct {
 	slow bool
 }
 
-// admits reports whether an object may get a worker now: more workers must be free than its namespace has and, if it is slow, than twice
-// the number that all slow objects have together. So one namespace has at most half of the workers, two have a third each, slow objects
-// have a third, and another namespace always finds free workers.
+// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it
+// is slow, than twice as many as all that are slow have together. So one namespace has at most half of the workers, two have a third
+// each, what is slow has a third, and one that needs none finds some free whatever the others do.
 func (s *shares) admits(l look) bool {
 	return s.of[l.namespace] < s.free && (!l.slow || 2*s.slow < s.free)
 }
@@ -56,8 +56,8 @@ type heldBack struct {
 	priority int
 }
 
-// next returns the index of the object to resume among those held back, which are in the order of their arrival; -1 if there is none. It
-// prefers namespaces with the fewest workers, then objects that are not slow, and then the highest priority.
+// next returns the index of the one to take up of those held back, which are in the order in which they came; -1 if there is none.
+// First are those whose namespace has the fewest workers, of these those that are not slow, and then those with the highest priority.
 func (s *shares) next(all []heldBack) int {
 	best := -1
 	for i, h := range all {

@@ -37,7 +37,7 @@ func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 	return fmt.Sprintf("The cluster is kept running: its volumes would be deleted (persistentVolumeClaimRetentionPolicy.whenScaled: Delete), and %s; to hibernate it with its volumes, set whenScaled to Retain.", why)
 }
 
-// BlockedForNow reports whether a blocked cluster may become unblocked without a change of its spec.
+// BlockedForNow reports whether what keeps a cluster running may end without a change of its spec.
 func BlockedForNow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return Blocked(etcd, set) != "" && etcd.Source() == nil && storeMissing(etcd) == ""
 }

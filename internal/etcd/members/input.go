@@ -246,10 +246,9 @@ func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })
 }
 
-// moves reports whether an ordinal gets another volume: its claim differs from the spec, and new claims of the StatefulSet do not. A
-// learner gets its vote first. The volume of an unlisted ordinal is only replaced if its member was told that it leaves, and its agent has
-// since reported that a quorum serves without it: otherwise its data may be needed, and joins unchanged. A claim without a volume holds no
-// data.
+// moves reports whether an ordinal gets another volume: the claim is not what the spec asks for, and those that the StatefulSet makes are. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its
+// member was told that it leaves, and the agent has said since then that a quorum serves without it: other data may be needed, and joins
+// as it is. A claim that has no volume holds no data.
 func (k Known) moves(i int, o membership.Ordinal) bool {
 	claim, class := k.Claims[i], k.Etcd.Spec.Class()
 	if !k.Etcd.Moves() || k.Etcd.SpecSuspended() || class != "" && class != k.Class || claim == nil || o.Foreign != "" || !k.misfits(claim) {

@@ -72,7 +72,7 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 	return k, err
 }
 
-// readConfig reads from the members' ConfigMap what they were told. Unreadable entries count as missing.
+// readConfig takes from the ConfigMap of the members what they were told. What cannot be read was not.
 func (k *Known) readConfig(data map[string]string) {
 	told, err := member.ParseMembers(data[member.KeyMembers])
 	switch {
@@ -111,8 +111,8 @@ func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
 // maxClaims is how many ordinals are searched for claims that a larger cluster has left behind.
 const maxClaims = 7
 
-// LeftBehind reports whether a claim beyond the members of an Etcd exists that was made for a further member: the task that would have
-// deleted it was deleted, with an earlier Etcd or by a user. A claim on which a task of the Etcd keeps data does not count.
+// LeftBehind reports whether a claim is there that was made for a further member, beyond the members of an Etcd: the task that would have
+// deleted it was deleted, with an earlier Etcd, or by a user. One on which a task of the Etcd keeps data does not count.
 func LeftBehind(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (bool, error) {
 	claims, err := state.Claims(ctx, reader, etcd, maxClaims)
 	if err != nil {

@@ -24,7 +24,7 @@ type Change struct {
 	etcd *v1alpha1.Etcd
 	// set is the StatefulSet that the decision rests on; nil if there was none.
 	set *appsv1.StatefulSet
-	// reads are the live reads that confirmed it; nil if none were needed.
+	// reads that confirmed it; nil where that is not needed.
 	reads *state.Live
 	// end releases the lock, and the timeout of what starts or stops all members.
 	end []func()
@@ -101,8 +101,8 @@ func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 	return nil
 }
 
-// Permit is called right before a StatefulSet is written, with the one that the write is based on; nil if it is created. It returns
-// state.ErrBehind if the decision rests on another one, or if the confirmation is too old.
+// Permit is asked right before a StatefulSet is written, with the one that the write is based on; nil when it is created. It
+// returns state.ErrBehind when that is not the one on which the decision rests, or when the confirmation is too old.
 func (c *Change) Permit(ctx context.Context, base *appsv1.StatefulSet) error {
 	switch {
 	case (base == nil) != (c.set == nil), base != nil && ptr.Deref(base.Spec.Replicas, 1) != ptr.Deref(c.set.Spec.Replicas, 1):
