@@ -23,8 +23,8 @@ import (
 
 // prepare returns the tasks.Task of a task at any place in the queue, or the verdict that ends it. A task that can never run is ended on
 // arrival, so that it does not wait in the queue.
-func (r *Reconciler) prepare(ctx context.Context, p *pass, cached, t *v1alpha1.EtcdOperatorTask) (tasks.Task, *tasks.Verdict, error) {
-	task := tasks.Task{Object: t, Etcd: p.etcd}
+func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha1.EtcdOperatorTask) (tasks.Task, *tasks.Verdict, error) {
+	task := tasks.Task{Object: t, Etcd: line.etcd}
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
 		return task, &tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
@@ -45,10 +45,10 @@ func (r *Reconciler) prepare(ctx context.Context, p *pass, cached, t *v1alpha1.E
 	if err != nil {
 		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
 	}
-	if by := r.displacedBy(p.Queue, cached); by != "" {
+	if by := r.displacedBy(line.Queue, cached); by != "" {
 		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, supersedes it", by)
 	}
-	if p.etcd == nil {
+	if line.etcd == nil {
 		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, which does not exist in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
 	}
 	if !pending && !t.Spec.Suspend {
@@ -63,7 +63,7 @@ func (r *Reconciler) prepare(ctx context.Context, p *pass, cached, t *v1alpha1.E
 	if !pending {
 		return task, nil, nil
 	}
-	same, err := r.sameWork(ctx, registered.Handler, p, cached, task)
+	same, err := r.sameWork(ctx, registered.Handler, line, cached, task)
 	if err != nil || same == "" {
 		return task, nil, err
 	}
@@ -129,12 +129,12 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 }
 
 // sameWork returns the name of an earlier task that does the same work; empty if there is none.
-func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, p *pass, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (string, error) {
-	earlier := p.Earlier(cached)
+func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, line *line, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (string, error) {
+	earlier := line.Earlier(cached)
 	if len(earlier) == 0 {
 		return "", nil
 	}
-	key, err := p.workKey(ctx, handler, task)
+	key, err := line.workKey(ctx, handler, task)
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +144,7 @@ func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, p *pas
 			// It is rejected in this same pass.
 			continue
 		}
-		other, err := p.workKey(ctx, handler, tasks.Task{Object: t, Etcd: p.etcd, Config: config})
+		other, err := line.workKey(ctx, handler, tasks.Task{Object: t, Etcd: line.etcd, Config: config})
 		if err != nil {
 			return "", err
 		}
@@ -169,8 +169,8 @@ func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	return nil
 }
 
-// pass is one reconcile of the tasks of one Etcd: their queue, and what it has computed.
-type pass struct {
+// line is the queue of one Etcd during one reconcile.
+type line struct {
 	queue.Queue
 	// etcd is nil if there is none.
 	etcd *v1alpha1.Etcd
@@ -181,27 +181,27 @@ type pass struct {
 }
 
 // workKey returns the work key of a task, which the handler computes once.
-func (p *pass) workKey(ctx context.Context, handler tasks.Handler, task tasks.Task) (string, error) {
-	if key, ok := p.keys[task.Object.UID]; ok {
+func (l *line) workKey(ctx context.Context, handler tasks.Handler, task tasks.Task) (string, error) {
+	if key, ok := l.keys[task.Object.UID]; ok {
 		return key, nil
 	}
 	key, err := handler.WorkKey(ctx, task)
 	if err == nil {
-		p.keys[task.Object.UID] = key
+		l.keys[task.Object.UID] = key
 	}
 	return key, err
 }
 
 const (
-	// maxQueued is how many tasks of an Etcd may wait or run. Each makes every reconcile of that Etcd more expensive.
-	maxQueued = 50
+	// maxLine is how many tasks of an Etcd may wait or run. Each makes every reconcile of that Etcd more expensive.
+	maxLine = 50
 	// maxTurnedAway is how many surplus tasks one reconcile rejects: other Etcds wait for the worker and for the API server.
 	maxTurnedAway = 20
 )
 
 // tooMany reports whether a task at a place in the queue is rejected because of the number of tasks before it. A recovery never is.
 func tooMany(place int, t *v1alpha1.EtcdOperatorTask) bool {
-	return place >= maxQueued && t.Status.State != v1alpha1.TaskStateInProgress && t.Spec.Type != v1alpha1.QuorumLossRecovery
+	return place >= maxLine && t.Status.State != v1alpha1.TaskStateInProgress && t.Spec.Type != v1alpha1.QuorumLossRecovery
 }
 
 // turnAway rejects a task because there are too many.
@@ -211,6 +211,6 @@ func (r *Reconciler) turnAway(ctx context.Context, cached *v1alpha1.EtcdOperator
 	return r.end(ctx, cached, tasks.Task{Object: t}, tasks.Verdict{
 		Outcome: tasks.Reject, Code: v1alpha1.ErrTooManyTasks,
 		Message: fmt.Sprintf("%d earlier tasks of Etcd %s have not ended, and more do not wait in line: delete those that are not needed, or create the task again when some have ended",
-			maxQueued, t.Spec.OwnerEtcdReference.Name),
+			maxLine, t.Spec.OwnerEtcdReference.Name),
 	})
 }

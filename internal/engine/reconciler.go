@@ -100,15 +100,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
 	}
-	p := &pass{Queue: q, etcd: etcd, keys: map[types.UID]string{}}
+	line := &line{Queue: q, etcd: etcd, keys: map[types.UID]string{}}
 	for i, t := range q {
 		switch {
 		case t.OfNewerOperator():
 			again(r.leave(ctx, t))
 		case !tooMany(i, t):
-			work(t, func() (time.Duration, error) { return r.carryOn(ctx, p, t) })
-		case p.turnedAway < maxTurnedAway:
-			p.turnedAway++
+			work(t, func() (time.Duration, error) { return r.carryOn(ctx, line, t) })
+		case line.turnedAway < maxTurnedAway:
+			line.turnedAway++
 			work(t, func() (time.Duration, error) { return 0, r.turnAway(ctx, t) })
 		default:
 			again(retryInterval)
@@ -146,11 +146,11 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 }
 
 // carryOn takes one task that has not ended a step further, and returns when to do so again; 0 if an event will trigger it.
-func (r *Reconciler) carryOn(ctx context.Context, p *pass, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.KeyTask, klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
 	status.RecordArrival(t)
-	task, refusal, err := r.prepare(ctx, p, cached, t)
+	task, refusal, err := r.prepare(ctx, line, cached, t)
 	if err != nil {
 		return 0, err
 	}
@@ -160,7 +160,7 @@ func (r *Reconciler) carryOn(ctx context.Context, p *pass, cached *v1alpha1.Etcd
 	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	if p.HasTurn(cached) {
+	if line.HasTurn(cached) {
 		return r.run(ctx, cached, task)
 	}
 	if t.Status.State == v1alpha1.TaskStatePending {
@@ -168,7 +168,7 @@ func (r *Reconciler) carryOn(ctx context.Context, p *pass, cached *v1alpha1.Etcd
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
 	}
 	status.Unhold(t)
-	reason, message := waiting(p.Queue, cached)
+	reason, message := waiting(line.Queue, cached)
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
 	return r.write(ctx, cached, t)
 }

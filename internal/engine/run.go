@@ -89,13 +89,13 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		if encodeErr != nil {
 			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
 		}
-		status.RecordAdmission(task.Object, string(config), verdict.Message+alongside(q, task.Object.UID), r.Clock.Now())
+		status.RecordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
 	}
 	return verdict, err
 }
 
-// alongside describes which tasks an admitted task preempts or runs beside; empty if none.
-func alongside(q queue.Queue, uid types.UID) string {
+// company describes which tasks an admitted task preempts or runs beside; empty if none.
+func company(q queue.Queue, uid types.UID) string {
 	if t := q.Find(uid); t == q.Beside() {
 		switch head := q.Head(); {
 		case head.Status.State != v1alpha1.TaskStateInProgress:

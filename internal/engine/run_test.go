@@ -191,7 +191,7 @@ func TestAdmission(t *testing.T) {
 }
 
 // A task says on admission what it runs beside, and what it preempts.
-func TestAlongside(t *testing.T) {
+func TestCompany(t *testing.T) {
 	task := func(name string, taskType v1alpha1.TaskType, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
 		t := inState(newTask(), state)
 		t.Name, t.UID, t.Spec.Type = name, types.UID(name), taskType
@@ -213,7 +213,7 @@ func TestAlongside(t *testing.T) {
 		"; it preempts a, which continues afterwards":                        {task("a", v1alpha1.QuorumAwareRollout, running), task("b", v1alpha1.QuorumLossRecovery, pending)},
 		"; it preempts a, which waits for a member and continues afterwards": {held, task("b", v1alpha1.QuorumAwareRollout, pending)},
 	} {
-		if got := alongside(queue.New(q), "b"); got != want {
+		if got := company(queue.New(q), "b"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -339,24 +339,24 @@ func TestCacheHasToCatchUp(t *testing.T) {
 // The next of many tasks is looked at soon, and none of those that are turned away is forgotten.
 func TestThoseThatAreTurnedAwayLater(t *testing.T) {
 	g := NewWithT(t)
-	for pending, soon := range map[int]bool{maxQueued + maxTurnedAway: false, maxQueued + maxTurnedAway + 1: true} {
+	for pending, soon := range map[int]bool{maxLine + maxTurnedAway: false, maxLine + maxTurnedAway + 1: true} {
 		c := newCrowd(pending, 0)
 		result, err := c.engine(&actor{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: mainKey})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(result.RequeueAfter == retryInterval).To(Equal(soon))
 		for i, task := range c.all {
-			want := map[bool]v1alpha1.TaskState{true: rejected}[i >= maxQueued && i < maxQueued+maxTurnedAway]
-			if i < maxQueued {
+			want := map[bool]v1alpha1.TaskState{true: rejected}[i >= maxLine && i < maxLine+maxTurnedAway]
+			if i < maxLine {
 				continue
 			}
 			g.Expect(task.Status.State).To(Equal(want), task.Name)
 		}
-		turnedAway := c.all[maxQueued]
+		turnedAway := c.all[maxLine]
 		g.Expect(turnedAway.Status.ArrivalResourceVersion).NotTo(BeEmpty())
 		g.Expect(turnedAway.Status.LastErrors[0].Description).To(HavePrefix("50 earlier tasks of Etcd main have not ended"))
 	}
-	c := newCrowd(maxQueued+1, 0)
-	c.refused = c.all[maxQueued].UID
+	c := newCrowd(maxLine+1, 0)
+	c.refused = c.all[maxLine].UID
 	result, err := c.engine(&actor{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: mainKey})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(result.RequeueAfter).To(Equal(firstPause), "it is tried again")
