@@ -23,23 +23,22 @@ const (
 	Wait Conclusion = "Wait"
 	// Act: carry out the step.
 	Act Conclusion = "Act"
-	// Paused: the rollout was to pause, and the cluster is whole.
+	// Paused: the rollout was told to pause, and the cluster is whole.
 	Paused Conclusion = "Paused"
 	// Finished: every ordinal has a pod at the target revision, and all participate.
 	Finished Conclusion = "Finished"
 	// Superseded: the target revision is no longer the StatefulSet's.
 	Superseded Conclusion = "Superseded"
-	// Disengaged: the StatefulSet's update strategy is no longer OnDelete, so its own controller replaces pods; or another
-	// operator does.
+	// Disengaged: another operator replaces the pods, or the StatefulSet controller does because the update strategy is no longer OnDelete.
 	Disengaged Conclusion = "Disengaged"
 )
 
 // Decision is what to do next, and why.
 type Decision struct {
 	Conclusion Conclusion
-	// Blocking are the guards that block, in their order, with Wait. There is at least one.
+	// Blocking are the guards that block, in their order, with Wait; at least one.
 	Blocking []Hold
-	// Blocked is the step that they block, with Wait; nil where there is none.
+	// Blocked is the step that they block, with Wait; nil if there is none.
 	Blocked *Step
 	// Step, with Act.
 	Step *Step
@@ -74,7 +73,7 @@ func (p policy) decide(s *state) Decision {
 	}
 	decision := p.proceed(s)
 	if revoked := s.intentsBut(decision); len(revoked) > 0 {
-		// The operator that recorded this intent may still carry it out. Nothing else happens before that is impossible.
+		// The operator that recorded this intent may still carry it out. Nothing else is done until that is impossible.
 		return Decision{Conclusion: Act, Step: &Step{Action: RevokeDeletion, Ordinals: revoked, Reason: fmt.Sprintf(
 			"its %s was recorded and not carried out, and is no longer the next step", inplace.Describe(s.recordOf(s.ordinal(revoked[0]).Pod.UID).LastOperation.Name))}}
 	}

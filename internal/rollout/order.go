@@ -19,8 +19,8 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 		}
 	}
 	for i := range s.Snapshot.Ordinals {
-		// A member that serves is not disturbed while another one, which was updated, may yet stop serving. One that is running may
-		// serve although it does not seem to: it is not disturbed either, soon after the update.
+		// A serving member is not disrupted while another one, which was updated, may still stop serving. Nor is a running member soon
+		// after the update: it may serve although it does not seem to.
 		if !s.outdated(i) {
 			continue
 		}
@@ -33,7 +33,7 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 
 // precedes compares two outdated pods: negative when a goes before b.
 func precedes(s *state, a, b int) int {
-	// As the StatefulSet controller does: the highest ordinal first.
+	// The highest ordinal first, like the StatefulSet controller.
 	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), compareHealth(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
 }
 
@@ -46,8 +46,8 @@ func compareHealth(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
 		// Of members that are running and do not participate: those whose probe fails first, then those that do not serve.
 		after(x.ReadyButNotServing(), y.ReadyButNotServing()),
 		after(x.Serving, y.Serving),
-		// DEP-06, "Pod Update Preference Order": an eviction counts pod readiness, so pods with an unready
-		// container go first, whatever their role.
+		// DEP-06, "Pod Update Preference Order": an eviction counts pod readiness, so pods with an unready container go first, regardless
+		// of their role.
 		after(!evict || x.Pod.AllContainersReady, !evict || y.Pod.AllContainersReady),
 		cmp.Compare(roleOrder(x.Role), roleOrder(y.Role)),
 		cmp.Compare(place(x.Pod), place(y.Pod)),

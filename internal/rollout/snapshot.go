@@ -18,9 +18,9 @@ type Backup struct {
 	Configured bool
 	// Running: it is being taken.
 	Running bool
-	// Taken is its name, once it was taken.
+	// Taken is its name once it has been taken.
 	Taken string
-	// Failed is why the last attempt failed, at FailedAt; empty if it did not.
+	// Failed is why the last attempt failed, at FailedAt; empty if it did not fail.
 	Failed   string
 	FailedAt time.Time
 }

@@ -33,15 +33,14 @@ const (
 // Step is one thing to do to a cluster.
 type Step struct {
 	Action Action
-	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's, and for
-	// TakeSnapshot, that of the pod that goes next. More than one only with nonParticipatingPods: AllAtOnce, and for
-	// RevokeDeletion.
+	// Ordinals of the pods to remove or revoke, in their order; for MoveLeader the leader's, and for TakeSnapshot that of the next pod.
+	// There is more than one only with nonParticipatingPods: AllAtOnce, and for RevokeDeletion.
 	Ordinals []int
-	// Successor is the ordinal that leadership goes to, with MoveLeader.
+	// Successor is the ordinal to which leadership moves, with MoveLeader.
 	Successor int
-	// Grace are the grace periods of the pods that do not keep their own, by ordinal, with DeletePod.
+	// Grace are the grace periods of pods that are not deleted with their own, by ordinal, with DeletePod.
 	Grace map[int]time.Duration
-	// Write is what is written to the pod, if it is updated in place.
+	// Write is the write to the pod, if it is updated in place.
 	Write *inplace.Write
 	// AsksBudget: the API server has to allow an eviction of the pod before it is written to.
 	AsksBudget bool

@@ -36,7 +36,7 @@ type Timers struct {
 
 // Running is one run of a container.
 type Running struct {
-	// Started is when it began by the kubelet's clock, which only distinguishes one run from another.
+	// Started is when it was started by the kubelet's clock. It only distinguishes one run from another.
 	Started time.Time
 	// Since is when the operator first saw it, by the operator's clock.
 	Since time.Time

@@ -18,7 +18,7 @@ import (
 // MemberVersion is the version of a member of the cluster as it is now.
 type MemberVersion struct {
 	Name string
-	// Versions as it says; those of a member that does not answer are that of its image, if any.
+	// Versions that it reports; for a member that does not answer, the version of its image, if any.
 	Versions cluster.Versions
 	// Answers is false if the version is that of the image.
 	Answers bool
