@@ -132,7 +132,7 @@ func (c Config) InPlace(etcd, operator v1alpha1.PodUpdatePolicy) bool {
 	return !c.Restart && cmp.Or(c.PodUpdatePolicy, etcd, operator) == v1alpha1.InPlaceIfPossible
 }
 
-// Grace is the unreadyGracePeriod, and never less than its minimum, whatever wrote the config.
+// Grace returns the unreadyGracePeriod, or its minimum if an unvalidated config has less.
 func (c Config) Grace() time.Duration {
 	return max(c.UnreadyGracePeriod.Duration, minUnreadyGracePeriod)
 }

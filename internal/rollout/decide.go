@@ -44,7 +44,7 @@ type Decision struct {
 	Step *Step
 }
 
-// Hold returns what the first guard that blocks says; nil if none does.
+// Hold returns the first guard that blocks, with its message; nil if none does.
 func (d Decision) Hold() *Hold {
 	if len(d.Blocking) == 0 {
 		return nil
@@ -55,10 +55,10 @@ func (d Decision) Hold() *Hold {
 // Hold is a guard that blocks a step, and why.
 type Hold = v1alpha1.BlockedBy
 
-// Decide says what to do next.
+// Decide returns what to do next.
 func Decide(in Input, now time.Time) Decision { return standard.decide(newState(in, now)) }
 
-// policy is the order of the pods, the guards and the grace periods. Tests replace parts of it, to see that every part is needed.
+// policy has the order of the pods, the guards and the grace periods. Tests replace parts of it, to prove that every part is needed.
 type policy struct {
 	guards   []guard
 	precedes func(s *state, a, b int) int
@@ -106,8 +106,8 @@ func (p policy) proceed(s *state) Decision {
 	return Decision{Conclusion: Wait, Blocking: holds, Blocked: step}
 }
 
-// isWhole reports whether the cluster can be left as it is for as long as a pause lasts. What was requested and does not show is revoked
-// before that. A change of the size that has yet to begin waits for the rollout; an even number of voters is in the middle of one.
+// isWhole reports whether the cluster can be left unchanged during a pause. Requested removals that are not visible are revoked before
+// that. A change of size that has not begun waits for the rollout; an even number of voters means that one is in progress.
 func (s *state) isWhole() bool {
 	halfway := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.Updating }
 	own := s.ownVoters()
@@ -115,7 +115,7 @@ func (s *state) isWhole() bool {
 	return s.Snapshot.NotParticipating(-1) == "" && !changes && !slices.ContainsFunc(s.Snapshot.Ordinals, halfway)
 }
 
-// finish is the decision once no pod is outdated.
+// finish returns the decision once no pod is outdated.
 func (s *state) finish() Decision {
 	if laggard := s.Snapshot.NotParticipating(-1); laggard != "" {
 		hold := s.waitFor(laggard)
@@ -125,8 +125,8 @@ func (s *state) finish() Decision {
 	return Decision{Conclusion: Finished}
 }
 
-// harmless returns a step that disturbs no member, of another pod than the one that is blocked; nil if there is none, or if the
-// blocked one is halfway through its update.
+// harmless returns a step for another pod than the blocked one that disrupts no member; nil if there is none, or if the update of the
+// blocked pod is in progress.
 func (p policy) harmless(s *state, blocked int) *Step {
 	if s.ordinal(blocked).Pod.Updating {
 		return nil
@@ -138,7 +138,7 @@ func (p policy) harmless(s *state, blocked int) *Step {
 	return step
 }
 
-// Holding returns what blocks the next step, whatever the rollout does before it.
+// Holding returns what blocks the next step, regardless of what the rollout does before it.
 func Holding(in Input, now time.Time) []Hold { return standard.holding(newState(in, now)) }
 
 func (p policy) holding(s *state) []Hold {
@@ -149,7 +149,7 @@ func (p policy) holding(s *state) []Hold {
 	return holds
 }
 
-// intentsBut are the recorded intents that a decision does not carry out.
+// intentsBut returns the recorded intents that a decision does not carry out.
 func (s *state) intentsBut(d Decision) []int {
 	var rest []int
 	for _, i := range s.intents {
@@ -167,7 +167,7 @@ func (s *state) wasShorter(ordinal int, step *Step) bool {
 	return recorded != nil && (now == 0 || now > time.Duration(*recorded)*time.Second)
 }
 
-// repeats reports whether a decision carries out what is recorded of an ordinal.
+// repeats reports whether a decision carries out the recorded intent for an ordinal.
 func (s *state) repeats(d Decision, ordinal int) bool {
 	if d.Conclusion != Act || !slices.Contains(d.Step.Ordinals, ordinal) {
 		return false

@@ -41,7 +41,7 @@ const (
 	everyStep = disruptions | beginnings | continuations
 )
 
-// guards are what a rollout asks before it acts, in this order. The first that blocks is shown first.
+// guards are evaluated in this order before a rollout acts. The first that blocks is shown first.
 var guards = []guard{
 	// The StatefulSet controller has seen the newest spec, so its update revision is current.
 	{name: v1alpha1.GuardRevisionObserved, judges: noStep, check: revisionObserved},
@@ -83,7 +83,7 @@ var guards = []guard{
 	{name: v1alpha1.GuardSnapshotTaken, overridable: true, judges: disruptions, check: snapshotTaken},
 }
 
-// Guards returns the names of all guards, in the order in which they are asked.
+// Guards returns the names of all guards, in the order in which they are evaluated.
 func Guards() []v1alpha1.GuardName {
 	var names []v1alpha1.GuardName
 	for _, g := range guards {
@@ -92,7 +92,7 @@ func Guards() []v1alpha1.GuardName {
 	return names
 }
 
-// Overridable returns the names of the guards that a task may override, in the order in which they are asked.
+// Overridable returns the names of the guards that a task may override, in the order in which they are evaluated.
 func Overridable() []string {
 	var names []string
 	for _, g := range guards {
@@ -103,7 +103,7 @@ func Overridable() []string {
 	return names
 }
 
-// blocking returns what the guards that block a step say; nothing if all allow it.
+// blocking returns the guards that block a step, with their messages; none if all allow it.
 func (s *state) blocking(guards []guard, step *Step) []Hold {
 	var holds []Hold
 	kind := s.kindOf(step)
@@ -183,8 +183,8 @@ func othersParticipating(s *state, step *Step) *Hold {
 	return nil
 }
 
-// othersServing: before leadership moves, and before a member goes that serves although its probe fails, every other serves.
-// Leadership moves as soon as they do, while the probe of the pod that came back last has yet to pass.
+// othersServing: before leadership moves, and before a member is removed that serves although its probe fails, every other member serves.
+// Leadership moves as soon as they do, even if the probe of the newest pod has yet to pass.
 func othersServing(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
 	if o := s.ordinal(next); !o.Serving || step.disturbs() && o.Class == v1alpha1.ClassParticipating {
@@ -196,8 +196,8 @@ func othersServing(s *state, step *Step) *Hold {
 	return nil
 }
 
-// votersOdd: a change of members passes through even numbers of voters, and two tolerate no failure at all. A pod whose member does
-// not serve may be the reason why the change waits. An even number that is there for good has no end to wait for.
+// votersOdd: a change of members passes through even numbers of voters, and two tolerate no failure at all. A pod whose member does not
+// serve may be why the change waits. A permanent even number blocks nothing.
 func votersOdd(s *state, step *Step) *Hold {
 	o, voters := s.ordinal(step.Ordinals[0]), len(s.Snapshot.Cluster.Voters)
 	if !step.disturbs() || voters%2 > 0 || !o.Serves() || o.Role == v1alpha1.RoleLearner || !s.membersChange() {
@@ -206,8 +206,7 @@ func votersOdd(s *state, step *Step) *Hold {
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the members change, and the cluster has %d voters now, which tolerate no more failures than %d: %s is restarted once their number is odd. If that does not come about, see the task of type %s", voters, voters-1, o.Name, v1alpha1.MembershipChange)}
 }
 
-// membersChange reports whether members are being added or removed: there are other replicas than the spec asks for, or not every
-// ordinal votes.
+// membersChange reports whether members are being added or removed: the replicas differ from the spec, or not every ordinal votes.
 func (s *state) membersChange() bool {
 	return s.Snapshot.Changing || s.ownVoters() != s.Snapshot.Replicas()
 }
@@ -223,8 +222,8 @@ func (s *state) ownVoters() int {
 	return own
 }
 
-// nodesStable: a serving member does not go while another one, which the quorum counts on, may be lost at any moment.
-// Removing a member that does not serve costs nothing, and its replacement may help.
+// nodesStable: a serving member is not removed while another one, on which the quorum depends, may be lost at any moment. Removing a member
+// that does not serve costs nothing, and its replacement may help.
 func nodesStable(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
 	if !s.ordinal(next).Serving {
@@ -242,10 +241,10 @@ func nodesStable(s *state, step *Step) *Hold {
 	return nil
 }
 
-// removalRetry is how long a removal that was refused waits before it is tried again.
+// removalRetry is how long a refused removal waits before it is retried.
 const removalRetry = 10 * time.Second
 
-// removalGranted: the API server has not refused the removal, or the disruption, a moment ago. A budget is not asked about a deletion.
+// removalGranted: the API server has not just refused the removal or the disruption. Deletions are not subject to a budget.
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]

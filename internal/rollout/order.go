@@ -11,7 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// first is the outdated pod that goes first; found is false when no pod is outdated.
+// first returns the outdated pod that goes first; found is false if no pod is outdated.
 func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found bool) {
 	for i := range s.Snapshot.Ordinals {
 		if s.outdated(i) && (!found || precedes(s, i, ordinal) < 0) {
@@ -37,9 +37,9 @@ func precedes(s *state, a, b int) int {
 	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), compareHealth(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
 }
 
-// compareHealth compares two ordinals with outdated pods, but for their position: negative when x goes before y. What contributes
-// least goes first (DEP-07, steps 2 and 4), and the leader last of its kind. Of evicted pods, those with an unready container go
-// first; with sidecarFirst, those whose agent is not ready.
+// compareHealth compares two ordinals with outdated pods, except for their position: negative when x goes before y. The member that
+// contributes least goes first (DEP-07, steps 2 and 4), and the leader is the last of its class. Of evicted pods, those with an unready
+// container go first; with sidecarFirst, those whose agent is not ready.
 func compareHealth(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
 	return cmp.Or(
 		cmp.Compare(classOrder(x.KnownClass()), classOrder(y.KnownClass())),

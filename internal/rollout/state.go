@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Input is all that a decision rests on.
+// Input is everything that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
 	Config   Config
@@ -56,7 +56,7 @@ func (in Input) overrides(guard v1alpha1.GuardName) bool {
 	return slices.Contains(in.Overridden, v1alpha1.OverridableGuard(guard))
 }
 
-// state is an Input at a moment, with what follows from it. Nothing changes it.
+// state is an Input at a moment, with what follows from it. It is immutable.
 type state struct {
 	Input
 	now time.Time
@@ -107,8 +107,7 @@ func (s *state) mayStillHappen(pod v1alpha1.RolloutPod) bool {
 	return !refused || refusal.MayStillHappen || refusal.At.Before(pod.Evidence.ObservedAt.Time)
 }
 
-// IsIntent reports whether the removal of a pod was recorded before, and may still be carried out by whichever operator
-// recorded it.
+// IsIntent reports whether the removal of a pod was recorded before, and may still be carried out by the operator that recorded it.
 func IsIntent(in Input, pod types.UID, now time.Time) bool {
 	s := newState(in, now)
 	return slices.Contains(s.intents, s.Snapshot.OrdinalOf(pod))
@@ -151,8 +150,8 @@ func (s *state) outdated(ordinal int) bool {
 	return !o.Pod.At(s.target) || s.Config.Restart && !o.Pod.Created.After(s.Created) && !s.isReplacement(ordinal)
 }
 
-// isReplacement reports whether the pod of an ordinal replaced one that this rollout removed. Timestamps have steps of a
-// second, and a replacement made in the second in which the task was created would count as older than the task.
+// isReplacement reports whether the pod of an ordinal replaced one that this rollout removed. Timestamps have a resolution of a second, so
+// a replacement created in the same second as the task would count as older than the task.
 func (s *state) isReplacement(ordinal int) bool {
 	o := s.ordinal(ordinal)
 	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
@@ -160,8 +159,8 @@ func (s *state) isReplacement(ordinal int) bool {
 	})
 }
 
-// cannotSpareOne reports whether the cluster has one or two replicas, and just as many voters: no member can go without
-// the quorum going with it. Two that are to become three are rolled when they are three.
+// cannotSpareOne reports whether the cluster has one or two replicas and as many voters, so that losing any member costs the quorum. A
+// cluster of two that is to have three is rolled once it has three.
 func (s *state) cannotSpareOne() bool {
 	voters := len(s.Snapshot.Cluster.Voters)
 	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Changing)
