@@ -279,7 +279,7 @@ const (
 	ReasonCARenewed = "CARenewed"
 	// ReasonCARetired means that the previous CA is no longer trusted. A rollout follows.
 	ReasonCARetired = "CARetired"
-	// ReasonCARenewalIgnored means that the renewal of a CA was asked for that is an issuer's.
+	// ReasonCARenewalIgnored means that a requested renewal of a CA does not begin: the CA is an issuer's, or the previous one is still trusted.
 	ReasonCARenewalIgnored = "CARenewalIgnored"
 	// ReasonCertificateIssued means that a certificate was issued or renewed.
 	ReasonCertificateIssued = "CertificateIssued"

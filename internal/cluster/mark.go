@@ -16,17 +16,17 @@ import (
 
 // Mark is an in-place update of a pod that has begun, as the pod's annotation records it.
 type Mark struct {
-	// UID of the pod: a mark that came with a template, or was copied from another pod, means nothing.
+	// UID of the pod. A mark with another UID came with a template or was copied from another pod, and is ignored.
 	UID types.UID `json:"uid"`
-	// Source and Target are the revisions that the pod comes from, and is brought to.
+	// Source and Target are the revisions before and after the update.
 	Source string `json:"source"`
 	Target string `json:"target"`
-	// Earlier are the targets that the pod was on its way to before. It may have values of theirs.
+	// Earlier are the targets of earlier updates that did not end. The pod may have some of their values.
 	Earlier []string `json:"earlier,omitempty"`
 	// Originals are the IDs of the containers to restart before their first update, and Containers before their last one.
 	Originals  map[string]string `json:"originals,omitempty"`
 	Containers map[string]string `json:"containers,omitempty"`
-	// Failed is why the update cannot be carried out, once that is known.
+	// Failed is why the update cannot be carried out; empty if it can, as far as is known.
 	Failed string `json:"failed,omitempty"`
 }
 
@@ -43,7 +43,7 @@ func MarkOf(pod metav1.Object) *Mark {
 	return m
 }
 
-// To is the mark of the same update with another target. A failure was that of the target before.
+// To returns the mark of the same update with another target. A failure of the previous target is dropped.
 func (m Mark) To(target string) Mark {
 	next := m
 	next.Containers, next.Originals = maps.Clone(m.Containers), maps.Clone(m.Originals)

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// ByReadiness is the Snapshot as DEP-07 sees a cluster whose members do not answer the operator, although
-// pods are ready: every replica is a voter, what is ready serves, and roles come from the member leases. A member that may
-// be a learner although its probe passes does not serve.
+// ByReadiness returns the Snapshot that DEP-07 assumes if members do not answer the operator although pods are ready: every replica is a
+// voter, ready members serve, and roles come from the member leases. A member that may be a learner although its probe passes does not
+// serve.
 func (s *Snapshot) ByReadiness() *Snapshot {
 	v := *s
 	v.Ordinals = slices.Clone(s.Ordinals)
@@ -22,7 +22,7 @@ func (s *Snapshot) ByReadiness() *Snapshot {
 	for i := range v.Ordinals {
 		o := &v.Ordinals[i]
 		ready := o.ReadyButNotServing()
-		// A linearizable read went through, or the probe would not pass.
+		// The probe only passes if a linearizable read went through.
 		v.Cluster.LeaderKnown = v.Cluster.LeaderKnown || ready
 		votes := ready && o.Pod.probeProvesVote()
 		if votes {
@@ -34,8 +34,8 @@ func (s *Snapshot) ByReadiness() *Snapshot {
 	return &v
 }
 
-// Vouch is the Snapshot in which voters that do not answer serve, since their probes vouch for them. They are named by their
-// ordinals; one whose probe proves nothing, or may be stale because of its node, is left as it is.
+// Vouch returns the Snapshot in which the given ordinals, whose voters do not answer but whose probes pass, serve. An ordinal whose probe
+// proves nothing, or may be stale because of its node, stays unchanged.
 func (s *Snapshot) Vouch(ordinals []int) *Snapshot {
 	v := *s
 	v.Cluster.Voters = slices.Clone(s.Cluster.Voters)
@@ -50,10 +50,10 @@ func (s *Snapshot) Vouch(ordinals []int) *Snapshot {
 	return &v
 }
 
-// FirstNonLearnerProbe is the first release of etcd whose /readyz fails at a learner (its check non_learner).
+// FirstNonLearnerProbe is the first release of etcd whose /readyz fails for a learner (its check non_learner).
 const FirstNonLearnerProbe = "3.5.19"
 
-// probeProvesVote reports whether the readiness probe of a pod passes at voters alone.
+// probeProvesVote reports whether the readiness probe of a pod only passes for voters.
 func (p *Pod) probeProvesVote() bool {
 	v, err := version.ParseGeneric(p.EtcdVersion)
 	return p.Probed && err == nil && v.AtLeast(version.MustParseGeneric(FirstNonLearnerProbe))
@@ -69,9 +69,9 @@ func (o *Ordinal) ProvesQuorum() bool {
 	return o.ReadyButNotServing() && o.Pod.Probed && o.Pod.Stale() == ""
 }
 
-// Unreachable names the members that do not answer although their probes pass, as far as is known, and reports whether they
-// may be part of a quorum (ADR 14). A probe that passes is a linearizable read that went through, so there was a quorum; it
-// may include any member that may be running and does not answer, and foreign voters. On a lost node, any report is stale.
+// Unreachable returns the names of the members that do not answer although their probes pass, and reports whether they may be part of a
+// quorum (ADR 14). A passing probe is a linearizable read that went through, so there was a quorum; it may include foreign voters, and any
+// member that may be running without answering. Reports from a lost node are stale.
 func (s *Snapshot) Unreachable() (names []string, quorate bool) {
 	unreachable, voters, proven := 0, len(s.Cluster.Voters), false
 	for _, o := range s.Ordinals {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Quorate reports whether the cluster has a quorum, by what etcd itself says.
+// Quorate reports whether the cluster has a quorum according to etcd itself.
 func (s *Snapshot) Quorate() bool { return s.HasQuorum() && s.Cluster.LeaderKnown }
 
 // PodsBehind counts the ordinals whose pod is not at the StatefulSet's update revision, and those that have no pod.
@@ -29,10 +29,10 @@ func (s *Snapshot) PodsBehind() (outdated, missing int) {
 	return outdated, missing
 }
 
-// At reports whether the pod is at a revision: it has it, and no update in place has begun.
+// At reports whether the pod is at a revision, with no update in place in progress.
 func (p *Pod) At(revision string) bool { return p.Revision == revision && !p.Updating }
 
-// Describe returns the class of the ordinal, with the kubelet's words where it has some, and why they may no longer be true.
+// Describe returns the class of the ordinal, with the kubelet's message if there is one, and why that may no longer be true.
 func (o Ordinal) Describe() string {
 	var say []string
 	if o.Pod != nil && o.Pod.Trouble != "" {
@@ -47,8 +47,8 @@ func (o Ordinal) Describe() string {
 	return fmt.Sprintf("%s (%s)", o.Class, strings.Join(say, "; "))
 }
 
-// Stale is why the kubelet's last report on the pod may no longer be true; empty while nothing suggests that. A pod that the
-// kubelet has ended for good is never started again.
+// Stale returns why the kubelet's last report on the pod may no longer be true; empty if nothing suggests that. It never is for a pod that
+// has ended for good: it is not started again.
 func (p *Pod) Stale() string {
 	switch {
 	case p.Ended:
@@ -61,7 +61,7 @@ func (p *Pod) Stale() string {
 	return ""
 }
 
-// KnownClass is the class as far as it is certain: what was Dead or Starting when its node was lost may be Unready by now.
+// KnownClass returns the class as far as it is certain: a pod that was Dead or Starting when its node was lost may be Unready by now.
 func (o *Ordinal) KnownClass() v1alpha1.PodClass {
 	if o.isDown() && o.Pod.Stale() != "" {
 		return v1alpha1.ClassUnready
@@ -69,7 +69,7 @@ func (o *Ordinal) KnownClass() v1alpha1.PodClass {
 	return o.Class
 }
 
-// MayRun reports whether the etcd of the ordinal is running, or may be for all that is known (ADR 46).
+// MayRun reports whether the etcd of the ordinal is running, or may be running (ADR 46).
 func (o *Ordinal) MayRun() bool {
 	if o.Class == v1alpha1.ClassTerminating {
 		return !o.Pod.EtcdStarted.IsZero() || o.Pod.Stale() != ""
@@ -77,33 +77,33 @@ func (o *Ordinal) MayRun() bool {
 	return o.Pod != nil && !o.IsDown()
 }
 
-// IsDown reports whether the etcd of the ordinal is certainly not running, although there is a pod for it.
+// IsDown reports whether the etcd of the ordinal is certainly not running although its pod exists.
 func (o *Ordinal) IsDown() bool { return o.isDown() && o.Pod.Stale() == "" }
 
 func (o *Ordinal) isDown() bool {
 	return o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassStarting
 }
 
-// Votes reports whether the member of the ordinal is a voter, as it says itself.
+// Votes reports whether the member of the ordinal says that it is a voter.
 func (o Ordinal) Votes() bool {
 	return o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower
 }
 
-// EveryMember reports whether every member that the cluster counts on is of this StatefulSet, participates, and has a pod of which
-// something is true. What is unknown counts as no.
+// EveryMember reports whether every voter and replica belongs to this StatefulSet, participates, and has a pod that satisfies a condition.
+// Unknown counts as no.
 func (s *Snapshot) EveryMember(is func(*Pod) bool) bool {
 	return len(s.Cluster.Voters) == s.Replicas() &&
 		s.CountOrdinals(func(o Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && is(o.Pod) }) == s.Replicas() &&
 		s.CountVoters(func(v Voter) bool { return v.Ordinal >= 0 }) == s.Replicas()
 }
 
-// OrdinalOf returns the ordinal of the pod with this UID; -1 when it is gone.
+// OrdinalOf returns the ordinal of the pod with this UID; -1 if it is gone.
 func (s *Snapshot) OrdinalOf(uid types.UID) int {
 	return slices.IndexFunc(s.Ordinals, func(o Ordinal) bool { return o.Pod != nil && o.Pod.UID == uid })
 }
 
-// NotParticipating names a pod, other than that of one ordinal, that does not exist or does not participate; empty when
-// there is none.
+// NotParticipating returns the name of a pod, other than that of one ordinal, that does not exist or does not participate; empty if there
+// is none.
 func (s *Snapshot) NotParticipating(except int) string {
 	for i, o := range s.Ordinals {
 		if i != except && o.Class != v1alpha1.ClassParticipating {
@@ -116,7 +116,7 @@ func (s *Snapshot) NotParticipating(except int) string {
 	return ""
 }
 
-// NotServing names a pod, other than that of one ordinal, that does not exist or does not serve; empty when there is none.
+// NotServing returns the name of a pod, other than that of one ordinal, that does not exist or does not serve; empty if there is none.
 func (s *Snapshot) NotServing(except int) string {
 	for i, o := range s.Ordinals {
 		if i != except && (!o.Serving || o.Role == v1alpha1.RoleLearner || o.Class == v1alpha1.ClassTerminating) {

@@ -14,7 +14,7 @@ import (
 // Refusal is why the agent keeps the member of a pod from starting. The agent writes it into the termination message of its
 // container, and the operator reads it there.
 type Refusal struct {
-	// Reason is one of those of the condition DataVolumesReady.
+	// Reason is a reason of the condition DataVolumesReady.
 	Reason string
 	// Message is a sentence for people.
 	Message string
@@ -41,7 +41,7 @@ func (r *Refusal) TerminationMessage() string {
 	return text + volumePrefix + string(volume)
 }
 
-// ParseRefusal reads a termination message; nil when it is not that of a refusal, but the end of a log, say.
+// ParseRefusal parses a termination message; nil if it is not that of a refusal but, for example, the end of a log.
 func ParseRefusal(text string) *Refusal {
 	reason, rest, found := strings.Cut(strings.TrimSpace(text), ": ")
 	if !found || !v1alpha1.IsDataVolumeReason(reason) {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster is the state of one etcd cluster as a value: what every decision works on. It imports no client, no
-// context and no clock. Package observe makes a Snapshot of what the API server and the members say.
+// Package cluster has the state of one etcd cluster as a value, on which every decision works. It imports no client, context or clock.
+// Package observe makes a Snapshot from the answers of the API server and the members.
 package cluster
 
 import (
@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxLag is how many committed raft entries a member that serves may have yet to apply. It is the gap at which etcd itself
-// refuses writes, and the number of entries that a leader keeps for members that catch up.
+// MaxLag is the maximum number of committed raft entries that a serving member has yet to apply. It is the gap at which etcd itself refuses
+// writes, and the number of entries that a leader keeps for members that catch up.
 const MaxLag = 5000
 
 // Snapshot is the state of one etcd cluster at one moment.
@@ -26,32 +26,32 @@ type Snapshot struct {
 	StatefulSet StatefulSet
 	// Ordinals are the ordinals of the StatefulSet; the index is the ordinal. There are as many as replicas.
 	Ordinals []Ordinal
-	// Changing: the StatefulSet has another number of replicas than the Etcd is to have.
+	// Changing: the StatefulSet has another number of replicas than the Etcd asks for.
 	Changing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
 	Cluster Cluster
 }
 
-// StatefulSet is what matters of the StatefulSet.
+// StatefulSet has the fields of the StatefulSet that decisions need.
 type StatefulSet struct {
 	Name string
 	UID  types.UID
-	// Generation counts the changes of its spec, and so every time that it was scaled.
+	// Generation counts the changes of its spec, and so every scaling.
 	Generation int64
 	// Observed: its controller has seen its current spec, so UpdateRevision is current.
 	Observed       bool
 	UpdateRevision string
 	OnDelete       bool
-	// Objection is why this operator must not replace the pods, another strategy among other reasons; empty if it may.
+	// Objection is why this operator must not replace the pods, such as another update strategy; empty if it may.
 	Objection string
-	// EtcdVersion is that of the tag of the etcd container's image in the template, without its v; empty when there is no tag.
+	// EtcdVersion is the tag of the etcd container's image in the template, without its v; empty if there is no tag.
 	EtcdVersion string
-	// AgentImage is that of the agent's container in the template; empty if there is none.
+	// AgentImage is the image of the agent's container in the template; empty if there is none.
 	AgentImage string
 	// OfDruid: its template was made by etcd-druid.
 	OfDruid bool
-	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.
+	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty if none does.
 	HeldAtZeroBy types.UID
 }
 
@@ -61,36 +61,37 @@ type Ordinal struct {
 	Name string
 	// Member is the name of the member, and of its lease.
 	Member string
-	// Pod is nil when there is none.
+	// Pod is nil if there is none.
 	Pod   *Pod
 	Class v1alpha1.PodClass
 	Role  v1alpha1.Role
-	// MemberID is 0 when it is not known.
+	// MemberID is 0 if it is not known.
 	MemberID uint64
 	// Answers: the member answered.
 	Answers bool
 	// Serving: the member answered, knows the leader of the newest term, and is not far behind it.
 	Serving bool
-	// AppliedIndex is the raft index that the member has applied; 0 when it did not answer.
+	// AppliedIndex is the raft index that the member has applied; 0 if it did not answer.
 	AppliedIndex uint64
-	// Lag is the number of raft entries that are committed and that the member has not applied; 0 when it did not answer.
+	// Lag is the number of committed raft entries that the member has not applied; 0 if it did not answer.
 	Lag uint64
-	// Versions that the member reports; empty when it did not answer.
+	// Versions that the member reports; empty if it did not answer.
 	Versions Versions
-	// Unproven: by readiness alone, the member may be a learner although its probe passes.
+	// Unproven: the class rests on readiness alone, and the member may be a learner although its probe passes.
 	Unproven bool
-	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
-	// operator has not seen it renewed within the last minute.
+	// LeaseRole is the role in the member's lease; RoleUnknown if there is no lease, or if the operator has not seen it renewed within the
+	// last minute.
 	LeaseRole v1alpha1.Role
-	// Read is what the agent has read of the members that are about to be removed; the zero value unless it was asked for
+	// Read is what the agent has read about the members that are about to be removed; the zero value if it was not requested
 	// (observe.Observer.Reads), or if the agent has read nothing.
 	Read Read
 }
 
-// Serves reports whether the member of the ordinal serves and is not terminating: then it may serve now, and does not a moment later.
+// Serves reports whether the member of the ordinal serves and its pod is not terminating. A terminating member may still serve, but not for
+// long.
 func (o *Ordinal) Serves() bool { return o.Serving && o.Class != v1alpha1.ClassTerminating }
 
-// Pod is what matters of a pod.
+// Pod has the fields of a pod that decisions need.
 type Pod struct {
 	UID             types.UID
 	ResourceVersion string
@@ -98,15 +99,15 @@ type Pod struct {
 	// Updating: an update in place has begun, so the pod is at no revision.
 	Updating bool
 	Created  time.Time
-	// GracePeriod is how long the pod may take to terminate by its own spec.
+	// GracePeriod is the termination grace period in the pod's spec.
 	GracePeriod time.Duration
-	// Endpoint of the member's client port at the pod's address; empty while the pod has none.
+	// Endpoint of the member's client port at the pod's address; empty while the pod has no address.
 	Endpoint string
-	// EtcdVersion is that of the tag of the etcd container's image, without its v; empty when there is no tag.
+	// EtcdVersion is the tag of the etcd container's image, without its v; empty if there is no tag.
 	EtcdVersion string
-	// Probed: the etcd container has a readiness probe. Without one, Ready says no more than that it is running.
+	// Probed: the etcd container has a readiness probe. Without one, Ready only means that it is running.
 	Probed bool
-	// EtcdStarted is when the etcd container was started; zero when it does not run.
+	// EtcdStarted is when the etcd container was started; zero if it is not running.
 	EtcdStarted time.Time
 	// Ready: the readiness probe of the etcd container passes, and the node controller has not marked the
 	// pod as unready.
@@ -115,17 +116,17 @@ type Pod struct {
 	AllContainersReady bool
 	// BackupSidecarReady: the backup-restore container is ready, or there is none.
 	BackupSidecarReady bool
-	// Trouble is why the kubelet cannot start or keep a container, in its own words.
+	// Trouble is why the kubelet cannot start or keep running a container, in the kubelet's words.
 	Trouble string
-	// Refusal is why the agent keeps the member from starting; nil when it does not.
+	// Refusal is why the agent keeps the member from starting; nil if it does not.
 	Refusal *Refusal
 	// Prepared: the agent has let the member start.
 	Prepared bool
 	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
-	// AgentOutdated: the image of its agent is not that of the template.
+	// AgentOutdated: its agent has another image than the template.
 	AgentOutdated bool
-	// Authorities is a checksum of the CAs that the member has read when it started; empty without TLS.
+	// Authorities is a checksum of the CAs that the member read when it started; empty without TLS.
 	Authorities string
 	// OfDruid: the pod was made by etcd-druid.
 	OfDruid bool
@@ -138,69 +139,67 @@ type Pod struct {
 	Disrupted bool
 	// Ended: the kubelet has ended the pod for good, with phase Failed or Succeeded.
 	Ended bool
-	// NodeLost: the node controller, or another of Kubernetes' controllers, has marked the pod because its node is lost.
+	// NodeLost: a controller of Kubernetes has marked the pod because its node is lost.
 	NodeLost bool
 	// Node that the pod is on.
 	Node Node
-	// VolumeTrouble is why the pod's replacement could not have its volumes as they are; empty when it could, or when that
-	// was not checked.
+	// VolumeTrouble is why the pod's replacement could not attach its volumes; empty if it could, or if that was not checked.
 	VolumeTrouble string
 }
 
-// Node is what matters of a node.
+// Node has the fields of a node that decisions need.
 type Node struct {
-	// Name is empty while the pod is on none.
+	// Name is empty while the pod is on no node.
 	Name string
-	// Trouble is why pods on the node may be lost, or empty.
+	// Trouble is why pods on the node may be lost; empty if nothing suggests that.
 	Trouble string
 	// Cordoned: the node takes no new pods.
 	Cordoned bool
 }
 
-// Cluster is what etcd says of itself.
+// Cluster is what the members say about their cluster.
 type Cluster struct {
 	// Reachable: at least one member answered.
 	Reachable bool
-	// ID of the cluster; 0 when no member answered.
+	// ID of the cluster; 0 if no member answered.
 	ID uint64
 	// Term is the newest raft term in which a leader is known.
 	Term uint64
-	// NewestTerm is the newest raft term that a member of the cluster answered with. It grows only where a quorum has met: members ask
-	// for votes before they begin a term.
+	// NewestTerm is the newest raft term that a member of the cluster reported. It only grows if a quorum has met, since members ask for
+	// pre-votes before they begin a term.
 	NewestTerm uint64
-	// Revision is the newest one that a member of the cluster answered with; 0 when none did.
+	// Revision is the newest revision that a member of the cluster reported; 0 if none answered.
 	Revision int64
-	// Leader is the ID of that leader; 0 when no member that answers knows one.
+	// Leader is the ID of that leader; 0 if no member that answers knows one.
 	Leader uint64
-	// LeaderKnown: a member that answers knows a leader, so there is a quorum, or was one an election timeout
-	// ago.
+	// LeaderKnown: a member that answers knows a leader, so there is a quorum, or there was one an election timeout ago.
 	LeaderKnown bool
 	Voters      []Voter
 }
 
-// Versions are what a member says of its own version.
+// Versions are the versions that a member reports.
 type Versions struct {
 	// Etcd is the version of its program, such as "3.6.16".
 	Etcd string
 	// Storage is the version of its data, which follows that of the cluster; empty before 3.6.
 	Storage string
-	// DowngradeTo is the version that a downgrade of the cluster was enabled to; empty when none was.
+	// DowngradeTo is the target version of a downgrade that was enabled; empty if none was.
 	DowngradeTo string
 }
 
 // Voter is a voting member.
 type Voter struct {
 	ID uint64
-	// Name of the member; its ID in hex when it has none.
+	// Name of the member; its ID in hex if it has no name.
 	Name string
 	// Ordinal of its pod; -1 for a foreign voter, which is not in this StatefulSet.
 	Ordinal int
 	Serving bool
-	// Versions that a foreign voter reports; empty when it did not answer.
+	// Versions that a foreign voter reports; empty if it did not answer.
 	Versions Versions
-	// PeerURLs under which the others know it.
+	// PeerURLs under which it is listed.
 	PeerURLs []string
-	// Endpoint at which a foreign voter answered, and Lag, as an ordinal has it; empty when it did not answer.
+	// Endpoint at which a foreign voter answered, and its Lag, as for an ordinal; empty if it did not answer.
 	Endpoint string
 	Lag      uint64
 }
@@ -208,7 +207,7 @@ type Voter struct {
 // Replicas of the StatefulSet.
 func (s *Snapshot) Replicas() int { return len(s.Ordinals) }
 
-// ServingVoters is the number of voters that serve. A voter of which nothing is known counts as down.
+// ServingVoters is the number of voters that serve. An unknown voter counts as down.
 func (s *Snapshot) ServingVoters() int {
 	return s.CountVoters(func(v Voter) bool { return v.Serving })
 }
@@ -218,10 +217,10 @@ func (s *Snapshot) ServingVotersWithout(ordinal int) int {
 	return s.CountVoters(func(v Voter) bool { return v.Serving && v.Ordinal != ordinal })
 }
 
-// CountVoters returns of how many voters something is true.
+// CountVoters returns how many voters satisfy a condition.
 func (s *Snapshot) CountVoters(is func(Voter) bool) int { return count(s.Cluster.Voters, is) }
 
-// CountOrdinals returns of how many ordinals something is true.
+// CountOrdinals returns how many ordinals satisfy a condition.
 func (s *Snapshot) CountOrdinals(is func(Ordinal) bool) int { return count(s.Ordinals, is) }
 
 func count[E any](all []E, is func(E) bool) (n int) {
@@ -233,7 +232,7 @@ func count[E any](all []E, is func(E) bool) (n int) {
 	return n
 }
 
-// Quorum is the number of voters that a quorum takes.
+// Quorum is the number of voters in a quorum.
 func (s *Snapshot) Quorum() int { return quorum.Size(len(s.Cluster.Voters)) }
 
 // HasQuorum reports whether the serving voters are a quorum.
@@ -246,7 +245,7 @@ func (s *Snapshot) Participating() int {
 	return s.CountOrdinals(func(o Ordinal) bool { return o.Class == v1alpha1.ClassParticipating })
 }
 
-// Leader is the ordinal that leads; -1 when none does, or a foreign member.
+// Leader is the ordinal that leads; -1 if none does, or if a foreign member leads.
 func (s *Snapshot) Leader() int {
 	return slices.IndexFunc(s.Ordinals, func(o Ordinal) bool { return o.Role == v1alpha1.RoleLeader })
 }

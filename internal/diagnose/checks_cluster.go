@@ -10,14 +10,14 @@ import (
 )
 
 // verb returns a command line of the plugin about the Etcd.
-func (s *situation) verb(verb string, flags ...string) string {
+func (s *state) verb(verb string, flags ...string) string {
 	return strings.Join(append([]string{"kubectl etcdtask", verb, s.Etcd, "-n", s.Namespace}, flags...), " ")
 }
 
 // edit returns a command line that edits the Etcd.
-func (s *situation) edit() string { return "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace }
+func (s *state) edit() string { return "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace }
 
-func noQuorum(s *situation) result {
+func noQuorum(s *state) result {
 	q := s.Quorum
 	if q == nil || q.Voters == 0 || q.Serving >= q.Size {
 		return result{}
@@ -31,7 +31,7 @@ func noQuorum(s *situation) result {
 	}
 }
 
-func (s *situation) alarm(kind, signal string, advice ...Advice) result {
+func (s *state) alarm(kind, signal string, advice ...Advice) result {
 	var r result
 	for _, a := range s.Alarms {
 		if a.Kind == kind {
@@ -42,7 +42,7 @@ func (s *situation) alarm(kind, signal string, advice ...Advice) result {
 	return r
 }
 
-func alarmNoSpace(s *situation) result {
+func alarmNoSpace(s *state) result {
 	r := s.alarm("NOSPACE", "alarm NOSPACE",
 		Advice{"Remove old revisions and defragment; the task disarms the alarm.", s.verb("defrag", "--compaction")},
 		Advice{"If the database is full of live keys, delete keys or raise spec.etcd.quota (etcd recommends at most 8 GiB).", ""})
@@ -52,12 +52,12 @@ func alarmNoSpace(s *situation) result {
 	return r
 }
 
-func alarmCorrupt(s *situation) result {
+func alarmCorrupt(s *state) result {
 	return s.alarm("CORRUPT", "alarm CORRUPT",
 		Advice{"Do not write. Find out which member differs, and replace it from the others.", s.verb("status")})
 }
 
-func memberDown(s *situation) result {
+func memberDown(s *state) result {
 	var r result
 	for _, m := range s.members {
 		switch {
@@ -84,7 +84,7 @@ func (r reading) starts() []Evidence {
 	return []Evidence{{Member: r.Name, Signal: "etcd started again in the measurement", Value: 1, Unit: yesOrNo, Source: "until it was ready, it served nothing", proves: true}}
 }
 
-func restarts(s *situation) result {
+func restarts(s *state) result {
 	if len(s.Tasks) > 0 {
 		// Tasks replace and restart members.
 		return result{}
@@ -107,7 +107,7 @@ func (r reading) isSilent() bool {
 }
 
 // behind returns how many entries a member has yet to apply of what it, or the leader, knows to be committed, at both samples.
-func (s *situation) behind(m reading) (first, second float64, known bool) {
+func (s *state) behind(m reading) (first, second float64, known bool) {
 	gap := func(of func(reading) *Status) (float64, bool) {
 		status := of(m)
 		if status == nil {
@@ -126,7 +126,7 @@ func (s *situation) behind(m reading) (first, second float64, known bool) {
 	return first, second, before && after
 }
 
-func followerBehind(s *situation) result {
+func followerBehind(s *state) result {
 	var r result
 	for _, m := range s.members {
 		first, second, known := s.behind(m)
@@ -143,7 +143,7 @@ func followerBehind(s *situation) result {
 	return r
 }
 
-func learnerBehind(s *situation) result {
+func learnerBehind(s *state) result {
 	var r result
 	for _, m := range s.members {
 		first, second, known := s.behind(m)
@@ -156,7 +156,7 @@ func learnerBehind(s *situation) result {
 	return r
 }
 
-func elections(s *situation) result {
+func elections(s *state) result {
 	var r result
 	allowed := s.handovers()
 	for _, m := range s.members {
@@ -175,7 +175,7 @@ func elections(s *situation) result {
 }
 
 // handovers is how many changes of the leader are too many: a rollout hands leadership over, once for each leader that it replaces.
-func (s *situation) handovers() float64 {
+func (s *state) handovers() float64 {
 	if len(s.Tasks) > 0 {
 		return 3
 	}
@@ -194,7 +194,7 @@ func (r reading) logged(signal string, count func(*Logs) int, enough int) []Evid
 	return []Evidence{{Member: r.Name, Signal: signal, Value: float64(count(r.Logs)), Threshold: float64(enough), Source: ours}}
 }
 
-func clock(s *situation) result {
+func clock(s *state) result {
 	var r result
 	for _, m := range s.members {
 		r.evidence = append(r.evidence, m.logged("peers whose clock differs by more than a second, in the log", func(l *Logs) int { return l.Drift }, 1)...)

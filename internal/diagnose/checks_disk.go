@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-func compaction(s *situation) result {
+func compaction(s *state) result {
 	var r result
 	old := false
 	for _, m := range s.members {
@@ -40,7 +40,7 @@ func compactsSlowly(version string) bool {
 	return version == "3.5.16" || version == "3.5.17" || version == "3.5.18"
 }
 
-func slowDisk(s *situation) result {
+func slowDisk(s *state) result {
 	var r result
 	var nodes []string
 	written := 0.0
@@ -76,7 +76,7 @@ func slowDisk(s *situation) result {
 }
 
 // scope says what it means where something happens.
-func (s *situation) scope(nodes []string) string {
+func (s *state) scope(nodes []string) string {
 	switch {
 	case len(s.members) == 1 || len(nodes) == 0:
 		return ""
@@ -86,7 +86,7 @@ func (s *situation) scope(nodes []string) string {
 	return fmt.Sprintf(" Only some members are affected: look at the disks of %s.", strings.Join(nodes, " and "))
 }
 
-func diskFull(s *situation) result {
+func diskFull(s *state) result {
 	var r result
 	for _, m := range s.members {
 		if m.Logs != nil && m.Logs.NoSpace > 0 {
@@ -97,7 +97,7 @@ func diskFull(s *situation) result {
 	return r.advise(s.grow())
 }
 
-func volumeSpace(s *situation) result {
+func volumeSpace(s *state) result {
 	var r result
 	for _, m := range s.members {
 		r.evidence = append(r.evidence, m.volumeInUse(volumeThreshold)...)
@@ -105,7 +105,7 @@ func volumeSpace(s *situation) result {
 	return r.advise(s.grow())
 }
 
-func (s *situation) grow() Advice {
+func (s *state) grow() Advice {
 	return Advice{"Grow the volume: raise spec.storageCapacity.", s.edit()}
 }
 
@@ -123,7 +123,7 @@ func (r reading) volumeInUse(threshold float64) []Evidence {
 	return found
 }
 
-func pageCache(s *situation) result {
+func pageCache(s *state) result {
 	var r result
 	for _, m := range s.members {
 		slow := m.slowHistogram("ranges", "etcd_server_range_duration_seconds", rangeThreshold, rangeSource)

@@ -30,7 +30,7 @@ func (r reading) above(signal string, value, threshold float64, unit, source str
 	return []Evidence{{Member: r.Name, Signal: signal, Value: value, Unit: unit, Threshold: threshold, Source: source}}
 }
 
-func passwords(s *situation) result {
+func passwords(s *state) result {
 	var r result
 	for _, m := range s.members {
 		logins := m.grewWith("grpc_server_handled_total", map[string]string{"grpc_method": "Authenticate"}) / max(m.window.Seconds(), 1)
@@ -45,7 +45,7 @@ func passwords(s *situation) result {
 	return r.advise(Advice{"Let clients keep their connections, or authenticate them by certificates. Each log-in is a bcrypt hash (etcd-io/etcd#14692).", ""})
 }
 
-func largeRanges(s *situation) result {
+func largeRanges(s *state) result {
 	var r result
 	for _, m := range s.members {
 		var found []Evidence
@@ -96,7 +96,7 @@ func (r reading) sent() float64 {
 // sentPerRange is how many bytes a member sent for each range.
 func (r reading) sentPerRange() float64 { return r.sent() / max(r.grew("etcd_mvcc_range_total"), 1) }
 
-func largeValues(s *situation) result {
+func largeValues(s *state) result {
 	var r result
 	for _, m := range s.members {
 		if m.grew("etcd_mvcc_put_total") < minObservations/5 {
@@ -124,7 +124,7 @@ func (r reading) leaseShare() float64 {
 	return min(100*changes/float64(second.Committed-first.Committed), 100)
 }
 
-func leases(s *situation) result {
+func leases(s *state) result {
 	var r result
 	for _, m := range s.members {
 		threshold, share := float64(leasesThreshold), m.leaseShare()
@@ -151,7 +151,7 @@ func (r reading) slowWatchers() float64 {
 
 const watchersBehind = "watchers that are behind, at both samples"
 
-func watches(s *situation) result {
+func watches(s *state) result {
 	var r result
 	for _, m := range s.members {
 		found := m.above(watchersBehind, m.slowWatchers(), 1, "", ours)
@@ -173,7 +173,7 @@ func (r reading) writes() float64 {
 	return r.rate("etcd_mvcc_put_total") + r.rate("etcd_mvcc_delete_total") + r.rate("etcd_mvcc_txn_total")
 }
 
-func writeStorm(s *situation) result {
+func writeStorm(s *state) result {
 	if len(s.symptoms) == 0 {
 		// Members that are fast take what they are asked for.
 		return result{}
@@ -195,7 +195,7 @@ func writeStorm(s *situation) result {
 }
 
 // hot returns a command line that shows what is written most; empty if that is known.
-func (s *situation) hot() string {
+func (s *state) hot() string {
 	if len(s.HotPrefixes) > 0 {
 		return ""
 	}
@@ -203,7 +203,7 @@ func (s *situation) hot() string {
 }
 
 // hottest returns the prefix that more than half of all events are below.
-func (s *situation) hottest() []Evidence {
+func (s *state) hottest() []Evidence {
 	if len(s.HotPrefixes) == 0 || s.Events == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ func (r reading) took(what string, seconds float64) Evidence {
 	return Evidence{Member: r.Name, Signal: "time taken by " + what, Value: 1000 * seconds, Unit: "ms", Source: fmt.Sprintf("measured for %s", r.window.Round(time.Second)), proves: 100*seconds >= noticedShare*r.window.Seconds()}
 }
 
-func defragmentation(s *situation) result {
+func defragmentation(s *state) result {
 	var r result
 	for _, m := range s.members {
 		before, _ := m.First.Metrics.total("etcd_disk_defrag_inflight", nil)
@@ -31,7 +31,7 @@ func defragmentation(s *situation) result {
 	return r.advise(Advice{"Wait until it is done: a member neither reads nor writes while it rewrites its database. Let the task defragment one member after the other, at a quiet time.", s.verb("defrag")})
 }
 
-func backup(s *situation) result {
+func backup(s *state) result {
 	var r result
 	for _, m := range s.members {
 		if took := m.distribution("etcd_disk_backend_snapshot_duration_seconds"); took.count > 0 {
@@ -46,7 +46,7 @@ func backup(s *situation) result {
 	return r.advise(Advice{"Measure again when no snapshot is taken. If only backups are slow, move spec.backup.fullSnapshotSchedule to a quiet time, or use a faster volume.", s.verb("diagnose")})
 }
 
-func memory(s *situation) result {
+func memory(s *state) result {
 	var r result
 	for _, m := range s.members {
 		var found []Evidence
@@ -113,7 +113,7 @@ func (r reading) lateAnswers() []Evidence {
 	return timed(r.Name, "answers that need no disk and no peers", median(r.Pings)-max(path, median(r.AgentPings)), quantileOf(r.Pings, 0.9)-max(path, quantileOf(r.AgentPings, 0.9)))
 }
 
-func cpu(s *situation) result {
+func cpu(s *state) result {
 	var r result
 	for _, m := range s.members {
 		found := m.starved()
@@ -134,7 +134,7 @@ func cpu(s *situation) result {
 }
 
 // moreCPU is the advice for members that get too little.
-func (s *situation) moreCPU(r result) Advice {
+func (s *state) moreCPU(r result) Advice {
 	limited, nodes := true, []string{}
 	for _, m := range s.members {
 		if m.Pod == nil || !slices.ContainsFunc(r.evidence, func(e Evidence) bool { return e.Member == m.Name }) {

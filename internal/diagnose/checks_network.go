@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-func network(s *situation) result {
+func network(s *state) result {
 	var r result
 	alone := 0.0
 	cutOff := slices.ContainsFunc(s.members, s.isCutOff)
@@ -49,7 +49,7 @@ func (r reading) waits() bool {
 	return ok && above >= fsyncThreshold || r.serializable(0.5) >= readThreshold || len(r.starved())+len(r.starvedNode()) > 0 || pending >= pendingThreshold
 }
 
-func peerConnections(s *situation) result {
+func peerConnections(s *state) result {
 	var r result
 	cutOff := slices.ContainsFunc(s.members, s.isCutOff)
 	for _, m := range s.members {
@@ -79,7 +79,7 @@ func peerConnections(s *situation) result {
 
 // isCutOff reports whether a voter does not serve although it runs, and answers what takes no peers: the others have a quorum, and do
 // not reach it.
-func (s *situation) isCutOff(r reading) bool {
+func (s *state) isCutOff(r reading) bool {
 	return s.Quorum != nil && s.Quorum.Serving >= s.Quorum.Size && !r.Serving && !r.Learner && r.FailedReads > 0 && len(r.Linearizable) == 0 && len(r.Serializable) >= enoughForMedian
 }
 

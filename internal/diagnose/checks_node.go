@@ -46,7 +46,7 @@ func (r reading) usuallyFast() bool {
 	return usual < fsyncThreshold
 }
 
-func nodeCPU(s *situation) result {
+func nodeCPU(s *state) result {
 	if len(s.symptoms) == 0 {
 		// Members that are fast get the CPU that they need, however busy the node is.
 		return result{}

@@ -13,7 +13,7 @@ func (r reading) database() (size, inUse, quota float64) {
 }
 
 // fullest returns the database that is closest to its quota.
-func (s *situation) fullest() []Evidence {
+func (s *state) fullest() []Evidence {
 	var best []Evidence
 	for _, m := range s.members {
 		if size, _, limit := m.database(); limit > 0 && (len(best) == 0 || 100*size/limit > best[0].Value) {
@@ -23,7 +23,7 @@ func (s *situation) fullest() []Evidence {
 	return best
 }
 
-func quota(s *situation) result {
+func quota(s *state) result {
 	var r result
 	if best := s.fullest(); len(best) > 0 && best[0].Value >= quotaThreshold {
 		best[0].proves = true
@@ -34,7 +34,7 @@ func quota(s *situation) result {
 		Advice{"If what is in use is close to the quota, delete keys or raise spec.etcd.quota (etcd recommends at most 8 GiB).", ""})
 }
 
-func fragmentation(s *situation) result {
+func fragmentation(s *state) result {
 	var r result
 	for _, m := range s.members {
 		if size, used, _ := m.database(); size >= minFragmented && used > 0 && 100*used/size < inUseThreshold {
@@ -44,7 +44,7 @@ func fragmentation(s *situation) result {
 	return r.advise(Advice{"Defragment at a quiet time. It costs space on the volume and in the page cache, and seldom time.", s.verb("defrag")})
 }
 
-func fileDescriptors(s *situation) result {
+func fileDescriptors(s *state) result {
 	var r result
 	for _, m := range s.members {
 		open, known := m.now("process_open_fds")

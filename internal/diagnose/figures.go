@@ -27,7 +27,7 @@ type Figures struct {
 
 // Figures returns what was measured, of each member of which anything was.
 func (in Input) Figures() []Figures {
-	s := newSituation(in)
+	s := newState(in)
 	var all []Figures
 	for _, m := range s.members {
 		if !m.hasMetrics() && len(m.Linearizable) == 0 {
@@ -80,7 +80,7 @@ func (r reading) atMost(name string, quantile float64) string {
 // Summary is what a person would ask first: quorum, alarms, tasks, restarts.
 func (in Input) Summary() string {
 	say := []string{fmt.Sprintf("Etcd %s/%s:", in.Namespace, in.Etcd)}
-	if newSituation(in).isMeasured() {
+	if newState(in).isMeasured() {
 		say = []string{fmt.Sprintf("Etcd %s/%s, measured for %s:", in.Namespace, in.Etcd, in.Window)}
 	}
 	switch q := in.Quorum; {

@@ -12,7 +12,7 @@ import (
 )
 
 // headline returns the verdict in one sentence.
-func (s *situation) headline(v Verdict) string {
+func (s *state) headline(v Verdict) string {
 	switch {
 	case v.isExplained():
 		f := v.Findings[0]
@@ -31,7 +31,7 @@ func (s *situation) headline(v Verdict) string {
 func (v Verdict) isExplained() bool { return len(v.Findings) > 0 && v.Findings[0].Slows }
 
 // next returns what to do if no cause shows.
-func (s *situation) next(v Verdict) []Advice {
+func (s *state) next(v Verdict) []Advice {
 	switch {
 	case v.isExplained() || !s.isMeasured():
 		return nil
@@ -44,12 +44,12 @@ func (s *situation) next(v Verdict) []Advice {
 }
 
 // isMeasured reports whether anything about the speed of a member is known.
-func (s *situation) isMeasured() bool {
+func (s *state) isMeasured() bool {
 	return slices.ContainsFunc(s.members, func(m reading) bool { return m.hasMetrics() || len(m.Linearizable) > 0 })
 }
 
 // where names the members that a finding is about.
-func (s *situation) where(members []string) string {
+func (s *state) where(members []string) string {
 	switch {
 	case len(members) == 0 || len(s.members) == 1:
 		return ""
@@ -60,7 +60,7 @@ func (s *situation) where(members []string) string {
 }
 
 // healthy says that etcd is not slow, and what that rests on.
-func (s *situation) healthy() string {
+func (s *state) healthy() string {
 	slowest := time.Duration(0)
 	timed := false
 	var unknown []string

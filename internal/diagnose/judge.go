@@ -34,16 +34,16 @@ type result struct {
 	advice   []Advice
 }
 
-// situation is an input with what follows from it.
-type situation struct {
+// state is an Input with what follows from it.
+type state struct {
 	Input
 	members []reading
 	// symptoms are the figures that show that etcd is slow.
 	symptoms []Evidence
 }
 
-func newSituation(in Input) *situation {
-	s := &situation{Input: in}
+func newState(in Input) *state {
+	s := &state{Input: in}
 	for i := range in.Members {
 		m := &s.Members[i]
 		s.members = append(s.members, reading{Member: m, window: cmp.Or(m.Elapsed, in.Window)})
@@ -55,7 +55,7 @@ func newSituation(in Input) *situation {
 
 // setBase decides what of a timed read is the way to the member: the shortest answer that needs no disk and no peers. If the way is
 // busy, such as a port-forward through an API server that is, it is the usual one.
-func (s *situation) setBase() {
+func (s *state) setBase() {
 	all := !slices.ContainsFunc(s.members, func(m reading) bool { return !isSlow(m.Pings) })
 	for i := range s.members {
 		m := &s.members[i]
@@ -73,7 +73,7 @@ func Judge(in Input) Verdict {
 	if in.Hibernated {
 		return Verdict{Headline: "It is hibernated: no member is running."}
 	}
-	s := newSituation(in)
+	s := newState(in)
 	v := Verdict{Missing: append(slices.Clip(in.Missing), s.voids()...), Symptoms: s.symptoms}
 	for i, r := range rules {
 		if !s.canJudge(r) {
@@ -94,7 +94,7 @@ func Judge(in Input) Verdict {
 }
 
 // canJudge reports whether one of the signals that a rule needs is there.
-func (s *situation) canJudge(r rule) bool {
+func (s *state) canJudge(r rule) bool {
 	return slices.ContainsFunc(r.needs, func(signal Signal) bool {
 		return slices.ContainsFunc(s.members, func(m reading) bool { return m.has(signal) })
 	})
@@ -123,7 +123,7 @@ func (r reading) has(signal Signal) bool {
 }
 
 // voids are the signals that are there, and say nothing.
-func (s *situation) voids() []Missing {
+func (s *state) voids() []Missing {
 	var all []Missing
 	for _, m := range s.members {
 		if m.restarted() {
@@ -139,7 +139,7 @@ func (s *situation) voids() []Missing {
 }
 
 // uncounted says why nothing that one member counts does not mean that nothing was written; empty if it does.
-func (s *situation) uncounted(by string) string {
+func (s *state) uncounted(by string) string {
 	why := ""
 	for _, m := range s.members {
 		written := m.grew("etcd_mvcc_put_total") + m.grew("etcd_mvcc_delete_total")
@@ -153,7 +153,7 @@ func (s *situation) uncounted(by string) string {
 	return why
 }
 
-func (s *situation) finding(at int, found result) Finding {
+func (s *state) finding(at int, found result) Finding {
 	r := rules[at]
 	f := Finding{Cause: r.cause, Title: r.title, Evidence: found.evidence, RulesOut: found.rulesOut, Advice: found.advice}
 	// What slows members does so only if something is slow.

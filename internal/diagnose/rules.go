@@ -63,7 +63,7 @@ type rule struct {
 	explains []Cause
 	// needs are the signals of which one is enough to judge.
 	needs []Signal
-	check func(s *situation) result
+	check func(s *state) result
 }
 
 // consequences of a member that gets too little of something.

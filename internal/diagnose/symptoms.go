@@ -5,7 +5,7 @@
 package diagnose
 
 // findSymptoms returns the figures that show that etcd is slow, whatever the cause.
-func (s *situation) findSymptoms() []Evidence {
+func (s *state) findSymptoms() []Evidence {
 	var all []Evidence
 	for _, m := range s.members {
 		all = append(all, m.starts()...)

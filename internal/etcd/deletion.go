@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// keepUntilLeft keeps the Etcd, once it is deleted, until its members have left the source cluster, and no longer.
+// keepUntilLeft keeps a deleted Etcd until its members have left the source cluster.
 func (p *pass) keepUntilLeft(ctx context.Context) error {
 	return p.leaver.Keep(ctx, p.etcd, p.found.Snapshot, p.found.Adoption.Frozen)
 }
 
-// leave has the members of an Etcd that is deleted leave the source cluster, and says what that waits for.
+// leave removes the members of a deleted Etcd from the source cluster, and records in the status what this waits for.
 func (p *parts) leave(ctx context.Context, etcd *v1alpha1.Etcd) (ctrl.Result, error) {
 	why, after, err := p.leaver.Leave(ctx, etcd)
 	switch {

@@ -60,7 +60,7 @@ func (w *statusWriter) reportTLS(etcd *v1alpha1.Etcd, changed changeOf) {
 	}
 }
 
-// reportHibernation reports that the volumes of a hibernated cluster are given up, or why they are not.
+// reportHibernation reports that the volumes of a hibernated cluster are deleted, or why they are kept.
 func (w *statusWriter) reportHibernation(etcd *v1alpha1.Etcd, before *v1alpha1.EtcdStatus, changed changeOf) {
 	c, b := changed(v1alpha1.ConditionHibernated)
 	switch {
@@ -72,7 +72,7 @@ func (w *statusWriter) reportHibernation(etcd *v1alpha1.Etcd, before *v1alpha1.E
 	}
 }
 
-// reportOwnership reports that a foreign object is in the way, once.
+// reportOwnership reports once that a foreign object blocks the Etcd.
 func (w *statusWriter) reportOwnership(etcd *v1alpha1.Etcd, changed changeOf) {
 	c, b := changed(v1alpha1.ConditionObjectsOwned)
 	if c == nil || c.Status != metav1.ConditionFalse || b != nil && b.Status == metav1.ConditionFalse {
@@ -81,7 +81,7 @@ func (w *statusWriter) reportOwnership(etcd *v1alpha1.Etcd, changed changeOf) {
 	w.event(etcd, corev1.EventTypeWarning, c, "ApplyObjects")
 }
 
-// maxNote bounds the note of an event, which has at most 1024 bytes.
+// maxNote bounds the note of an event. The API server accepts at most 1024 bytes.
 const maxNote = 1000
 
 // note returns the message of a condition, truncated for an event.

@@ -22,7 +22,7 @@ const (
 	reportTimes = 2
 )
 
-// failures are the stages that are failing, by Etcd.
+// failures holds the failing stages of each Etcd.
 type failures struct {
 	memory.PerEtcd[map[string]failure]
 }
@@ -30,7 +30,7 @@ type failures struct {
 // failure of a stage.
 type failure struct {
 	status.Failure
-	// times in a row, since the first of them.
+	// times is how often in a row the stage has failed, and since is when it first did.
 	times int
 	since time.Time
 }
@@ -56,7 +56,7 @@ func (f *failures) note(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) 
 	}
 }
 
-// reported returns the failures for the status: those that have lasted, and those that the status already reports, since a restarted
+// reported returns the failures for the status: those that have lasted, and those that the status already reports, because a restarted
 // operator does not know how long they have lasted.
 func (f *failures) reported(etcd *v1alpha1.Etcd, now time.Time) (reported []status.Failure) {
 	all := f.Of(etcd)

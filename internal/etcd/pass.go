@@ -117,8 +117,8 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	return p.result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
 }
 
-// through runs stages until one that is not passable fails, or one interrupts the reconcile, which is no failure: the cache has to catch up
-// first.
+// through runs the stages until one that is not passable fails, or one interrupts the reconcile. An interruption is not a failure: the
+// cache has to catch up first.
 func (p *pass) through(ctx context.Context, stages []stage) (complete bool, interrupted error) {
 	for _, s := range stages {
 		err := s.run(p, ctx)
@@ -148,15 +148,14 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 	return true, interrupted
 }
 
-// leaveOpen records stages whose earlier errors may or may not be resolved.
+// leaveOpen records stages whose earlier errors are not known to be resolved.
 func (p *pass) leaveOpen(stages []stage) {
 	for _, s := range stages {
 		p.open = append(p.open, s.code)
 	}
 }
 
-// interrupts reports whether an error of a stage only means that something has to be seen first, or that the namespace is being
-// deleted.
+// interrupts reports whether an error of a stage only means that the cache has to catch up first, or that the namespace is being deleted.
 func interrupts(err error) bool {
 	return errors.Is(err, state.ErrBehind) || errors.Is(err, context.Canceled) || apierrors.IsConflict(err) || namespaceTerminates(err)
 }
@@ -191,8 +190,8 @@ func (p *pass) reported() string {
 	return p.failures.summary(p.etcd, p.Clock.Now(), foreign)
 }
 
-// writeStatus writes the status that follows from what was found, and returns after how long to reconcile again. A reconcile that
-// is not complete only adds its errors: members are instructed by the status, so nothing else in it changes on incomplete evidence.
+// writeStatus writes the status that follows from what was found, and returns when to reconcile again. An incomplete reconcile only adds
+// its errors: members are instructed by the status, so nothing else in it changes on incomplete evidence.
 func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -221,7 +220,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		after = min(after, pending)
 	}
 	if p.rollWaits {
-		// How long a member has been away is only known while it is observed.
+		// The time that a member has been away only counts while it is observed.
 		after = min(after, pollTroubled)
 	}
 	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Refused {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// How long to wait before the next reconcile if no event triggers one.
+// Intervals after which an Etcd is reconciled if no event triggers it.
 const (
 	// retryConflict lets the cache catch up.
 	retryConflict = time.Second
@@ -26,7 +26,7 @@ const (
 	pollHealthy = 30 * time.Second
 )
 
-// pollAfter returns after how long to reconcile again if no event triggers it.
+// pollAfter returns when to reconcile again if no event triggers it.
 func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	if c := status.Conditions.Find(v1alpha1.ConditionHibernated); c != nil && (c.Reason == v1alpha1.ReasonHibernating || c.Reason == v1alpha1.ReasonWakingUp) {
 		return pollTroubled
@@ -59,15 +59,15 @@ func priorityOf(after time.Duration, hangs bool) *int {
 	return ptr.To(0)
 }
 
-// isUrgent reports whether an Etcd that a starting operator finds comes before others: its spec has changed, or it has a
-// quorum while its pods are replaced or its certificates renewed.
+// isUrgent reports whether a starting operator reconciles an Etcd before others: its spec has changed, or it has a quorum while its pods
+// are replaced or its certificates renewed.
 func isUrgent(e *v1alpha1.Etcd) bool {
 	movesTLS := e.Status.Conditions.Find(v1alpha1.ConditionTLSReady) != nil && !e.Status.Conditions.IsTrue(v1alpha1.ConditionTLSReady)
 	return state.Due(e) || e.Status.Conditions.IsTrue(v1alpha1.ConditionReady) && (e.Status.Rollout != nil || movesTLS)
 }
 
-// hangsAfter is how long an observation takes at least if a member hangs. One that answers does so in milliseconds, and one that is
-// not running refuses the connection.
+// hangsAfter is the least time that an observation takes if a member hangs. A member that answers does so in milliseconds; one that is not
+// running refuses the connection.
 const hangsAfter = time.Second
 
 // hangs reports whether members hang, given a Snapshot and how long it took.
@@ -75,9 +75,9 @@ func hangs(s *cluster.Snapshot, took time.Duration) bool {
 	return s != nil && took >= hangsAfter && slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && !o.Answers })
 }
 
-// hanging is how often in a row members of an Etcd hung, and until when the last wait lasts. Each observation of them keeps a
-// worker for seconds, so they are observed less and less often, down to as often as a healthy Etcd. A change in between is an
-// event, which comes before the wait is over and begins with short waits again.
+// hanging counts how often in a row members of an Etcd hung, and until when the current wait lasts. Observing them occupies a worker for
+// seconds, so the waits grow until they are as long as those of a healthy Etcd. A change triggers a reconcile before the wait is over, and
+// the waits start over.
 type hanging struct {
 	times int
 	until time.Time
@@ -96,7 +96,7 @@ func (h hanging) next(hangs bool, now time.Time) hanging {
 	return h
 }
 
-// wait returns how long to wait at least; 0 while nothing hangs.
+// wait returns the least time to wait; 0 while nothing hangs.
 func (h hanging) wait() time.Duration {
 	wait := pollTroubled
 	for range h.times - 1 {

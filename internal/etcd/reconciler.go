@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd reconciles the objects and the status of Etcds. Its parts, one in each package beneath it, decide and act; the
-// Reconciler runs them in their order, and writes one status at the end. It does not delete pods: outdated ones are replaced by the
-// StatefulSet controller under RollingUpdate, and by a rollout task under OnDelete.
+// Package etcd reconciles the objects and the status of Etcds. The packages beneath it decide and act; the Reconciler runs them in order
+// and writes one status at the end. It does not delete pods: the StatefulSet controller replaces outdated ones under RollingUpdate, and a
+// rollout task does under OnDelete.
 package etcd
 
 import (
@@ -60,7 +60,7 @@ type Reconciler struct {
 	Images configv1alpha1.Images
 	// TLS restricts the versions and cipher suites of members.
 	TLS configv1alpha1.TLS
-	// AgentTrust returns whose requests the agents of an Etcd accept; nil to tell them nothing.
+	// AgentTrust returns whose requests the agents of an Etcd accept; if nil, the agents are not told.
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.
 	Allowed func(*v1alpha1.Etcd) error
@@ -92,7 +92,7 @@ type parts struct {
 	leaver     *leave.Leaver
 	volumes    *volumes.Grower
 	failures   failures
-	// followed: the stages after the status have succeeded once, in this process.
+	// followed: the follow-up stages have succeeded once in this process.
 	followed memory.PerEtcd[bool]
 	hanging  memory.PerEtcd[hanging]
 	status   statusWriter
@@ -146,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.parts.leave(ctx, etcd)
 	}
 	if rollout := etcd.Status.Rollout; rollout != nil && rollout.Task != "" {
-		// All log lines about a rollout have its task in the same key, whichever controller writes them.
+		// All controllers log the task of a rollout under the same key.
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(logging.KeyTask, klog.KRef(etcd.Namespace, rollout.Task)))
 	}
 	return (&pass{parts: r.parts, reconciler: r, etcd: etcd}).run(ctx)

@@ -77,7 +77,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Complete(r)
 }
 
-// notItsStatus selects changes of more than the status of an object: of its metadata, its spec or its owners.
+// notItsStatus selects changes of an object outside its status: of its metadata, its spec or its owners.
 func notItsStatus() predicate.Predicate {
 	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
@@ -111,12 +111,12 @@ func etcdOfStatefulSet(set client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}
 }
 
-// settle is how long a change of a pod waits for others: a pod that starts or goes changes several times at once, and the status of
-// its StatefulSet with it. Controllers that act on pods do so at the same moment, and need not share the processors and the API
-// server with a status that is about to change again.
+// settle is how long a change of a pod waits for further ones: a pod that starts or terminates changes several times within a moment, and
+// so does the status of its StatefulSet. The controllers that act on pods then do not compete for CPU and the API server with a status that
+// is about to change again.
 const settle = time.Second
 
-// afterwards reconciles an Etcd a little after an object of it has changed.
+// afterwards reconciles an Etcd shortly after one of its objects has changed.
 func afterwards(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	later := func(o client.Object, q queue) {
@@ -141,7 +141,8 @@ func etcdOfTask(task client.Object) types.NamespacedName {
 	return task.(*v1alpha1.EtcdOperatorTask).EtcdKey()
 }
 
-// TaskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.
+// TaskChanged selects changes of tasks that may affect status.rollout, status.recovery or the condition Stalled of an Etcd, or which task
+// holds it at zero replicas.
 func TaskChanged() predicate.Predicate {
 	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
 		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase

@@ -37,7 +37,7 @@ func (p *pass) adopt(ctx context.Context) (err error) {
 	return err
 }
 
-// checkOwners begins the work on the objects. None is written while etcd-druid writes to an Etcd that was adopted from it.
+// checkOwners begins the session that writes the objects. Nothing is written while etcd-druid writes to an Etcd that was adopted from it.
 func (p *pass) checkOwners(ctx context.Context) (err error) {
 	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet, p.found.Manager)
 	if err == nil && p.found.Adoption.Contested != nil {
@@ -68,9 +68,9 @@ func (p *pass) removeLeases(ctx context.Context) error {
 	return p.scaler.RemoveLeases(ctx, p.found.State)
 }
 
-// checkPolicy suspends the spec of an Etcd that the operator's configuration refuses, and of one whose members serve as another
-// cluster than the recorded one: they would refuse their data once they restart. The members are still observed, and those that a
-// task has stopped are started again as they were.
+// checkPolicy suspends the spec of an Etcd that the operator's configuration refuses, and of one whose members serve as another cluster
+// than the recorded one, since they would refuse their data when they restart. The members are still observed, and members that a task has
+// stopped are started again unchanged.
 func (p *pass) checkPolicy(context.Context) error {
 	if p.reconciler.Allowed != nil {
 		p.found.Refused = p.reconciler.Allowed(p.etcd)
@@ -80,7 +80,7 @@ func (p *pass) checkPolicy(context.Context) error {
 	return nil
 }
 
-// planTLS reconciles and checks the Secrets of TLS, but not those of an Etcd that was refused before it had members.
+// planTLS reconciles and checks the TLS Secrets, except those of an Etcd that was refused before it had members.
 func (p *pass) planTLS(ctx context.Context) error {
 	if p.found.Refused != nil && p.found.StatefulSet == nil {
 		return errSkipped
@@ -115,7 +115,7 @@ func (p *pass) lookFirst(ctx context.Context) (err error) {
 	began := p.Clock.Now()
 	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Stage, p.session)
 	if now := p.Clock.Now(); p.etcd.SourceStays() && now.Sub(began) >= hangsAfter {
-		// The source hangs, and is asked less and less often.
+		// The source hangs: ask it less and less often.
 		p.hanging.Set(p.etcd, p.hung.next(true, now))
 	}
 	return err
@@ -124,9 +124,9 @@ func (p *pass) lookFirst(ctx context.Context) (err error) {
 // applySpec applies the objects, unless the spec is suspended or a task keeps all members stopped: then the spec waits until they
 // are started again.
 //
-// Changes are applied if the spec has changed or an annotation asks for it, so that a new version of the operator does not by
-// itself replace the pods of every cluster. What was removed, or changed by others, is corrected at any time. While a Secret cannot
-// be used, nothing is changed and no StatefulSet is created.
+// Changes are applied if the spec has changed or an annotation requests it, so that an upgrade of the operator does not replace the pods of
+// every cluster. Objects that others have removed or changed are corrected at any time. While a Secret is unusable, nothing is changed and
+// no StatefulSet is created.
 func (p *pass) applySpec(ctx context.Context) error {
 	if p.specFailed || p.held {
 		return errSkipped
@@ -159,12 +159,12 @@ func (p *pass) apply(ctx context.Context) error {
 		PodsManagedBy: p.found.PodsManagedBy, PeerTLS: plan.Stage, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Converting,
 	}
 	if set != nil {
-		// They are changed by their own stages alone.
+		// Only their own stages change these.
 		in.Strategy, in.Capacity, in.Class = set.Spec.UpdateStrategy.Type, volumes.TemplateCapacity(set), volumes.TemplateClass(set)
 	}
 	settled, err := p.session.Apply(ctx, apply.Request{
 		Input: in, Due: plan.Problem == nil && (plan.Due || state.Due(p.etcd)),
-		// Without usable Secrets, pods could not start.
+		// Pods cannot start without usable Secrets.
 		NoStatefulSet: plan.Problem != nil,
 		Instructions:  func(ctx context.Context) (map[string]string, error) { return p.instructor.Instructions(ctx, p.etcd) },
 		Permit: func(ctx context.Context, base *appsv1.StatefulSet) error {
@@ -174,12 +174,12 @@ func (p *pass) apply(ctx context.Context) error {
 			return p.starter.Start(ctx, p.etcd, p.found.FirstStart, p.session)
 		},
 	})
-	// While the cluster grows to its size, or its volumes move, the spec is not settled, so that each further member is due.
+	// The spec is not settled while the cluster grows to its size or its volumes move, so that each further member is due.
 	p.found.Settled = err == nil && settled && change.Why == "" && !in.Converting && len(p.session.Foreign()) == 0 && len(volumes.Misplaced(p.found.State)) == 0
 	return err
 }
 
-// fence keeps clients away from the members, or lets them in again. It comes after the spec is applied, which may have let them in.
+// fence keeps clients away from the members, or readmits them. It runs after the spec is applied, which may have readmitted them.
 func (p *pass) fence(ctx context.Context) error {
 	return p.fencer.Reconcile(ctx, p.found.State)
 }
@@ -195,11 +195,11 @@ func unadopted(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return etcd.Status.ClusterID != "" && (set == nil || set.Status.ObservedGeneration == 0)
 }
 
-// retention returns what becomes of the claims when the StatefulSet is deleted or scaled in.
+// retention returns the retention policy of the claims for when the StatefulSet is deleted or scaled in.
 //
-// It is Retain for scaling in, whatever the Etcd says: the operator scales to zero for other reasons than hibernation, others who
-// do so must not lose data, and a hibernation deletes claims by a record of its own. It is Retain altogether while the StatefulSet
-// is to be replaced for its claim template.
+// For scaling in it is always Retain: the operator also scales to zero for reasons other than hibernation, a user who does so must not lose
+// data, and a hibernation deletes claims by a record of its own. It is Retain for both while the StatefulSet has to be replaced because of
+// its claim template.
 func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.PersistentVolumeClaimRetentionPolicy {
 	p := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: etcd.Spec.Retention().WhenDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	if volumes.TemplateOutdated(etcd, set) {
@@ -211,7 +211,7 @@ func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.Persistent
 func (p *pass) growVolumes(ctx context.Context) (err error) {
 	may := volumes.Permission{Grow: !p.refused && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen, Replace: p.found.TLS != nil && p.creates()}
 	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
-	// What is to move is found while the spec is due, so it stays due until it is known, and done.
+	// Volumes that have to move are only found while the spec is due, so it stays due until they have moved.
 	p.found.Settled = p.found.Settled && err == nil && p.found.Volumes.Moved() == nil
 	p.specFailed = p.specFailed || err != nil
 	return err
@@ -240,10 +240,10 @@ func (p *pass) listAdvertised(ctx context.Context) error {
 	return p.tls.ListAdvertised(ctx, p.found.State, *p.found.TLS)
 }
 
-// confirmRecovery reads the tasks and the members from the API server before the status loses a recovery: the members then remove the
-// data that they had before, or continue as the cluster before, and the cache may not show yet the task that keeps it. It does the same
-// before the status records another recovery: the cache may not show yet that a restore's task is deleted, which aborts it, or that the
-// task has ended, and a newer one has replaced its recovery.
+// confirmRecovery reads the tasks and the members from the API server before a recovery is dropped from the status: members then remove
+// their previous data, or continue as the previous cluster, and the cache may not show the task that keeps it yet. It does the same before
+// the status records another recovery: the cache may not show yet that the task of a restore was deleted, which aborts the restore, or that
+// a newer task has replaced its recovery.
 func (p *pass) confirmRecovery(ctx context.Context) error {
 	if !p.decidesOnRecovery(status.Next(p.found).Recovery) {
 		return nil
@@ -261,7 +261,7 @@ func (p *pass) confirmRecovery(ctx context.Context) error {
 	return nil
 }
 
-// decidesOnRecovery reports whether the status loses a recovery by its next one, or begins another.
+// decidesOnRecovery reports whether the next status drops the recovery, or begins another one.
 func (p *pass) decidesOnRecovery(next *v1alpha1.ClusterRecovery) bool {
 	recorded := p.etcd.Status.Recovery
 	if next == nil || recorded == nil {
@@ -270,7 +270,7 @@ func (p *pass) decidesOnRecovery(next *v1alpha1.ClusterRecovery) bool {
 	return next.TaskUID != recorded.TaskUID
 }
 
-// instructMembers writes what the status says of the cluster for the members.
+// instructMembers writes what the status says of the cluster to the members' ConfigMap.
 func (p *pass) instructMembers(ctx context.Context) error {
 	if err := p.instructor.Write(ctx, p.Client, p.etcd, p.session); err != nil || p.held || p.found.Adoption.Frozen {
 		return err
@@ -278,13 +278,13 @@ func (p *pass) instructMembers(ctx context.Context) error {
 	return p.instructor.List(ctx, p.etcd, p.found.StatefulSet, p.session)
 }
 
-// removeOperation removes the annotations that asked for a reconcile, once it is done.
+// removeOperation removes the annotations that requested an operation, once it is done.
 func (p *pass) removeOperation(ctx context.Context) error {
 	renewed := p.found.TLS != nil && p.found.TLS.Managed.RenewalBegun
 	if !renewed && (!p.found.Current() || !state.OperationRequested(p.etcd)) {
 		return nil
 	}
-	// The lock keeps a request that has come since.
+	// The optimistic lock preserves a request that was made since.
 	patch := client.MergeFromWithOptions(p.etcd.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
 		switch p.etcd.Annotations[key] {

@@ -34,7 +34,7 @@ type statusWriter struct {
 	clock    clock.PassiveClock
 
 	written memory.PerEtcd[writtenStatus]
-	// lost is when the quorum of an Etcd was first seen to be lost; zero while there is one.
+	// lost is when the quorum of an Etcd was first seen to be lost; zero while there is a quorum.
 	lost memory.PerEtcd[time.Time]
 	// pruned: the API server has not kept all of the last write.
 	pruned memory.PerEtcd[bool]
@@ -54,11 +54,11 @@ func (w *statusWriter) forget(etcd types.NamespacedName) {
 	w.pruned.Forget(etcd)
 }
 
-// write writes a status that says something new. If it puts the details off, it returns for how long.
+// write writes a status that says something new. If it defers details, it returns for how long.
 func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1alpha1.EtcdStatus) (due time.Duration, err error) {
 	if equality.Semantic.DeepEqual(etcd.Status, next) {
 		if w.pruned.Of(etcd) {
-			// What was dropped looks as if it had never been there.
+			// The fields that the API server dropped do not show as a difference.
 			return 0, fmt.Errorf("the API server has not kept the status of Etcd %s: see its events", client.ObjectKeyFromObject(etcd))
 		}
 		return 0, nil
@@ -87,7 +87,7 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 	err = servedcrd.CheckKept(next, etcd.Status)
 	w.pruned.Set(etcd, err != nil)
 	if err != nil {
-		// Members that are instructed by what is left would continue as another cluster, or remove what they have kept.
+		// Members that are instructed by the rest would continue as another cluster, or remove data that they keep.
 		w.recorder.Eventf(etcd, nil, corev1.EventTypeWarning, v1alpha1.ReasonRetrying, "WriteStatus", "%s", err)
 		return 0, fmt.Errorf("recording the status of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}

@@ -132,7 +132,7 @@ func newestSucceeded(pods []corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// unknownFlag is what an agent says to a flag of a later version.
+// unknownFlag is an agent's error about a flag of a later version.
 const unknownFlag = "unknown flag: "
 
 // lastWords returns the error of the newest pod that failed: that of the agent, or else its termination message. One about a flag says

@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// WorkLimit returns how much a Job may write that works on the database of an Etcd: twice the size of its volume or quota, and
-// space for a delta and a log. It reserves nothing. Hostile objects in a bucket that grow when they are decompressed then evict the
-// pod of the Job, and do not fill the disk of the node.
+// WorkLimit returns how much a Job that works on the database of an Etcd may write: twice the size of its volume or quota, and space for a
+// delta and a log. It reserves nothing. If hostile objects in a bucket grow when they are decompressed, the pod of the Job is evicted
+// before they fill the disk of the node.
 func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 	limit := etcd.Spec.Capacity()
 	limit = larger(limit, Quota(etcd))
@@ -66,7 +66,7 @@ func (s Spec) memoryLimit() resource.Quantity {
 	return limit
 }
 
-// softMemoryLimit lets Go's garbage collector work harder from nine tenths of the limit on, before the kernel ends the process.
+// softMemoryLimit returns nine tenths of the limit, from which on Go's garbage collector works harder, before the kernel ends the process.
 func softMemoryLimit(r corev1.ResourceRequirements) corev1.EnvVar {
 	return corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(r.Limits.Memory().Value()/10*9, 10)}
 }

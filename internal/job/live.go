@@ -64,7 +64,7 @@ func Find(ctx context.Context, live client.Reader, owner metav1.Object, key clie
 	return j, nil, nil
 }
 
-// AnyLeft reports whether an owner has any of some Jobs. One is gone only after its pods.
+// AnyLeft reports whether any of the given Jobs of an owner still exists. A Job is gone only after its pods.
 func AnyLeft(ctx context.Context, live client.Reader, owner metav1.Object, keys []client.ObjectKey) (bool, error) {
 	for _, key := range keys {
 		if found, _, err := Find(ctx, live, owner, key); err != nil || found != nil {
@@ -92,14 +92,14 @@ func Remove(ctx context.Context, c client.Client, live client.Reader, owner meta
 	return nil
 }
 
-// How often a Job is read.
+// Intervals at which a Job is read.
 const (
 	minPoll = 2 * time.Second
 	maxPoll = 30 * time.Second
 )
 
-// Poll returns after how long to read a Job again that has not ended, besides the events of its pods: often at first, and the
-// longer it has run the less. It is pure.
+// Poll returns after how long to read a running Job again, besides the events of its pods. The interval grows with the time that the Job
+// has run. It is pure.
 func Poll(s State, now time.Time) time.Duration {
 	if s.RunningSince.IsZero() {
 		return minPoll

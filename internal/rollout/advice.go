@@ -25,7 +25,7 @@ func (s *state) waitFor(pod string) *Hold {
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05 MST") }
 
-// adviceFor says what the pod of an ordinal lacks to participate, and what a person can do.
+// adviceFor returns why the pod of an ordinal does not participate, and what a person can do.
 func adviceFor(o cluster.Ordinal, statefulSet string) string {
 	if lost := lostNode(o); lost != "" {
 		return lost
@@ -61,7 +61,7 @@ func adviceFor(o cluster.Ordinal, statefulSet string) string {
 	return "serves, but its readiness probe does not pass yet"
 }
 
-// lostNode says what is known of a pod whose kubelet's last report may be stale, and what a person can do; empty if it is not.
+// lostNode returns what is known of a pod whose last kubelet report may be stale, and what a person can do; empty if it is not stale.
 func lostNode(o cluster.Ordinal) string {
 	if o.Pod == nil || o.Pod.Stale() == "" {
 		return ""
@@ -93,8 +93,8 @@ func magnitude(lag uint64) uint64 {
 	return least
 }
 
-// downVoters names the voters that do not serve, and what a person can do about them. Members that do not answer count
-// once their probes have passed for as long as vouchAfter; never, if that is 0.
+// downVoters returns the voters that do not serve, and what a person can do about them. Members that do not answer count once their probes
+// have passed for as long as vouchAfter; never, if that is 0.
 func downVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 	var ours, foreign, unproven []string
 	for _, v := range s.Cluster.Voters {

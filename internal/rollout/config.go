@@ -45,8 +45,8 @@ type Config struct {
 	Restart bool `json:"restart,omitempty"`
 	// LeaderHandover moves leadership to an updated member before the leader is replaced. Default true.
 	LeaderHandover *bool `json:"leaderHandover,omitempty"`
-	// UnreadyGracePeriod is how long no member may have known a leader before the quorum counts as lost, and how long a
-	// member has to have been running to count as back. Default 30s, at least 10s.
+	// UnreadyGracePeriod is how long no member must have known a leader before the quorum counts as lost, and how long a member must have
+	// been running to count as back. Default 30s, at least 10s.
 	UnreadyGracePeriod *metav1.Duration `json:"unreadyGracePeriod,omitempty"`
 	// ProgressDeadline is how long a rollout may make no progress before it counts as stalled. Default 10m.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
@@ -59,8 +59,8 @@ type Config struct {
 	// SnapshotBefore is when a full snapshot is taken first, if a backup store is configured: Always, MinorVersion (default: if
 	// the minor version of etcd changes, or may change) or Never.
 	SnapshotBefore SnapshotBefore `json:"snapshotBefore,omitempty"`
-	// NonServingGracePeriod is the grace period that a pod is deleted with whose member does not serve, if it is shorter than
-	// the pod's own (ADR 22). Whole seconds, at least 1s. Default 2s.
+	// NonServingGracePeriod is the grace period for the deletion of a pod whose member does not serve, if it is shorter than the pod's own
+	// (ADR 22). Whole seconds, at least 1s. Default 2s.
 	NonServingGracePeriod *metav1.Duration `json:"nonServingGracePeriod,omitempty"`
 	// UnhealthyBackupSidecarFirst orders the pods within a role (DEP-06). Default false.
 	UnhealthyBackupSidecarFirst bool `json:"unhealthyBackupSidecarFirst,omitempty"`
@@ -69,13 +69,13 @@ type Config struct {
 const (
 	defaultUnreadyGracePeriod = 30 * time.Second
 	defaultProgressDeadline   = 10 * time.Minute
-	// defaultNonServingGracePeriod is what etcd takes to terminate if it reacts at all.
+	// defaultNonServingGracePeriod is how long etcd takes to terminate if it reacts at all.
 	defaultNonServingGracePeriod = 2 * time.Second
-	// minNonServingGracePeriod is never 0, which removes a pod without the kubelet's word that its containers have ended.
+	// minNonServingGracePeriod is not 0, which would remove a pod before the kubelet confirms that its containers have ended.
 	minNonServingGracePeriod = time.Second
 	// minUnreadyGracePeriod is long enough for several elections, whose timeout is a second by default.
 	minUnreadyGracePeriod = 10 * time.Second
-	// maxRevisionLength is that of a ControllerRevision's name.
+	// maxRevisionLength is the maximum length of a ControllerRevision's name.
 	maxRevisionLength = 253
 )
 
@@ -132,7 +132,7 @@ func (c Config) InPlace(etcd, operator v1alpha1.PodUpdatePolicy) bool {
 	return !c.Restart && cmp.Or(c.PodUpdatePolicy, etcd, operator) == v1alpha1.InPlaceIfPossible
 }
 
-// Grace is the unreadyGracePeriod, and never less than its minimum, whatever wrote the config.
+// Grace returns the unreadyGracePeriod, or its minimum if an unvalidated config has less.
 func (c Config) Grace() time.Duration {
 	return max(c.UnreadyGracePeriod.Duration, minUnreadyGracePeriod)
 }

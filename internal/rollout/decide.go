@@ -23,29 +23,28 @@ const (
 	Wait Conclusion = "Wait"
 	// Act: carry out the step.
 	Act Conclusion = "Act"
-	// Paused: the rollout was to pause, and the cluster is whole.
+	// Paused: the rollout was told to pause, and the cluster is whole.
 	Paused Conclusion = "Paused"
 	// Finished: every ordinal has a pod at the target revision, and all participate.
 	Finished Conclusion = "Finished"
 	// Superseded: the target revision is no longer the StatefulSet's.
 	Superseded Conclusion = "Superseded"
-	// Disengaged: the StatefulSet's update strategy is no longer OnDelete, so its own controller replaces pods; or another
-	// operator does.
+	// Disengaged: another operator replaces the pods, or the StatefulSet controller does because the update strategy is no longer OnDelete.
 	Disengaged Conclusion = "Disengaged"
 )
 
 // Decision is what to do next, and why.
 type Decision struct {
 	Conclusion Conclusion
-	// Blocking are the guards that block, in their order, with Wait. There is at least one.
+	// Blocking are the guards that block, in their order, with Wait; at least one.
 	Blocking []Hold
-	// Blocked is the step that they block, with Wait; nil where there is none.
+	// Blocked is the step that they block, with Wait; nil if there is none.
 	Blocked *Step
 	// Step, with Act.
 	Step *Step
 }
 
-// Hold returns what the first guard that blocks says; nil if none does.
+// Hold returns the first guard that blocks, with its message; nil if none does.
 func (d Decision) Hold() *Hold {
 	if len(d.Blocking) == 0 {
 		return nil
@@ -56,10 +55,10 @@ func (d Decision) Hold() *Hold {
 // Hold is a guard that blocks a step, and why.
 type Hold = v1alpha1.BlockedBy
 
-// Decide says what to do next.
+// Decide returns what to do next.
 func Decide(in Input, now time.Time) Decision { return standard.decide(newState(in, now)) }
 
-// policy is the order of the pods, the guards and the grace periods. Tests replace parts of it, to see that every part is needed.
+// policy has the order of the pods, the guards and the grace periods. Tests replace parts of it, to prove that every part is needed.
 type policy struct {
 	guards   []guard
 	precedes func(s *state, a, b int) int
@@ -74,7 +73,7 @@ func (p policy) decide(s *state) Decision {
 	}
 	decision := p.proceed(s)
 	if revoked := s.intentsBut(decision); len(revoked) > 0 {
-		// The operator that recorded this intent may still carry it out. Nothing else happens before that is impossible.
+		// The operator that recorded this intent may still carry it out. Nothing else is done until that is impossible.
 		return Decision{Conclusion: Act, Step: &Step{Action: RevokeDeletion, Ordinals: revoked, Reason: fmt.Sprintf(
 			"its %s was recorded and not carried out, and is no longer the next step", inplace.Describe(s.recordOf(s.ordinal(revoked[0]).Pod.UID).LastOperation.Name))}}
 	}
@@ -107,8 +106,8 @@ func (p policy) proceed(s *state) Decision {
 	return Decision{Conclusion: Wait, Blocking: holds, Blocked: step}
 }
 
-// isWhole reports whether the cluster can be left as it is for as long as a pause lasts. What was requested and does not show is revoked
-// before that. A change of the size that has yet to begin waits for the rollout; an even number of voters is in the middle of one.
+// isWhole reports whether the cluster can be left unchanged during a pause. Requested removals that are not visible are revoked before
+// that. A change of size that has not begun waits for the rollout; an even number of voters means that one is in progress.
 func (s *state) isWhole() bool {
 	halfway := func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.Updating }
 	own := s.ownVoters()
@@ -116,7 +115,7 @@ func (s *state) isWhole() bool {
 	return s.Snapshot.NotParticipating(-1) == "" && !changes && !slices.ContainsFunc(s.Snapshot.Ordinals, halfway)
 }
 
-// finish is the decision once no pod is outdated.
+// finish returns the decision once no pod is outdated.
 func (s *state) finish() Decision {
 	if laggard := s.Snapshot.NotParticipating(-1); laggard != "" {
 		hold := s.waitFor(laggard)
@@ -126,8 +125,8 @@ func (s *state) finish() Decision {
 	return Decision{Conclusion: Finished}
 }
 
-// harmless returns a step that disturbs no member, of another pod than the one that is blocked; nil if there is none, or if the
-// blocked one is halfway through its update.
+// harmless returns a step for another pod than the blocked one that disrupts no member; nil if there is none, or if the update of the
+// blocked pod is in progress.
 func (p policy) harmless(s *state, blocked int) *Step {
 	if s.ordinal(blocked).Pod.Updating {
 		return nil
@@ -139,7 +138,7 @@ func (p policy) harmless(s *state, blocked int) *Step {
 	return step
 }
 
-// Holding returns what blocks the next step, whatever the rollout does before it.
+// Holding returns what blocks the next step, regardless of what the rollout does before it.
 func Holding(in Input, now time.Time) []Hold { return standard.holding(newState(in, now)) }
 
 func (p policy) holding(s *state) []Hold {
@@ -150,7 +149,7 @@ func (p policy) holding(s *state) []Hold {
 	return holds
 }
 
-// intentsBut are the recorded intents that a decision does not carry out.
+// intentsBut returns the recorded intents that a decision does not carry out.
 func (s *state) intentsBut(d Decision) []int {
 	var rest []int
 	for _, i := range s.intents {
@@ -168,7 +167,7 @@ func (s *state) wasShorter(ordinal int, step *Step) bool {
 	return recorded != nil && (now == 0 || now > time.Duration(*recorded)*time.Second)
 }
 
-// repeats reports whether a decision carries out what is recorded of an ordinal.
+// repeats reports whether a decision carries out the recorded intent for an ordinal.
 func (s *state) repeats(d Decision, ordinal int) bool {
 	if d.Conclusion != Act || !slices.Contains(d.Step.Ordinals, ordinal) {
 		return false

@@ -13,13 +13,13 @@
 //  3. Guards. Each guard is asked about the state and the step (guards.go). A guard is a condition that must be true. Those
 //     that are not block the step: their names and messages are in the status of the task, the first as heldBy.
 //
-// Decide returns what to do. Record returns what to write down before it is done: a removal is recorded as an intent, and
-// an intent that may still be carried out is repeated or revoked before anything else happens (ADR 1). Package plan repeats
-// both on a state in which everything goes well, which makes the plan that the CLI prints. How a pod follows its template without
-// being replaced is for package inplace to say.
+// Decide returns what to do. Record returns the status to write before it is done: a removal is recorded as an intent, and an intent that
+// may still be carried out is repeated or revoked before anything else happens (ADR 1). Package plan repeats both on a state in which
+// everything goes well, which results in the plan that the plugin prints. Package inplace decides how a pod follows its template without
+// being replaced.
 //
-// How long a condition has lasted is no part of a snapshot. Timers count it from one observation to the next, and any gap
-// resets them (ADR 3).
+// A snapshot does not say how long a condition has lasted. Timers measure that from one observation to the next, and any gap resets them
+// (ADR 3).
 //
-// The scenarios in testdata tell whole rollouts, line by line: the state, the faults, and each decision with its reason.
+// The scenarios in testdata show whole rollouts, line by line: the state, the faults, and each decision with its reason.
 package rollout

@@ -34,8 +34,7 @@ func evidenceOf(s *cluster.Snapshot, o cluster.Ordinal, now time.Time) v1alpha1.
 	return e
 }
 
-// changedSince reports whether a resourceVersion is newer than that of a decision. An older one comes from a cache that lags behind
-// the decision.
+// changedSince reports whether a resourceVersion is newer than that of a decision. An older one comes from a stale cache.
 func changedSince(decided, seen string) bool {
 	order, err := resourceversion.CompareResourceVersion(seen, decided)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 type guard struct {
 	// name is the condition.
 	name v1alpha1.GuardName
-	// overridable guards are not asked if the task overrides them. This is the rule; the schema of the API repeats it.
+	// overridable guards are not evaluated if the task overrides them. The schema of the API repeats this.
 	overridable bool
-	// judges are the kinds of steps that it is asked about.
+	// judges are the kinds of steps for which it is evaluated.
 	judges kindOfStep
 	// check returns why the condition is false and what to do, or nil if it is true. A guard that judges noStep gets no step.
 	check func(s *state, step *Step) *Hold
@@ -28,62 +28,62 @@ type guard struct {
 type kindOfStep uint
 
 const (
-	// noStep: before there is a step. It makes sure that the rollout sees the present state.
+	// noStep: before there is a step. Such guards ensure that the rollout sees the present state.
 	noStep kindOfStep = 1 << iota
 	// disruptions are removals and restarts of members, and what prepares them: handovers and the snapshot.
 	disruptions
 	// beginnings are first writes to a pod that is updated in place without disrupting its member.
 	beginnings
-	// continuations are the writes that follow, and the waits between them: the pod is halfway between two revisions, and
-	// the update is completed, or given up and reverted.
+	// continuations are the following writes, and the waits between them: the pod is between two revisions, and the update is completed, or
+	// given up and reverted.
 	continuations
 
 	everyStep = disruptions | beginnings | continuations
 )
 
-// guards are what a rollout asks before it acts, in this order. The first that blocks is shown first.
+// guards are evaluated in this order before a rollout acts. The first that blocks is shown first.
 var guards = []guard{
 	// The StatefulSet controller has seen the newest spec, so its update revision is current.
 	{name: v1alpha1.GuardRevisionObserved, judges: noStep, check: revisionObserved},
-	// What was recorded as an intent shows, or has had the time to.
+	// Every recorded intent is visible, or has had the time to become so.
 	{name: v1alpha1.GuardDeletionObserved, judges: noStep, check: deletionObserved},
-	// The kubelet has carried out what was written to the pod, and its member participates.
+	// The kubelet has carried out the write to the pod, and its member participates.
 	{name: v1alpha1.GuardUpdateObserved, judges: everyStep, check: updateObserved},
 	// The member is not a learner that is catching up.
 	{name: v1alpha1.GuardLearnerPromoted, overridable: true, judges: disruptions, check: learnerPromoted},
-	// The pod's replacement could attach its volume. Leadership is not moved away for nothing either.
+	// The pod's replacement could attach its volume. It also blocks a handover, which would be in vain.
 	{name: v1alpha1.GuardVolumeReachable, overridable: true, judges: disruptions, check: volumeReachable},
 	// Every other ordinal participates, before one that participates is disrupted. An update that disturbs no member
 	// begins only if those that were updated participate, since the template may be the cause. A pod that is halfway
 	// waits for no other.
 	{name: v1alpha1.GuardOthersParticipating, overridable: true, judges: disruptions | beginnings, check: othersParticipating},
-	// Every other member serves, before leadership moves or a member goes that serves although its probe fails.
+	// Every other member serves, before leadership moves or a member is removed that serves although its probe fails.
 	{name: v1alpha1.GuardOthersServing, overridable: true, judges: disruptions, check: othersServing},
 	// No voter is restarted while members change and their number is even, which tolerates one failure fewer.
 	{name: v1alpha1.GuardVotersOdd, overridable: true, judges: disruptions, check: votersOdd},
-	// Where the only member is replaced by way of a second one, no voter that serves is disrupted.
+	// If a second member is to relieve the only one, no serving voter is disrupted before it has taken over.
 	{name: v1alpha1.GuardMemberRelieved, overridable: true, judges: disruptions, check: memberRelieved},
 	// No other serving member may be lost at any moment with its node, or is being evicted.
 	{name: v1alpha1.GuardNodesStable, overridable: true, judges: disruptions, check: nodesStable},
-	// etcd takes every member from its version to the new one.
+	// etcd supports the change from every member's version to the new one.
 	{name: v1alpha1.GuardVersionsCompatible, overridable: true, judges: disruptions, check: versionsCompatible},
-	// While there is a leader: the voters that are left are a quorum.
+	// While there is a leader: the remaining voters are a quorum.
 	{name: v1alpha1.GuardQuorumKept, judges: disruptions, check: quorumKept},
-	// While there is none: the quorum is lost for certain, and not only out of sight.
+	// While there is none: the quorum is certainly lost, and not only unreachable from the operator.
 	{name: v1alpha1.GuardQuorumLossConfirmed, judges: disruptions, check: quorumLossConfirmed},
 	// A member whose probe passes has not served the operator for the grace period.
 	{name: v1alpha1.GuardUnreadyConfirmed, overridable: true, judges: disruptions, check: unreadyConfirmed},
-	// The last attempt to move leadership has had the time to show.
+	// The last attempt to move leadership has had the time to take effect.
 	{name: v1alpha1.GuardHandoverObserved, judges: disruptions, check: handoverObserved},
-	// The member that leadership goes to is not far behind.
+	// The successor of the leader is not far behind it.
 	{name: v1alpha1.GuardSuccessorCaughtUp, overridable: true, judges: disruptions, check: successorCaughtUp},
-	// The API server has not refused the same a moment ago.
+	// The API server has not just refused the same removal.
 	{name: v1alpha1.GuardRemovalGranted, overridable: true, judges: disruptions, check: removalGranted},
 	// The full snapshot before the rollout has been taken.
 	{name: v1alpha1.GuardSnapshotTaken, overridable: true, judges: disruptions, check: snapshotTaken},
 }
 
-// Guards returns the names of all guards, in the order in which they are asked.
+// Guards returns the names of all guards, in the order in which they are evaluated.
 func Guards() []v1alpha1.GuardName {
 	var names []v1alpha1.GuardName
 	for _, g := range guards {
@@ -92,7 +92,7 @@ func Guards() []v1alpha1.GuardName {
 	return names
 }
 
-// Overridable returns the names of the guards that a task may override, in the order in which they are asked.
+// Overridable returns the names of the guards that a task may override, in the order in which they are evaluated.
 func Overridable() []string {
 	var names []string
 	for _, g := range guards {
@@ -103,7 +103,7 @@ func Overridable() []string {
 	return names
 }
 
-// blocking returns what the guards that block a step say; nothing if all allow it.
+// blocking returns the guards that block a step, with their messages; none if all allow it.
 func (s *state) blocking(guards []guard, step *Step) []Hold {
 	var holds []Hold
 	kind := s.kindOf(step)
@@ -183,8 +183,8 @@ func othersParticipating(s *state, step *Step) *Hold {
 	return nil
 }
 
-// othersServing: before leadership moves, and before a member goes that serves although its probe fails, every other serves.
-// Leadership moves as soon as they do, while the probe of the pod that came back last has yet to pass.
+// othersServing: before leadership moves, and before a member is removed that serves although its probe fails, every other member serves.
+// Leadership moves as soon as they do, even if the probe of the newest pod has yet to pass.
 func othersServing(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
 	if o := s.ordinal(next); !o.Serving || step.disturbs() && o.Class == v1alpha1.ClassParticipating {
@@ -196,8 +196,8 @@ func othersServing(s *state, step *Step) *Hold {
 	return nil
 }
 
-// votersOdd: a change of members passes through even numbers of voters, and two tolerate no failure at all. A pod whose member does
-// not serve may be the reason why the change waits. An even number that is there for good has no end to wait for.
+// votersOdd: a change of members passes through even numbers of voters, and two tolerate no failure at all. A pod whose member does not
+// serve may be why the change waits. A permanent even number blocks nothing.
 func votersOdd(s *state, step *Step) *Hold {
 	o, voters := s.ordinal(step.Ordinals[0]), len(s.Snapshot.Cluster.Voters)
 	if !step.disturbs() || voters%2 > 0 || !o.Serves() || o.Role == v1alpha1.RoleLearner || !s.membersChange() {
@@ -206,8 +206,7 @@ func votersOdd(s *state, step *Step) *Hold {
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the members change, and the cluster has %d voters now, which tolerate no more failures than %d: %s is restarted once their number is odd. If that does not come about, see the task of type %s", voters, voters-1, o.Name, v1alpha1.MembershipChange)}
 }
 
-// membersChange reports whether members are being added or removed: there are other replicas than the spec asks for, or not every
-// ordinal votes.
+// membersChange reports whether members are being added or removed: the replicas differ from the spec, or not every ordinal votes.
 func (s *state) membersChange() bool {
 	return s.Snapshot.Changing || s.ownVoters() != s.Snapshot.Replicas()
 }
@@ -223,8 +222,8 @@ func (s *state) ownVoters() int {
 	return own
 }
 
-// nodesStable: a serving member does not go while another one, which the quorum counts on, may be lost at any moment.
-// Removing a member that does not serve costs nothing, and its replacement may help.
+// nodesStable: a serving member is not removed while another one, on which the quorum depends, may be lost at any moment. Removing a member
+// that does not serve costs nothing, and its replacement may help.
 func nodesStable(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
 	if !s.ordinal(next).Serving {
@@ -242,10 +241,10 @@ func nodesStable(s *state, step *Step) *Hold {
 	return nil
 }
 
-// removalRetry is how long a removal that was refused waits before it is tried again.
+// removalRetry is how long a refused removal waits before it is retried.
 const removalRetry = 10 * time.Second
 
-// removalGranted: the API server has not refused the removal, or the disruption, a moment ago. A budget is not asked about a deletion.
+// removalGranted: the API server has not just refused the removal or the disruption. Deletions are not subject to a budget.
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]

@@ -21,13 +21,13 @@ const (
 	maxSuccessorLag = 1000
 )
 
-// handover is the question whether, and to whom, leadership moves before the pod of an ordinal is removed.
+// handover decides whether, and to which member, leadership moves before the pod of an ordinal is removed.
 type handover struct {
 	state  *state
 	leader int
 }
 
-// isWanted reports whether leadership is to be moved: the member leads, attempts are left, and it can be asked.
+// isWanted reports whether leadership is to be moved: the member leads and is reachable, and attempts are left.
 func (h handover) isWanted() bool {
 	o := h.state.ordinal(h.leader)
 	return *h.state.Config.LeaderHandover && o.Class == v1alpha1.ClassParticipating && o.Role == v1alpha1.RoleLeader &&
@@ -67,8 +67,7 @@ func (h handover) failed() string {
 	return ""
 }
 
-// handoverObserved: the last attempt to move leadership away from this leader has had the time to show, the last of all
-// included.
+// handoverObserved: the last attempt to move leadership away from this leader, including the final one, has had the time to take effect.
 func handoverObserved(s *state, step *Step) *Hold {
 	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
 	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !within(last.LastAttemptTime.Time, s.now, HandoverWindow) {
@@ -86,11 +85,11 @@ func successorCaughtUp(s *state, step *Step) *Hold {
 	return &Hold{Pod: leader, Message: fmt.Sprintf("%s leads, and every updated follower is more than %d raft entries behind it: if this persists, check their disks and the network, or override this guard", leader, maxSuccessorLag)}
 }
 
-// HandoverWindow is how long an attempt to move leadership may take to show.
+// HandoverWindow is how long an attempt to move leadership may take to become visible.
 const HandoverWindow = 2 * time.Second
 
-// IsHandoverUnderWay reports whether leadership was moved a moment ago and that does not show yet: the leader is still the
-// old one, or a member that answers does not know the new one.
+// IsHandoverUnderWay reports whether leadership was just moved and that is not visible yet: the leader is still the old one, or a member
+// that answers does not know the new one.
 func IsHandoverUnderWay(last *v1alpha1.LeaderHandover, snapshot *cluster.Snapshot, now time.Time) bool {
 	if last == nil || !within(last.LastAttemptTime.Time, now, HandoverWindow) {
 		return false

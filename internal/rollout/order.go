@@ -11,7 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// first is the outdated pod that goes first; found is false when no pod is outdated.
+// first returns the outdated pod that goes first; found is false if no pod is outdated.
 func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found bool) {
 	for i := range s.Snapshot.Ordinals {
 		if s.outdated(i) && (!found || precedes(s, i, ordinal) < 0) {
@@ -19,8 +19,8 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 		}
 	}
 	for i := range s.Snapshot.Ordinals {
-		// A member that serves is not disturbed while another one, which was updated, may yet stop serving. One that is running may
-		// serve although it does not seem to: it is not disturbed either, soon after the update.
+		// A serving member is not disrupted while another one, which was updated, may still stop serving. Nor is a running member soon
+		// after the update: it may serve although it does not seem to.
 		if !s.outdated(i) {
 			continue
 		}
@@ -33,21 +33,21 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 
 // precedes compares two outdated pods: negative when a goes before b.
 func precedes(s *state, a, b int) int {
-	// As the StatefulSet controller does: the highest ordinal first.
+	// The highest ordinal first, like the StatefulSet controller.
 	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), compareHealth(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
 }
 
-// compareHealth compares two ordinals with outdated pods, but for their position: negative when x goes before y. What contributes
-// least goes first (DEP-07, steps 2 and 4), and the leader last of its kind. Of evicted pods, those with an unready container go
-// first; with sidecarFirst, those whose agent is not ready.
+// compareHealth compares two ordinals with outdated pods, except for their position: negative when x goes before y. The member that
+// contributes least goes first (DEP-07, steps 2 and 4), and the leader is the last of its class. Of evicted pods, those with an unready
+// container go first; with sidecarFirst, those whose agent is not ready.
 func compareHealth(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
 	return cmp.Or(
 		cmp.Compare(classOrder(x.KnownClass()), classOrder(y.KnownClass())),
 		// Of members that are running and do not participate: those whose probe fails first, then those that do not serve.
 		after(x.ReadyButNotServing(), y.ReadyButNotServing()),
 		after(x.Serving, y.Serving),
-		// DEP-06, "Pod Update Preference Order": an eviction counts pod readiness, so pods with an unready
-		// container go first, whatever their role.
+		// DEP-06, "Pod Update Preference Order": an eviction counts pod readiness, so pods with an unready container go first, regardless
+		// of their role.
 		after(!evict || x.Pod.AllContainersReady, !evict || y.Pod.AllContainersReady),
 		cmp.Compare(roleOrder(x.Role), roleOrder(y.Role)),
 		cmp.Compare(place(x.Pod), place(y.Pod)),

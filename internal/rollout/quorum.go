@@ -12,10 +12,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 )
 
-// The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
+// The guards in this file keep the promise that no action of the operator costs the quorum. Only the last one can be overridden.
 
-// quorumKept judges the cluster as it will be without the pod. Removing a member that is certainly not running costs no quorum;
-// one on a lost node may be running, whatever was reported of it (ADR 46). Only clusters of one or two cannot spare a member.
+// quorumKept judges the cluster as it will be without the pod. Removing a member that is certainly not running costs no quorum; one on a
+// lost node may be running, regardless of its last report (ADR 46). Only clusters of one or two cannot spare a member.
 func quorumKept(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
 	if !s.Snapshot.Cluster.LeaderKnown || s.cannotSpareOne() {
@@ -39,8 +39,8 @@ func quorumKept(s *state, step *Step) *Hold {
 	return &Hold{Pod: name, Message: message}
 }
 
-// leaderCanDoWithout: a leader steps down within an election timeout of losing its quorum. One that cannot have a quorum without a
-// member that was reported as down either is about to, or the report is late: the node of that member may be lost, and not marked yet.
+// leaderCanDoWithout: a leader steps down within an election timeout of losing its quorum. If it cannot have a quorum without a member that
+// was reported as down, it is about to step down, or the report is stale: the node of that member may be lost and not marked yet.
 func (s *state) leaderCanDoWithout(next int) *Hold {
 	others := s.Snapshot.CountVoters(func(v cluster.Voter) bool {
 		return v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun()
@@ -81,8 +81,8 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	return nil
 }
 
-// unreadyConfirmed: a member whose probe passes counts as sick only when it has not served the operator for a while, and one
-// that answers only when it has had the time to hear of a new leader.
+// unreadyConfirmed: a member whose probe passes only counts as sick once it has not served the operator for the grace period, and one that
+// answers only once it has had the time to hear of a new leader.
 func unreadyConfirmed(s *state, step *Step) *Hold {
 	o, grace, led := s.ordinal(step.Ordinals[0]), s.Config.Grace(), s.Timers.LedSince
 	if !s.Snapshot.Cluster.LeaderKnown {

@@ -19,7 +19,7 @@ import (
 // maxRecordedPods bounds status.rollout.pods.
 const maxRecordedPods = 50
 
-// Record is the status of the rollout after a decision. It is pure; the input is left as it is.
+// Record returns the status of the rollout after a decision. It is pure, and does not modify the input.
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	s := newState(in, now)
 	r := *in.Recorded.DeepCopy()
@@ -48,9 +48,9 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	return r
 }
 
-// progresses reports whether the rollout makes progress: leadership moves, a pod goes whose removal was recorded since the last
-// progress, its replacement participates, or more members participate than ever before. A member that comes and goes is no
-// progress, nor is an attempt that is refused, again and again.
+// progresses reports whether the rollout makes progress: leadership moves, a pod is removed whose removal was recorded since the last
+// progress, its replacement participates, or more members participate than ever before. A flapping member is no progress, nor are
+// repeatedly refused attempts.
 func (s *state) progresses(d Decision) bool {
 	r := s.Recorded
 	switch {
@@ -118,7 +118,7 @@ func (s *state) isUpdated(p v1alpha1.RolloutPod) bool {
 	return inplace.IsWrite(p.LastOperation.Name) && i >= 0 && !s.outdated(i) && s.ordinal(i).Class == v1alpha1.ClassParticipating
 }
 
-// replacement is the ordinal of a pod that is gone, once its replacement participates; nil before.
+// replacement returns the ordinal of a pod that is gone once its replacement participates; nil before that.
 func (s *state) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
 	for i := range s.Snapshot.Ordinals {
 		if o := s.ordinal(i); o.Name == p.Name && o.Class == v1alpha1.ClassParticipating && o.Pod.UID != p.UID {
@@ -139,7 +139,7 @@ func concerns(s *state, hold *v1alpha1.Hold, step *Step) bool {
 	return hold != nil && slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.Snapshot.Ordinals[i].Name == hold.Pod })
 }
 
-// Held is the hold to show. It has lasted since the same guard first blocked for the same pod.
+// Held returns the hold to show. It has lasted since the same guard first blocked for the same pod.
 func Held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 	if hold == nil {
 		return nil
@@ -187,8 +187,8 @@ func (s *state) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
 	r.Pods = slices.Delete(r.Pods, 0, max(len(r.Pods)-maxRecordedPods, 0))
 }
 
-// mostParticipating is the most members that have participated at once, as recorded. An operator of an earlier version recorded
-// the present number alone.
+// mostParticipating returns the recorded highest number of members that have participated at once. Earlier versions only recorded the
+// present number.
 func mostParticipating(r v1alpha1.RolloutStatus) int32 {
 	return max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
 }

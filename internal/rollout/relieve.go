@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Surges reports whether a second member takes over from the only one before its pod is replaced. The agent of the second looks for the first
-// where members are reached by the newest template, and etcd copies its database there: where that changes, it would look for ever.
+// Surges reports whether a second member takes over from the only one before its pod is replaced. The agent of the second one looks for the
+// first at the address in the newest template, from which etcd copies the database. If the address changes, it would never find the first.
 func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 	if !etcd.Surges() || len(s.Ordinals) == 0 || s.Ordinals[0].Pod == nil || s.Ordinals[0].Pod.Endpoint == "" {
 		return etcd.Surges()
@@ -29,8 +29,8 @@ func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 		(at.Scheme == "https") == (etcd.ClientTLS() != nil) && (pod.PeerTLS != "" || etcd.PeerTLS() == nil)
 }
 
-// memberRelieved: a voter that serves is left to the change of members that brings in another one first (ADR 67). One that does not
-// serve has nothing to be relieved of, and members cannot change without it.
+// memberRelieved: a serving voter waits for the change of members that first adds another one (ADR 67). A voter that does not serve need
+// not be relieved, and members cannot change without it.
 func memberRelieved(s *state, step *Step) *Hold {
 	i := step.Ordinals[0]
 	votes := slices.ContainsFunc(s.Snapshot.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
@@ -42,11 +42,11 @@ func memberRelieved(s *state, step *Step) *Hold {
 		name, v1alpha1.SurgeSingleMember, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
 }
 
-// agentPatience is how long an agent has for saying that it reports what it reads of members: it says so with each heartbeat.
+// agentPatience is how long an agent has to report what it has read about members, which it does with each heartbeat.
 const agentPatience = 2 * time.Minute
 
-// bringsAgent reports whether the rollout brings the only member another agent, and the one that it has is too old to report what it
-// reads. Nobody joins beside that, so the rollout would wait for what only the agent that it brings can do.
+// bringsAgent reports whether the rollout gives the only member another agent, and the present one is too old to report what it has read.
+// No member joins beside such an agent, so the rollout would wait for something that only the new agent can do.
 func (s *state) bringsAgent(i int) bool {
 	o := s.ordinal(i)
 	return len(s.Snapshot.Cluster.Voters) == 1 && o.Pod.AgentOutdated && o.Read == (cluster.Read{}) && lasting.Since(s.Timers.Running[o.Pod.UID].Since, s.now, agentPatience)
@@ -56,7 +56,7 @@ func (s *state) bringsAgent(i int) bool {
 // not change before the rollout has ended.
 func (s *state) surges() bool { return s.Surges && len(s.Snapshot.Cluster.Voters) <= 2 }
 
-// needsRelief reports whether a step takes from a member what another one has to do instead.
+// needsRelief reports whether another member has to take over before a step.
 func needsRelief(step *Step) bool { return step.disturbs() || step.Action == MoveLeader }
 
 // relief returns the UID of the pod whose member is to be replaced by way of a second one; empty if there is none. A snapshot that comes

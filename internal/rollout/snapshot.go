@@ -18,14 +18,14 @@ type Backup struct {
 	Configured bool
 	// Running: it is being taken.
 	Running bool
-	// Taken is its name, once it was taken.
+	// Taken is its name once it has been taken.
 	Taken string
-	// Failed is why the last attempt failed, at FailedAt; empty if it did not.
+	// Failed is why the last attempt failed, at FailedAt; empty if it did not fail.
 	Failed   string
 	FailedAt time.Time
 }
 
-// snapshotRetry is how long a snapshot that failed waits before it is tried again.
+// snapshotRetry is how long a failed snapshot waits before it is retried.
 const snapshotRetry = 30 * time.Second
 
 // isMissing reports whether the snapshot could be taken and was not, by what this operator and the status know.
@@ -44,7 +44,7 @@ func (b Backup) waiting(reason string, now time.Time) string {
 	return ""
 }
 
-// record returns what the status says of the snapshot, from what it said before: that it is asked for, or was taken.
+// record returns the next status of the snapshot, given the present one: that it is requested, or was taken.
 func (b Backup) record(before *v1alpha1.RolloutSnapshot, asked bool, now time.Time) *v1alpha1.RolloutSnapshot {
 	switch {
 	case before == nil && asked:
@@ -55,8 +55,8 @@ func (b Backup) record(before *v1alpha1.RolloutSnapshot, asked bool, now time.Ti
 	return before
 }
 
-// snapshot is why a full snapshot is to be taken before the next pod is removed; wanted is false if none is. Without a quorum
-// none can be taken.
+// snapshot returns why a full snapshot is to be taken before the next pod is removed; wanted is false if none is. Without a quorum none can
+// be taken.
 func (s *state) snapshot() (reason string, wanted bool) {
 	if !s.Backup.isMissing(s.Recorded.Snapshot) || s.overrides(v1alpha1.GuardSnapshotTaken) || !s.Snapshot.Quorate() {
 		return "", false

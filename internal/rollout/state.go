@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Input is all that a decision rests on.
+// Input is everything that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
 	Config   Config
-	// Created is when the task was created. A restart replaces the pods that are not younger.
+	// Created is when the task was created. A restart replaces the pods that are not newer.
 	Created time.Time
 	// Overridden are the guards that the task overrides.
 	Overridden []v1alpha1.OverridableGuard
-	// Recorded is what the task's status says of the rollout so far.
+	// Recorded is status.rollout of the task so far.
 	Recorded v1alpha1.RolloutStatus
 	Timers   Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
@@ -34,9 +34,9 @@ type Input struct {
 	Backup Backup
 	// Surges: the only member is not disrupted before another one has taken over from it.
 	Surges bool
-	// HasSource: members of another cluster may vote, too, of which readiness says nothing.
+	// HasSource: members of another cluster, which readiness probes do not cover, may vote too.
 	HasSource bool
-	// Pausing: the rollout is to pause as soon as the cluster is whole.
+	// Pausing: the rollout has to pause as soon as the cluster is whole.
 	Pausing bool
 }
 
@@ -47,7 +47,7 @@ type RefusedWrite struct {
 	ByBudget bool
 	// MayStillHappen reports that the same removal was an intent before, whose request may still be under way.
 	MayStillHappen bool
-	// Update: what was refused is an update in place, and not a removal.
+	// Update: the API server refused an update in place, not a removal.
 	Update  bool
 	Message string
 }
@@ -56,15 +56,15 @@ func (in Input) overrides(guard v1alpha1.GuardName) bool {
 	return slices.Contains(in.Overridden, v1alpha1.OverridableGuard(guard))
 }
 
-// state is an Input at a moment, with what follows from it. Nothing changes it.
+// state is an Input at a moment, with what follows from it. It is immutable.
 type state struct {
 	Input
 	now time.Time
-	// target is the revision that the pods are brought to.
+	// target is the revision to which the pods are brought.
 	target string
-	// intents are the ordinals with a removal or a write that was recorded, does not show, and may still be carried out.
+	// intents are the ordinals with a removal or a write that is recorded, is not visible, and may still be carried out.
 	intents []int
-	// byReadiness: the operator is cut off from the members, and probes and leases stand for what they would answer.
+	// byReadiness: the operator cannot reach the members, so probes and leases replace their answers.
 	byReadiness bool
 }
 
@@ -107,8 +107,7 @@ func (s *state) mayStillHappen(pod v1alpha1.RolloutPod) bool {
 	return !refused || refusal.MayStillHappen || refusal.At.Before(pod.Evidence.ObservedAt.Time)
 }
 
-// IsIntent reports whether the removal of a pod was recorded before, and may still be carried out by whichever operator
-// recorded it.
+// IsIntent reports whether the removal of a pod was recorded before, and may still be carried out by the operator that recorded it.
 func IsIntent(in Input, pod types.UID, now time.Time) bool {
 	s := newState(in, now)
 	return slices.Contains(s.intents, s.Snapshot.OrdinalOf(pod))
@@ -116,9 +115,9 @@ func IsIntent(in Input, pod types.UID, now time.Time) bool {
 
 // View is what a decision makes of its input before it decides.
 type View struct {
-	// Snapshot is that of the input, or what probes and leases say where the operator is cut off from members.
+	// Snapshot is that of the input, or one from probes and leases if the operator cannot reach the members.
 	Snapshot *cluster.Snapshot
-	// Intents are the ordinals of recorded removals and writes that do not show and may still be carried out.
+	// Intents are the ordinals of recorded removals and writes that are not visible and may still be carried out.
 	Intents []int
 	// Canary is the updated pod whose member has to say which version of etcd the template has; empty if that is known.
 	Canary string
@@ -151,8 +150,8 @@ func (s *state) outdated(ordinal int) bool {
 	return !o.Pod.At(s.target) || s.Config.Restart && !o.Pod.Created.After(s.Created) && !s.isReplacement(ordinal)
 }
 
-// isReplacement reports whether the pod of an ordinal replaced one that this rollout removed. Timestamps have steps of a
-// second, and a replacement made in the second in which the task was created would count as older than the task.
+// isReplacement reports whether the pod of an ordinal replaced one that this rollout removed. Timestamps have a resolution of a second, so
+// a replacement created in the same second as the task would count as older than the task.
 func (s *state) isReplacement(ordinal int) bool {
 	o := s.ordinal(ordinal)
 	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
@@ -160,8 +159,8 @@ func (s *state) isReplacement(ordinal int) bool {
 	})
 }
 
-// cannotSpareOne reports whether the cluster has one or two replicas, and just as many voters: no member can go without
-// the quorum going with it. Two that are to become three are rolled when they are three.
+// cannotSpareOne reports whether the cluster has one or two replicas and as many voters, so that losing any member costs the quorum. A
+// cluster of two that is to have three is rolled once it has three.
 func (s *state) cannotSpareOne() bool {
 	voters := len(s.Snapshot.Cluster.Voters)
 	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Changing)

@@ -30,18 +30,17 @@ const (
 	UpdateContainer = Action(inplace.UpdateContainer)
 )
 
-// Step is one thing to do to a cluster.
+// Step is one action on a cluster.
 type Step struct {
 	Action Action
-	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's, and for
-	// TakeSnapshot, that of the pod that goes next. More than one only with nonParticipatingPods: AllAtOnce, and for
-	// RevokeDeletion.
+	// Ordinals of the pods to remove or revoke, in their order; for MoveLeader the leader's, and for TakeSnapshot that of the next pod.
+	// There is more than one only with nonParticipatingPods: AllAtOnce, and for RevokeDeletion.
 	Ordinals []int
-	// Successor is the ordinal that leadership goes to, with MoveLeader.
+	// Successor is the ordinal to which leadership moves, with MoveLeader.
 	Successor int
-	// Grace are the grace periods of the pods that do not keep their own, by ordinal, with DeletePod.
+	// Grace are the grace periods of pods that are not deleted with their own, by ordinal, with DeletePod.
 	Grace map[int]time.Duration
-	// Write is what is written to the pod, if it is updated in place.
+	// Write is the write to the pod, if it is updated in place.
 	Write *inplace.Write
 	// AsksBudget: the API server has to allow an eviction of the pod before it is written to.
 	AsksBudget bool
@@ -55,17 +54,17 @@ type Step struct {
 // IsRemoval reports whether the step removes pods.
 func (s *Step) IsRemoval() bool { return s.Action == DeletePod || s.Action == EvictPod }
 
-// isHarmless reports whether no member serves less well for the step, now or while the update goes on.
+// isHarmless reports whether the step, and the rest of the update, disrupts no member.
 func (s *Step) isHarmless() bool { return (s.Write != nil || s.wait != "") && !s.disrupts }
 
 // disturbs reports whether the step removes pods, or disrupts members.
 func (s *Step) disturbs() bool { return s.IsRemoval() || s.disrupts }
 
-// IntentWindow is how long a removal that was recorded as an intent may take to show. It is longer than the deadline of
-// the request, so that none of ours is still under way when it ends.
+// IntentWindow is how long a removal that was recorded as an intent may take to become visible. It is longer than the deadline of the
+// request, so that the operator's own request has ended by then.
 const IntentWindow = configv1alpha1.StepTimeout + time.Second
 
-// candidate is the step for the pod that goes first, if every guard allows it.
+// candidate returns the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {
 	if reason, wanted := s.snapshot(); wanted {
 		return &Step{Action: TakeSnapshot, Ordinals: []int{next}, Reason: reason}
@@ -91,8 +90,8 @@ func (s *state) candidate(next int) *Step {
 	return step
 }
 
-// removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that can spare one is
-// evicted; anything else would always be refused (DEP-06).
+// removal returns how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that can spare one is evicted;
+// any other eviction would always be refused (DEP-06).
 func (s *state) removal(ordinal int) Action {
 	o := s.ordinal(ordinal)
 	if s.Config.PodRemoval != Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
@@ -104,7 +103,7 @@ func (s *state) removal(ordinal int) Action {
 	return EvictPod
 }
 
-// alongWith are the pods that go in the same step: one, or with AllAtOnce every outdated pod that is not running.
+// alongWith returns the pods that are removed in the same step: one, or with AllAtOnce every outdated pod that is not running.
 func (s *state) alongWith(next int) []int {
 	all := []int{next}
 	if s.Config.NonParticipatingPods != AllAtOnce || !s.ordinal(next).IsDown() {

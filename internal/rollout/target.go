@@ -35,7 +35,7 @@ func validateRevision(revision string) error {
 	return nil
 }
 
-// Target is what a rollout task brings the pods to.
+// Target is the target of a rollout task.
 type Target struct {
 	// Revision is empty while the task has not fixed it.
 	Revision string
@@ -43,8 +43,7 @@ type Target struct {
 	Restart bool
 }
 
-// TargetOf returns the target of a task of either rollout type. One whose config does not decode has none: it is about to be
-// rejected.
+// TargetOf returns the target of a task of either rollout type. A task whose config does not decode has none: it will be rejected.
 func TargetOf(t *v1alpha1.EtcdOperatorTask) Target {
 	var target Target
 	if t.Spec.Type == v1alpha1.RecreateRollout {
@@ -63,7 +62,7 @@ func (t Target) Of(task *v1alpha1.EtcdOperatorTask) Target {
 	return t
 }
 
-// RecordedRevision is the revision in the status of a task; empty while there is none.
+// RecordedRevision returns the revision in the status of a task; empty if there is none.
 func RecordedRevision(t *v1alpha1.EtcdOperatorTask) string {
 	if t.Status.Rollout == nil {
 		return ""

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Timers are how long conditions of a cluster have lasted: for each, the time since when it was true in every
-// observation; zero while it is not. They are kept in memory alone, and any gap between two observations resets them, as does a
-// time that goes back, so an operator that starts can only wait longer than it must (ADR 3).
+// Timers record how long conditions of a cluster have lasted: for each, the time since when it was true in every observation; zero while it
+// is not. They are kept only in memory, and any gap between two observations resets them, as does a clock that goes back, so a restarted
+// operator can only wait longer than it must (ADR 3).
 type Timers struct {
 	// At is the time of the last observation.
 	At time.Time
@@ -36,14 +36,13 @@ type Timers struct {
 
 // Running is one run of a container.
 type Running struct {
-	// Started is when it began by the kubelet's clock, which only distinguishes one run from another.
+	// Started is when it was started by the kubelet's clock. It only distinguishes one run from another.
 	Started time.Time
 	// Since is when the operator first saw it, by the operator's clock.
 	Since time.Time
 }
 
-// electionWindow is how long a member may take to hear of a new leader: longer than the time that passes from an observation to
-// an act.
+// electionWindow is how long a member may take to hear of a new leader. It is longer than the time from an observation to an action.
 const electionWindow = 5 * time.Second
 
 // MaxGap is the longest time between two observations in which a condition counts as uninterrupted.
@@ -91,8 +90,8 @@ func continued(since, now time.Time) time.Time {
 	return since
 }
 
-// within reports whether something was less than a while ago. A time in the future was not: it was taken by a clock that is
-// wrong, most likely that of another machine, and nothing waits for it.
+// within reports whether a time is less than a duration ago. A time in the future is not: it comes from a wrong clock, most likely another
+// machine's, and nothing waits for it.
 func within(at, now time.Time, while time.Duration) bool {
 	age := now.Sub(at)
 	return age >= 0 && age < while

@@ -18,7 +18,7 @@ import (
 // MemberVersion is the version of a member of the cluster as it is now.
 type MemberVersion struct {
 	Name string
-	// Versions as it says; those of a member that does not answer are that of its image, if any.
+	// Versions that it reports; for a member that does not answer, the version of its image, if any.
 	Versions cluster.Versions
 	// Answers is false if the version is that of the image.
 	Answers bool
@@ -132,7 +132,7 @@ func clusterVersion(m MemberVersion) *version.Version {
 	return cmp.Or(parseVersion(m.Versions.Storage), parseVersion(m.Versions.Etcd))
 }
 
-// parseVersion reads a version, whatever follows its numbers: the tags of images have suffixes, as in "3.6.16-0".
+// parseVersion parses a version, and ignores what follows its numbers: the tags of images have suffixes, as in "3.6.16-0".
 func parseVersion(text string) *version.Version {
 	v, err := version.ParseGeneric(text)
 	if err != nil {
@@ -145,9 +145,9 @@ func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.
 
 func minorOf(v *version.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
 
-// versionsCompatible: etcd takes every member from its version to the new one (ADR 23). If an image does not say which version
-// it has, the first updated member does, and the others wait for it, unless it cannot answer: without a quorum,
-// or while the operator is cut off.
+// versionsCompatible: etcd supports the change from every member's version to the new one (ADR 23). If an image does not reveal its
+// version, the first updated member does, and the others wait for it, unless it cannot answer: without a quorum, or while the operator
+// cannot reach it.
 func versionsCompatible(s *state, _ *Step) *Hold {
 	target, canary := targetVersion(s.Snapshot, s.outdated)
 	if canary != "" && s.Snapshot.Cluster.LeaderKnown && !s.byReadiness {

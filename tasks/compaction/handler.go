@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compaction is the task type OnDemandCompaction: a Job of the agent makes one full snapshot of the newest full snapshot in
-// the store and the deltas after it. It needs no member of the cluster. The Job has no access to the API server, so the task itself
-// records the new full snapshot in the lease.
+// Package compaction implements the task type OnDemandCompaction: a Job of the agent combines the newest full snapshot in the store and the
+// deltas after it into one full snapshot. It needs no member of the cluster. The Job has no access to the API server, so the task records
+// the new full snapshot in the lease.
 package compaction
 
 import (
@@ -51,7 +51,7 @@ func (c *Config) Validate() error {
 type Handler struct {
 	tasks.Jobs
 	tasks.NeverSuperseded[Config]
-	// SkipLease: the agents of another operator own the lease of full snapshots, and it is not written.
+	// SkipLease: the agents of another operator own the lease of full snapshots, so it is not written.
 	SkipLease bool
 }
 
@@ -60,14 +60,14 @@ func (h *Handler) WorkKey(context.Context, tasks.Typed[Config]) (string, error) 
 	return "compaction", nil
 }
 
-// Admit implements tasks.Methods: there has to be a store that the agent has a driver for.
+// Admit implements tasks.Methods: there has to be a store for which the agent has a driver.
 func (h *Handler) Admit(_ context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	store := task.Etcd.BackupStore()
 	switch {
 	case store == nil:
 		return tasks.Rejected(v1alpha1.ErrNoBackup, "Etcd %s has no spec.backup.store", task.Etcd.Name), nil
 	case task.Etcd.SourceStays():
-		// The store may be that of the source, whose agents write to it.
+		// It may be the store of the source cluster, to which that cluster's agents write.
 		return tasks.Rejected(v1alpha1.ErrSourceCluster, "Etcd %s joins the cluster of spec.etcd.bootstrapWithExistingCluster, which takes the backups until that is removed: create the task again then", task.Etcd.Name), nil
 	}
 	if err := storeaccess.Validate(*store, task.Etcd.Namespace); err != nil {

@@ -27,20 +27,20 @@ const (
 	recheck = 50 * time.Millisecond
 )
 
-// recording is what such a step carries.
+// recording is the detail of such a step.
 type recording struct {
-	// before is the lease as it was read: a snapshot that the leading agent records in between makes the write fail.
+	// before is the lease as it was read: the write fails if the leading agent records a snapshot in between.
 	before *coordinationv1.Lease
 	made   made
 }
 
-// made is the snapshot that a Job has made.
+// made is the snapshot that the Job has made.
 type made struct {
 	revision int64
 	created  time.Time
 }
 
-// madeBy reads what a Job reported of its snapshot; false when the report is not complete.
+// madeBy parses a Job's report on its snapshot; false if the report is incomplete.
 func madeBy(result map[string]string) (made, bool) {
 	revision, err := strconv.ParseInt(result["revision"], 10, 64)
 	if err != nil {
@@ -50,14 +50,14 @@ func madeBy(result map[string]string) (made, bool) {
 	return made{revision, created}, err == nil
 }
 
-// isNews reports whether a lease records neither a snapshot nor a newer one. Newer is what was taken later,
-// whatever its revision. It is pure.
+// isNews reports whether a lease records neither this snapshot nor a newer one. Newer means taken later, regardless of the revision. It is
+// pure.
 func (m made) isNews(lease *coordinationv1.Lease) bool {
 	return lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(m.created)
 }
 
-// record is the verdict on a task whose Job is done: its end, once the lease of full snapshots records the snapshot.
-// How much has happened since the newest full snapshot is derived from that lease.
+// record returns the verdict on a task whose Job is done: its end, once the lease of full snapshots records the snapshot. The number of
+// events since the newest full snapshot is derived from that lease.
 func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdict) (tasks.Verdict, error) {
 	snapshot, ok := madeBy(done.Result)
 	if !ok {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package copybackups is the task type CopyBackups: a Job of the agent copies the snapshots of one store to another.
-// It needs no member of the cluster. What is in the target already is not copied again.
+// Package copybackups implements the task type CopyBackups: a Job of the agent copies the snapshots of one store to another. It needs no
+// member of the cluster. Snapshots that the target already has are not copied again.
 package copybackups
 
 import (
@@ -32,12 +32,12 @@ const Deadline = copyjob.Deadline
 
 // Config is spec.config of a CopyBackups.
 type Config struct {
-	// SourceStore and TargetStore are those of the copy. Both need a prefix.
+	// SourceStore and TargetStore of the copy. Both need a prefix.
 	SourceStore v1alpha1.StoreSpec `json:"sourceStore"`
 	TargetStore v1alpha1.StoreSpec `json:"targetStore"`
-	// MaxBackupAge is the age in days of the oldest backups that are copied. Default: all are.
+	// MaxBackupAge is the maximum age, in days, of the backups to copy. Default: no limit.
 	MaxBackupAge *uint32 `json:"maxBackupAge,omitempty"`
-	// MaxBackups is how many backups are copied, the newest, and as many of the schedule. Default: all are.
+	// MaxBackups is how many of the newest backups are copied, and how many of the newest scheduled ones. Default: no limit.
 	MaxBackups *uint32 `json:"maxBackups,omitempty"`
 	// WaitForFinalSnapshot lets the copy wait for a final snapshot in the source. Default: it does not.
 	WaitForFinalSnapshot *WaitForFinalSnapshot `json:"waitForFinalSnapshot,omitempty"`
@@ -46,7 +46,7 @@ type Config struct {
 	AllowUnsigned bool `json:"allowUnsigned,omitempty"`
 }
 
-// WaitForFinalSnapshot is how a copy waits for the last snapshot of a cluster that moves.
+// WaitForFinalSnapshot says how a copy waits for the final snapshot of a cluster that moves.
 type WaitForFinalSnapshot struct {
 	Enabled bool `json:"enabled"`
 	// Timeout after which the copy begins without one. Default: 5m.
@@ -59,7 +59,7 @@ const (
 	maxFinalTimeout     = Deadline / 2
 )
 
-// wait returns how long to wait for a final snapshot; 0 for not at all.
+// wait returns how long to wait for a final snapshot; 0 to not wait.
 func (c Config) wait() time.Duration {
 	if c.WaitForFinalSnapshot == nil || !c.WaitForFinalSnapshot.Enabled {
 		return 0
@@ -141,7 +141,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	return h.Jobs.Execute(ctx, task.Task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
 }
 
-// turn returns why a task does not run yet, by the tasks in the cache; empty if it may.
+// turn returns why a task does not run yet, according to the tasks in the cache; empty if it may.
 func (h *Handler) turn(ctx context.Context, task *v1alpha1.EtcdOperatorTask) (string, error) {
 	list := &v1alpha1.EtcdOperatorTaskList{}
 	if err := h.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -170,8 +170,8 @@ func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.J
 		spec.Args, spec.Stores = recorded, signed
 	}
 	what := c.copy()
-	// A source that has another schedule has more snapshots copied, at most twice as many. The status of the Etcd says what is wrong
-	// with a schedule that cannot be read.
+	// If the source has another schedule, more snapshots are copied, at most twice as many. The status of the Etcd reports an invalid
+	// schedule.
 	text := component.FullSnapshotSchedule(task.Etcd)
 	if _, err := schedule.Parse(text); err == nil {
 		what.Schedule = text
@@ -179,7 +179,7 @@ func (h *Handler) job(ctx context.Context, task tasks.Typed[Config]) (*batchv1.J
 	return what.Build(spec)
 }
 
-// signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if
+// signing returns what the Job needs to verify and sign snapshots, and its flags for the recorded snapshots of the source; nothing if
 // snapshots of the Etcd are not signed.
 func (h *Handler) signing(ctx context.Context, etcd *v1alpha1.Etcd, c Config) (access []storeaccess.Access, args []string, err error) {
 	keys, err := storeaccess.SigningKeys(etcd, storeaccess.Main, storeaccess.Source)

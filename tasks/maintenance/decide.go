@@ -5,9 +5,8 @@
 // Package maintenance is the task type OnDemandMaintenance: it compacts the key space of a cluster to the current
 // revision, and defragments the database of its members, one at a time, the leader last and not while it leads.
 //
-// It observes, decides, acts. Decide is a pure function; what it knows of earlier steps is the task's
-// status.result, in which each step is recorded as an intent before it is carried out. So an operator that takes over sees
-// which member it may not defragment again.
+// It observes, decides and acts. decide is a pure function; it knows earlier steps from the task's status.result, where each step is
+// recorded as an intent before it is carried out. So an operator that takes over knows which members it must not defragment again.
 package maintenance
 
 import (
@@ -23,18 +22,18 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
-// Input is all that a decision rests on.
+// Input is everything that a decision rests on.
 type Input struct {
 	Config   Operations
 	Snapshot *cluster.Snapshot
-	// Databases of the members that take reads, by ordinal.
+	// Databases of the members that answer reads, by ordinal.
 	Databases map[int]etcdclient.Database
-	// Alarms of the cluster; AlarmsKnown is false when no member reported them.
+	// Alarms of the cluster; AlarmsKnown is false if no member reported them.
 	Alarms      []etcdclient.Alarm
 	AlarmsKnown bool
 	// Recorded is the task's status.result.
 	Recorded map[string]string
-	// Completed is the name of the newest step that this operator knows to have been carried out.
+	// Completed is the name of the newest step that this operator knows to be carried out.
 	Completed string
 }
 
@@ -49,10 +48,10 @@ const (
 	disarm     Action = "DisarmAlarm"
 )
 
-// Step is one thing to do to a cluster.
+// Step is one action on a cluster.
 type Step struct {
 	Action Action
-	// Ordinal of the member that is asked, and for moveLeader that of its Successor.
+	// Ordinal of the member that gets the request, and for moveLeader that of its Successor.
 	Ordinal, Successor int
 	// Revision to compact to.
 	Revision int64
@@ -62,7 +61,7 @@ type Step struct {
 	Reason string
 }
 
-// name of a step: the same for the same step of a task.
+// name identifies the step within its task.
 func (s Step) name(members []cluster.Ordinal) string {
 	if s.Action == compact {
 		return string(compact)
@@ -77,15 +76,15 @@ type Decision struct {
 	Code    v1alpha1.ErrorCode
 	// Step to carry out. Without one, Continue waits.
 	Step *Step
-	// Message says what is waited for, or how it has ended.
+	// Message says what the task waits for, or how it has ended.
 	Message string
-	// Result is what is to be recorded.
+	// Result is the status.result to record.
 	Result map[string]string
-	// Progress is how many members are done, of how many.
+	// Progress is how many members are done, such as 1/3.
 	Progress string
 }
 
-// decide says what to do next. It is pure.
+// decide returns what to do next. It is pure.
 func decide(in Input) Decision {
 	s := &work{Input: in, record: in.Recorded}
 	s.settle()
@@ -107,7 +106,7 @@ type work struct {
 	record record
 }
 
-// first is the first decision that one of the stages makes.
+// first returns the first decision that one of the stages makes.
 func (s *work) first(stages ...func(*work) *Decision) Decision {
 	for _, stage := range stages {
 		if d := stage(s); d != nil {
@@ -139,8 +138,8 @@ func (s *work) settle() {
 		if !answers || !s.record.hasIntent(o.Name) {
 			continue
 		}
-		// The operator that recorded it may have ended before the answer came. A file that has shrunk proves it, and so does one
-		// that has nothing left to give back.
+		// The operator that recorded it may have ended before the answer came. A file that has shrunk, or has no free space left, proves
+		// that it was carried out.
 		completed := s.Completed == (Step{Action: defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
 		if completed || db.Size < s.record.bytes(o.Name, keyBefore) || !s.isWorthIt(db) {
 			s.record = s.record.withMember(o.Name, keyAfter, db.Size)
@@ -148,7 +147,7 @@ func (s *work) settle() {
 	}
 }
 
-// uncorrupted: where members disagree on the data, nothing is moved before a person has looked.
+// uncorrupted fails the task if members disagree on the data: a person has to look at it first.
 func (s *work) uncorrupted() *Decision {
 	for _, a := range s.Alarms {
 		if a.Kind != etcdclient.AlarmNoSpace {
@@ -158,7 +157,7 @@ func (s *work) uncorrupted() *Decision {
 	return nil
 }
 
-// healthy: no member is taken away, which a defragmentation does for its time, while another is away.
+// healthy waits until every member participates, since a member does not serve while it is defragmented.
 func (s *work) healthy() *Decision {
 	var lacking []string
 	for i, o := range s.Snapshot.Ordinals {
@@ -202,7 +201,7 @@ func (s *work) compaction() *Decision {
 		"compact to revision %d, and wait until every member has done so", revision)})
 }
 
-// space disarms the alarm that the space which is there now has cured.
+// space disarms the NOSPACE alarm once there is space again.
 func (s *work) space() *Decision {
 	if !s.Config.EtcdDefragmentation || len(s.Alarms) == 0 {
 		return nil
@@ -232,7 +231,7 @@ func (s *work) end() *Decision {
 	return &Decision{Outcome: tasks.Done, Message: strings.Join(did, "; ")}
 }
 
-// freed is by how much the databases have shrunk, and how many were defragmented.
+// freed returns by how much the databases have shrunk, and how many were defragmented.
 func (s *work) freed() (bytes int64, members int) {
 	for _, o := range s.Snapshot.Ordinals {
 		if _, done := s.record.of(o.Name, keyAfter); done {
@@ -258,10 +257,10 @@ func (s *work) memberName(id uint64) string {
 	return fmt.Sprintf("%x", id)
 }
 
-// deadlines of what is asked of etcd.
+// Deadlines of requests to etcd.
 const (
-	// lastingTimeout is for what takes as long as the database is big.
+	// lastingTimeout is for requests whose duration depends on the size of the database.
 	lastingTimeout = 20 * time.Minute
-	// requestTimeout is for anything else.
+	// requestTimeout is for all others.
 	requestTimeout = configv1alpha1.StepTimeout
 )

@@ -13,22 +13,21 @@ import (
 )
 
 const (
-	// A member is away while it is defragmented. That is not worth less than this much space: an absolute
-	// amount, and one part in so many of the file.
+	// A member does not serve while it is defragmented, which is not worth it for less than this much space: an absolute amount, and a
+	// fraction of the file (one part in so many).
 	minFree     = 1 << 20
 	minFreePart = 20
-	// maxLag is how many raft entries a successor may be behind the leader: a fifth of what etcd keeps in
-	// memory for members that catch up (SnapshotCatchUpEntries, 5000).
+	// maxLag is how many raft entries a successor may be behind the leader: a fifth of what etcd keeps in memory for members that catch up
+	// (SnapshotCatchUpEntries, 5000 by default).
 	maxLag = 1000
 )
 
-// isWorthIt reports whether a database has enough to free. A cluster without space frees whatever it can.
+// isWorthIt reports whether a database has enough space to free. A cluster without space frees as much as it can.
 func (s *work) isWorthIt(db etcdclient.Database) bool {
 	return db.Free() >= minFree && (len(s.Alarms) > 0 || db.Free()*minFreePart >= db.Size)
 }
 
-// defragmentation takes the members one after the other: learners never, followers first, and the one that leads
-// once it does not lead any more.
+// defragmentation defragments the members one after the other: followers first, the leader once it no longer leads, and never learners.
 func (s *work) defragmentation() *Decision {
 	if !s.Config.EtcdDefragmentation {
 		return nil
@@ -50,7 +49,7 @@ func (s *work) defragmentation() *Decision {
 	return nil
 }
 
-// order is that of the ordinals, but the leader is last.
+// order returns the ordinals in their order, but the leader last.
 func (s *work) order() []int {
 	var order []int
 	leader := s.Snapshot.Leader()
@@ -65,7 +64,7 @@ func (s *work) order() []int {
 	return order
 }
 
-// votes is the number of members of the StatefulSet that vote.
+// votes returns how many members of the StatefulSet vote.
 func (s *work) votes() int { return s.Snapshot.CountOrdinals(cluster.Ordinal.Votes) }
 
 func (s *work) skip(member, why string) {
@@ -83,7 +82,7 @@ func (s *work) defragment(i int) *Decision {
 		"%s has %s of %s free; %s", o.Name, size(db.Free()), size(db.Size), cost)})
 }
 
-// handover moves leadership from the last member that is left to one that is done.
+// handover moves leadership from the last member to one that is already defragmented.
 func (s *work) handover(leader int) *Decision {
 	from := s.Snapshot.Ordinals[leader]
 	best := -1

@@ -20,19 +20,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Config is spec.config of an OnDemandMaintenance. DEP-05 has the operations beneath maintenanceType in its types, and without it in
-// its example: both are understood, one at a time.
+// Config is spec.config of an OnDemandMaintenance. DEP-05 has the operations below maintenanceType in its types, but not in its example.
+// Either form is accepted, but not both at once.
 type Config struct {
 	Operations
-	// MaintenanceType is nil once the config is decoded.
+	// MaintenanceType is nil after the config has been decoded.
 	MaintenanceType *Operations `json:"maintenanceType,omitempty"`
 }
 
 // Operations are what to do. At least one of the two has to be true.
 type Operations struct {
-	// EtcdCompaction removes what is older than the current revision from the key space.
+	// EtcdCompaction removes everything older than the current revision from the key space.
 	EtcdCompaction bool `json:"etcdCompaction,omitempty"`
-	// EtcdDefragmentation rewrites the database of each member without what is free.
+	// EtcdDefragmentation rewrites the database of each member without its free pages.
 	EtcdDefragmentation bool `json:"etcdDefragmentation,omitempty"`
 }
 
@@ -53,7 +53,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Deadline of a task of this type: five members of the biggest size that etcd recommends, on a slow disk.
+// Deadline of a task of this type. It suffices for five databases of the largest size that etcd recommends on a slow disk.
 const Deadline = 2 * time.Hour
 
 // pollInterval is how often the members are observed: etcd sends no events.
@@ -72,7 +72,7 @@ type Handler struct {
 	calls background.Requests[struct{}]
 }
 
-// WorkKey implements tasks.Methods: a task with the same operations is the same work (DEP-05).
+// WorkKey implements tasks.Methods: tasks with the same operations are the same work (DEP-05).
 func (h *Handler) WorkKey(_ context.Context, task tasks.Typed[Config]) (string, error) {
 	return fmt.Sprintf("%+v", task.Config.Operations), nil
 }
@@ -90,7 +90,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	case known && call.Running:
 		return tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: "under way: " + call.Name, RequeueAfter: pollInterval}, nil
 	case known && call.Err != nil:
-		// What it has come to, etcd says next time.
+		// The next observation shows how it ended.
 		h.calls.Forget(uid)
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrMaintenance, call.Err)
 	}
@@ -115,7 +115,7 @@ func verdict(in Input, d Decision) tasks.Verdict {
 	return v
 }
 
-// gather collects what a decision rests on, all of it from the API server and the members themselves.
+// gather collects the input of a decision from the API server and the members, not from the cache.
 func (h *Handler) gather(ctx context.Context, task tasks.Typed[Config]) (Input, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// detail is what a tasks.Step of this type carries.
+// detail is the Detail of a tasks.Step of this type.
 type detail struct {
 	step Step
 	in   Input
 }
 
-// Perform implements tasks.Handler. What takes as long as a database is big is started here, and followed by
-// Execute: neither a worker of the operator nor the lock of the Etcd is held until it ends.
+// Perform implements tasks.Handler. It only starts operations whose duration depends on the size of a database, and Execute follows them,
+// so that they hold neither a worker of the operator nor the lock of the Etcd.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
 	members := d.in.Snapshot.Ordinals
@@ -57,18 +57,18 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return fmt.Errorf("performing %s: no such action", d.step.Action)
 }
 
-// defragmentTimeout is how long a member is waited for. What etcd has begun it takes to its end.
+// defragmentTimeout returns how long to wait for a member. etcd finishes a defragmentation that it has begun.
 func defragmentTimeout(etcd *v1alpha1.Etcd) time.Duration {
 	return ptr.Deref(etcd.Spec.Etcd.EtcdDefragTimeout, metav1.Duration{Duration: lastingTimeout}).Duration
 }
 
-// commitsUntilFree is how many commits it takes until a member counts what a compaction has freed as free.
+// commitsUntilFree is how many commits it takes until a member reports the space that a compaction has freed as free.
 const commitsUntilFree = 3
 
-// compact asks every voter: the first makes the cluster compact, and each answers once it has itself done so. A
-// database that is defragmented before is smaller by less. A member commits with each answer. Of 60 compactions on a busy machine, 9 showed no
-// free space after the first, since the state before was still being read, 8 after the second, and none after the third; while nothing is
-// written, no other commit comes.
+// compact sends the request to every voter: the first one makes the cluster compact, and each answers once it has done so itself.
+// Defragmenting a database before that would free less. A member commits with each answer. Of 60 compactions on a busy machine, 9 showed no
+// free space after the first commit, since the previous state was still being read, 8 after the second, and none after the third. Without
+// writes, there are no other commits.
 func (h *Handler) compact(ctx context.Context, etcd *v1alpha1.Etcd, d detail) error {
 	var (
 		all    sync.WaitGroup
@@ -97,7 +97,7 @@ func (h *Handler) compact(ctx context.Context, etcd *v1alpha1.Etcd, d detail) er
 	return failed
 }
 
-// databases asks all members that answered at the same time. Who does not answer now is not among them.
+// databases queries all members that answered, in parallel. Members that do not answer now are left out.
 func (h *Handler) databases(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *cluster.Snapshot) map[int]etcdclient.Database {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -137,7 +137,7 @@ func (h *Handler) alarms(ctx context.Context, etcd *v1alpha1.Etcd, leader cluste
 	return alarms, err
 }
 
-// at does something with a client of a member.
+// at calls a function with a client of a member.
 func (h *Handler) at(ctx context.Context, etcd *v1alpha1.Etcd, o cluster.Ordinal, do func(etcdclient.Client) error) error {
 	c, err := h.Credentials.Dial(ctx, h.Dialer, etcd, o.Name, o.Pod.Endpoint)
 	if err != nil {

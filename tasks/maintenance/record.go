@@ -11,23 +11,23 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 )
 
-// Keys of status.result. Those of a member are its name, a dot, and one of the last three.
+// Keys of status.result. The keys of a member are its name, a dot, and one of the last three.
 const (
-	// keyRevision is the revision that was asked to be compacted to; keyCompacted is there once that is done.
+	// keyRevision is the revision to compact to; keyCompacted exists once that is done.
 	keyRevision  = "compaction.revision"
 	keyCompacted = "compaction.completed"
-	// keyFreed is by how much the databases have shrunk in all.
+	// keyFreed is by how much the databases have shrunk in total.
 	keyFreed = "bytesFreed"
 	// keyDisarmed names the kind of alarm that was disarmed.
 	keyDisarmed = "alarmDisarmed"
-	// keyBefore is the size of a member's database before its defragmentation. It is written before that is
-	// asked for. keyAfter is the size afterwards, and keySkipped says why there was none.
+	// keyBefore is the size of a member's database before its defragmentation, written before that is requested. keyAfter is the size
+	// afterwards, and keySkipped says why it was not defragmented.
 	keyBefore  = "bytesBefore"
 	keyAfter   = "bytesAfter"
 	keySkipped = "skipped"
 )
 
-// record is how far a task has come: its status.result. It is never changed, but replaced.
+// record is the progress of a task: its status.result. It is replaced, never modified.
 type record map[string]string
 
 func (r record) with(key, value string) record { return memory.With(r, key, value) }
@@ -36,33 +36,33 @@ func (r record) withMember(member, key string, bytes int64) record {
 	return r.with(member+"."+key, strconv.FormatInt(bytes, 10))
 }
 
-// of is what is recorded of a member.
+// of returns what is recorded about a member.
 func (r record) of(member, key string) (string, bool) {
 	value, ok := r[member+"."+key]
 	return value, ok
 }
 
-// bytes is a number that was recorded of a member; 0 when there is none.
+// bytes returns a number that is recorded about a member; 0 if there is none.
 func (r record) bytes(member, key string) int64 {
 	value, _ := r.of(member, key)
 	n, _ := strconv.ParseInt(value, 10, 64)
 	return n
 }
 
-// isDone reports whether nothing is left to do for a member.
+// isDone reports whether a member was defragmented or skipped.
 func (r record) isDone(member string) bool {
 	_, after := r.of(member, keyAfter)
 	_, skipped := r.of(member, keySkipped)
 	return after || skipped
 }
 
-// hasIntent reports whether a defragmentation was recorded as an intent whose end is not recorded.
+// hasIntent reports whether a defragmentation was recorded as an intent, and its end was not.
 func (r record) hasIntent(member string) bool {
 	_, recorded := r.of(member, keyBefore)
 	return recorded && !r.isDone(member)
 }
 
-// revision that was asked to be compacted to; 0 when none was.
+// revision returns the revision to compact to; 0 if none is recorded.
 func (r record) revision() int64 {
 	n, _ := strconv.ParseInt(r[keyRevision], 10, 64)
 	return n

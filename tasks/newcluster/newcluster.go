@@ -9,7 +9,7 @@
 //  3. Starting: waits until one member serves as the new cluster.
 //  4. Growing: waits until all members have joined it and vote.
 //
-// What comes before, and the choice, is up to the task types.
+// The task types decide what comes before, and make the choice.
 //
 // A task itself only creates and removes the Jobs of the survey. The Etcd controller acts on its status: it holds the StatefulSet at zero
 // replicas in the phases that require all members to be stopped, and once the choice is recorded, it configures the members and scales up
@@ -175,7 +175,7 @@ func (in Input) participates() bool {
 	})
 }
 
-// Describe says how each member is doing. It quotes the agent or the kubelet where they say why.
+// Describe describes the state of each member. It quotes the agent or the kubelet if they give a reason.
 func (in Input) Describe() string {
 	said := make([]string, 0, len(in.Snapshot.Ordinals))
 	for i, o := range in.Snapshot.Ordinals {

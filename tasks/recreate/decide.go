@@ -2,12 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recreate is the task type RecreateRollout: all pods of an etcd StatefulSet stop, and once the last is gone
-// all start at the target revision (KEP-3541). It is for clusters that are stuck, at the price of downtime.
+// Package recreate implements the task type RecreateRollout: all pods of an etcd StatefulSet are stopped, and once the last one is gone,
+// all are started at the target revision (KEP-3541). It is for clusters that are stuck, and costs downtime.
 //
-// The task does not touch pods. While its status names one of the first two phases, the Etcd controller holds the
-// StatefulSet at zero replicas; when it names another, or the task is gone, the replicas come back. So an operator that was
-// interrupted leaves nothing to undo.
+// The task does not touch pods. While its status has one of the first two phases, the Etcd controller holds the StatefulSet at zero
+// replicas; in any other phase, or once the task is gone, it restores the replicas. So an interrupted operator leaves nothing to undo.
 package recreate
 
 import (
@@ -25,39 +24,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Input is all that a decision rests on.
+// Input is everything that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
 	Config   rollout.RecreateConfig
 	// Task is the UID of the task.
 	Task types.UID
-	// Overridden are the guards that the task may pass over.
+	// Overridden are the guards that the task overrides.
 	Overridden []v1alpha1.OverridableGuard
 	// Pausing: the task is to pause, if it has stopped nothing yet.
 	Pausing bool
-	// SpecApplied: the StatefulSet is what the Etcd's spec says, or its reconciliation is suspended.
+	// SpecApplied: the newest spec is applied to the StatefulSet, or its reconciliation is suspended.
 	SpecApplied bool
-	// SpecPending is why it is not applied, in the words of the Etcd's status; empty if that does not say.
+	// SpecPending is why it is not applied, according to the Etcd's status; empty if the status does not say.
 	SpecPending string
-	// Recorded is what the task's status says of the rollout so far.
+	// Recorded is status.rollout of the task so far.
 	Recorded v1alpha1.RolloutStatus
 }
 
-// Decision is what to say of the task, and the phase that it enters or stays in.
+// Decision is the next status of the task, and the phase that it enters or stays in.
 type Decision struct {
 	// Outcome is Continue, Done or Reject; Code goes with Reject.
 	Outcome tasks.Outcome
 	Code    v1alpha1.ErrorCode
 	Phase   v1alpha1.RecreatePhase
-	// Message says what is waited for, or how it has ended.
+	// Message says what the task waits for, or how it has ended.
 	Message string
-	// Stranded is the pod that keeps the others from being stopped: it could not come back with its data.
+	// Stranded is the pod because of which no pod is stopped: it could not come back with its data.
 	Stranded string
 	// Pauses: the task was to pause, and does.
 	Pauses bool
 }
 
-// decide says how far the recreation has come. It is pure.
+// decide returns the next step of a recreation. It is pure.
 func decide(in Input) Decision {
 	set, phase := in.Snapshot.StatefulSet, in.Recorded.Phase
 	stay := func(format string, args ...any) Decision {
@@ -73,7 +72,7 @@ func decide(in Input) Decision {
 	case set.UpdateRevision != target:
 		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: rollout.SupersededMessage(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
-		// The revision to come back at would be that of a spec that has been fixed since.
+		// Otherwise the pods would come back at the revision of a spec that has been fixed since.
 		message := fmt.Sprintf("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
 		if in.SpecPending != "" {
 			message += ": " + in.SpecPending
@@ -108,13 +107,12 @@ func decide(in Input) Decision {
 		"every pod of StatefulSet %s was stopped and started at revision %s, and every member participates", set.Name, set.UpdateRevision)}
 }
 
-// target is the revision that the pods come back at.
+// target returns the revision at which the pods come back.
 func (in Input) target() string {
 	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, in.Snapshot.StatefulSet.UpdateRevision)
 }
 
-// stranded is an ordinal whose pod could not come back with its data; nil when there is none, or when it does not
-// matter.
+// stranded returns an ordinal whose pod could not come back with its data; nil if there is none, or if the guard is overridden.
 func (in Input) stranded() *cluster.Ordinal {
 	if slices.Contains(in.Overridden, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)) {
 		return nil
@@ -131,14 +129,14 @@ func (in Input) complete() bool {
 	return len(in.Snapshot.Surplus) == 0 && int(in.updated()) == in.Snapshot.Replicas() && in.Snapshot.Participating() == in.Snapshot.Replicas()
 }
 
-// updated is the number of pods at the target revision that do not terminate.
+// updated returns the number of pods at the target revision that are not terminating.
 func (in Input) updated() int32 {
 	return int32(in.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool {
 		return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.At(in.target())
 	}))
 }
 
-// away names the members that are not back yet, with the kubelet's words where it has some.
+// away describes the members that are not back yet, with the kubelet's message if there is one.
 func (in Input) away() string {
 	var away []string
 	for _, o := range in.Snapshot.Ordinals {
@@ -160,11 +158,11 @@ func left(s *cluster.Snapshot) string {
 	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service; if a pod has finalizers, check what set them"
 }
 
-// record is the status of the rollout after a decision. It is pure; the input is left as it is.
+// record returns the status of the rollout after a decision. It is pure, and does not modify the input.
 func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	r := *in.Recorded.DeepCopy()
 	updated, participating := in.updated(), int32(in.Snapshot.Participating())
-	// The most that have participated at once in this phase: a member that comes and goes makes no progress.
+	// The highest number that have participated at once in this phase: a flapping member makes no progress.
 	most := max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
 	if d.Phase != r.Phase {
 		most = 0
@@ -183,7 +181,7 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	}
 	r.Phase, r.UpdatedReplicas, r.ParticipatingReplicas = d.Phase, updated, participating
 	if in.Snapshot.Replicas() > 0 {
-		// While they are stopped, it says how many there will be again.
+		// While the pods are stopped, this is how many there will be again.
 		r.Replicas = int32(in.Snapshot.Replicas())
 	}
 	return r

@@ -23,7 +23,7 @@ import (
 const (
 	// pollInterval is how often the members are observed: etcd sends no events.
 	pollInterval = time.Second
-	// progressDeadline is how long there may be no progress before the task is called stalled.
+	// progressDeadline is how long the task may make no progress before it is stalled.
 	progressDeadline = 10 * time.Minute
 )
 
@@ -34,12 +34,12 @@ type Handler struct {
 	Clock    clock.PassiveClock
 }
 
-// Execute implements tasks.Methods. It waits on what the cache shows, and enters another phase only on what the API server
-// and the members say now.
+// Execute implements tasks.Methods. It may wait on what the cache shows, but only enters another phase on live reads of the API server and
+// the members.
 func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.RecreateConfig]) (tasks.Verdict, error) {
 	for _, reader := range []client.Reader{h.Client, h.Live} {
 		if reader == h.Live {
-			// Whether its spec is applied is not believed of the cache either.
+			// The cache does not decide whether the spec is applied, either.
 			var err error
 			if task.Etcd, err = tasks.LiveEtcd(ctx, h.Live, task.Task); err != nil {
 				return tasks.Verdict{}, err
@@ -99,10 +99,10 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	return v
 }
 
-// Perform implements tasks.Methods. There are no steps: the Etcd controller goes by the phase.
+// Perform implements tasks.Methods. There are no steps: the Etcd controller acts on the phase.
 func (h *Handler) Perform(_ context.Context, _ tasks.Task, step tasks.Step) error {
 	return fmt.Errorf("performing %s: no such step", step.Operation)
 }
 
-// Cleanup implements tasks.Methods. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
+// Cleanup implements tasks.Methods. The Etcd controller restores the replicas once the task has ended or is gone.
 func (h *Handler) Cleanup(context.Context, tasks.Task) error { return nil }

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollout is the task type QuorumAwareRollout: it brings the pods of an etcd StatefulSet to the target revision in an order that
-// does not cost the cluster its quorum (DEP-07). Package internal/rollout decides. This package observes the cluster and carries out the
-// steps, and adds no judgment of its own.
+// Package rollout implements the task type QuorumAwareRollout: it brings the pods of an etcd StatefulSet to the target revision in an order
+// that keeps quorum (DEP-07). Package internal/rollout decides; this package observes the cluster and carries out the steps, without
+// decisions of its own.
 package rollout
 
 import (
@@ -37,12 +37,12 @@ type Handler struct {
 	Clock       clock.PassiveClock
 	// PodUpdatePolicy is the operator's default. Without one, every pod is replaced.
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy
-	// ReplacesAlways: no pod is updated in place, whatever the Etcd or the task asks for.
+	// ReplacesAlways: no pod is updated in place, regardless of the Etcd and the task.
 	ReplacesAlways bool
 	// UnknownVersions: images do not reveal their version of etcd. A snapshot before a rollout is then only taken if the task always wants
 	// one.
 	UnknownVersions bool
-	// Agent makes a client of the agents of an Etcd. Any of them forwards requests to the leading one.
+	// Agent makes a client for the agents of an Etcd. Any of them forwards requests to the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 
 	tracker   tracker

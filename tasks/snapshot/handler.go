@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot is the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
+// Package snapshot implements the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
 //
-// The agent takes one snapshot at a time; requests that arrive meanwhile get that one, and canceling a request does not cancel the
+// The agent takes one snapshot at a time; requests that arrive while it does get that one, and canceling a request does not cancel the
 // snapshot. So repeated requests, even after a crash of the operator, do not pile up work.
 package snapshot
 
@@ -78,7 +78,7 @@ type Handler struct {
 	Live     client.Reader
 	Observer observe.Interface
 	Clock    clock.PassiveClock
-	// Agent makes a client of the agents of an Etcd. Any of them forwards requests to the leading one.
+	// Agent makes a client for the agents of an Etcd. Any of them forwards requests to the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 
 	// calls return nil if there was nothing to write into a delta snapshot.
@@ -119,7 +119,7 @@ func (h *Handler) Execute(_ context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case left <= 0:
 		return tasks.Failed(v1alpha1.ErrSnapshot, "no %s snapshot was taken within %s", config.Type, config.Timeout.Duration), nil
 	case known:
-		// It is asked again, with the back-off of the engine.
+		// The request is repeated, with the back-off of the engine.
 		h.calls.Forget(uid)
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrSnapshot, call.Err)
 	}
@@ -133,7 +133,7 @@ func (h *Handler) Execute(_ context.Context, task tasks.Typed[Config]) (tasks.Ve
 	}, nil
 }
 
-// request is what a tasks.Step of this type carries.
+// request is the Detail of a tasks.Step of this type.
 type request struct {
 	config Config
 	name   string

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package background runs requests that take longer than a reconcile may. A task handler starts one, and looks at it
-// again in later reconciles. They live in memory: a handler has to cope with one that an earlier operator has
-// started, and of which nothing is known. It imports the standard library and the type of a UID only.
+// Package background runs requests that take longer than a reconcile may. A task handler starts one, and checks it in later reconciles.
+// Requests are kept in memory, so a handler must be prepared for one that an earlier operator started and that this one does not know. It
+// imports only the standard library and the type of a UID.
 package background
 
 import (
@@ -28,7 +28,7 @@ type entry[R any] struct {
 
 // Request is one request.
 type Request[R any] struct {
-	// Name says what was asked of whom.
+	// Name describes the request.
 	Name string
 	// Running: it has not returned yet.
 	Running bool

@@ -63,7 +63,7 @@ func CheckKey(key []byte) error {
 	return nil
 }
 
-// parse parses all certificates, and returns the type of a block that is none.
+// parse parses all certificates, and returns the type of a block that is not one.
 func parse(bundle []byte, most int) (all []*x509.Certificate, other string, err error) {
 	if len(bundle) > MaxBytes {
 		return nil, "", fmt.Errorf("it has %d bytes: at most %d are parsed. Remove CAs and comments that are not needed", len(bundle), MaxBytes)

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coded is the error with a code for status.lastErrors, of a task or of an Etcd. Refused tells errors of the API server apart that do
-// not pass by themselves.
+// Package coded has errors with a code for status.lastErrors of a task or an Etcd. Refused recognizes errors of the API server that do not
+// pass by themselves.
 package coded
 
 import (
@@ -28,7 +28,7 @@ func Error(code v1alpha1.ErrorCode, err error) error {
 	return &withCode{code, err}
 }
 
-// Of returns the code of an error, or otherwise if it has none.
+// Of returns the code of an error, or the given one if it has none.
 func Of(err error, otherwise v1alpha1.ErrorCode) v1alpha1.ErrorCode {
 	if e, ok := errors.AsType[*withCode](err); ok {
 		return e.code

@@ -38,8 +38,8 @@ func Unknown(conditionType, reason, format string, args ...any) metav1.Condition
 	return New(conditionType, metav1.ConditionUnknown, reason, format, args...)
 }
 
-// OfTask returns those of the conditions Stalled and Reconciling that a task has, in the order in which they have to be in its
-// status: tools that follow kstatus take the first of the two. Neither is there once a task has succeeded.
+// OfTask returns which of the conditions Stalled and Reconciling a task has, in the order that its status needs: tools that use kstatus
+// take the first of the two. A task that has succeeded has neither.
 func OfTask(status *v1alpha1.EtcdOperatorTaskStatus) []metav1.Condition {
 	progressing := status.Progressing()
 	// Before the task engine says more, the task has been seen.

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is what all controllers have in common.
+// Package controller has what all controllers have in common.
 package controller
 
 import (
@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// What has failed is tried again after the first of these, then after twice as long, and so on up to the second. The
-// default, up to 16 minutes, would have a rollout wait for that long after the API server is back.
+// A failed reconcile is retried after the first of these, then after twice as long, and so on up to the second. With the default of up to
+// 16 minutes, a rollout would wait for that long after the API server is back.
 const (
 	firstBackoff = 5 * time.Millisecond
 	maxBackoff   = 30 * time.Second
@@ -36,12 +36,12 @@ func Options(concurrency int) controller.Options {
 	}
 }
 
-// EnqueueEtcdOfTask has the Etcd of a task reconciled; or what has its name, such as its StatefulSet.
+// EnqueueEtcdOfTask enqueues the Etcd of a task, or an object with its name, such as its StatefulSet.
 func EnqueueEtcdOfTask() handler.EventHandler {
 	return Enqueue(func(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() })
 }
 
-// Enqueue has the Etcd reconciled that an object is about, if it is about one.
+// Enqueue enqueues the Etcd that an object is about, if any.
 func Enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		if k := etcdOf(o); k.Name != "" {
@@ -51,7 +51,7 @@ func Enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandl
 	})
 }
 
-// PartOf is the Etcd that an object is part of by its label; its name is empty if it is part of none.
+// PartOf returns the Etcd that an object is part of by its label; its name is empty if there is none.
 func PartOf(o client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
 }

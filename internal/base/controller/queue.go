@@ -15,19 +15,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// slowAfter is how long a reconcile takes at least that waits for something: for members that hang, say. One that waits for
-// nothing takes milliseconds.
+// slowAfter is the least duration of a slow reconcile, such as one that waits for members that hang. One that waits for nothing takes
+// milliseconds.
 const slowAfter = time.Second
 
-// fairQueue is a priority queue that gives each namespace its share of the workers, and what is slow another. What has to wait for
-// its share is held back, and what came after it overtakes it. For the metrics of the queue, it is being worked on.
+// fairQueue is a priority queue that gives each namespace its share of the workers, and slow objects another one. An object that has to
+// wait for its share is held back, and later ones overtake it. In the metrics of the queue, it counts as being worked on.
 type fairQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 
 	now    func() time.Time
 	mu     sync.Mutex
 	shares shares
-	// working are the objects that have a worker. One that was held back has it before it is taken up again.
+	// working are the objects that have a worker. An object that was held back gets its worker before it is resumed.
 	working map[reconcile.Request]work
 	held    []heldBack
 	// slow are the objects that took long the last time.
@@ -119,7 +119,7 @@ func (q *fairQueue) end(object reconcile.Request) {
 	q.shares.giveBack(w.look)
 }
 
-// resume brings back what was held back and has its share now. Its worker waits for it.
+// resume enqueues the objects that were held back and now have their share. Each has its worker already.
 func (q *fairQueue) resume() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

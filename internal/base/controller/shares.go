@@ -6,7 +6,7 @@ package controller
 
 import "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-// shares are who has the workers of a controller.
+// shares records how the workers of a controller are distributed.
 type shares struct {
 	// free workers work on nothing.
 	free int
@@ -15,7 +15,7 @@ type shares struct {
 	slow int
 }
 
-// look is an object that is to be reconciled.
+// look is the next reconcile of an object.
 type look struct {
 	namespace string
 	// slow: it took long the last time, most likely because members hang.
@@ -49,7 +49,7 @@ func (s *shares) giveBack(l look) {
 	}
 }
 
-// heldBack is an object that waits until its share permits.
+// heldBack is an object that waits for its share.
 type heldBack struct {
 	look
 	object   reconcile.Request

@@ -23,10 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Creator creates the tasks that the operator creates by itself.
+// Creator creates the operator's own tasks.
 type Creator struct {
 	Client client.Client
-	// Live reads from the API server: by a cache, a task that was just created would be created again.
+	// Live reads from the API server: with a stale cache, a task that was just created would be created again.
 	Live     client.Reader
 	Recorder events.EventRecorder
 }
@@ -38,9 +38,9 @@ const (
 	maxTaken = 5
 )
 
-// Create creates a task whose name follows from its cause, so that the same cause has no second one; it reports whether it has created
-// it, and not found it. Anyone may have created another task of that name before, for something else. An event says so, and the task gets
-// a suffix that follows from that other task, so that two operators take the same one.
+// Create creates a task whose name is derived from its cause, so that a cause has only one task; it reports whether it created the task
+// rather than found it. Someone may have created another task under that name, for something else. An event reports that, and the task gets
+// a suffix that is derived from the other task, so that two operators choose the same name.
 func (c Creator) Create(ctx context.Context, etcd *v1alpha1.Etcd, t *v1alpha1.EtcdOperatorTask) (created bool, err error) {
 	name := t.Name
 	var first *foreignTask
@@ -71,7 +71,7 @@ type foreignTask struct {
 	why  string
 }
 
-// inPlaceOf returns the task that has the name of one to create; nil if it may be that one.
+// inPlaceOf returns the foreign task that has the name of one to create; nil if it may be that task.
 func (c Creator) inPlaceOf(ctx context.Context, etcd *v1alpha1.Etcd, t *v1alpha1.EtcdOperatorTask) (*foreignTask, error) {
 	other := &v1alpha1.EtcdOperatorTask{}
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(t), other); err != nil {

@@ -2,8 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdtasks says which tasks are those of an Etcd: how they are listed, and which belong to an earlier Etcd of the
-// same name.
+// Package etcdtasks decides which tasks belong to an Etcd: how they are listed, and which belong to an earlier Etcd of the same name.
 package etcdtasks
 
 import (
@@ -58,11 +57,11 @@ func IsOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
 	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })
 }
 
-// Foreign says why a task is not for the given Etcd, but for an earlier one of the same name; empty when it is for this one.
+// Foreign returns why a task is for an earlier Etcd of the same name; empty if it is for the given one.
 //
-// The task engine makes the Etcd an owner of each of its tasks when they arrive. A task that has no such owner yet, and was
-// created before the Etcd, was meant for an Etcd that its author saw, or for none. Creation timestamps have steps of a second:
-// a task of the same second is taken for one of this Etcd.
+// The task engine makes the Etcd an owner of each of its tasks on arrival. A task without such an owner that was created before the Etcd
+// was meant for an earlier Etcd, or for none. Creation timestamps have a resolution of a second: a task of the same second counts as this
+// Etcd's.
 func Foreign(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) string {
 	owned := false
 	for _, o := range t.OwnerReferences {

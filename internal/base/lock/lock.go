@@ -18,8 +18,8 @@ type Locks struct {
 	locks map[types.NamespacedName]*lock
 }
 
-// lock is the lock of one Etcd, with the number of those who hold it or wait for it. It is a channel with room for one who holds it: a
-// bubble of testing/synctest takes a goroutine that waits for a channel for idle, and one that waits for a mutex for busy.
+// lock is the lock of one Etcd, with the number of goroutines that hold it or wait for it. It is a channel of capacity one: for
+// testing/synctest, a goroutine that waits for a channel is durably blocked, but one that waits for a mutex is not.
 type lock struct {
 	held  chan struct{}
 	users int

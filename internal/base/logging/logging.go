@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logging bounds what is logged. Errors carry what others have answered, of any length: an API server, a store, a
-// container at its end. A line of half a megabyte, again and again, costs more than it is worth.
+// Package logging bounds log lines. Errors quote answers of any length from API servers, stores and containers, and repeated lines of half
+// a megabyte cost more than they are worth.
 package logging
 
 import (
@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// KeyTask is the key of a task in a line, by which all that is logged of it can be found, whichever part of the operator logs it.
+// KeyTask is the key under which all parts of the operator log a task.
 const KeyTask = "task"
 
 // maxText bounds each text of a line, in bytes.

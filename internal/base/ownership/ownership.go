@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership says whose an object is that has a name which an Etcd needs. A name proves nothing: an object is the
-// Etcd's own if the Etcd controls it, or has adopted it. It is pure, and imports the API alone.
+// Package ownership decides who owns an object whose name an Etcd needs. A name proves nothing: an object is the Etcd's own if the Etcd
+// controls it, or has adopted it. It is pure, and imports the API only.
 package ownership
 
 import (
@@ -22,7 +22,7 @@ import (
 type Foreign struct {
 	// Kind, as in "Service", and Name with the namespace, as in "shoot-a/etcd-main-client".
 	Kind, Name string
-	// Reason is one of those of the condition ObjectsOwned.
+	// Reason is a reason of the condition ObjectsOwned.
 	Reason string
 	// Whose it is, as in "has no controller", and the Remedy: what to do, with the command where there is one.
 	Whose, Remedy string
@@ -33,7 +33,7 @@ func (f Foreign) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Kind, f.Name, f.Whose, f.Remedy)
 }
 
-// Of says what makes an object of a kind foreign to an Etcd; nil when it is the Etcd's own.
+// Of returns what makes an object of a kind foreign to an Etcd; nil if it is the Etcd's own.
 func Of(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *Foreign {
 	controller, manager := metav1.GetControllerOf(object), object.GetLabels()[v1alpha1.LabelManagedBy]
 	f := foreign(kind, object)
@@ -53,7 +53,7 @@ func Of(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *Foreign {
 	return f
 }
 
-// adoption is what to do about an object that another operator has managed so far.
+// adoption returns what to do about an object that another operator manages.
 func adoption(etcd *v1alpha1.Etcd, manager string) string {
 	if manager != v1alpha1.ManagedByDruid {
 		return fmt.Sprintf("; if %s no longer does, set the label to %s", manager, v1alpha1.ManagedBy)
@@ -110,9 +110,9 @@ func (f *Foreign) orphaned(etcd *v1alpha1.Etcd, object metav1.Object) {
 		object.GetNamespace(), strings.ToLower(f.Kind), object.GetName(), reference(etcd), afterDeletion[f.Kind])
 }
 
-// giveWay is what to do about an object that is not the Etcd's.
+// giveWay returns what to do about an object that is not the Etcd's.
 func (f *Foreign) giveWay() string {
-	return fmt.Sprintf("give the Etcd another name, or delete the %s if nobody needs it", f.Kind)
+	return fmt.Sprintf("give the Etcd another name, or delete the %s if it is unused", f.Kind)
 }
 
 // reference is a patch with the owner reference of an Etcd's own object.
@@ -140,8 +140,8 @@ func labeled(etcd *v1alpha1.Etcd, object metav1.Object) bool {
 	return (labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy || labels[v1alpha1.LabelCreatedBy] == v1alpha1.ManagedBy) && labels[v1alpha1.LabelPartOf] == etcd.Name
 }
 
-// OfClaim says what makes a claim foreign to an Etcd; nil when it is the Etcd's own. The StatefulSet controller gives the
-// labels of its StatefulSet's selector to the claims that it makes, and controls them at most.
+// OfClaim returns what makes a claim foreign to an Etcd; nil if it is the Etcd's own. The StatefulSet controller gives the claims that it
+// creates the labels of the StatefulSet's selector, and at most a controller reference.
 func OfClaim(etcd *v1alpha1.Etcd, claim metav1.Object) *Foreign {
 	f := foreign("PersistentVolumeClaim", claim)
 	f.Reason = v1alpha1.ReasonClaimNotOwned
@@ -162,8 +162,8 @@ func OfClaim(etcd *v1alpha1.Etcd, claim metav1.Object) *Foreign {
 	return f
 }
 
-// ownerOfClaim is an owner of a claim that is not of the Etcd; nil when there is none. The StatefulSet of an Etcd has its
-// name, and its controller lets a claim belong to the StatefulSet or to a pod of it.
+// ownerOfClaim returns an owner of a claim that is not the Etcd's; nil if there is none. The StatefulSet of an Etcd has its name, and the
+// StatefulSet controller makes the StatefulSet or one of its pods the owner of a claim.
 func ownerOfClaim(etcd *v1alpha1.Etcd, claim metav1.Object) *metav1.OwnerReference {
 	for _, o := range claim.GetOwnerReferences() {
 		switch {
@@ -176,7 +176,7 @@ func ownerOfClaim(etcd *v1alpha1.Etcd, claim metav1.Object) *metav1.OwnerReferen
 	return nil
 }
 
-// OfJob says what makes a Job foreign to an Etcd or a task that would work by a Job of its name; nil when it is its own.
+// OfJob returns what makes a Job foreign to an Etcd or a task that needs a Job of that name; nil if it is its own.
 func OfJob(owner metav1.Object, job metav1.Object) *Foreign {
 	controller := metav1.GetControllerOf(job)
 	if controller != nil && controller.UID == owner.GetUID() {
@@ -187,11 +187,11 @@ func OfJob(owner metav1.Object, job metav1.Object) *Foreign {
 	if controller != nil {
 		f.Reason, f.Whose = v1alpha1.ReasonControlledByAnother, fmt.Sprintf("is controlled by %s %s (UID %s)", controller.Kind, controller.Name, controller.UID)
 	}
-	f.Remedy = "delete the Job if nobody needs it"
+	f.Remedy = "delete the Job if it is unused"
 	return f
 }
 
-// Suffix is a part of a name that follows from the UID of the object that another one is made for.
+// Suffix returns a part of a name that is derived from the UID of the object for which another one is created.
 func Suffix(owner types.UID) string {
 	h := fnv.New32a()
 	// A hash never fails to write.

@@ -72,7 +72,7 @@ func TestOf(t *testing.T) {
 		"adopted by another Etcd":          {object(adoptedBy("other")), "Service", v1alpha1.ReasonNoController, nil},
 		"an empty annotation":              {object(adoptedBy("")), "Service", v1alpha1.ReasonNoController, nil},
 		"without an owner": {object(), "ServiceAccount", v1alpha1.ReasonNoController,
-			[]string{"ServiceAccount shoot-a/etcd-main-client has no controller: give the Etcd another name, or delete the ServiceAccount if nobody needs it"}},
+			[]string{"ServiceAccount shoot-a/etcd-main-client has no controller: give the Etcd another name, or delete the ServiceAccount if it is unused"}},
 		"the Etcd only owns it":   {object(owner(v1alpha1.KindEtcd, "etcd-main", "mine", false)), "Service", v1alpha1.ReasonNoController, nil},
 		"its labels alone":        {object(managed, part), "Role", v1alpha1.ReasonNoController, []string{"has the labels of this Etcd and no controller", "put it back: kubectl -n shoot-a patch role etcd-main-client -p '{", `"uid":"mine"`, "or delete it"}},
 		"an orphaned StatefulSet": {object(managed, part), "StatefulSet", v1alpha1.ReasonNoController, []string{"put it back", "do not delete it: its pods go with it", "--cascade=orphan"}},
@@ -82,7 +82,7 @@ func TestOf(t *testing.T) {
 		"an Etcd of another API": {object(func(o *metav1.ObjectMeta) {
 			o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "etcd.io/v1", Kind: "Etcd", Name: "etcd-main", UID: "other", Controller: ptr.To(true)}}
 		}), "Service", notItsOwn, []string{"is controlled by Etcd etcd-main (UID other): give"}},
-		"foreign":                       {object(deploy), "Service", notItsOwn, []string{"is controlled by Deployment web (UID other): give the Etcd another name, or delete the Service if nobody needs it"}},
+		"foreign":                       {object(deploy), "Service", notItsOwn, []string{"is controlled by Deployment web (UID other): give the Etcd another name, or delete the Service if it is unused"}},
 		"another operator's":            {object(mine, druids), "StatefulSet", v1alpha1.ReasonManagedByAnother, []string{"managed by etcd-druid", "kubectl -n shoot-a annotate etcd etcd-main druid.gardener.cloud/operation=adopt"}},
 		"another operator's, and other": {object(deploy, druids), "StatefulSet", notItsOwn, nil},
 	} {
@@ -147,7 +147,7 @@ func TestOfClaim(t *testing.T) {
 func TestOfJob(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(OfJob(etcd, object(mine))).To(BeNil())
-	expect(g, OfJob(etcd, object(deploy)), v1alpha1.ReasonControlledByAnother, []string{"Job shoot-a/etcd-main-client is controlled by Deployment web (UID other): delete the Job if nobody needs it"})
+	expect(g, OfJob(etcd, object(deploy)), v1alpha1.ReasonControlledByAnother, []string{"Job shoot-a/etcd-main-client is controlled by Deployment web (UID other): delete the Job if it is unused"})
 	expect(g, OfJob(etcd, object(managed, part)), v1alpha1.ReasonNoController, nil)
 	expect(g, OfJob(etcd, object(owner(v1alpha1.KindEtcd, "etcd-main", "mine", false))), v1alpha1.ReasonNoController, nil)
 }

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replacer says whether this operator is the one that replaces the pods of a StatefulSet. Two that do would remove two
-// members at a time. It is pure, and imports the API and ownership alone.
+// Package replacer decides whether this operator replaces the pods of a StatefulSet. Two operators that do would remove two members at a
+// time. It is pure, and imports only the API and ownership.
 package replacer
 
 import (

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule reads the schedules of an Etcd, in the five fields of cron. It imports nothing of Kubernetes.
+// Package schedule parses the schedules of an Etcd, in the five fields of cron. It imports nothing of Kubernetes.
 package schedule
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Parse reads a schedule. One that never comes, such as the 31st of February, is an error: cron says of it that it is due
-// at no time, which is before every other.
+// Parse parses a schedule. One that never matches, such as the 31st of February, is an error: its next time according to cron is the zero
+// time, which is before any other.
 func Parse(text string) (cron.Schedule, error) {
 	if isZoneAlone(text) {
 		return nil, fmt.Errorf("%q has a time zone and no schedule: write five fields after it", sanitize.Text(text, maxText))

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servertime asks the API server what time it is. Its timestamps are compared with that, and never with the operator's clock
-// (ADR 46).
+// Package servertime gets the time from the API server. Timestamps of the API server are compared with that, never with the operator's
+// clock (ADR 46).
 package servertime
 
 import (
@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Left returns how much of a span is left that began at a time of the API server; 0 or less if nothing is. The operator's clock, which
-// says that it is now, only decides when to ask.
+// Left returns how much of a span that began at a time of the API server is left; 0 or less if it is over. The operator's clock, now, only
+// decides when to ask.
 func Left(ctx context.Context, c client.Client, since time.Time, span time.Duration, now time.Time) (time.Duration, error) {
 	if passed := now.Sub(since); passed >= 0 && passed < span {
 		return span - passed, nil
@@ -39,9 +39,8 @@ func Written(o metav1.Object, subresource string) time.Time {
 	return last
 }
 
-// Now returns the time by the clock of the API server. It stores nothing: a review of who asks is answered with the time of the answer. No
-// answer is remembered: what the operator's clock says later may be wrong by more, if it was set or the machine suspended, and removals rest
-// on this.
+// Now returns the time by the clock of the API server. It stores nothing: a SelfSubjectReview is answered with its creation time. The
+// answer is not cached as an offset: the operator's clock may be set, or the machine suspended, and removals rest on this time.
 func Now(ctx context.Context, c client.Client) (time.Time, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); apierrors.IsForbidden(err) {

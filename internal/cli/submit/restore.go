@@ -36,6 +36,7 @@ func restoreConfig(flags flagSet) func() (any, error) {
 	keep := flags.Bool("keep-service", false, "Leave clients connected until the members stop: the final snapshot may lack what they write last.")
 	auth := flags.Bool("accept-auth", false, "Clients may have to log in, with the users of that time.")
 	writes := flags.Int64("max-writes-since", -1, "How many revisions may have been written since the preview (default: the operator's).")
+	flags.Lookup("max-writes-since").DefValue = "0" // so that help does not show -1
 	return func() (any, error) {
 		if err := checkRestore(*to, *undo, *confirm, *preview); err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 )
 
-// Facts are what the check finds out about valid material.
+// Facts are the results of checking valid material.
 type Facts struct {
 	// Authorities is a checksum of all CAs that members read when they start. It does not depend on their order or on text
 	// between them.
@@ -26,7 +26,7 @@ type Facts struct {
 	// Expires is when the first certificate expires, and ExpiresIn its Secret.
 	Expires   time.Time
 	ExpiresIn string
-	// Remarks on what a person should look at: sentences.
+	// Remarks are sentences on what a person should look at.
 	Remarks []string
 }
 
@@ -49,7 +49,7 @@ func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Backup; s != nil {
-		// Agents read these CAs when they need them, not only when they start.
+		// Agents read these CAs on demand, not only when they start.
 		c.checkPair(s.Server, s.CA, pool(c.parseBundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
 	}
 	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn, Remarks: common(clients, peers)}, errors.Join(c.problems...)
@@ -171,8 +171,8 @@ func (d digest) sum() string {
 // maxSubject bounds the name of a CA in a remark, in bytes.
 const maxSubject = 256
 
-// common returns remarks on a CA that clients and peers share, whatever certificate it has: a member accepts every client of it as
-// a member.
+// common returns remarks on a CA that clients and peers share, even under different certificates: members accept every client of such a CA
+// as a peer.
 func common(clients, peers []*x509.Certificate) []string {
 	for _, peer := range peers {
 		for _, client := range clients {

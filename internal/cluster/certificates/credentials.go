@@ -28,24 +28,25 @@ const (
 	// trustFor is how long the content of a Secret is used. The operator does not watch Secrets: the right to watch
 	// includes the right to list all of them.
 	trustFor = 5 * time.Minute
-	// doubtFor is how long it is used if a member that should answer does not.
+	// doubtFor is how long it is used if a member that should answer does not answer.
 	doubtFor = 10 * time.Second
 )
 
-// Credentials are the operator's client certificates for members, and the CAs of members. They read Secrets when needed,
-// and again after trustFor, to follow changes. A nil *Credentials has none.
+// Credentials holds the operator's client certificates for members, and the CAs of members. It reads Secrets on demand, and again after
+// trustFor, to follow changes. A nil *Credentials has none.
 type Credentials struct {
 	// Reader reads Secrets from the API server, one at a time.
 	Reader client.Reader
 	Clock  clock.PassiveClock
 	// Limits restricts versions and cipher suites; nil is TLS 1.2 and Go's defaults.
 	Limits func(*tls.Config)
-	// Elsewhere returns why the operator does not connect, for an Etcd, to an endpoint that is not one of its pods; nil is any.
+	// Elsewhere returns why the operator must not connect to an endpoint for an Etcd that is not one of its pods; if nil, it may connect to
+	// any.
 	Elsewhere func(etcd *v1alpha1.Etcd, endpoint string) error
 
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]*credential
-	// swept is when those were dropped last that are not used. Looking for them at each request takes longer the more Etcds there are.
+	// swept is when unused credentials were last dropped. A search at each request would take longer the more Etcds there are.
 	swept time.Time
 }
 
@@ -85,8 +86,8 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 	return of.config(etcd, member, c.Limits), nil
 }
 
-// Dial makes a client of a member at an endpoint, with the configuration of TLS. The member is empty if the endpoint is not one of its pods:
-// the spec names it, or a member list.
+// Dial makes a client for a member at an endpoint, with the configuration of TLS. The member is empty if the endpoint comes from the spec
+// or a member list, and is not one of the Etcd's pods.
 func (c *Credentials) Dial(ctx context.Context, dialer etcdclient.Dialer, etcd *v1alpha1.Etcd, member, endpoint string) (etcdclient.Client, error) {
 	if c != nil && c.Elsewhere != nil && member == "" {
 		if err := c.Elsewhere(etcd, endpoint); err != nil {
@@ -114,7 +115,7 @@ func (c *Credentials) Doubt(etcd types.NamespacedName) {
 	}
 }
 
-// of returns the credential of an Etcd. Now and then it drops credentials that have not been used for a while.
+// of returns the credential of an Etcd. From time to time it drops credentials that have not been used for a while.
 func (c *Credentials) of(etcd types.NamespacedName) *credential {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates reads the Secrets that an Etcd names for TLS, checks their content, and makes the operator's own
-// clients of it. Checking is pure. It imports the API and etcdclient, not the controllers.
+// Package certificates reads the Secrets that an Etcd names for TLS, checks their content, and makes the operator's own clients from it.
+// Checking is pure. It imports the API and etcdclient, not the controllers.
 package certificates
 
 import (
@@ -26,7 +26,7 @@ type Material struct {
 	Client *ClientSide
 	Peer   *PeerSide
 	Backup *BackupSide
-	// Versions are the resourceVersions of the Secrets that were read, by name; empty for one that does not exist.
+	// Versions are the resourceVersions of the Secrets that were read, by name; empty for a Secret that does not exist.
 	Versions map[string]string
 }
 
@@ -121,7 +121,7 @@ type secrets struct {
 	reader    client.Reader
 	namespace string
 	seen      map[string]map[string][]byte
-	// versions of the Secrets; nil where they are not needed.
+	// versions of the Secrets; nil if they are not needed.
 	versions map[string]string
 	err      error
 }

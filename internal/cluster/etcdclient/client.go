@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdclient is the operator's narrow view of etcd: what one member says of itself and of its
-// cluster, and the few things that the operator asks a member to do. It imports etcd's client and nothing
-// of Kubernetes.
+// Package etcdclient is the operator's narrow view of etcd: what one member reports about itself and its cluster, and the few requests that
+// the operator sends to members. It imports etcd's client and nothing of Kubernetes.
 package etcdclient
 
 import (
@@ -25,27 +24,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Status is what a member says of itself. It is answered without a quorum.
+// Status is what a member reports about itself. It takes no quorum.
 type Status struct {
 	ClusterID, MemberID uint64
-	// Leader is the ID of the leader that this member knows; 0 when it knows none.
+	// Leader is the ID of the leader that this member knows; 0 if it knows none.
 	Leader uint64
 	// Term is the raft term.
 	Term uint64
 	// CommittedIndex is the index of the raft log that the member knows to be committed, and AppliedIndex the one that it
 	// has applied.
 	CommittedIndex, AppliedIndex uint64
-	// Revision is that of its data.
+	// Revision of its key space.
 	Revision int64
 	// Learner reports that the member does not vote.
 	Learner bool
 	// Version of the member's etcd, such as "3.6.8".
 	Version string
-	// StorageVersion is that of its data, such as "3.6.0"; empty before 3.6.
+	// StorageVersion is the version of its data, such as "3.6.0"; empty before 3.6.
 	StorageVersion string
-	// DowngradeTo is the version that a downgrade was enabled to, such as "3.5.0"; empty when none was.
+	// DowngradeTo is the target version of a downgrade that was enabled, such as "3.5.0"; empty if none was.
 	DowngradeTo string
-	// DatabaseSize is that of its database on disk, in bytes.
+	// DatabaseSize is the size of its database on disk, in bytes.
 	DatabaseSize int64
 }
 
@@ -63,39 +62,38 @@ type Member struct {
 type Client interface {
 	// Status asks the member for its status.
 	Status(ctx context.Context) (Status, error)
-	// Members is the member list as this member knows it. It is a serializable read: the linearizable one
-	// fails exactly when the quorum is lost. A learner refuses it. A list of more than MaxMembers is an error.
+	// Members returns the member list as this member knows it. It is a serializable read, because a linearizable one fails exactly when the
+	// quorum is lost. A learner refuses it. A list of more than MaxMembers is an error.
 	Members(ctx context.Context) ([]Member, error)
-	// ConfirmedMembers is the member list by a linearizable read, which takes a quorum.
+	// ConfirmedMembers returns the member list by a linearizable read, which takes a quorum.
 	ConfirmedMembers(ctx context.Context) ([]Member, error)
-	// AddLearner asks the member to add a learner with peer URLs to the cluster, PromoteLearner to give it its vote, and
-	// RemoveMember to remove a member. None of them is idempotent: after an error that is no IsRefusal, the list says whether
-	// the request took effect.
+	// AddLearner adds a learner with peer URLs to the cluster, PromoteLearner gives it its vote, and RemoveMember removes a member. None of
+	// them is idempotent: after an error that is not an IsRefusal, the list shows whether the request took effect.
 	AddLearner(ctx context.Context, urls []string) error
 	PromoteLearner(ctx context.Context, id uint64) error
 	RemoveMember(ctx context.Context, id uint64) error
-	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
+	// MoveLeader hands leadership from this member, which has to be the leader, to another voter.
 	MoveLeader(ctx context.Context, to uint64) error
-	// Database asks the member for the size of its database. One that is being defragmented does not answer.
+	// Database returns the size of the member's database. A member that is being defragmented does not answer.
 	Database(ctx context.Context) (Database, error)
-	// Read reads a key that need not exist: with a quorum if it is linearizable, or else from this member alone.
+	// Read reads a key that need not exist: with a quorum if linearizable is set, otherwise from this member alone.
 	Read(ctx context.Context, linearizable bool) error
-	// Compact removes what is older than a revision from the key space of the cluster. It returns once this
-	// member has done so, also when that was asked for before.
+	// Compact removes everything older than a revision from the key space of the cluster. It returns once this member has done so, also if
+	// the compaction was requested before.
 	Compact(ctx context.Context, revision int64) error
-	// Defragment rewrites the member's database without what is free. The member neither reads nor writes
-	// until it is done, and continues when the context ends.
+	// Defragment rewrites the member's database without its free pages. Until that is done, the member neither reads nor writes. It
+	// continues when the context ends.
 	Defragment(ctx context.Context) error
-	// Alarms are those of the cluster. The request takes a quorum.
+	// Alarms returns the alarms of the cluster. The request takes a quorum.
 	Alarms(ctx context.Context) ([]Alarm, error)
-	// Administers returns nil if the member takes requests that change its cluster. With auth enabled, it takes them of users with the
-	// role root alone, and the error is an IsAuthRefusal. The request changes nothing, and takes a quorum.
+	// Administers returns nil if the member accepts requests that change its cluster. With auth enabled, it only accepts them from users
+	// with the role root, and the error is an IsAuthRefusal. The request changes nothing, and takes a quorum.
 	Administers(ctx context.Context) error
 	// Disarm ends an alarm.
 	Disarm(ctx context.Context, a Alarm) error
 	// SetPeerURLs changes the peer URLs that a member of the cluster is listed with. It takes a quorum.
 	SetPeerURLs(ctx context.Context, id uint64, urls []string) error
-	// Close ends the use of this client.
+	// Close releases this client.
 	Close() error
 }
 
@@ -108,8 +106,8 @@ type Dialer interface {
 // NewDialer makes the Dialer that uses etcd's own client, with a connection for each client.
 func NewDialer() Dialer { return dialer{} }
 
-// NewDialerThrough makes a Dialer whose connections are made by a function: by one that goes through a tunnel,
-// say. Endpoints, and the names in certificates, stay those of the members.
+// NewDialerThrough makes a Dialer whose connections are made by a function, for example through a tunnel. Endpoints, and the names in
+// certificates, stay those of the members.
 func NewDialerThrough(connect func(ctx context.Context, address string) (net.Conn, error)) Dialer {
 	return dialer{options: []grpc.DialOption{grpc.WithContextDialer(connect)}}
 }
@@ -135,9 +133,9 @@ type connection struct {
 const (
 	// bufferSize of a connection in each direction, in bytes. gRPC's default is 32 KiB.
 	bufferSize = 4 << 10
-	// maxMessage bounds an answer, in bytes. etcd's client takes 2 GiB.
+	// maxMessage bounds an answer, in bytes. The default of etcd's client is 2 GiB.
 	maxMessage = 1 << 20
-	// maxHeaders bounds the headers and trailers of an answer, and so the text of an error, in bytes. gRPC takes 16 MiB.
+	// maxHeaders bounds the headers and trailers of an answer, and so the text of an error, in bytes. gRPC's default is 16 MiB.
 	maxHeaders = 64 << 10
 )
 
@@ -145,7 +143,7 @@ func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*con
 	c := &connection{endpoint: endpoint}
 	options = append(slices.Clip(options), grpc.WithChainUnaryInterceptor(c.countLate),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)), grpc.WithMaxHeaderListSize(maxHeaders),
-		// What is asked fits into little, and an operator has connections to many members.
+		// Requests are small, and an operator has connections to many members.
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize))
 	if tls != nil && tls.ServerName != "" {
 		// gRPC would check the certificate for the host of the endpoint, whatever the configuration says.
@@ -178,12 +176,12 @@ func (c *connection) countLate(ctx context.Context, method string, request, repl
 	return err
 }
 
-// maxLate is how many requests in a row may be late on a connection that is used again. A member that is slow needs no
-// other one. After a break in the network, which gRPC notices minutes later, a new one may work before the old one does.
+// maxLate is how many requests in a row may be late on a connection before it is no longer reused. A slow member needs no other connection.
+// But after a break in the network, which gRPC only notices minutes later, a new one may work before the old one does.
 const maxLate = 1
 
-// isReusable reports whether the next request can use the connection. gRPC reestablishes one that ended at once, and one that
-// it failed to establish after a pause, which is not waited for. An error that the member returned says nothing against it.
+// isReusable reports whether the next request can use the connection. gRPC reestablishes a connection that ended at once, but one that it
+// failed to establish only after a pause, for which nothing waits. An error that the member returned does not matter.
 func (c *connection) isReusable() bool {
 	switch late := c.late.Load(); c.etcd.ActiveConnection().GetState() {
 	case connectivity.Ready:
@@ -227,7 +225,7 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 	}, nil
 }
 
-// maintenance asks over the existing connection. For some of its calls etcd's client makes one of its own.
+// maintenance uses the existing connection. For some of its calls, etcd's client would make another one.
 func (c *client) maintenance() etcdserverpb.MaintenanceClient {
 	return etcdserverpb.NewMaintenanceClient(c.etcd.ActiveConnection())
 }

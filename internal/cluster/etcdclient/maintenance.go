@@ -15,40 +15,40 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Database is what a member says of its database.
+// Database is what a member reports about its database.
 type Database struct {
-	// Size of the file, the part of it that is in use, and the size that it may not outgrow, in bytes. The
-	// Quota is 0 when the member does not report it: those older than 3.6 do not.
+	// Size of the file, the part of it that is in use, and its maximum size, in bytes. The Quota is 0 if the member does not report it, as
+	// before 3.6.
 	Size, InUse, Quota int64
 	// Revision of the member's key space.
 	Revision int64
 }
 
-// Free is the part of the file that holds nothing, in bytes.
+// Free is the unused part of the file, in bytes.
 func (d Database) Free() int64 { return max(d.Size-d.InUse, 0) }
 
-// AlarmKind says what an alarm is about.
+// AlarmKind is the kind of an alarm.
 type AlarmKind string
 
 // The alarms of etcd.
 const (
-	// AlarmNoSpace: the database of a member has outgrown its quota. The cluster takes no writes.
+	// AlarmNoSpace: the database of a member has exceeded its quota. The cluster accepts no writes.
 	AlarmNoSpace AlarmKind = "NOSPACE"
 	// AlarmCorrupt: the data of a member differs from that of the others.
 	AlarmCorrupt AlarmKind = "CORRUPT"
 )
 
-// Alarm is one that a member has raised.
+// Alarm is an alarm that a member has raised.
 type Alarm struct {
 	MemberID uint64
 	Kind     AlarmKind
 }
 
-// probeKey is read to see whether a member takes reads. It need not exist.
+// probeKey is read to check whether a member answers reads. It need not exist.
 const probeKey = "\x00"
 
-// Database reads a key of the member and then asks for its status: a member that is being defragmented answers
-// once it is through, so that what it reports is never the size of a file that is just being replaced.
+// Database reads a key of the member before its status. A member that is being defragmented only answers the read afterwards, so the status
+// never has the size of a file that is being replaced.
 func (c *client) Database(ctx context.Context) (Database, error) {
 	if _, err := c.etcd.Get(ctx, probeKey, clientv3.WithSerializable(), clientv3.WithCountOnly()); err != nil {
 		return Database{}, fmt.Errorf("reading a key of %s: %w", c.endpoint, err)
@@ -71,8 +71,8 @@ func (c *client) Read(ctx context.Context, linearizable bool) error {
 	return nil
 }
 
-// Compact asks for the compaction of the key space. A physical compaction ends when the member that was asked
-// has removed what is old; that is so, too, when the compaction was asked for before and etcd calls it an error.
+// Compact requests a physical compaction of the key space, which ends when this member has removed the old revisions. That also holds if
+// the compaction was requested before, which etcd reports as an error.
 func (c *client) Compact(ctx context.Context, revision int64) error {
 	_, err := c.etcd.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -101,17 +101,17 @@ func (c *client) Alarms(ctx context.Context) ([]Alarm, error) {
 }
 
 func (c *client) Administers(ctx context.Context) error {
-	// Whether auth is enabled, etcd 3.7 says to everybody.
+	// etcd 3.7 tells every client whether auth is enabled, so the roles are read instead.
 	if _, err := c.etcd.RoleList(ctx); err != nil {
 		return fmt.Errorf("asking %s for its roles: %w", c.endpoint, err)
 	}
 	return nil
 }
 
-// authRefusals are what a member with auth enabled answers to those who may not ask.
+// authRefusals are the errors with which a member with auth enabled refuses unauthorized requests.
 var authRefusals = []error{rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken}
 
-// IsAuthRefusal reports whether a member has refused a request because auth is enabled, and the one who asked may not.
+// IsAuthRefusal reports whether a member has refused a request because auth is enabled and the client is not authorized.
 func IsAuthRefusal(err error) bool {
 	return slices.ContainsFunc(authRefusals, func(refusal error) bool { return errors.Is(err, refusal) })
 }

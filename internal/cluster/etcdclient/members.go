@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// MaxMembers is how many members a member list may have. etcd recommends at most seven.
+	// MaxMembers is the maximum length of a member list. etcd recommends at most seven members.
 	MaxMembers = 100
-	// maxMemberList bounds the answer, in bytes: decoded, small entries take fifty times as much.
+	// maxMemberList bounds the answer, in bytes: small entries take fifty times as much once decoded.
 	maxMemberList = 64 << 10
 )
 
@@ -62,8 +62,8 @@ func (c *client) RemoveMember(ctx context.Context, id uint64) error {
 	return nil
 }
 
-// IsRefusal reports whether etcd has refused a request to change the member list, so that it does not take effect later. After
-// any other error it may.
+// IsRefusal reports whether etcd has refused a request to change the member list, so that it cannot take effect later. After any other
+// error it may.
 func IsRefusal(err error) bool {
 	refused, ok := errors.AsType[rpctypes.EtcdError](err)
 	if !ok {
@@ -76,8 +76,9 @@ func IsRefusal(err error) bool {
 	return IsUnhealthy(err)
 }
 
-// IsUnhealthy reports whether a member has refused to change the member list because it considers too many others disconnected. It judges by
-// its own record, where a late failure of a connection to a member's old address may outlast the new connections. Another member may agree.
+// IsUnhealthy reports whether a member has refused to change the member list because it considers too many others disconnected. It judges
+// by its own record, where a late failure of a connection to a member's old address may outlast the new connections. Another member may
+// accept the request.
 func IsUnhealthy(err error) bool { return errors.Is(err, rpctypes.ErrUnhealthy) }
 
 func (c *client) MoveLeader(ctx context.Context, to uint64) error {

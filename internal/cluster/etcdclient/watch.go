@@ -20,18 +20,19 @@ type Change struct {
 	Key []byte
 	// Revision of the change, and the Bytes of key and value.
 	Revision, Bytes int64
-	// Behind is how many revisions the member had beyond this one when it sent it: many, if what is sent is not read fast enough.
+	// Behind is by how many revisions the member was ahead of this change when it sent it: many, if changes are not read fast enough.
 	Behind int64
 }
 
 // Watcher is a Client that can see changes.
 type Watcher interface {
-	// Watch calls a function with every change of now, until it returns false or the context ends, which is an error. So is a member that
-	// knows no leader: it has no changes to send, and would keep the stream open. One that does not begin to watch is ErrNotWatched.
+	// Watch calls a function with every change from now on, until it returns false. It returns an error if the context ends, or if the
+	// member knows no leader: it would send no changes, and keep the stream open. If the member does not begin to watch, the error is
+	// ErrNotWatched.
 	Watch(ctx context.Context, see func(Change) (more bool)) error
 }
 
-// ErrNotWatched is the error of a member that did not begin to watch in time: it may stand still.
+// ErrNotWatched is the error of a member that did not begin to watch in time, which may hang.
 var ErrNotWatched = errors.New("the member did not begin to watch in time")
 
 // watchTimeout is how long a member may take to begin to watch.

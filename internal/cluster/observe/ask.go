@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ask asks every member that has an address for its status, and the source cluster; the best informed voter for the member list, and
-// then the foreign members, all with deadlines. Members that do not answer are not in the input. As long as no answer
-// names a leader, every member that runs has askTimeout.
+// ask queries the status of every member that has an address and of the source cluster, then the best informed voter for the member list,
+// and then the foreign members, all with deadlines. Members that do not answer are missing in the input. As long as no answer names a
+// leader, every running member gets askTimeout.
 func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error {
 	endpoints := map[int]target{}
 	for i, ordinal := range f.ordinals {
@@ -56,8 +56,8 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error
 	return nil
 }
 
-// hurried are the members to ask again, with more time, as long as no member of the cluster knows a leader: those that run and
-// were given little. The loss of a quorum is never concluded from answers that were not waited for.
+// hurried returns the members to query again with more time as long as no member of the cluster knows a leader: running ones that got
+// little time. A loss of quorum is never concluded from answers for which nothing has waited.
 func (o *Observer) hurried(f *input, endpoints map[int]target) map[int]target {
 	again := map[int]target{}
 	if o.afar || f.knowLeader() {
@@ -72,7 +72,7 @@ func (o *Observer) hurried(f *input, endpoints map[int]target) map[int]target {
 	return again
 }
 
-// knowLeader reports whether a member that answered knows a leader. One of another cluster than that which is recorded says nothing.
+// knowLeader reports whether a member that answered knows a leader. Members of another cluster than the recorded one do not count.
 func (f *input) knowLeader() bool {
 	for _, s := range f.answers {
 		if s.Leader != 0 && (f.lineage.recorded == 0 || s.ClusterID == f.lineage.recorded) {
@@ -82,7 +82,7 @@ func (f *input) knowLeader() bool {
 	return false
 }
 
-// patient waits for as long as one may take that is not known to be slow.
+// patient is the timeout of members that are not known to be slow.
 func patient[K comparable](K) time.Duration { return askTimeout }
 
 // sourceTargets are the client endpoints of the source cluster.
@@ -108,18 +108,18 @@ func answeredSources(f *input, sources map[int]target) map[uint64]etcdclient.Sta
 	return foreign
 }
 
-// unanswered are the foreign voters that have not answered at an endpoint of the source cluster.
+// unanswered returns the foreign voters that have not answered at an endpoint of the source cluster.
 func unanswered(f *input) map[uint64]target {
 	rest := maps.Clone(f.foreignAt)
 	maps.DeleteFunc(rest, func(id uint64, _ target) bool { _, ok := f.foreign[id]; return ok })
 	return rest
 }
 
-// maxForeign is how many foreign voters are asked. A member list can name any address, and each takes a connection. Voters that
-// are not asked count as down.
+// maxForeign is how many foreign voters are queried. A member list can name any address, and each takes a connection. Voters that are not
+// queried count as down.
 const maxForeign = 7
 
-// foreignVoters are where the voters are asked that are in no ordinal, by member ID.
+// foreignVoters returns the targets of the voters without an ordinal, by member ID.
 func foreignVoters(f *input) map[uint64]target {
 	foreign := map[uint64]target{}
 	for _, m := range f.members {
@@ -139,7 +139,7 @@ func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etc
 	return false
 }
 
-// recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
+// recheckCertificates causes the certificates of the Etcd to be read again if a ready member did not answer over TLS.
 func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *input) {
 	for i, ordinal := range f.ordinals {
 		_, answered := f.answers[i]
@@ -149,7 +149,7 @@ func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *input) {
 	}
 }
 
-// target is where a member is asked. The member of a foreign one is empty.
+// target is the address of a member. The name is empty for a foreign member.
 type target struct {
 	member, endpoint string
 }
@@ -177,12 +177,12 @@ func (m *members) at(ctx context.Context, t target) (etcdclient.Client, error) {
 
 func (m *members) close() {
 	for _, c := range m.clients {
-		// Nothing depends on how a connection that is not needed any more ends.
+		// Nothing depends on how a connection that is no longer needed ends.
 		_ = c.Close()
 	}
 }
 
-// statuses asks all endpoints at the same time, each for as long as it is given.
+// statuses queries all endpoints in parallel, each with its own timeout.
 func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]target, timeout func(K) time.Duration) map[K]etcdclient.Status {
 	var (
 		mu      sync.Mutex
@@ -208,7 +208,7 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 	return answers
 }
 
-// memberList asks some in their order, until one gives the list.
+// memberList queries targets in order until one returns the list.
 func memberList(ctx context.Context, members *members, order []int, endpoints map[int]target) []etcdclient.Member {
 	for _, i := range order {
 		c, err := members.at(ctx, endpoints[i])

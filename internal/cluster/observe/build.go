@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// input is the answers that a Snapshot is made of.
+// input has the answers from which a Snapshot is made.
 type input struct {
 	at          time.Time
 	statefulSet cluster.StatefulSet
@@ -31,7 +31,7 @@ type input struct {
 	lineage     lineage
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
-	// members is the member list of the cluster; nil when no voter gave one.
+	// members is the member list of the cluster; nil if no voter returned one.
 	members []etcdclient.Member
 	// sources are the statuses that the client endpoints of the source cluster answered, by their index.
 	sources map[int]etcdclient.Status
@@ -40,7 +40,7 @@ type input struct {
 	foreignAt map[uint64]target
 }
 
-// clusterID is the ID of the cluster that the members belong to or, where none of them answers, the source cluster that they join.
+// clusterID returns the ID of the cluster that the members belong to or, if none of them answers, of the source cluster that they join.
 func (f *input) clusterID() uint64 {
 	if len(f.answers) > 0 {
 		return f.lineage.clusterID(f.answers)
@@ -48,7 +48,7 @@ func (f *input) clusterID() uint64 {
 	return f.lineage.clusterID(f.sources)
 }
 
-// confirm reports whether a Snapshot was made of the same objects, whatever its members answered.
+// confirm reports whether a Snapshot was made from the same objects, regardless of the members' answers.
 func (f input) confirm(s *cluster.Snapshot) bool {
 	return f.statefulSet == s.StatefulSet && f.changing == s.Changing && slices.Equal(f.surplus, s.Surplus) &&
 		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b cluster.Ordinal) bool {
@@ -56,7 +56,7 @@ func (f input) confirm(s *cluster.Snapshot) bool {
 		})
 }
 
-// build makes a Snapshot of its input. It is pure.
+// build makes a Snapshot from its input. It is pure.
 func build(f input) *cluster.Snapshot {
 	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Changing: f.changing}
 	s.Cluster.Reachable = len(f.answers)+len(f.sources) > 0
@@ -98,17 +98,17 @@ func build(f input) *cluster.Snapshot {
 	return s
 }
 
-// maxName bounds what is shown of the name of a member, in bytes. Ours have names of pods.
+// maxName bounds the shown part of a member's name, in bytes. The Etcd's own members have names of pods.
 const maxName = 253
 
-// refine turns the kubelet's word on a pod into the class of the ordinal, by what the member itself says.
+// refine derives the class of an ordinal from the kubelet's report on its pod and from the answer of the member.
 func refine(o *cluster.Ordinal) v1alpha1.PodClass {
 	switch o.Class {
 	case v1alpha1.ClassMissing, v1alpha1.ClassTerminating:
 		return o.Class
 	case v1alpha1.ClassDead, v1alpha1.ClassStarting:
 		if o.Answers {
-			// The kubelet's status is late: a member that answers runs.
+			// The kubelet's status lags behind: a member that answers is running.
 			return v1alpha1.ClassUnready
 		}
 		return o.Class
@@ -131,8 +131,8 @@ func role(o *cluster.Ordinal, status etcdclient.Status, leader uint64) v1alpha1.
 	return v1alpha1.RoleFollower
 }
 
-// leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
-// off reports an older term, and does not serve.
+// leader returns the leader of the newest term in which a member of the cluster knows one. A member that was cut off reports an older term,
+// and does not serve.
 func leader(f input, cluster uint64) (id, term uint64) {
 	consider := func(s etcdclient.Status) {
 		if s.ClusterID == cluster && s.Leader != 0 && s.Term > term {
@@ -148,7 +148,7 @@ func leader(f input, cluster uint64) (id, term uint64) {
 	return id, term
 }
 
-// newest returns the newest raft term, and the newest revision, that a member of the cluster answered with.
+// newest returns the newest raft term and the newest revision that members of the cluster reported.
 func newest(f input, cluster uint64) (term uint64, revision int64) {
 	for _, s := range f.answers {
 		if s.ClusterID == cluster {
@@ -158,8 +158,8 @@ func newest(f input, cluster uint64) (term uint64, revision int64) {
 	return term, revision
 }
 
-// committedIndex is the raft index up to which the cluster has committed: as its leader says or, where that does not
-// answer, the newest that a member of the cluster knows of.
+// committedIndex returns the raft index up to which the cluster has committed, according to its leader or, if that does not answer, the
+// newest one that a member of the cluster knows.
 func committedIndex(f input, cluster cluster.Cluster) uint64 {
 	newest := uint64(0)
 	for _, answers := range []iter.Seq[etcdclient.Status]{maps.Values(f.answers), maps.Values(f.foreign)} {
@@ -176,13 +176,12 @@ func committedIndex(f input, cluster cluster.Cluster) uint64 {
 	return newest
 }
 
-// lag is the number of entries up to an index that a member has yet to apply.
+// lag returns the number of entries up to an index that a member has yet to apply.
 func lag(s etcdclient.Status, committed uint64) uint64 {
 	return committed - min(committed, s.AppliedIndex)
 }
 
-// belongs reports whether an answer came from the member of this name: the address of a pod that is gone may
-// have been given to another one.
+// belongs reports whether an answer came from the member of this name: another pod may have got the address of a pod that is gone.
 func belongs(f input, name string, status etcdclient.Status) bool {
 	for _, m := range f.members {
 		if m.ID == status.MemberID {
@@ -192,7 +191,7 @@ func belongs(f input, name string, status etcdclient.Status) bool {
 	return true
 }
 
-// maxVersion bounds what is kept of a version that a member reports, in bytes.
+// maxVersion bounds the kept part of a version that a member reports, in bytes.
 const maxVersion = 64
 
 func versions(s etcdclient.Status) cluster.Versions {
@@ -227,7 +226,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 	}
 }
 
-// bestInformed orders the voters of a cluster that answered by how much they know: a leader, then term, then log.
+// bestInformed orders the voters of a cluster that answered by whether they know a leader, then by term, then by log.
 func bestInformed(answers map[int]etcdclient.Status, cluster uint64) []int {
 	voters := slices.DeleteFunc(slices.Sorted(maps.Keys(answers)), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
 	slices.SortStableFunc(voters, func(a, b int) int {

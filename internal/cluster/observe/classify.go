@@ -21,9 +21,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// classify is DEP-07's "Health Assessment", made total, as far as the kubelet's word goes: an etcd container
-// that runs is Unready here, and becomes Participating only by its member's own answer. The second result is
-// what keeps a container from running, in the kubelet's or the scheduler's words.
+// classify implements DEP-07's "Health Assessment" for every state of a pod, by the kubelet's report alone: a running etcd container is
+// Unready, and only becomes Participating by the answer of its member. The second result is why a container is not running, in the words of
+// the kubelet or the scheduler.
 func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
 	switch {
 	case pod == nil:
@@ -51,8 +51,8 @@ func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
 	return v1alpha1.ClassStarting, unschedulable(pod)
 }
 
-// isDead reports whether a container has exited or cannot be started. Waiting for anything but its set-up
-// counts: CrashLoopBackOff, ImagePullBackOff, CreateContainerConfigError, and whatever a later kubelet says.
+// isDead reports whether a container has exited or cannot be started. Any reason for waiting except its set-up counts: CrashLoopBackOff,
+// ImagePullBackOff, CreateContainerConfigError, and unknown ones of later kubelets.
 func isDead(c corev1.ContainerStatus) (bool, string) {
 	if t := c.State.Terminated; t != nil {
 		return true, joinTrouble(fmt.Sprintf("exited with code %d", t.ExitCode), t.Reason, t.Message)
@@ -102,19 +102,19 @@ func isMarkedUnready(pod *corev1.Pod) bool {
 	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
 }
 
-// hasEnded reports whether the pod has a phase that it never leaves. The kubelet reports one once no container is running; the pod
-// garbage collector writes Failed too, when the node is gone.
+// hasEnded reports whether the pod has a final phase. The kubelet reports one once no container is running; the pod garbage collector also
+// writes Failed if the node is gone.
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// isMarkedAsLost reports whether Kubernetes' controllers have marked a pod because its node is lost: as not ready, although its
-// containers were by the kubelet's last report; or as to be deleted, because of a taint of the node or because the node is gone.
+// isMarkedAsLost reports whether controllers of Kubernetes have marked a pod because its node is lost: as not ready, although its
+// containers were ready in the kubelet's last report; or for deletion, because of a taint of the node or because the node is gone.
 func isMarkedAsLost(pod *corev1.Pod) bool {
 	return isMarkedUnready(pod) || isDisrupted(pod, "DeletionByTaintManager", "DeletionByPodGC")
 }
 
-// isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
+// isDisrupted reports whether something other than the operator is about to remove the pod, for one of the given reasons, or for any.
 func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
 	c := pods.Condition(pod, corev1.DisruptionTarget)
 	return c != nil && c.Status == corev1.ConditionTrue && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
@@ -125,7 +125,7 @@ func allReady(pod *corev1.Pod) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
-// describePod makes a Pod of a pod that exists.
+// describePod makes a cluster.Pod from a pod.
 func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 	etcd := pods.Container(pod, v1alpha1.ContainerEtcd)
 	sidecar := pods.Container(pod, v1alpha1.ContainerBackupRestore)
@@ -163,8 +163,8 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 	return p
 }
 
-// etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none. That of etcd-druid is
-// the version of a wrapper.
+// etcdVersion returns the tag of the etcd container's image, without its v; empty if there is none. The tag of etcd-druid's image is the
+// version of a wrapper.
 func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 	if runsDruid(of) {
 		return ""
@@ -172,10 +172,10 @@ func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 	return ImageVersion(pods.Image(spec, v1alpha1.ContainerEtcd))
 }
 
-// agentImage is the image of the agent's container; empty if there is none.
+// agentImage returns the image of the agent's container; empty if there is none.
 func agentImage(spec corev1.PodSpec) string { return pods.Image(spec, v1alpha1.ContainerBackupRestore) }
 
-// ImageVersion returns the tag of an image without its v, also beside a digest; empty when there is none.
+// ImageVersion returns the tag of an image without its v, also beside a digest; empty if there is none.
 func ImageVersion(image string) string { return strings.TrimPrefix(pods.Tag(image), "v") }
 
 func isProbed(pod *corev1.Pod) bool {
@@ -194,8 +194,7 @@ func claims(pod *corev1.Pod) []string {
 	return names
 }
 
-// clientScheme is that of the member of this pod, which is not that of the Etcd's spec while a change of it is
-// being rolled out.
+// clientScheme returns the scheme for clients of this pod's member, which may differ from the Etcd's spec while a change is rolled out.
 func clientScheme(pod *corev1.Pod) string {
 	if pod.Annotations[v1alpha1.AnnotationClientTLS] == v1alpha1.TLSOn {
 		return "https"
@@ -206,8 +205,8 @@ func clientScheme(pod *corev1.Pod) string {
 	return "http"
 }
 
-// PeerTLS returns how far the member of a pod, or of the pods of a template, is on its way to TLS among members. One of etcd-druid
-// has been there since it has the certificate.
+// PeerTLS returns the stage of peer TLS of the member of a pod, or of the pods of a template. A member of etcd-druid is at the last stage
+// once it has the certificate.
 func PeerTLS(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 	if runsDruid(of) && hasVolume(spec, isPeerTLSVolume) {
 		return v1alpha1.TLSOn
@@ -215,7 +214,7 @@ func PeerTLS(of metav1.ObjectMeta, spec corev1.PodSpec) string {
 	return of.Annotations[v1alpha1.AnnotationPeerTLS]
 }
 
-// IsServerTLSVolume reports whether a volume of a pod of etcd-druid with this name holds a certificate that its member serves with.
+// IsServerTLSVolume reports whether a volume with this name, in a pod of etcd-druid, holds a server certificate of its member.
 func IsServerTLSVolume(name string) bool { return isClientTLSVolume(name) || isPeerTLSVolume(name) }
 
 // The second is the name in earlier versions.
@@ -231,14 +230,14 @@ func hasVolume(spec corev1.PodSpec, like func(name string) bool) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return like(v.Name) })
 }
 
-// runsDruid reports whether a pod, or a template, is one that etcd-druid has made. The operator's own have the same labels if it
-// has adopted the StatefulSet, and a checksum that those of etcd-druid do not have.
+// runsDruid reports whether etcd-druid has made a pod or a template. The operator's own have the same labels if it has adopted the
+// StatefulSet, but also a checksum that those of etcd-druid do not have.
 func runsDruid(of metav1.ObjectMeta) bool {
 	_, converted := of.Annotations[v1alpha1.AnnotationConfigChecksum]
 	return of.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid && !converted
 }
 
-// ClientAddress is the address of the member of a pod, host and port; empty while the pod has none.
+// ClientAddress returns the address of the member of a pod, host and port; empty while the pod has none.
 func ClientAddress(pod *corev1.Pod) string {
 	if pod.Status.PodIP == "" {
 		return ""
@@ -246,8 +245,7 @@ func ClientAddress(pod *corev1.Pod) string {
 	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(clientPort(pod))))
 }
 
-// clientPort is the port that the member of this pod listens on, which is not that of the Etcd's spec while a
-// change of it is being rolled out.
+// clientPort returns the port that the member of this pod listens on, which may differ from the Etcd's spec while a change is rolled out.
 func clientPort(pod *corev1.Pod) int32 {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {

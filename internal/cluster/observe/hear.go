@@ -24,10 +24,10 @@ const nodeLeaseDuration = 40
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
-// Hear is a Snapshot in which a kubelet's report that an etcd is not running is stale if its node has fallen silent. Kubernetes marks a
-// node only when its Lease has expired; the kubelet renews that four times as often, so a report is believed for a fifth of its duration
-// (ADR 106). It takes a live read of the Lease, so call it only before acting on such a report. Without a Lease, or the right to read it,
-// only the condition of the node counts.
+// Hear returns a Snapshot in which a kubelet's report that an etcd is not running is stale if its node is silent. Kubernetes only marks a
+// node once its Lease has expired; the kubelet renews the Lease four times as often, so a report is believed for a fifth of the Lease's
+// duration (ADR 106). It takes a live read of the Lease, so call it only before acting on such a report. Without a Lease, or the right to
+// read it, only the condition of the node counts.
 func Hear(ctx context.Context, c client.Client, live client.Reader, s *cluster.Snapshot) (*cluster.Snapshot, error) {
 	leases := map[int]*coordinationv1.Lease{}
 	for i, o := range s.Ordinals {

@@ -14,11 +14,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
-// lineage is what the Etcd says of the IDs of its cluster.
+// lineage has the cluster IDs that the Etcd records.
 type lineage struct {
 	// recorded is the ID that its status has; 0 if it has none.
 	recorded uint64
-	// previous are the IDs that a recovery, which may not have come to its end, has left behind.
+	// previous are the IDs that a recovery, which may not have ended, has left behind.
 	previous []uint64
 }
 
@@ -32,7 +32,7 @@ func lineageOf(etcd *v1alpha1.Etcd) lineage {
 	return l
 }
 
-// parseID returns 0 for what is no ID in hex.
+// parseID parses an ID in hex; 0 if it is not one.
 func parseID(hex string) uint64 {
 	id, err := strconv.ParseUint(hex, 16, 64)
 	if err != nil {
@@ -48,9 +48,9 @@ type faction struct {
 	left        int
 }
 
-// clusterID is the ID of the cluster that the members that answered belong to. A member with the recorded ID that knows a leader
-// decides. One that knows none gives way only to more members that know one: they may be what was recorded too late. Among other
-// IDs, one that a recovery has left behind comes last; then most members decide, and then a leader.
+// clusterID returns the ID of the cluster to which the members that answered belong. A member with the recorded ID that knows a leader
+// decides. One that knows none only loses against more members that know a leader: their ID may not have been recorded yet. Among other
+// IDs, one that a recovery has left behind comes last; then the number of members decides, and then whether they know a leader.
 func (l lineage) clusterID(answers map[int]etcdclient.Status) uint64 {
 	var own, best faction
 	for _, f := range l.factions(answers) {
@@ -67,7 +67,7 @@ func (l lineage) clusterID(answers map[int]etcdclient.Status) uint64 {
 	return own.id
 }
 
-// factions are in the order of the ordinals of their first members.
+// factions returns the factions in the order of the ordinals of their first members.
 func (l lineage) factions(answers map[int]etcdclient.Status) []faction {
 	var all []faction
 	for _, i := range slices.Sorted(maps.Keys(answers)) {

@@ -30,8 +30,8 @@ func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v
 	})
 }
 
-// Reads adds to the ordinals of a Snapshot what their agents have read of the members that are about to be removed. Only who changes
-// members needs it, so Observe does not read it.
+// Reads adds to the ordinals of a Snapshot what their agents have read about the members that are about to be removed. Only changes of
+// members need it, so Observe does not read it.
 func (o *Observer) Reads(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) error {
 	return o.eachLease(ctx, reader, etcd, s.Ordinals, func(ordinal *cluster.Ordinal, lease *coordinationv1.Lease) {
 		ordinal.Read = cluster.ParseRead(lease.Annotations[v1alpha1.AnnotationMembersRead], string(etcd.UID))
@@ -57,12 +57,12 @@ func (o *Observer) eachLease(ctx context.Context, reader client.Reader, etcd *v1
 	return nil
 }
 
-// renewals remembers when the operator saw each member lease renewed. The time that is written in a lease
-// comes from another machine's clock; only that it changed can be relied on.
+// renewals records when the operator saw each member lease renewed. The time in a lease comes from another machine's clock, so only its
+// changes count.
 type renewals struct {
 	mu   sync.Mutex
 	seen map[types.UID]renewal
-	// forgot is when those were last forgotten that are no longer read.
+	// forgot is when leases that are no longer read were last forgotten.
 	forgot time.Time
 	// asWritten: the time in a lease is believed at first sight.
 	asWritten bool
@@ -75,10 +75,10 @@ type renewal struct {
 	read time.Time
 }
 
-// forgetAfter is how long a lease is remembered that is no longer read: its Etcd is gone, or its members answer.
+// forgetAfter is how long a lease that is no longer read is remembered: its Etcd is gone, or its members answer.
 const forgetAfter = 10 * leaseLifetime
 
-// leaseRole is the role in a lease: RoleUnknown unless it was seen to be renewed within leaseLifetime.
+// leaseRole returns the role in a lease; RoleUnknown unless the lease was seen renewed within leaseLifetime.
 func (r *renewals) leaseRole(lease *coordinationv1.Lease, now time.Time) v1alpha1.Role {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.HolderIdentity == nil {
 		return v1alpha1.RoleUnknown
@@ -95,7 +95,7 @@ func (r *renewals) leaseRole(lease *coordinationv1.Lease, now time.Time) v1alpha
 	last, known := r.seen[lease.UID]
 	switch {
 	case !known:
-		// The first sight is no renewal: the lease may be years old.
+		// The first read is not a renewal: the lease may be years old.
 		last = renewal{}
 	case !last.renewTime.Equal(lease.Spec.RenewTime.Time):
 		last.at = now
@@ -108,7 +108,7 @@ func (r *renewals) leaseRole(lease *coordinationv1.Lease, now time.Time) v1alpha
 	return holderRole(*lease.Spec.HolderIdentity)
 }
 
-// forget forgets, now and then, the leases that are no longer read. The caller holds the mutex.
+// forget forgets, from time to time, the leases that are no longer read. The caller holds the mutex.
 func (r *renewals) forget(now time.Time) {
 	if now.Sub(r.forgot) < leaseLifetime {
 		return
@@ -124,7 +124,7 @@ func (r *renewals) remember(uid types.UID, seen renewal) {
 	r.seen[uid] = seen
 }
 
-// holderRole reads "<memberID>:<role>" and the newer "<memberID>:<clusterID>:<role>".
+// holderRole parses "<memberID>:<role>" and the newer "<memberID>:<clusterID>:<role>".
 func holderRole(holder string) v1alpha1.Role {
 	switch holder[strings.LastIndex(holder, ":")+1:] {
 	case "Leader":

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe is the only reader of a cluster's state. It asks the API server and etcd, and makes of
-// their answers a cluster.Snapshot.
+// Package observe is the only reader of a cluster's state. It queries the API server and etcd, and makes a cluster.Snapshot from their
+// answers.
 package observe
 
 import (
@@ -35,15 +35,14 @@ var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
 // ErrTooManyReplicas says that a StatefulSet has more than MaxReplicas.
 var ErrTooManyReplicas = errors.New("the StatefulSet has too many replicas")
 
-// askTimeout bounds what one member may take to answer. A member that is slower counts as down.
+// askTimeout bounds the answer of one member. A slower member counts as down.
 const askTimeout = 2 * time.Second
 
-// askUnreadyTimeout is that of a member whose probe fails, as long as another knows a leader. It most likely hangs, the
-// rollout would wait for it each time, and one that serves although its probe fails mostly answers in milliseconds.
+// askUnreadyTimeout bounds the answer of a member whose probe fails, as long as another one knows a leader. It most likely hangs, and a
+// rollout would wait for it each time; one that serves although its probe fails mostly answers in milliseconds.
 const askUnreadyTimeout = 300 * time.Millisecond
 
-// observeTimeout bounds all that is asked for one Snapshot. What is done on it has to be sent before another operator may
-// have taken over, so some time has to be left.
+// observeTimeout bounds all queries for one Snapshot. It leaves time to act on the Snapshot before another operator may have taken over.
 const observeTimeout = 3 * time.Second
 
 // MaxReplicas is how many replicas a StatefulSet may have to be observed. A user who may scale it can choose any number.
@@ -52,18 +51,18 @@ const MaxReplicas = etcdclient.MaxMembers
 // clientPortName is the name of the container port of etcd's client port.
 const clientPortName = "client"
 
-// Interface is what takes Snapshots: an Observer, or what stands in for it in a test.
+// Interface takes Snapshots. Tests replace the Observer by other implementations.
 type Interface interface {
-	// Observe takes a Snapshot of an Etcd, by what a reader has and what its members answer.
+	// Observe takes a Snapshot of an Etcd from what a reader has and what its members answer.
 	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
-// Confirming is an Interface that also confirms what it has observed.
+// Confirming is an Interface that also confirms Snapshots.
 type Confirming interface {
 	Interface
-	// Confirm makes of a Snapshot that rests on a cache one that rests on the API server.
+	// Confirm turns a Snapshot that rests on a cache into one that rests on the API server.
 	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error)
-	// Reads adds to a Snapshot what agents have read of the members that come and go.
+	// Reads adds to a Snapshot what agents have read about the members that come and go.
 	Reads(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) error
 }
 
@@ -73,7 +72,7 @@ type Observer struct {
 	credentials *certificates.Credentials
 	clock       clock.PassiveClock
 	renewals    renewals
-	// surroundings is nil where nodes and volumes are not read.
+	// surroundings is nil if nodes and volumes are not read.
 	surroundings client.Reader
 	// afar: see FromAfar.
 	afar bool
@@ -83,13 +82,13 @@ type Observer struct {
 // Option changes an Observer.
 type Option func(*Observer)
 
-// WithSurroundings has an Observer read nodes, claims and volumes too. Volumes, and the nodes of ready pods, are read through a cache: they
-// change slowly, and to ask the API server for each decision would cost more requests than all the rest.
+// WithSurroundings makes an Observer read nodes, claims and volumes too. Volumes, and the nodes of ready pods, are read through a cache:
+// they change slowly, and reading them from the API server for each decision would cost more requests than everything else.
 func WithSurroundings(cache client.Reader) Option {
 	return func(o *Observer) { o.surroundings = cache }
 }
 
-// WithCredentials has an Observer reach members that listen for clients with TLS too.
+// WithCredentials makes an Observer reach members that listen for clients with TLS.
 func WithCredentials(credentials *certificates.Credentials) Option {
 	return func(o *Observer) { o.credentials = credentials }
 }
@@ -100,8 +99,8 @@ func WithRule(rule replacer.Rule) Option {
 	return func(o *Observer) { o.rule = rule }
 }
 
-// FromAfar is for a user who observes once, from elsewhere: members that are not ready get as much time as the others, and the
-// times in leases are believed, since no renewal is waited for.
+// FromAfar is for a user who observes once, from elsewhere: members that are not ready get as much time as the others, and the times in
+// leases are believed, since there is no time to see a renewal.
 func FromAfar() Option {
 	return func(o *Observer) { o.afar, o.renewals.asWritten = true, true }
 }
@@ -115,8 +114,8 @@ func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) 
 	return o
 }
 
-// Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
-// only read, and not copied for it; the members are always asked. It returns ErrNoStatefulSet when there is none.
+// Observe takes a Snapshot of an Etcd. The reader is the API server or a cache, whose objects are neither copied nor modified; the members
+// are always queried. It returns ErrNoStatefulSet if there is none.
 func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	f, err := o.read(ctx, reader, etcd)
 	if err != nil {
@@ -125,9 +124,8 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 	return o.askAndBuild(ctx, reader, etcd, f)
 }
 
-// Confirm makes of a Snapshot that rests on a cache, and was taken just now, one that rests on the API server. Where
-// that says the same, the answers of the members stand, and the Snapshot itself is returned. Otherwise, and where no
-// member answered, it is Observe.
+// Confirm turns a Snapshot that was just taken from a cache into one that rests on the API server. If the API server has the same objects,
+// the members' answers stand, and the Snapshot itself is returned. Otherwise, and if no member answered, it calls Observe.
 func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error) {
 	f, err := o.read(ctx, live, etcd)
 	if err != nil {
@@ -139,7 +137,7 @@ func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alph
 	return o.askAndBuild(ctx, live, etcd, f)
 }
 
-// read reads what a reader has of an Etcd: the input without the answers of the members.
+// read reads the input of a Snapshot without the answers of the members.
 func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (input, error) {
 	statefulSet, pods := &appsv1.StatefulSet{}, &corev1.PodList{}
 	key := client.ObjectKeyFromObject(etcd)
@@ -183,8 +181,8 @@ func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *
 	return build(f), nil
 }
 
-// ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
-// pods of a backup job for one, is not controlled by the StatefulSet.
+// ordinals assigns the pods of a StatefulSet to its ordinals. Other pods with the labels of an Etcd, such as those of a backup Job, are not
+// controlled by the StatefulSet.
 func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]cluster.Ordinal, []string) {
 	replicas := int(ptr.Deref(statefulSet.Spec.Replicas, 1))
 	result := make([]cluster.Ordinal, replicas)

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Refusal is why the init container that prepares the member refused; nil when it has not, or has let
-// the member start since. While it retries, its last message counts.
+// Refusal returns why the init container that prepares the member refused to start it; nil if it has not, or has since let the member
+// start. While it retries, its last message counts.
 func Refusal(pod *corev1.Pod) *cluster.Refusal {
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name != v1alpha1.InitContainerPrepare || completed(c) {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SnapshotLeases are the leases in which the leader's agent records the newest snapshots; nil where there is none.
+// SnapshotLeases are the leases in which the leader's agent records the newest snapshots; nil if there is none.
 type SnapshotLeases struct{ Full, Delta *coordinationv1.Lease }
 
 // ReadSnapshotLeases reads the snapshot leases of an Etcd.

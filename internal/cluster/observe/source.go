@@ -12,21 +12,21 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
-// Source is what a source cluster says of itself.
+// Source is what a source cluster reports about itself.
 type Source struct {
 	ClusterID uint64
-	// Members are what a linearizable read lists; none if no voter gives a list.
+	// Members according to a linearizable read; none if no voter returns a list.
 	Members []etcdclient.Member
 	// Versions of the members that answer, by endpoint, and the largest of their databases, in bytes.
 	Versions     map[string]cluster.Versions
 	DatabaseSize int64
 	// Alarms of the cluster.
 	Alarms []etcdclient.Alarm
-	// Refused: auth is enabled, and refuses the operator what it has to ask of the cluster.
+	// Refused: auth is enabled, and the operator is not authorized for the requests that it has to make.
 	Refused bool
 }
 
-// Source asks the cluster that the members of an Etcd are to join.
+// Source queries the cluster that the members of an Etcd are to join.
 func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) Source {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (o *Observer) Source(ctx context.Context, etcd *v1alpha1.Etcd) Source {
 	return Source{Refused: refused(ctx, members, targets)}
 }
 
-// refused reports whether a member of a source that says nothing of itself refuses to: newer releases of etcd do where auth is enabled.
+// refused reports whether a member of a source refuses to report its status, as newer releases of etcd do with auth enabled.
 func refused(ctx context.Context, members *members, targets map[int]target) bool {
 	for _, t := range targets {
 		c, err := members.at(ctx, t)
@@ -80,7 +80,7 @@ func (f *input) source(targets map[int]target, list []etcdclient.Member) Source 
 }
 
 // ThroughSource takes a Snapshot of the cluster that the members of an Etcd have joined, without its pods, which may be gone: members are
-// asked at the client endpoints of the source, or else where the member list says, and none has an ordinal.
+// queried at the client endpoints of the source, or else at those in the member list, and none has an ordinal.
 func (o *Observer) ThroughSource(ctx context.Context, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	f := input{at: o.clock.Now(), lineage: lineageOf(etcd)}
 	if err := o.ask(ctx, etcd, &f); err != nil {

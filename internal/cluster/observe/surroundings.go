@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// readSurroundings adds to the pods what is known of their nodes and volumes. Claims are read by the same reader as the pods: one
-// that is being deleted goes with its data once no pod uses it. So are the nodes of pods that are not ready: on a lost node, what
-// the kubelet reported last may no longer be true. The spec is that of the pods to come.
+// readSurroundings adds the nodes and volumes to the pods. Claims are read by the same reader as the pods: a claim that is being deleted
+// goes, with its data, once no pod uses it. So are the nodes of pods that are not ready: on a lost node, the kubelet's last report may no
+// longer be true. The spec is that of future pods.
 func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, etcd types.NamespacedName, next corev1.PodSpec, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
@@ -61,7 +61,7 @@ func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, e
 	return nil
 }
 
-// claimsOf are the claims that carry the labels of an Etcd, by name, in one request. One that existed before has none.
+// claimsOf returns the claims with the labels of an Etcd, by name, in one request. A claim that existed before its Etcd has no labels.
 func claimsOf(ctx context.Context, reader client.Reader, etcd types.NamespacedName) (map[string]*corev1.PersistentVolumeClaim, error) {
 	list := &corev1.PersistentVolumeClaimList{}
 	if err := reader.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -74,18 +74,18 @@ func claimsOf(ctx context.Context, reader client.Reader, etcd types.NamespacedNa
 	return claims, nil
 }
 
-// readClaim returns nil when there is no such claim.
+// readClaim returns nil if there is no such claim.
 func readClaim(ctx context.Context, reader client.Reader, key client.ObjectKey) (*corev1.PersistentVolumeClaim, error) {
 	return lookup.Get[corev1.PersistentVolumeClaim](ctx, reader, "claim", key, client.UnsafeDisableDeepCopy)
 }
 
-// place is where a pod is. The object is nil when the node is gone.
+// place is the node of a pod. The object is nil if the node is gone.
 type place struct {
 	cluster.Node
 	object *corev1.Node
 }
 
-// takes reports whether a node takes pods, and those of a spec.
+// takes reports whether a node accepts new pods with a spec.
 func (p place) takes(allowed nodeaffinity.RequiredNodeAffinity) (pods, these bool, err error) {
 	if p.Trouble != "" || p.Cordoned {
 		return false, false, nil
@@ -116,8 +116,7 @@ func describeNode(node *corev1.Node) cluster.Node {
 	return n
 }
 
-// claimTrouble is why the replacement of a pod at a place could not have a claim and its volume as they are; empty when
-// it could.
+// claimTrouble returns why the replacement of a pod at a place could not attach a claim's volume; empty if it could.
 func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.PersistentVolumeClaim, at place, allowed nodeaffinity.RequiredNodeAffinity) (string, error) {
 	if claim == nil {
 		return fmt.Sprintf("its claim %s no longer exists: its replacement would start with an empty volume", name), nil
@@ -139,7 +138,7 @@ func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.
 	if by := volume.Spec.ClaimRef; by != nil && by.UID != claim.UID {
 		return fmt.Sprintf("volume %s of its claim %s is bound to another claim", volume.Name, name), nil
 	}
-	// Where a volume is now, it can be again, if the pod may.
+	// A volume can be attached again where it is now, if the pod may run there.
 	if _, again, err := at.takes(allowed); err != nil || again || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return "", err
 	}
@@ -150,7 +149,7 @@ func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.
 	return unreachable(volume, nodes.Items, at, allowed)
 }
 
-// unreachable is why no node takes a pod that uses a volume, which not every node can; empty when one does.
+// unreachable returns why no node accepts a pod with this volume, which not every node can attach; empty if one does.
 func unreachable(volume *corev1.PersistentVolume, nodes []corev1.Node, at place, allowed nodeaffinity.RequiredNodeAffinity) (string, error) {
 	selector, err := nodeaffinity.NewNodeSelector(volume.Spec.NodeAffinity.Required)
 	if err != nil {

@@ -89,7 +89,7 @@ func (r *Reconciler) show(ctx context.Context, task *v1alpha1.EtcdOpsTask) error
 		return fmt.Errorf("reading EtcdOperatorTask %s: %w", key, err)
 	}
 	if !metav1.IsControlledBy(found, task) {
-		reject(task, v1alpha1.ErrForeignObject, fmt.Sprintf("EtcdOperatorTask %s is not of this task: delete it if nobody needs it, and create another task", key.Name), now)
+		reject(task, v1alpha1.ErrForeignObject, fmt.Sprintf("EtcdOperatorTask %s is not of this task: delete it if it is unused, and create another task", key.Name), now)
 		return nil
 	}
 	mirror(task, found, now)

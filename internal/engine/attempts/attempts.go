@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attempts numbers the tasks that the operator creates again and again until something is as the spec asks for, and says how
-// long to wait between them. It is pure.
+// Package attempts numbers the tasks that the operator creates repeatedly until the spec is carried out, and decides how long to wait
+// between them. It is pure.
 package attempts
 
 import (
@@ -21,8 +21,8 @@ const (
 	maxBackoff   = 10 * time.Minute
 )
 
-// Next returns the number of the next attempt, whose name begins with a prefix, and how long to wait before that. Tasks of other types,
-// which need other rights, neither delay attempts nor count.
+// Next returns the number of the next attempt whose name begins with a prefix, and how long to wait before it. Tasks of other types, which
+// need other rights, neither delay attempts nor count.
 func Next(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType, prefix string, now time.Time) (attempt int, wait time.Duration) {
 	attempt = 1
 	for i := range tasks {
@@ -31,7 +31,7 @@ func Next(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType, prefix string
 			continue
 		}
 		number, own := strings.CutPrefix(t.Name, prefix)
-		// What follows has been added because another task had the name.
+		// The rest was added because another task had the name.
 		number, _, _ = strings.Cut(number, "-")
 		n, err := strconv.Atoi(number)
 		if !own || err != nil || n < attempt {
@@ -45,8 +45,8 @@ func Next(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType, prefix string
 	return attempt, wait
 }
 
-// InheritSuspend reports whether the newest task of certain types was suspended, and has not run to its end: then the next one is
-// suspended as well. One that was rejected on arrival was none: the engine had not made the Etcd its owner.
+// InheritSuspend reports whether the newest task of certain types was suspended and has not run to its end, so that the next one is
+// suspended as well. A task that was rejected on arrival does not count: the engine had not made the Etcd its owner.
 func InheritSuspend(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, of func(v1alpha1.TaskType) bool) bool {
 	var newest *v1alpha1.EtcdOperatorTask
 	for i := range tasks {
@@ -70,7 +70,7 @@ func superseded(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Status.State == v1alpha1.TaskStateRejected && n > 0 && t.Status.LastErrors[n-1].Code == v1alpha1.ErrSuperseded
 }
 
-// backoff is how long to wait after an attempt that did not end well.
+// backoff is how long to wait after an attempt that did not succeed.
 func backoff(attempt int) time.Duration {
 	d := firstBackoff
 	for range attempt - 1 {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// cordons are the events of nodes that are cordoned, or take pods again.
+// cordons selects events of nodes that are cordoned or uncordoned.
 func cordons() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -30,7 +30,7 @@ func cordons() predicate.Predicate {
 	}
 }
 
-// onDrain returns the Etcds whose only member leaves a node that is cordoned. Which node it is on, the reconcile finds out.
+// onDrain returns the Etcds whose only member leaves a cordoned node. The reconcile finds out which node it is on.
 func (r *Reconciler) onDrain(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
 	etcds := &v1alpha1.EtcdList{}
 	if err := r.Client.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
@@ -45,7 +45,7 @@ func (r *Reconciler) onDrain(ctx context.Context, _ client.Object) (requests []r
 	return requests
 }
 
-// cordoned reports, by the cache, whether the only member of an Etcd that leaves such a node is on one that is cordoned.
+// cordoned reports, by the cache, whether the only member of an Etcd that leaves cordoned nodes is on one.
 func (r *Reconciler) cordoned(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
 	if !etcd.SurgesOnDrain() {
 		return false, nil

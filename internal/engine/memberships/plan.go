@@ -18,15 +18,16 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 )
 
-// mayBeDue reports whether the members of an Etcd may have to change, by its status and its tasks alone. It is asked of every Etcd, and the
-// members of one are only asked where it is true. Cordoned: the node of its only member is. Left: a claim that was made for a further member is.
+// mayBeDue reports whether the members of an Etcd may have to change, by its status and its tasks alone. It is evaluated for every Etcd;
+// members are only queried if it is true. cordoned: the node of the only member is cordoned. left: a claim that was made for a further
+// member is left.
 func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned, left bool) bool {
 	s := &etcd.Status
 	switch {
 	case etcd.DeletionTimestamp != nil || etcd.Spec.Replicas == 0 && !etcd.SourceStays() || s.ClusterID == "":
 		return false
 	case etcd.SpecSuspended() && !etcd.AsksFor(s.ClusterSize):
-		// The number of members stays. One that has lost its data is replaced nevertheless.
+		// The number of members stays, but a member that has lost its data is replaced.
 		return false
 	case !s.Conditions.IsTrue(v1alpha1.ConditionReady):
 		// Members change only while there is a quorum.
@@ -39,16 +40,16 @@ func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned, 
 	return (left || cordoned && etcd.SurgesOnDrain()) && !etcd.SpecSuspended() || members.Relieve(etcd, tasks) != "" || etcd.Moves() || s.ClusterSize != etcd.Spec.Replicas || !s.Conditions.IsTrue(v1alpha1.ConditionScaled) || !s.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady)
 }
 
-// covered reports whether a task that has not ended changes the members. One that a user created counts.
+// covered reports whether a task that has not ended changes the members. A task that a user created counts as well.
 func covered(tasks []v1alpha1.EtcdOperatorTask) bool {
 	return slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Spec.Type == v1alpha1.MembershipChange && !t.Status.State.IsFinal() && t.DeletionTimestamp == nil
 	})
 }
 
-// isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced changes its size after that, with two
-// exceptions. A rollout may wait for a member that has lost its data or has yet to join. And a recreation may wait until the newest spec is
-// applied: a person has decided then that all pods get the newest template.
+// isDue reports whether there is a step to take. A cluster of an odd size whose pods are being replaced only changes its size afterwards,
+// with two exceptions: a rollout may wait for a member that has lost its data or has yet to join, and a recreation may wait until the
+// newest spec is applied, for which a person has decided that all pods get the newest template.
 func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1alpha1.EtcdOperatorTask) bool {
 	if d.Step == nil {
 		return false
@@ -70,14 +71,15 @@ func isDue(in membership.Input, d membership.Decision, outdated int, tasks []v1a
 	return recreates || !further && voters == in.Goal.Size
 }
 
-// bringsFurther reports whether a step begins to bring in a member beside as many as the goal has, behind which these get other pods: all of
-// them come with the newest template. That is for a rollout to decide, which may have to wait for a canary, a window or a person.
+// bringsFurther reports whether a step begins to add a further member beside as many as the goal has, so that these get other pods, all
+// with the newest template. That is for a rollout to decide, which may have to wait for a canary, a window or a person.
 func bringsFurther(in membership.Input, step *membership.Step) bool {
 	return len(in.Members) == in.Goal.Size && step.Ordinal >= in.Goal.Size && (step.Action == membership.ScaleUp || step.Action == membership.AddLearner)
 }
 
-// waitsForMember reports whether a rollout that has begun goes on only once a further member has joined: to relieve the only one, to move a
-// volume, or since its pod is there already. A version that the rollout refuses, and a snapshot that it waits for, keep that member away, too.
+// waitsForMember reports whether a rollout that has begun only continues once a further member has joined: to relieve the only one, to move
+// a volume, or because its pod already exists. A version that the rollout refuses, or a snapshot that it waits for, keeps that member away
+// as well.
 func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Member) bool {
 	if rollout == nil || rollout.Status.Rollout == nil {
 		return false
@@ -102,8 +104,8 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Mem
 	return false
 }
 
-// next is the task to create, and how long to wait before that. Its name is a function of what is to be done, so that two operators, or
-// one with a cache that lags, do not create two tasks.
+// next returns the task to create, and how long to wait before that. Its name is derived from what is to be done, so that two operators, or
+// one with a stale cache, do not create two tasks.
 func next(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration) {
 	prefix := fmt.Sprintf("%s-members-%d-%s-", etcd.Name, etcd.Spec.Replicas, ownership.Suffix(etcd.UID))
 	attempt, wait := attempts.Next(tasks, v1alpha1.MembershipChange, prefix, now)

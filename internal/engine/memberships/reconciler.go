@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memberships creates a MembershipChange when the members of a cluster are not those that the spec of its Etcd asks for: the
-// cluster is to grow or to shrink, a member has lost its data or is to get another volume, or a learner waits for its vote.
+// Package memberships creates a MembershipChange if the members of a cluster differ from the spec of its Etcd: the cluster is to grow or
+// shrink, a member has lost its data or is to get another volume, or a learner waits for its vote.
 package memberships
 
 import (
@@ -34,14 +34,14 @@ import (
 // Reconciler creates tasks that change members.
 type Reconciler struct {
 	Client client.Client
-	// Live reads from the API server. A task is only made of what it shows.
+	// Live reads from the API server. Tasks are only created on live reads.
 	Live     client.Reader
 	Reader   members.Reader
 	Clock    clock.PassiveClock
 	Recorder events.EventRecorder
 }
 
-// pollInterval is how soon an Etcd whose members may have to change is looked at again: etcd and agents send no events.
+// pollInterval is how soon an Etcd whose members may have to change is reconciled again: etcd and agents send no events.
 const pollInterval = 10 * time.Second
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create;"create:MembershipChange"
@@ -58,8 +58,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Complete(r)
 }
 
-// Reconcile makes sure that a task covers what the members of an Etcd have to become. The cache decides that none is due: while pods are
-// replaced, each reconcile would cost a dozen requests otherwise. A cache that lags delays a task by a pollInterval.
+// Reconcile ensures that a task covers the changes that the members of an Etcd need. The cache may decide that none is due, since each
+// reconcile would otherwise cost a dozen requests while pods are replaced. A stale cache delays a task by a pollInterval.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var (
 		etcd *v1alpha1.Etcd
@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.create(ctx, etcd, task, why)
 }
 
-// due returns why a task is due, by the decision that the task will make; empty if none is.
+// due returns why a task is due, according to the decision that the task will make; empty if none is.
 func (r *Reconciler) due(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (string, error) {
 	snapshot, err := r.Reader.Observer.Observe(ctx, reader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) || errors.Is(err, observe.ErrTooManyReplicas) {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue is the order in which the tasks of one Etcd run. It is pure: the operator runs the task at the
-// head, and the command line shows the place of the others, by the same rule. It imports the API only.
+// Package queue has the order in which the tasks of one Etcd run. It is pure: by the same rule, the operator runs the task at the head, and
+// the plugin shows the positions of the others. It imports the API only.
 package queue
 
 import (
@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Queue is the tasks of one Etcd that have not ended, in the order in which they run.
+// Queue holds the tasks of one Etcd that have not ended, in the order in which they run.
 type Queue []*v1alpha1.EtcdOperatorTask
 
-// New orders tasks first in, first out. Timestamps have steps of a second: among tasks of the same second
-// the resourceVersion decides that a task had when it was first seen.
+// New orders tasks first in, first out. Timestamps have a resolution of a second: tasks of the same second are ordered by the
+// resourceVersion at which they were first seen.
 func New(tasks []*v1alpha1.EtcdOperatorTask) Queue {
 	q := slices.DeleteFunc(slices.Clone(tasks), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State.IsFinal() })
 	slices.SortStableFunc(q, Compare)
@@ -48,10 +48,10 @@ func compareArrival(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
-// also while it is suspended; one that was suspended before it started does not delay the others. A recovery preempts
-// all others, and a change of members the task that it began beside and that waits for it. But nothing starts while a task runs whose type
-// only a newer operator knows: it may have stopped the members, or replaced their data.
+// Head returns the task whose turn it is; nil if there is none. A running task stays the head until it ends, also while it is suspended; a
+// task that was suspended before it started does not delay the others. A recovery preempts all others, and a change of members preempts the
+// task that it began beside and that waits for it. But nothing starts while a task runs whose type only a newer operator knows: it may have
+// stopped the members, or replaced their data.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
@@ -72,8 +72,8 @@ func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// Beside is the task that runs beside the head, if any: one that need not wait for it now. Once it has begun it continues whatever
-// becomes of the head.
+// Beside returns the task that runs beside the head because it need not wait for it now; nil if there is none. Once it has begun, it
+// continues regardless of the head.
 func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	head := q.Head()
 	if head == nil || !runs(head) && !waits(head) {
@@ -92,11 +92,11 @@ func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// mayRunBeside reports whether a task may run beside the head at all. Those that do not touch members, or only have the leader take a
-// snapshot, may beside a rollout and a change of members. These two may run beside each other: a member that has lost its data is
-// replaced although a rollout waits for it, and a new member's pod is updated although it does not start. Their guards keep them
-// apart: neither disrupts a member unless all others serve, and no pod is restarted while the number of voters is even. Beside a head
-// that waits for other Etcds, and so does nothing, whatever its type, these may, and a change of members, which then goes first.
+// mayRunBeside reports whether a task may run beside the head at all. Tasks that do not touch members, or only have the leader take a
+// snapshot, may run beside a rollout and a change of members. Those two may run beside each other: a member that has lost its data is
+// replaced although a rollout waits for it, and a new member's pod is updated although it does not start. Their guards keep them apart:
+// neither disrupts a member unless all others serve, and no pod is restarted while the number of voters is even. A head that waits for
+// other Etcds does nothing: beside it, of any type, these tasks may run too, and a change of members, which then goes first.
 func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 	switch of := head.Spec.Type; {
 	case waits(head) && (sideways(t) || t.Spec.Type == v1alpha1.MembershipChange):
@@ -114,9 +114,9 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 	return false
 }
 
-// letsPass reports whether the head lets a task begin beside it: it has made no progress for long, or waits for other Etcds, or, for
-// one that may unblock it, it is blocked; or it pauses, perhaps for days, and the task does not touch members. While a request to change the
-// members may still take effect, nothing begins that may restart one.
+// letsPass reports whether the head lets a task begin beside it: the head is stalled, or waits for other Etcds; it is blocked, and the task
+// may unblock it; or it pauses, perhaps for days, and the task does not touch members. While a request to change the members may still take
+// effect, nothing begins that may restart one.
 func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
 		return sideways(t) && stalled(head)
@@ -124,21 +124,21 @@ func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	return stalled(head) || waits(head) || pauses(head) && sideways(t) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
 
-// Yields reports whether a change of members that began beside a task goes first, and beside maintenance a rollout. Maintenance does
-// nothing while a member does not participate, which may be one that has to be replaced, or that starts with the next template; and a
-// member that is defragmented does not serve. A recreation waits until the newest spec is applied, which takes as many members as it asks
-// for, and in the end until every member participates again.
+// Yields reports whether a task yields to the task that began beside it: to a change of members, and maintenance also to a rollout.
+// Maintenance does nothing while a member does not participate, which may have to be replaced or may only start with the next template; and
+// a member that is being defragmented does not serve. A recreation waits until the newest spec is applied, which takes as many members as
+// the spec asks for, and at its end until every member participates.
 func Yields(t *v1alpha1.EtcdOperatorTask) bool {
 	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation
 	return t.Spec.Type == v1alpha1.OnDemandMaintenance || t.StopsNothingYet() || t.Spec.Type == v1alpha1.RecreateRollout && started
 }
 
-// HasTurn reports whether a task runs, or may run, now.
+// HasTurn reports whether a task is running, or may run now.
 func (q Queue) HasTurn(task *v1alpha1.EtcdOperatorTask) bool {
 	return task != nil && (task == q.Head() || task == q.Beside())
 }
 
-// Find is the task of a UID; nil when there is none.
+// Find returns the task with a UID; nil if there is none.
 func (q Queue) Find(uid types.UID) *v1alpha1.EtcdOperatorTask {
 	if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }); i >= 0 {
 		return q[i]
@@ -146,7 +146,7 @@ func (q Queue) Find(uid types.UID) *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// Preempted are the tasks that run, and wait for another one that has preempted them.
+// Preempted returns the running tasks that wait for another one that has preempted them.
 func (q Queue) Preempted() Queue {
 	var preempted Queue
 	for _, t := range q {
@@ -159,13 +159,13 @@ func (q Queue) Preempted() Queue {
 
 func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
 
-// blocked reports whether a guard blocks the next step of a task, or it says that it waits.
+// blocked reports whether a guard blocks the next step of a task, or the task says that it waits.
 func blocked(t *v1alpha1.EtcdOperatorTask) bool {
 	held, _ := t.Status.Held()
 	return held != nil || t.Status.Progressing().Reason == v1alpha1.ReasonHeld && t.Spec.Type == v1alpha1.OnDemandMaintenance
 }
 
-// stalled reports whether a task has made no progress for long.
+// stalled reports whether a task is stalled.
 func stalled(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Status.Progressing().Reason == v1alpha1.ReasonStalled
 }
@@ -175,12 +175,12 @@ func waits(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Status.State == v1alpha1.TaskStatePending && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted)
 }
 
-// pauses reports whether a task that runs waits for the next window of an EtcdFleetPolicy.
+// pauses reports whether a running task waits for the next window of an EtcdFleetPolicy.
 func pauses(t *v1alpha1.EtcdOperatorTask) bool {
 	return runs(t) && t.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow
 }
 
-// sideways reports whether a task may run beside a stalled rollout.
+// sideways reports whether a task may run beside a stalled rollout, since it does not disrupt members.
 func sideways(t *v1alpha1.EtcdOperatorTask) bool {
 	switch t.Spec.Type {
 	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups:
@@ -189,7 +189,7 @@ func sideways(t *v1alpha1.EtcdOperatorTask) bool {
 	return false
 }
 
-// Behind is how many tasks run before a task does.
+// Behind returns how many tasks run before a task.
 func (q Queue) Behind(task *v1alpha1.EtcdOperatorTask) int {
 	head := q.Head()
 	if head == nil || q.HasTurn(task) {
@@ -207,7 +207,7 @@ func (q Queue) Behind(task *v1alpha1.EtcdOperatorTask) int {
 	return n
 }
 
-// Earlier are the tasks of the same type before a task that are not suspended.
+// Earlier returns the tasks of the same type before a task that are not suspended.
 func (q Queue) Earlier(task *v1alpha1.EtcdOperatorTask) Queue {
 	var before Queue
 	for _, t := range q {

@@ -18,33 +18,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pending is a template change that pods still have to follow.
+// pending is a template change that some pods have yet to follow.
 type pending struct {
 	etcd *v1alpha1.Etcd
-	// set is the UID of the StatefulSet; a revision hash means nothing beyond it.
+	// set is the UID of the StatefulSet, outside of which a revision hash has no meaning.
 	set      types.UID
 	revision string
 	// tasks are all tasks of the Etcd.
 	tasks []v1alpha1.EtcdOperatorTask
 }
 
-// covered reports whether a task that has not ended brings the pods to the revision. One that a user created
-// counts.
+// covered reports whether a task that has not ended brings the pods to the revision. A task that a user created counts as well.
 func (p pending) covered() bool {
 	return slices.ContainsFunc(p.tasks, func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Spec.Type.IsRollout() && !t.Status.State.IsFinal() && t.DeletionTimestamp == nil && rollout.TargetOf(&t).Reaches(p.revision)
 	})
 }
 
-// next is the task to create, and how long to wait before that.
+// next returns the task to create, and how long to wait before that.
 func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration) {
 	attempt, wait := attempts.Next(p.tasks, v1alpha1.QuorumAwareRollout, p.prefix(), now)
 	return p.task(attempt), wait
 }
 
-// prefix of the name of a task. The name is a function of what is to be done, so that two operators, or one
-// with a cache that lags, do not create two tasks. The revision alone would not do: a template that is rolled
-// back brings an old revision again.
+// prefix returns the beginning of the task's name. The name is derived from what is to be done, so that two operators, or one with a stale
+// cache, do not create two tasks. The revision alone does not suffice: rolling a template back brings back an old revision.
 func (p pending) prefix() string {
 	hash := p.revision[strings.LastIndex(p.revision, "-")+1:]
 	return fmt.Sprintf("%s-rollout-%s-%s-", p.etcd.Name, hash, ownership.Suffix(p.set))

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollouts makes a task of every template change that pods still have to follow: DEP-07's OnDelete
-// controller, as far as it is not the task type QuorumAwareRollout.
+// Package rollouts creates a task for every template change that pods have yet to follow. It is the part of DEP-07's OnDelete controller
+// that is not in the task type QuorumAwareRollout.
 package rollouts
 
 import (
@@ -34,7 +34,7 @@ import (
 // Reconciler creates rollout tasks.
 type Reconciler struct {
 	Client client.Client
-	// Live reads from the API server. A task is only made of what it shows.
+	// Live reads from the API server. Tasks are only created on live reads.
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// Recorder of events of Etcds.
@@ -44,14 +44,14 @@ type Reconciler struct {
 	Metrics *Metrics
 }
 
-// Reconcile makes sure that a task covers the update revision of a StatefulSet as long as a pod is outdated.
+// Reconcile ensures that a task covers the update revision of a StatefulSet while a pod is outdated.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	key := request.NamespacedName
 	var (
 		task *v1alpha1.EtcdOperatorTask
 		etcd *v1alpha1.Etcd
 	)
-	// The cache may be stale, and a task that replaces nothing still takes a snapshot.
+	// The cache may be stale, and even a task that replaces nothing may take a snapshot.
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		p, err := r.outdated(ctx, reader, key)
 		if err != nil || p == nil {
@@ -74,15 +74,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	r.Metrics.show(key, false)
 	if !created {
-		// Its event has this Etcd reconciled again.
+		// Its event triggers another reconcile of this Etcd.
 		return ctrl.Result{}, nil
 	}
 	log.FromContext(ctx).Info("Created rollout task", logging.KeyTask, klog.KObj(task), "targetRevision", rollout.TargetOf(task).Revision, "suspend", task.Spec.Suspend)
 	return ctrl.Result{}, nil
 }
 
-// outdated is the template change that pods of an Etcd still have to follow; nil when there is none, or when the operator does not
-// replace its pods.
+// outdated returns the template change that pods of an Etcd have yet to follow; nil if there is none, or if the operator does not replace
+// its pods.
 func (r *Reconciler) outdated(ctx context.Context, reader client.Reader, key types.NamespacedName) (*pending, error) {
 	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
 	for _, object := range []client.Object{set, etcd} {

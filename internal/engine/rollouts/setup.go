@@ -23,11 +23,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Setup registers the controller with a manager whose cache has etcdtasks.Index. Any StatefulSet whose strategy is
-// not OnDelete, and was not before, is ignored.
+// Setup registers the controller with a manager whose cache has etcdtasks.Index. It ignores StatefulSets whose strategy is not, and was not
+// before, OnDelete.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
-	// One that becomes RollingUpdate leaves the metrics.
+	// A StatefulSet that becomes RollingUpdate is removed from the metrics.
 	onDelete.UpdateFunc = func(e event.UpdateEvent) bool {
 		return concerns(e.ObjectOld.(*appsv1.StatefulSet)) || concerns(e.ObjectNew.(*appsv1.StatefulSet))
 	}
@@ -35,14 +35,14 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Named("rollout").
 		WithOptions(controller.Options(concurrency)).
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
-		// A task that ended may leave outdated pods behind. The StatefulSet is named as its Etcd.
+		// A task may leave outdated pods behind when it ends. The StatefulSet has the name of its Etcd.
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
 		// The cache may show a pod later than the status of its StatefulSet, which then does not change again.
 		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf), builder.WithPredicates(revisions)).
 		Complete(r)
 }
 
-// revisions lets through what may make a pod outdated: it is new, or its revision or the mark of an update in place has changed.
+// revisions selects events that may make a pod outdated: it is new, or its revision or the mark of an update in place has changed.
 var revisions = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)

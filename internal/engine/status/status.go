@@ -28,7 +28,7 @@ const (
 	maxMessage = conditions.MaxMessage
 	// maxResults bounds the entries of a result, and maxResultKey their keys, in bytes.
 	maxResults, maxResultKey = 100, 300
-	// sameErrorAgain is how often the same error is written again.
+	// sameErrorAgain is the interval at which the same error is written again.
 	sameErrorAgain = time.Minute
 )
 

@@ -18,13 +18,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// compactionBackoff is how long a task stays that has compacted the deltas since a full snapshot, or has failed to. Until
-// it is gone there is no other for the same: a store that is away, or a quota, is seldom fixed within minutes.
+// compactionBackoff is how long a task is kept that has compacted the deltas since a full snapshot, or failed to. Until it is gone, no
+// other one is created for the same deltas: an unreachable store or a quota is seldom fixed within minutes.
 const compactionBackoff = time.Hour
 
-// compactionDue is the task by which a restore gets shorter, when the deltas since the newest full snapshot hold too
-// many events: a compaction, which costs the members nothing. Where there are more than that is thought to cope with, or
-// it has failed, over a damaged delta say, it is a full snapshot of the members. It is pure.
+// compactionDue returns the task that makes restores shorter, if the deltas since the newest full snapshot have too many events: a
+// compaction, which costs the members nothing, or, if there are too many events for that or it has failed, for example because of a damaged
+// delta, a full snapshot. It is pure.
 func compactionDue(etcd *v1alpha1.Etcd, thresholds configv1alpha1.SnapshotCompaction, leases observe.SnapshotLeases, tasks []v1alpha1.EtcdOperatorTask) *due {
 	if !compacts(etcd) {
 		return nil
@@ -51,7 +51,7 @@ func compactionDue(etcd *v1alpha1.Etcd, thresholds configv1alpha1.SnapshotCompac
 	said := fmt.Sprintf("the deltas since the full snapshot at revision %d hold %d events", full, events)
 	switch {
 	case compacted == v1alpha1.TaskStateSucceeded:
-		// The lease is about to show it.
+		// The lease will show it soon.
 		return nil
 	case etcd.ForPeopleOnly():
 		fullSnapshot.message = said + ", and no Job can read them: spec.backup.encryption has no identitySecretRef"
@@ -71,15 +71,14 @@ func compactionDue(etcd *v1alpha1.Etcd, thresholds configv1alpha1.SnapshotCompac
 	return &fullSnapshot
 }
 
-// compacts reports whether the operator is to compact snapshots of an Etcd by itself.
+// compacts reports whether the operator compacts snapshots of an Etcd automatically.
 func compacts(etcd *v1alpha1.Etcd) bool {
 	return etcd.Spec.Backup != nil && etcd.Spec.Backup.SnapshotCompaction != nil && etcd.HasBackupStore() &&
 		etcd.Spec.Replicas > 0 && !etcd.SpecSuspended()
 }
 
-// backlog is how many events the deltas hold that were taken since the newest full snapshot, counted by revisions, and
-// the revision of that. Deltas that are older than it do not count, whatever their revision: it may have been taken of a
-// state that was restored.
+// backlog returns how many events, counted by revisions, the deltas since the newest full snapshot have, and the revision of that snapshot.
+// Deltas that were taken before it do not count, regardless of their revisions: it may be of a restored state.
 func backlog(leases observe.SnapshotLeases) (full, events int64) {
 	full, taken, ok := newest(leases.Full)
 	delta, since, more := newest(leases.Delta)
@@ -89,7 +88,7 @@ func backlog(leases observe.SnapshotLeases) (full, events int64) {
 	return full, max(delta-full, 0)
 }
 
-// newest returns what a lease says of the newest snapshot of its kind; false where there is none.
+// newest returns what a lease says of the newest snapshot of its kind; false if there is none.
 func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bool) {
 	if lease == nil || lease.Spec.RenewTime == nil {
 		return 0, time.Time{}, false
@@ -98,14 +97,13 @@ func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bo
 	return revision, lease.Spec.RenewTime.Time, err == nil
 }
 
-// shortensRestores reports whether a task makes a full snapshot, a user's task included.
+// shortensRestores reports whether a task, including a user's, makes a full snapshot.
 func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	switch t.Spec.Type {
 	case v1alpha1.OnDemandCompaction:
 		return true
 	case v1alpha1.OnDemandSnapshot:
-		// A config that does not decode makes the engine reject the task. A user has written it: no other decoder bounds what
-		// it costs.
+		// The engine rejects a task whose config does not decode. Users write configs, so use the decoder that bounds the cost.
 		config, err := taskconfig.Decode[snapshot.Config](t.Spec.Config)
 		return err == nil && config.Type == snapshot.Full
 	}

@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// latestStart is how much later than it should a defragmentation may begin, because no operator was there, or a
-	// member was away. A time of the night was not chosen for the morning.
+	// latestStart is how late a defragmentation may begin because no operator was running or a member was away. A schedule for the night is
+	// not meant for the morning.
 	latestStart = 30 * time.Minute
-	// maxSpread is within how long after a time of the schedule the Etcds begin that have the same one.
+	// maxSpread is the period after a scheduled time in which the Etcds with that schedule begin.
 	maxSpread = 10 * time.Minute
-	// leastKept and mostKept bound how long a task stays after its end; otherwise it is until the next. The least is
-	// more than latestStart: as long as a time counts, its task is there.
+	// leastKept and mostKept bound how long a task is kept after its end, which is otherwise until the next turn. leastKept exceeds
+	// latestStart, so that a task exists for as long as its turn counts.
 	leastKept, mostKept = time.Hour, 24 * time.Hour
 )
 
-// turn is a time of a schedule.
+// turn is one occurrence of a schedule.
 type turn struct {
-	// at is what the schedule says, begin when it is this Etcd's turn, and next the following time of the schedule,
-	// which is zero when there is none.
+	// at is the scheduled time, begin when this Etcd begins, and next the following scheduled time; zero if there is none.
 	at, begin, next time.Time
 }
 
-// turns are the last turn of an Etcd that has begun, unless that is so long ago that it does not count any more, and the
-// next one. Each may be zero. It is pure.
+// turns returns the last turn of an Etcd that has begun, unless it began too long ago to count, and the next one. Each may be zero. It is
+// pure.
 func turns(schedule cron.Schedule, etcd *v1alpha1.Etcd, now time.Time) (last, next turn) {
 	for at := schedule.Next(now.UTC().Add(-latestStart - maxSpread)); !at.IsZero(); {
 		t := turn{at: at, next: schedule.Next(at)}
@@ -45,7 +44,7 @@ func turns(schedule cron.Schedule, etcd *v1alpha1.Etcd, now time.Time) (last, ne
 	return last, turn{}
 }
 
-// gap is the time between a turn and the next.
+// gap is the time between a turn and the next one.
 func (t turn) gap() time.Duration {
 	if t.next.IsZero() {
 		return mostKept
@@ -53,8 +52,8 @@ func (t turn) gap() time.Duration {
 	return t.next.Sub(t.at)
 }
 
-// offset is how long after a time of the schedule an Etcd begins: always the same, and another than most of those that
-// have the same schedule, so that they do not all defragment at once. It is less than the time until the next.
+// offset is how long after a scheduled time an Etcd begins. It is always the same for an Etcd, and differs between Etcds with the same
+// schedule, so that they do not all defragment at once. It is less than the time until the next turn.
 func offset(etcd *v1alpha1.Etcd, gap time.Duration) time.Duration {
 	hash := fnv.New32a()
 	// Writing to a hash never fails.
@@ -62,9 +61,9 @@ func offset(etcd *v1alpha1.Etcd, gap time.Duration) time.Duration {
 	return time.Duration(hash.Sum32()%uint32(min(gap, maxSpread)/time.Second)) * time.Second
 }
 
-// defragmentationDue is the task for the last turn of an Etcd, when it is to be made now. made is the time of the last
-// one that this operator knows to have been made. A turn lapses while a member is away: the task would have to wait for
-// it, and all others behind it. It is pure.
+// defragmentationDue returns the task for the last turn of an Etcd if it is to be created now. made is the last turn for which this
+// operator knows that a task was created. A turn lapses while a member is away, since the task, and all tasks behind it, would wait for the
+// member. It is pure.
 func defragmentationDue(etcd *v1alpha1.Etcd, last turn, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) *due {
 	if etcd.Spec.Replicas == 0 || etcd.SpecSuspended() || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) {
 		return nil

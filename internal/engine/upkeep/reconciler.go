@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upkeep creates the tasks that the spec of an Etcd asks for by itself: compactions of its snapshots, and
-// defragmentations by a schedule. It changes nothing else.
+// Package upkeep creates the tasks that follow from the spec of an Etcd: compactions of its snapshots, and scheduled defragmentations. It
+// changes nothing else.
 package upkeep
 
 import (
@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pollInterval is how soon a task that could not be created yet is considered again, where there is no event.
+// pollInterval is how soon a task that could not be created yet is considered again if there is no event.
 const pollInterval = 30 * time.Second
 
 // Reconciler creates the tasks that are due.
@@ -39,18 +39,18 @@ type Reconciler struct {
 	Live     client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Backlog publishes how many events a compaction would compact; nil for an Etcd that is gone, or whose snapshots are not
-	// compacted. It may be nil itself.
+	// Backlog publishes how many events a compaction would compact; nil for an Etcd that is gone, or whose snapshots are not compacted. The
+	// field may be nil.
 	Backlog func(etcd types.NamespacedName, events *int64)
 	// Thresholds of compactions for Etcds that name none.
 	Thresholds configv1alpha1.SnapshotCompaction
 
-	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
-	// hour that a user deleted would be created again.
+	// turns holds the newest turns for which this operator has created a task. Without them, a task that a user has deleted within
+	// latestStart would be created again.
 	turns memory.PerEtcd[time.Time]
 }
 
-// Reconcile creates the tasks of one Etcd that are due.
+// Reconcile creates the due tasks of one Etcd.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	etcd := &v1alpha1.Etcd{}
 	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
@@ -74,8 +74,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: after}, err
 }
 
-// compact creates the task that spec.backup.snapshotCompaction asks for now, if any. A snapshot that was taken, and a task that
-// has ended, are events.
+// compact creates the task that spec.backup.snapshotCompaction asks for now, if any. New snapshots and the ends of tasks trigger
+// reconciles.
 func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) error {
 	if !compacts(etcd) {
 		r.publish(client.ObjectKeyFromObject(etcd), nil)
@@ -99,8 +99,8 @@ func (r *Reconciler) publish(etcd types.NamespacedName, events *int64) {
 	}
 }
 
-// defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns after how long to
-// reconcile again; 0 when only an event can change anything.
+// defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns when to reconcile again; 0 if only an
+// event can change anything.
 func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	schedule, err := component.DefragmentationSchedule(etcd)
 	if schedule == nil || err != nil {
@@ -128,15 +128,15 @@ func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks 
 	return after, nil
 }
 
-// due is a task that the spec has the operator create by itself. Its name says what it is for, so that an operator that
-// decides the same again, after a crash or beside another one, creates no second one.
+// due is a task that follows from the spec. Its name is derived from its cause, so that an operator that decides the same again, after a
+// crash or beside another operator, does not create a second one.
 type due struct {
 	taskType v1alpha1.TaskType
 	name     string
 	config   string
-	// kept is how long the task is kept once it has ended: for as long it is not created again.
+	// kept is how long the task is kept after its end. Until then it is not created again.
 	kept time.Duration
-	// reason of its event, and why it is due.
+	// reason of its event, and a message that says why it is due.
 	reason, message string
 }
 
@@ -152,7 +152,7 @@ func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 	})
 }
 
-// create creates a task that is due. One that exists was created for the same cause.
+// create creates a due task. An existing one was created for the same cause.
 func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) error {
 	task := u.task(etcd)
 	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)

@@ -35,8 +35,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Complete(r)
 }
 
-// etcdOfSnapshotLease returns the Etcd whose snapshots a lease is about. Member leases, which are renewed all the time, are of no
-// interest.
+// etcdOfSnapshotLease returns the Etcd of a snapshot lease. Member leases, which are renewed all the time, are ignored.
 func etcdOfSnapshotLease(lease client.Object) types.NamespacedName {
 	key := controller.PartOf(lease)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}

@@ -23,16 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// comparison of desired with live objects that found nothing to do. While neither side changes, the next one would find the same:
-// so an Etcd with nothing to do costs no rendering.
+// comparison is a comparison of desired with live objects that found nothing to do. While neither side changes, the result holds, so an
+// idle Etcd costs no rendering.
 type comparison struct {
-	// input that the objects were rendered from, and live ones that they were compared with.
+	// input is what the objects were rendered from, live what they were compared with.
 	input, live fingerprint
-	// due: what should be different was to be applied.
+	// due: changes of the spec were to be applied.
 	due bool
-	// objects that were compared.
+	// objects are those that were compared.
 	objects []objectID
-	// settled: each was as it was applied for the present spec. complete: none was left out.
+	// settled: each was as applied for the present spec. complete: none was left out.
 	settled, complete bool
 }
 
@@ -42,7 +42,7 @@ type objectID struct {
 	name string
 }
 
-// fingerprint of a value. Equal values have the same.
+// fingerprint is a hash of a value. Equal values have equal fingerprints.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(value any) (fingerprint, error) {
@@ -58,12 +58,12 @@ func renderInput(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
 	return &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: etcd.Name, UID: etcd.UID, Annotations: etcd.Annotations},
 		Spec:       etcd.Spec,
-		// The initial cluster reaches all members that the cluster is known to have, and the one that a recovery began with.
+		// The initial cluster has all members that the cluster is known to have, and the one that a recovery began with.
 		Status: v1alpha1.EtcdStatus{ClusterSize: etcd.Status.ClusterSize, Recovery: etcd.Status.Recovery},
 	}
 }
 
-// state is what a comparison depends on of a live object.
+// state is the part of a live object that a comparison depends on. It is encoded as a whole.
 type state struct {
 	UID         types.UID
 	Version     string
@@ -78,10 +78,10 @@ func stateOf(live client.Object) state {
 	}
 }
 
-// version changes with the object, but not with its metadata; nor with its status where the API server counts generations.
+// version changes with the object, but not with its metadata, nor with its status if the API server counts generations.
 func version(live client.Object) string {
 	if _, ok := live.(*coordinationv1.Lease); ok {
-		// Its agent renews it all the time. Nothing of that is applied.
+		// Its agent renews it all the time, and the operator applies nothing of that.
 		return ""
 	}
 	if g := live.GetGeneration(); g != 0 {
@@ -90,7 +90,7 @@ func version(live client.Object) string {
 	return live.GetResourceVersion()
 }
 
-// cached returns an object of the cache, which is not to be changed; nil if there is none. The StatefulSet is the one that this
+// cached returns an object from the cache, which the caller must not modify; nil if there is none. The StatefulSet is the one that this
 // reconcile has observed, so what is reported as applied is not newer than the observation.
 func (s *Session) cached(ctx context.Context, kind schema.GroupVersionKind, name string) (client.Object, error) {
 	if s.seen != nil && (component.Key{Kind: kind, Name: name}) == component.StatefulSetKey(s.etcd) {
@@ -110,7 +110,7 @@ func (s *Session) cached(ctx context.Context, kind schema.GroupVersionKind, name
 	return cached, nil
 }
 
-// stillHolds reports whether a comparison would find the same again.
+// stillHolds reports whether a comparison would have the same result again.
 func (s *Session) stillHolds(ctx context.Context, c comparison, input fingerprint, due bool) (bool, error) {
 	if c.input != input || c.due != due {
 		return false, nil
@@ -127,7 +127,7 @@ func (s *Session) stillHolds(ctx context.Context, c comparison, input fingerprin
 	return live == c.live, err
 }
 
-// compare renders the objects and compares them with the cache. If one has to be written it returns all, since the cache may be
+// compare renders the objects and compares them with the cache. If one has to be written, it returns all of them, since the cache may be
 // behind.
 func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending []Desired, err error) {
 	objects, err := component.Objects(q.Input)

@@ -19,12 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Desired is an object to apply. An annotation has its checksum, by which a later reconcile sees in the cache whether the same was
-// applied before.
+// Desired is an object to apply. An annotation records its checksum, so a later reconcile sees in the cache whether it was already applied.
 type Desired struct {
 	*unstructured.Unstructured
 	checksum string
-	// instructions are what the members of a cluster that has served read in a ConfigMap that is created, beside what is applied.
+	// instructions are added to a ConfigMap that is created for a cluster that has served: its members read them there, and they are not
+	// applied.
 	instructions map[string]string
 }
 
@@ -76,8 +76,8 @@ func (d Desired) appliedTo(object client.Object) bool {
 	return object != nil && object.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == d.checksum
 }
 
-// differs returns why an object has to be written: it is missing, something else was applied and changes are due, or what was
-// applied has been changed. It is empty if there is nothing to write, or not yet.
+// differs returns why an object has to be written: it is missing, changes of the spec are due, or what was applied has been changed. It is
+// empty if there is nothing to write, or not yet.
 func (d Desired) differs(object client.Object, due bool) (why string, err error) {
 	switch {
 	case object == nil:
@@ -91,23 +91,23 @@ func (d Desired) differs(object client.Object, due bool) (why string, err error)
 	if err != nil {
 		return "", fmt.Errorf("converting %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(object), err)
 	}
-	// Objects of a typed client do not say what they are.
+	// Objects from a typed client have no apiVersion and kind.
 	content["apiVersion"], content["kind"] = d.GetAPIVersion(), d.GetKind()
 	if Contains(content, d.Object) {
 		return "", nil
 	}
-	return "somebody changed it", nil
+	return "it was changed", nil
 }
 
-// Contains reports whether a live JSON value has everything that a desired one has. It ignores what the API server or another
-// client has added: fields of an object, and objects in a list of objects, as long as the desired ones are there in their order.
-// Unlike equality.DeepDerivative it compares a desired false or 0.
+// Contains reports whether a live JSON value has everything that a desired one has. It ignores what the API server or another client has
+// added: fields of an object, and items in a list of objects, as long as the desired items keep their order. Unlike
+// equality.DeepDerivative, it also compares a desired false or 0.
 func Contains(live, desired any) bool {
 	switch d := desired.(type) {
 	case map[string]any:
 		l, ok := live.(map[string]any)
 		if !ok {
-			// The API server drops what is empty.
+			// The API server drops empty objects.
 			return live == nil && len(d) == 0
 		}
 		for key, value := range d {

@@ -4,9 +4,9 @@
 
 // Package apply writes the objects of an Etcd, and no foreign ones.
 //
-// Before the first write, the API server is asked for all of them: a Proof has those that exist, and names those that are not the
-// Etcd's own. While there is one of these, nothing is written. What is missing is created, so that an object that appears in
-// between is not taken over; what exists is applied as it was read, by its UID and resourceVersion.
+// Before the first write, all of them are read from the API server: a Proof holds those that exist, and names those that are not the Etcd's
+// own. While there is such a foreign object, nothing is written. Missing objects are created rather than applied, so that one that appears
+// in between is not taken over; existing ones are applied with the UID and resourceVersion that were read.
 package apply
 
 import (
@@ -35,7 +35,7 @@ type Writer struct {
 
 // Proof is what the API server says of all objects of an Etcd.
 type Proof struct {
-	// Objects that exist. They are only read.
+	// Objects that exist. They must not be modified.
 	Objects map[component.Key]client.Object
 	// Foreign are those that are not the Etcd's own.
 	Foreign []ownership.Foreign
@@ -52,8 +52,8 @@ func (p *Proof) statefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
 	return set
 }
 
-// prove reads all objects of an Etcd, and the claims of the members that its StatefulSet does not run yet: those would be
-// started with them.
+// prove reads all objects of an Etcd, and the claims of the members that its StatefulSet does not run yet, since these members would start
+// with them.
 func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) {
 	p := &Proof{Objects: map[component.Key]client.Object{}}
 	if err := w.proveOne(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
@@ -104,8 +104,8 @@ func (w Writer) proveOne(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key
 	return nil
 }
 
-// findManager finds from which operator the objects were adopted, if any. Without a StatefulSet, the Service for peers says so,
-// which it returns as read.
+// findManager finds out from which operator the objects were adopted, if any. Without a StatefulSet, the Service for peers tells; its key
+// is then returned as read.
 func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) (read component.Key, err error) {
 	if set := p.statefulSet(etcd); set != nil {
 		p.Manager = ownership.Manager(etcd, set)
@@ -121,7 +121,7 @@ func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) 
 	return read, nil
 }
 
-// ManagerOfServices returns the operator from which an Etcd without a StatefulSet was adopted; empty if from none.
+// ManagerOfServices returns the operator from which an Etcd without a StatefulSet was adopted; empty if it was not adopted.
 func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (string, error) {
 	service, err := lookup.Get[corev1.Service](ctx, reader, "Service", types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.PeerServiceName()})
 	if err != nil || service == nil {
@@ -130,8 +130,8 @@ func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1
 	return ownership.Manager(etcd, service), nil
 }
 
-// follows reports whether an object that was not adopted goes with those that were. The operator cannot annotate etcd-druid's Role
-// and RoleBinding, since it lacks some of the rights in the Role: it may only replace it with one that has fewer.
+// follows reports whether an object counts as adopted although it is not marked. The operator cannot annotate etcd-druid's Role and
+// RoleBinding, since it lacks some of the rights in the Role: it may only replace the Role with one that has fewer.
 func (p *Proof) follows(etcd *v1alpha1.Etcd, key component.Key, object client.Object) bool {
 	return v1alpha1.IsAdopted(p.Manager) && key.Kind.Group == rbacv1.GroupName && ownership.Adoptable(etcd, object)
 }

@@ -213,7 +213,7 @@ func TestObjectThatAppears(t *testing.T) {
 			g.Expect(s.StatefulSet()).To(BeNil())
 			if owned {
 				g.Expect(err).To(Satisfy(apierrors.IsConflict))
-				g.Expect(err).To(MatchError(ContainSubstring("it was created meanwhile")))
+				g.Expect(err).To(MatchError(ContainSubstring("it was just created")))
 				g.Expect(s.Foreign()).To(BeEmpty())
 				return
 			}
@@ -259,7 +259,7 @@ func TestObjectThatIsGone(t *testing.T) {
 	f.failsAt = 1
 	err := w.put(t.Context(), in.Etcd, p, d, "why")
 	g.Expect(err).To(Satisfy(apierrors.IsConflict))
-	g.Expect(err).To(MatchError(And(HavePrefix("applying PodDisruptionBudget ns/etcd-main: "), ContainSubstring("it was deleted meanwhile"))))
+	g.Expect(err).To(MatchError(And(HavePrefix("applying PodDisruptionBudget ns/etcd-main: "), ContainSubstring("it was just deleted"))))
 	f.requests = 0
 	live.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(creator), Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:minAvailable":{}}}`)}}
 	err = w.put(t.Context(), in.Etcd, p, d, "why")

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RecheckForeign is how long a foreign object counts as there without another live read: the deletion of one that is not cached is
-// no event.
+// RecheckForeign is how long a foreign object is assumed to exist without another live read: the deletion of an object that is not cached
+// triggers no event.
 const RecheckForeign = 10 * time.Second
 
 // Objects applies the objects of Etcds.
@@ -44,11 +44,11 @@ func (o *Objects) Forget(etcd types.NamespacedName) {
 	o.obstructed.Forget(etcd)
 }
 
-// Session is the work of one reconcile on the objects of one Etcd. Either all of them are written, or none.
+// Session writes the objects of one Etcd in one reconcile: all of them, or, if one is foreign, none.
 type Session struct {
 	objects *Objects
 	etcd    *v1alpha1.Etcd
-	// seen is the StatefulSet that the reconcile rests on; nil when there is none.
+	// seen is the StatefulSet that the reconcile has observed; nil if there is none.
 	seen *appsv1.StatefulSet
 	// Manager is the value of the label managed-by of the Etcd's objects; empty if the operator's own.
 	Manager string
@@ -57,9 +57,9 @@ type Session struct {
 	compared bool
 }
 
-// Begin begins a Session, with the StatefulSet that the reconcile has read, nil if there is none, and the value of the label
-// managed-by of the Etcd's objects. Foreign objects that were found before are read again: the status reports them, and their end,
-// also while nothing has to be written.
+// Begin begins a Session, with the StatefulSet that the reconcile has read, nil if there is none, and the value of the label managed-by of
+// the Etcd's objects. It reads again the foreign objects that were found before, so that the status reports them, and that they are gone,
+// even while nothing has to be written.
 func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.StatefulSet, manager string) (*Session, error) {
 	s := &Session{objects: o, etcd: etcd, seen: seen, Manager: manager}
 	if len(o.obstructed.Of(etcd).foreign) == 0 {
@@ -69,7 +69,7 @@ func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.S
 	return s, err
 }
 
-// Owned reports whether each object of the Etcd that exists is its own, as the API server says. It is called before each write; the
+// Owned reports whether, according to the API server, each existing object of the Etcd is its own. It is called before each write; the
 // answer holds for the Session.
 func (s *Session) Owned(ctx context.Context) (bool, error) {
 	if s.proof != nil {
@@ -99,7 +99,7 @@ func (s *Session) remember() {
 // Obstruct keeps this Session from writing anything.
 func (s *Session) Obstruct(by ownership.Foreign) { s.proof = &Proof{Foreign: []ownership.Foreign{by}} }
 
-// Foreign returns the objects that keep those of the Etcd from being written.
+// Foreign returns the foreign objects. Nothing is written while there are any.
 func (s *Session) Foreign() []ownership.Foreign {
 	if s.proof == nil {
 		return nil
@@ -124,11 +124,12 @@ type Request struct {
 	component.Input
 	// Due: what should be different is applied; otherwise only what is missing or was changed by others.
 	Due bool
-	// NoStatefulSet: a StatefulSet that is missing is not created.
+	// NoStatefulSet: a missing StatefulSet is not created.
 	NoStatefulSet bool
-	// Instructions returns what the members read in their ConfigMap beside what is applied, for one that is created; nil for nothing.
+	// Instructions returns what the members read in their ConfigMap in addition to what is applied, for a ConfigMap that is created. It may
+	// be nil.
 	Instructions func(ctx context.Context) (map[string]string, error)
-	// Permit is asked right before the StatefulSet is written, with the one that the write is based on; nil when it is created.
+	// Permit is called right before the StatefulSet is written, with the one that the write is based on; nil if it is created.
 	Permit func(ctx context.Context, base *appsv1.StatefulSet) error
 }
 
@@ -161,7 +162,7 @@ func (s *Session) Apply(ctx context.Context, q Request) (settled bool, err error
 	return next.settled, nil
 }
 
-// write writes the objects that differ from those of the API server, once all are known to be the Etcd's own.
+// write writes the objects that differ from those on the API server, once all are known to be the Etcd's own.
 func (s *Session) write(ctx context.Context, objects []Desired, q Request) error {
 	owned, err := s.Owned(ctx)
 	if err != nil || !owned {
@@ -194,7 +195,7 @@ func (s *Session) write(ctx context.Context, objects []Desired, q Request) error
 	return nil
 }
 
-// permit refuses to write a StatefulSet that has changed since it was read: its update strategy and its claim template were
+// permit refuses to write a StatefulSet that has changed since it was read, because its update strategy and its claim template were
 // rendered from what was read.
 func (s *Session) permit(ctx context.Context, d Desired, live client.Object, q Request) error {
 	if d.key() != component.StatefulSetKey(s.etcd) {

@@ -28,18 +28,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Manager owns the fields of what is applied, and of what the Etcd controller patches.
+// Manager is the field manager of what is applied, and of what the Etcd controller patches.
 const Manager = client.FieldOwner("etcd-foreman")
 
-// creator owns the fields of what is created, until it is first applied. The API server lists them as those of an update, which no
-// apply removes. What is patched stays with Manager; the instructions in the ConfigMap are applied as well, as they are.
+// creator is the field manager of what is created, until it is first applied. The API server lists its fields as those of an update, which
+// no apply removes. Patched fields stay with Manager; the instructions in the ConfigMap are applied unchanged.
 const creator = client.FieldOwner("etcd-foreman-create")
 
 // errForeign: a foreign object has appeared, which the Proof names.
 var errForeign = errors.New("an object that is not the Etcd's own has appeared")
 
-// put writes an object, given a Proof without foreign ones: it creates what is missing, and applies to what exists. It returns a
-// conflict if the object has changed since.
+// put writes an object, given a Proof without foreign ones: it creates the object, or applies it to the existing one. It returns a conflict
+// if the object has changed since.
 func (w Writer) put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired, why string) error {
 	live := p.Objects[d.key()]
 	var err error
@@ -58,8 +58,8 @@ func (w Writer) put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desire
 	return nil
 }
 
-// create creates an object. If one of its name exists by now, it checks the owner. A ConfigMap has all that the members read from the first
-// moment: they would take one without instructions for the word that there are none.
+// create creates an object. If one of that name exists by now, it checks the owner. A ConfigMap is created with its instructions: members
+// that read it without them would conclude that there are none.
 func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired) error {
 	object := d.DeepCopy()
 	if err := instruct(object, d.instructions); err != nil {
@@ -75,7 +75,7 @@ func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Des
 	if !p.owned() {
 		return errForeign
 	}
-	return conflict(d.key(), "it was created meanwhile")
+	return conflict(d.key(), "it was just created")
 }
 
 // instruct adds instructions to the data of an object.
@@ -88,7 +88,7 @@ func instruct(object *unstructured.Unstructured, instructions map[string]string)
 	return nil
 }
 
-// apply applies to an object as it was read, and to no other of its name. Instructions that a ConfigMap has stay there, also those of a later
+// apply applies to an object as it was read, and to no other of that name. The instructions in a ConfigMap stay, including those of a newer
 // operator.
 func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error {
 	live, err := w.release(ctx, live)
@@ -108,9 +108,9 @@ func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error 
 	return gone(d.key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))
 }
 
-// release turns fields that were created into fields that were applied, so that the next apply removes those that are no longer
-// wanted. It does the same with the template of an adopted StatefulSet: merged with the present one, containers of the same name
-// would have the arguments, probes and volumes of both. It returns the object with its new resourceVersion.
+// release turns created fields into applied ones, so that the next apply removes those that are no longer wanted. It does the same to the
+// template of an adopted StatefulSet: if it were merged with the present one, containers of the same name would have the arguments, probes
+// and volumes of both. It returns the object with its new resourceVersion.
 func (w Writer) release(ctx context.Context, live client.Object) (client.Object, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, managersBefore(live), string(Manager))
 	if err != nil {
@@ -146,10 +146,10 @@ func ownsTemplate(f metav1.ManagedFieldsEntry) bool {
 	return f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec["f:template"] != nil
 }
 
-// gone turns the error that an object no longer exists into a conflict: it was read just now.
+// gone turns a not-found error into a conflict: the object was read just now.
 func gone(key component.Key, err error) error {
 	if apierrors.IsNotFound(err) {
-		return conflict(key, "it was deleted meanwhile")
+		return conflict(key, "it was just deleted")
 	}
 	return err
 }

@@ -91,10 +91,10 @@ func sharedConfig(in Input) (string, error) {
 	return string(config), nil
 }
 
-// Bootstrap renders what only a member without data uses, for so many members, as many as the cluster is known to have, and up to the one
-// that a recovery began with: members know the recovered cluster by it. The token separates the members of an Etcd from those of a deleted Etcd of the same name. While the
-// cluster is stopped, it names the members that will be started: a recovery that begins then reads which cluster the one before has made
-// of them.
+// Bootstrap renders what only a member without data uses. It lists the given number of members, or more: all that the cluster is known to
+// have, and up to the one that a recovery began with, by which members know the recovered cluster. The token separates the members of an
+// Etcd from those of a deleted Etcd of the same name. While the cluster is stopped, the list has the members that will be started: a
+// recovery that begins then derives from it which cluster the previous recovery has made.
 func Bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) (string, error) {
 	config, err := yaml.Marshal(bootstrap(etcd, Reaching(etcd, cmp.Or(members, known(etcd))), peerTLS == PeerTLSOn))
 	if err != nil {
@@ -103,7 +103,7 @@ func Bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) (string, err
 	return string(config), nil
 }
 
-// BootstrappedID returns the ID, in hex, of the cluster that so many members of an Etcd bootstrap.
+// BootstrappedID returns the ID, in hex, of the cluster that a number of members of an Etcd bootstrap.
 func BootstrappedID(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) string {
 	s := member.Shared{Bootstrap: bootstrap(etcd, members, peerTLS == PeerTLSOn)}
 	return member.ClusterID(s.Token(), s.InitialCluster())
@@ -122,20 +122,20 @@ func PeerURL(etcd *v1alpha1.Etcd, ordinal int32, peerTLS bool) string {
 	return fmt.Sprintf("%s://%s:%d", scheme(peerTLS), etcd.MemberHost(etcd.PodName(ordinal)), peerPort(etcd))
 }
 
-// Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it
-// rests on, only the scheme of the peer URLs can change, and IDs are computed for both.
+// Lineage returns what the ID of the next cluster of an Etcd is derived from, as its members read it. Only the scheme of the peer URLs can
+// change, and IDs are computed for both schemes.
 func Lineage(etcd *v1alpha1.Etcd) member.Shared {
 	return member.Shared{Bootstrap: bootstrap(etcd, known(etcd), false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
 }
 
-// known returns how many members an Etcd has, or may have.
+// known returns how many members an Etcd is known to have, or may have.
 func known(etcd *v1alpha1.Etcd) int32 {
 	return Reaching(etcd, max(etcd.Spec.Replicas, 1))
 }
 
-// Reaching returns a number of members, or more: as many as the cluster is known to have, since anyone may have scaled the StatefulSet down,
-// and a member that was listed alone would restore a backup although the others have its data; and up to the one from which the recorded
-// recovery starts, which may have joined while no operator watched.
+// Reaching returns a number of members, or more: as many as the cluster is known to have, since someone may have scaled the StatefulSet
+// down, and a member that is listed alone would restore a backup although the others have its data; and up to the one from which the
+// recorded recovery starts, which may have joined while no operator was running.
 func Reaching(etcd *v1alpha1.Etcd, members int32) int32 {
 	members = max(members, etcd.Status.ClusterSize)
 	if r := etcd.Status.Recovery; r != nil {
@@ -198,7 +198,7 @@ func checksum(config string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// acceptance returns what a restore may use although it is not verified, for the ConfigMap of the members.
+// acceptance returns, for the members' ConfigMap, which unverified snapshots a restore may use.
 func acceptance(etcd *v1alpha1.Etcd) (string, error) {
 	spec := ptr.Deref(etcd.Signing(), v1alpha1.SigningSpec{})
 	accept := member.Acceptance{Revision: ptr.Deref(spec.AcceptRevision, 0)}

@@ -78,7 +78,7 @@ func confined(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// podSpec is what the pod of a member has beside its containers, whatever their stores and keys.
+// podSpec returns the spec of a member's pod without its containers, and without the volumes for stores and keys.
 func podSpec(in Input) *corev1ac.PodSpecApplyConfiguration {
 	return corev1ac.PodSpec().
 		WithVolumes(
@@ -167,7 +167,7 @@ func container(name, image string) *corev1ac.ContainerApplyConfiguration {
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL")))
 }
 
-// convert converts a value of the API into the apply configuration with the same JSON.
+// convert converts an API value into the apply configuration with the same JSON.
 func convert(from, into any) error {
 	data, err := json.Marshal(from)
 	if err != nil {
@@ -179,7 +179,7 @@ func convert(from, into any) error {
 	return nil
 }
 
-// backupAccesses is how the pods of an Etcd use its store, and the keys of its snapshots; nil for what there is not.
+// backupAccesses is how the pods of an Etcd use its store, and the keys of its snapshots; nil for what the spec does not have.
 type backupAccesses struct{ store, keys, encryption *storeaccess.Access }
 
 func (b backupAccesses) volumes() (all []*corev1ac.VolumeApplyConfiguration) {

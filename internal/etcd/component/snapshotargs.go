@@ -65,7 +65,7 @@ func SnapshotCompression(etcd *v1alpha1.Etcd) string {
 	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
 }
 
-// maxChain is how long the deltas since the full snapshot of the schedule before the newest are kept, whatever the retention.
+// maxChain is how long the deltas since the scheduled full snapshot before the newest one are kept, regardless of the retention.
 const maxChain = 7 * 24 * time.Hour
 
 // RestorableFor returns how far back every second can be restored at least, given the shortest and the longest time between two full

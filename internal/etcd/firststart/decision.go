@@ -14,47 +14,47 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 )
 
-// input is what is known of an Etcd that records no cluster and whose StatefulSet runs no member.
+// input of the decision on an Etcd that records no cluster and whose StatefulSet runs no member.
 type input struct {
-	// members is how many are to be started.
+	// members is how many members are to be started.
 	members int
-	// set: there is a StatefulSet. Without one, pods may run that it will adopt.
+	// set: there is a StatefulSet. Without one, pods may be running that it will adopt.
 	set, adopts bool
-	// pods are those that have to end first.
+	// pods are those that have to terminate first.
 	pods []string
 	// recorded is the ID, in hex, of the cluster in the ConfigMap, which has served; empty if there is none.
 	recorded string
 	// own is the ID of the cluster that the members would bootstrap.
 	own string
-	// claims are the UIDs of the claims that exist and that members may use. foreign says who owns the claims of members that are
-	// not the Etcd's own.
+	// claims are the UIDs of the existing claims that members may use. foreign are the claims under members' names that are not the Etcd's
+	// own, with their owners.
 	claims, foreign []string
 	// permit that was given to this Etcd; nil if none was.
 	permit *member.FirstStart
-	// round of surveys: what was found counts while it lasts.
+	// round of surveys: results of an earlier round do not count.
 	round string
-	// jobs: Jobs that have surveyed volumes are left.
+	// jobs: there are Jobs that have surveyed volumes.
 	jobs bool
 	// volumes as they were surveyed, and the names of the Jobs.
 	volumes []survey.Volume
 	jobsOf  []string
 }
 
-// surveyed reports whether each claim was found empty in this round.
+// surveyed reports whether every claim was found empty in this round.
 func (f input) surveyed() bool {
 	return f.permit != nil && f.recorded == "" && f.permit.Round == f.round &&
 		!slices.ContainsFunc(f.claims, func(uid string) bool { return !slices.Contains(f.permit.Claims, uid) })
 }
 
-// step is what is done next.
+// step is the next step.
 type step int
 
 const (
-	// wait: nothing, or what is under way has to end first.
+	// wait: there is nothing to do, or something in progress has to end first.
 	wait step = iota
-	// withdraw the permission to begin the cluster: there are claims that were not surveyed.
+	// withdraw withdraws the permission to begin the cluster: some claims were not surveyed.
 	withdraw
-	// surveyVolumes creates, or removes, the Jobs that survey volumes.
+	// surveyVolumes creates or removes the Jobs that survey volumes.
 	surveyVolumes
 	// permit records which claims were found empty.
 	permit
@@ -70,22 +70,22 @@ type Cluster struct {
 	Size int32
 }
 
-// decision is what comes before the members are started.
+// decision is the outcome of decide: what has to happen before the members are started.
 type decision struct {
 	step step
-	// reason, of those of the condition DataVolumesReady, and why no member is started; empty when they may be.
+	// reason of the condition DataVolumesReady, and why no member is started; empty if they may start.
 	reason, why string
 	// begins: members without data may begin the cluster.
 	begins bool
-	// found on the volumes: the members are those of this cluster; nil if there is none.
+	// found is the cluster whose data is on the volumes, to which the members belong; nil if there is none.
 	found *Cluster
 }
 
-// decide decides what comes before the first start. It is pure.
+// decide decides what has to happen before the first start. It is pure.
 func decide(f input) decision {
 	switch {
 	case f.adopts:
-		// They run with the data that they have. Members without data wait for a permission, or for those.
+		// They run with the data that they have. Members without data wait for a permission, or for members with data.
 		return decision{}
 	case len(f.foreign) > 0:
 		return blocked(wait, "%s", strings.Join(f.foreign, "; "))
@@ -117,7 +117,7 @@ func decide(f input) decision {
 	return f.judge()
 }
 
-// judge decides by what is on the volumes, once all have been surveyed.
+// judge decides by the content of the volumes, once all have been surveyed.
 func (f input) judge() decision {
 	var held, usable []survey.Volume
 	var ids []string
@@ -154,7 +154,7 @@ func (f input) judge() decision {
 	}
 	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {
 		if len(aside) > 0 && !survey.AreQuorum(usable, f.members) {
-			// What was set aside may be ahead of what is left.
+			// Data that was set aside may be newer than the rest.
 			return blocked(wait, "claims %s hold data of cluster %s, but not that of a quorum, and some was set aside: %s", strings.Join(claims(held), ", "), ids[0], strings.Join(aside, "; "))
 		}
 		if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
@@ -172,13 +172,13 @@ func (f input) judge() decision {
 	return surveying(permit, "no volume holds data that was acknowledged")
 }
 
-// interrupted reports whether the volumes hold only what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
-// continues by itself.
+// interrupted reports whether the volumes only hold what this Etcd's own bootstrap wrote before it had a leader. With a quorum of such
+// volumes, the bootstrap continues by itself.
 func (f input) interrupted(held, usable []survey.Volume, id string) bool {
 	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
 }
 
-// setAside names the volumes with data that was set aside, and what to do about it.
+// setAside names the volumes with data that was set aside, and says what to do about it.
 func (f input) setAside() (say []string) {
 	for i, v := range f.volumes {
 		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
@@ -195,13 +195,13 @@ func (f input) belongsTo(id string, size int, format string, args ...any) decisi
 	return d
 }
 
-// acknowledged reports whether a volume has more than the members that bootstrapped its cluster: without a leader, which begins its
-// term with an entry, nothing was acknowledged.
+// acknowledged reports whether the log on a volume has more than the entries of the bootstrap. A leader begins its term with an entry, so
+// without one there was no leader and no write was acknowledged.
 func acknowledged(v survey.Volume) bool {
 	return v.Survey.State == member.SurveyDamaged || v.Survey.LastTerm > 1 || v.Survey.LastIndex > uint64(len(v.Survey.Voters))
 }
 
-// remedies describes the content of each volume, and what to do about those that are not wanted.
+// remedies describes the content of each volume, and says what to do with data that is not wanted.
 func (f input) remedies(held []survey.Volume) string {
 	var say, jobs []string
 	for i, v := range f.volumes {

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// find reads the input of a decision, as far as it is needed, from the API server.
+// find reads the input of a decision from the API server, as far as it is needed.
 func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (input, error) {
 	etcd, set := st.Etcd, st.StatefulSet
 	f := input{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
@@ -88,11 +88,11 @@ func upToDate(ctx context.Context, reads state.Live, st *state.State) error {
 	return nil
 }
 
-// members returns how many members an Etcd is to have, or had when its cluster was recorded.
+// members returns how many members an Etcd asks for, or had when its cluster was recorded.
 func members(etcd *v1alpha1.Etcd) int32 { return max(etcd.Spec.Replicas, etcd.Status.ClusterSize) }
 
-// round returns the round of surveys. Once the StatefulSet has been scaled, earlier results do not count: members that a user has
-// started in between may have written.
+// round returns the round of surveys. Results from before the StatefulSet was scaled do not count: members that a user has started since
+// may have written data.
 func round(set *appsv1.StatefulSet) string {
 	if set == nil {
 		return ""
@@ -100,8 +100,7 @@ func round(set *appsv1.StatefulSet) string {
 	return fmt.Sprintf("first-start/%s/%d", set.UID, set.Generation)
 }
 
-// claims returns the claims that members may use, now or after a scale-out. Foreign ones of members that are not wanted are left
-// out.
+// claims returns the claims that members may use, now or after a scale-out. It omits foreign claims beyond the wanted members.
 func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (found []corev1.PersistentVolumeClaim, err error) {
 	for i := range int32(survey.MaxMembers) {
 		c, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, reader, "claim", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClaimName(i)})
@@ -114,8 +113,8 @@ func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha
 	return found, nil
 }
 
-// pods returns the pods of members that have to end before volumes are surveyed. Without a StatefulSet, pods without a controller
-// are adopted by the next one instead, and run.
+// pods returns the member pods that have to terminate before volumes are surveyed. Without a StatefulSet, pods without a controller keep
+// running: the next StatefulSet adopts them.
 func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State) (adopts bool, left []string, err error) {
 	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.PodsManagedBy))
 	for i := range int32(survey.MaxMembers) {
@@ -133,7 +132,7 @@ func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State
 	return adopts, left, nil
 }
 
-// written returns what the ConfigMap says: the permission that this Etcd was given, and the ID of its cluster.
+// written returns what the ConfigMap says: the permission that was given to this Etcd, and the ID of its cluster.
 func written(etcd *v1alpha1.Etcd, config *corev1.ConfigMap) (permit *member.FirstStart, clusterID string) {
 	if config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return nil, ""
@@ -145,12 +144,12 @@ func written(etcd *v1alpha1.Etcd, config *corev1.ConfigMap) (permit *member.Firs
 	return permit, config.Data[member.KeyClusterID]
 }
 
-// mayHold reports whether a claim may have data: it has a volume, or gets one that is made from another.
+// mayHold reports whether a claim may hold data: it has a volume, or gets one that is made from a data source.
 func mayHold(c *corev1.PersistentVolumeClaim) bool {
 	return c.Spec.VolumeName != "" || c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil
 }
 
-// survey returns the volumes of all members that there may have been.
+// survey returns the volumes of all members that may have existed.
 func (s Starter) survey(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) ([]survey.Volume, error) {
 	volumes, err := s.Surveyor().Look(ctx, s.order(etcd, set))
 	if err != nil {
@@ -161,7 +160,7 @@ func (s Starter) survey(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.St
 		at := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == v.UID })
 		switch {
 		case at < 0:
-			// There is none, or a foreign one of a member that is not wanted.
+			// There is no claim, or a foreign one beyond the wanted members.
 			*v = survey.Volume{Member: v.Member, Claim: v.Claim, State: survey.Gone}
 		case v.State == survey.Unseen && !mayHold(&claims[at]):
 			v.State, v.Survey, v.Message = survey.Seen, member.Survey{State: member.SurveyNone}, ""

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package firststart decides whether the members of an Etcd that records no cluster may begin one: only where no volume holds data
-// that it would hide (docs/adr/0044-what-the-volumes-say-comes-first.md).
+// Package firststart decides whether the members of an Etcd that records no cluster may begin one: only if no volume holds data that it
+// would hide (docs/adr/0044-what-the-volumes-say-comes-first.md).
 package firststart
 
 import (
@@ -23,7 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// jobTimeout is that of the Jobs that survey volumes. What they read is at most a database.
+// jobTimeout is the timeout of the Jobs that survey volumes, which read a database at most.
 const jobTimeout = 4 * time.Hour
 
 // Starter prepares the first start of members.
@@ -32,23 +32,23 @@ type Starter struct {
 	Instructor memberconfig.Writer
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
-	// Source asks the cluster that the members of an Etcd are to join (observe.Observer).
+	// Source queries the cluster that the members of an Etcd are to join (observe.Observer).
 	Source func(context.Context, *v1alpha1.Etcd) observe.Source
 }
 
 // View is the progress of the first start of a cluster; the zero View if it has served.
 type View struct {
-	// Reason, of those of the condition DataVolumesReady, and Why no member is started yet; empty when they may be.
+	// Reason of the condition DataVolumesReady, and Why no member is started yet; empty if they may start.
 	Reason, Why string
-	// Found is the cluster whose data is on the volumes: the members are its own. It is nil where there is none.
+	// Found is the cluster whose data is on the volumes, to which the members belong; nil if there is none.
 	Found *Cluster
 
-	// begins: members without data may begin the cluster, as the reads say. permitted: they know.
+	// begins: according to reads, members without data may begin the cluster. permitted: they have been told so.
 	begins, permitted bool
 	reads             state.Live
 }
 
-// Look takes the next step before the first start. It comes before the spec is applied. An Etcd whose members run is left alone.
+// Look takes the next step before the first start. It is called before the spec is applied, and does nothing if members run.
 func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.PeerTLS, objects *apply.Session) (View, error) {
 	etcd := st.Etcd
 	if etcd.Spec.Replicas == 0 || etcd.Status.ClusterID != "" || etcd.Status.Recovery != nil {
@@ -56,7 +56,7 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 	}
 	if state.Awake(st.StatefulSet) {
 		if etcd.SourceStays() {
-			// Members that run wait: nothing permits them to begin a cluster.
+			// Running members wait: nothing permits them to begin a cluster.
 			return View{}, nil
 		}
 		return View{}, s.inherit(ctx, st, objects)
@@ -98,7 +98,7 @@ func (s Starter) carryOut(ctx context.Context, reads state.Live, st *state.State
 	case surveyVolumes:
 		return s.Surveyor().Go(ctx, order, f.volumes)
 	case permit:
-		// The Jobs are removed before members start, so what they found is recorded.
+		// The Jobs are removed before members start, so their results are recorded first.
 		return s.permit(ctx, reads, st.Etcd, objects.Manager, member.FirstStart{Claims: f.claims, Round: f.round})
 	case removeJobs:
 		return s.Surveyor().Remove(ctx, order)
@@ -116,8 +116,8 @@ func (s Starter) permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Et
 	return nil
 }
 
-// Start is called right before a StatefulSet without replicas, or none, gets replicas: its members have to know which cluster is
-// theirs, or that they may begin one.
+// Start is called right before a StatefulSet is scaled up from zero, or created: its members have to know to which cluster they belong, or
+// that they may begin one.
 func (s Starter) Start(ctx context.Context, etcd *v1alpha1.Etcd, v View, objects *apply.Session) error {
 	switch {
 	case etcd.Status.ClusterID != "":
@@ -130,7 +130,7 @@ func (s Starter) Start(ctx context.Context, etcd *v1alpha1.Etcd, v View, objects
 	return nil
 }
 
-// Starts reports whether a StatefulSet that is to have so many replicas starts all members.
+// Starts reports whether setting a StatefulSet to a number of replicas starts all members.
 func Starts(base *appsv1.StatefulSet, replicas int32) bool {
 	return replicas > 0 && (base == nil || ptr.Deref(base.Spec.Replicas, 1) == 0)
 }

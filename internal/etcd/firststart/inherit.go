@@ -23,25 +23,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bootstrapping is what is known of an Etcd that records no cluster and whose members run.
+// bootstrapping is the input of the decision on an Etcd that records no cluster and whose members run.
 type bootstrapping struct {
 	set *appsv1.StatefulSet
 	// claims of its members, and of those that it may have had.
 	claims []corev1.PersistentVolumeClaim
-	// permitted: the members may begin the cluster already. served: a record says that it has served.
+	// permitted: the members may already begin the cluster. served: a record says that the cluster has served.
 	permitted, served bool
 }
 
-// inherits reports whether the members are beginning their cluster without a permission: their operator gave none, or the ConfigMap
-// was deleted. Each claim was made for this StatefulSet, and nothing says that the cluster has served. It is pure.
+// inherits reports whether the members are beginning their cluster without a permission, because an earlier operator gave none or the
+// ConfigMap was deleted: each claim was made for this StatefulSet, and nothing says that the cluster has served. It is pure.
 func (b bootstrapping) inherits() bool {
 	return !b.permitted && !b.served && state.Awake(b.set) && !slices.ContainsFunc(b.claims, func(c corev1.PersistentVolumeClaim) bool {
 		return c.CreationTimestamp.Before(&b.set.CreationTimestamp)
 	})
 }
 
-// inherit permits members that are beginning their cluster to do so. Otherwise those without data wait for the others; if these do
-// not serve, only a person can stop the members, so that the volumes can be surveyed.
+// inherit permits members that are beginning their cluster to do so. Otherwise members without data would wait for the others, and if those
+// do not serve, a person would have to stop the members before the volumes can be surveyed.
 func (s Starter) inherit(ctx context.Context, st *state.State, objects *apply.Session) error {
 	if b, err := s.bootstrapping(ctx, s.Client, st.Etcd, st.StatefulSet, st.Manager); err != nil || !b.inherits() {
 		return err
@@ -71,7 +71,7 @@ func (s Starter) bootstrapping(ctx context.Context, reader client.Reader, etcd *
 		return b, err
 	}
 	permit, clusterID := written(etcd, config)
-	// Without a ConfigMap it is unknown what it said.
+	// Without a ConfigMap, its earlier content is unknown.
 	b.permitted, b.served = permit != nil, config == nil || clusterID != "" || etcd.Status.ClusterID != "" || etcd.Status.ClusterSize > 0
 	if b.permitted || b.served {
 		return b, nil
@@ -89,7 +89,7 @@ func (s Starter) bootstrapping(ctx context.Context, reader client.Reader, etcd *
 	return b, nil
 }
 
-// renewed reports whether a member has renewed its lease: then it has known a leader.
+// renewed reports whether a member has renewed its lease, and so has known a leader.
 func (s Starter) renewed(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinal int32) (bool, error) {
 	lease, err := lookup.Get[coordinationv1.Lease](ctx, reader, "lease", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.MemberName(etcd.PodName(ordinal))})
 	if err != nil || lease == nil {

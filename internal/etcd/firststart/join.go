@@ -19,11 +19,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 )
 
-// join decides on the first start of members that join a source cluster, given what the volumes hold and what that cluster says of
-// itself. They never begin a cluster: that of the source becomes the Etcd's, and is recorded before any member is started. It is pure.
+// join decides on the first start of members that join a source cluster, given the content of the volumes and the answers of that cluster.
+// They never begin a cluster: the source cluster becomes the Etcd's, and is recorded before any member is started. It is pure.
 //
-// Versions, alarms and quota count before they have joined, since the whole cluster would suffer: a learner that never starts blocks every
-// other change of its members, and a member that exceeds its quota raises an alarm that stops the writes of all.
+// Versions, alarms and quota are checked before members join, since a mistake affects the whole cluster: a learner that never starts blocks
+// every other change of members, and a member that exceeds its quota raises an alarm that stops all writes.
 func join(etcd *v1alpha1.Etcd, found *Cluster, source observe.Source, image string) decision {
 	hex, list := fmt.Sprintf("%x", source.ClusterID), source.Members
 	switch undeclared, missing := compare(etcd, list); {
@@ -64,7 +64,8 @@ func alarms(source observe.Source) string {
 	return strings.Join(names, ", ")
 }
 
-// whatToDo about the alarms of a source cluster, which would come along. With CORRUPT, nobody knows which member has the right data.
+// whatToDo says what to do about the alarms of a source cluster, which the joined cluster would keep. With CORRUPT, it is unknown which
+// member has the right data.
 func whatToDo(source observe.Source) string {
 	if slices.ContainsFunc(source.Alarms, func(a etcdclient.Alarm) bool { return a.Kind != etcdclient.AlarmNoSpace }) {
 		return "replace the member by one with the data of the others, and disarm the alarm (etcdctl alarm disarm), before members join"
@@ -82,7 +83,7 @@ func refusedImage(source observe.Source, image string) string {
 	return why
 }
 
-// maxName bounds what is shown of the name of a member, in bytes, and maxNames how many are shown: another cluster says them.
+// maxName bounds the shown part of a member's name, in bytes, and maxNames how many are shown: the names come from another cluster.
 const maxName, maxNames = 64, 5
 
 func shown(m etcdclient.Member) string {

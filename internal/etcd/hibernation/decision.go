@@ -21,32 +21,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// retryFinalSnapshot is the least time between the starts of two final snapshots of which the first failed.
+// retryFinalSnapshot is the least time between the start of a final snapshot that failed and the next one.
 const retryFinalSnapshot = time.Minute
 
-// input is what is known of a cluster that is to hibernate.
+// input of the decision on a cluster that is to hibernate.
 type input struct {
 	// blocked is why it is kept running; empty if it is not.
 	blocked string
-	// pods is how many are left. stopped: there are none, and none can be started, as the API server says.
+	// pods is how many are left. stopped: according to the API server there are none, and none can be started.
 	pods    int32
 	stopped bool
 	// deletes: the spec asks for the deletion of its volumes.
 	deletes bool
-	// obstacle is why no final snapshot can be taken of it; empty when one can.
+	// obstacle is why no final snapshot can be taken of it; empty if one can.
 	obstacle string
-	// jobs: there are Jobs of a hibernation without volumes, and it is to keep its volumes.
+	// jobs: there are Jobs of a hibernation without volumes, although it is to keep its volumes.
 	jobs bool
-	// record of a hibernation without volumes; nil when there is none.
+	// record of a hibernation without volumes; nil if there is none.
 	record *v1alpha1.Hibernation
-	// claims that exist: read once there is a record, and for a cluster that has never served.
+	// claims that exist. They are only read if there is a record, or if the cluster has never served.
 	claims []v1alpha1.HibernatedClaim
 	// clusterID of the cluster in hex, and its size.
 	clusterID string
 	size      int
-	// round identifies the generation of the spec: what was done for another one does not count.
+	// round identifies the generation of the spec: results from another generation do not count.
 	round string
-	// volumes as they were surveyed, and the Job that takes the final snapshot, while there is no record.
+	// volumes as they were surveyed, and the Job that takes the final snapshot; only while there is no record.
 	volumes []survey.Volume
 	final   finalJob
 }
@@ -58,22 +58,22 @@ type finalJob struct {
 	foreign string
 	// subject is what it was made for.
 	subject string
-	// retry is how long to wait before another one, once this has failed; 0 or less if it is due.
+	// retry is how long to wait before another one if this has failed; 0 or less if it is due.
 	retry time.Duration
 	state job.State
 }
 
-// step is what is done next.
+// step is the next step.
 type step int
 
 const (
-	// wait: nothing, or what is under way has to end first.
+	// wait: there is nothing to do, or something in progress has to end first.
 	wait step = iota
-	// surveyVolumes creates, or removes, the Jobs that survey volumes.
+	// surveyVolumes creates or removes the Jobs that survey volumes.
 	surveyVolumes
 	// takeSnapshot creates the Job that takes the final snapshot.
 	takeSnapshot
-	// dropSnapshot removes it, for another to be created.
+	// dropSnapshot removes that Job, so that another one is created.
 	dropSnapshot
 	// deleteClaims deletes the claims of the record, and removes the Jobs, whose pods would keep them.
 	deleteClaims
@@ -81,20 +81,20 @@ const (
 	removeJobs
 )
 
-// decision is what becomes of a cluster that is to hibernate.
+// decision on a cluster that is to hibernate.
 type decision struct {
 	step step
-	// source is the volume that the final snapshot is taken of.
+	// source is the volume that the final snapshot is taken from.
 	source survey.Volume
-	// record from now on.
+	// record is the record from now on.
 	record    *v1alpha1.Hibernation
 	condition metav1.Condition
 }
 
-// decide decides what becomes of a cluster that is to hibernate. It is pure.
+// decide decides on the next step of a cluster that is to hibernate. It is pure.
 //
-// Volumes are deleted by a record alone: the names and UIDs of claims, written down once the final snapshot of all that is on them
-// is verified, and never changed. Until then the cluster wakes up with its volumes; from then on it wakes up from that snapshot.
+// Volumes are only deleted by a record: the names and UIDs of claims, written once the final snapshot of everything on them is verified,
+// and never changed. Until then the cluster wakes up with its volumes; from then on it wakes up from that snapshot.
 func decide(f input, now time.Time) decision {
 	switch {
 	case f.blocked != "":
@@ -117,7 +117,7 @@ func decide(f input, now time.Time) decision {
 	return f.secure(now)
 }
 
-// secure takes the final snapshot of all that is on the volumes, and then makes the record.
+// secure takes the final snapshot of everything on the volumes, and then makes the record.
 func (f input) secure(now time.Time) decision {
 	if waits, act := survey.Pending(f.volumes); len(waits) > 0 {
 		next := wait
@@ -145,13 +145,13 @@ func (f input) secure(now time.Time) decision {
 	return d
 }
 
-// hasMember reports whether a volume is one of a member. Beyond the size of the cluster, it is if it has data of the cluster: the
-// member has joined while no operator watched. Otherwise an earlier Etcd may have left it.
+// hasMember reports whether a volume belongs to a member. Beyond the size of the cluster, it does if it has data of the cluster: that
+// member joined while no operator was running. Otherwise an earlier Etcd may have left the volume.
 func (f input) hasMember(v survey.Volume) bool {
 	return int(v.Ordinal) < f.size || v.Survey.ClusterID == f.clusterID
 }
 
-// snapshot takes the final snapshot of the most advanced member of a quorum, which has all that was acknowledged.
+// snapshot takes the final snapshot from the most advanced member of a quorum, which has every acknowledged write.
 func (f input) snapshot(source survey.Volume, now time.Time) decision {
 	final := f.final
 	switch {
@@ -176,7 +176,7 @@ func (f input) snapshot(source survey.Volume, now time.Time) decision {
 	return f.keep(dropSnapshot, "the final snapshot failed; retrying: %v", err)
 }
 
-// subject identifies what the Job takes a final snapshot of: the volume of a member, as it was surveyed.
+// subject identifies what the Job takes a final snapshot from: the volume of a member, as surveyed.
 func (f input) subject(source survey.Volume) string {
 	return fmt.Sprintf("%s/%s/%d/%d", f.round, source.UID, source.Survey.LastTerm, source.Survey.LastIndex)
 }
@@ -220,7 +220,7 @@ func (f input) release() decision {
 	return f.hibernated("The cluster is hibernated without volumes, and wakes up from snapshot %s, at revision %d.", f.record.Snapshot, f.record.Revision)
 }
 
-// leftOver returns the claims of a record that exist, and those that exist and are not in the record.
+// leftOver returns the existing claims that are in a record, and those that are not.
 func leftOver(record *v1alpha1.Hibernation, claims []v1alpha1.HibernatedClaim) (left, others []v1alpha1.HibernatedClaim) {
 	recorded := map[v1alpha1.HibernatedClaim]bool{}
 	for _, c := range record.Claims {
@@ -247,7 +247,7 @@ func (f input) say(next step, reason, format string, args ...any) decision {
 	return decision{step: next, record: f.record, condition: conditions.False(v1alpha1.ConditionHibernated, reason, format, args...)}
 }
 
-// keep reports why volumes are kept although the spec asks for their deletion.
+// keep decides to keep the volumes although the spec asks for their deletion, and says why.
 func (f input) keep(next step, format string, args ...any) decision {
 	return f.say(next, v1alpha1.ReasonNoFinalSnapshot, "No member is running, and the volumes are kept: %s.", fmt.Sprintf(format, args...))
 }

@@ -42,7 +42,7 @@ func BlockedForNow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return Blocked(etcd, set) != "" && etcd.Source() == nil && storeMissing(etcd) == ""
 }
 
-// storeMissing returns why there is no store that a final snapshot could go into; empty when there is one.
+// storeMissing returns why there is no store for a final snapshot; empty if there is one.
 func storeMissing(etcd *v1alpha1.Etcd) string {
 	store := etcd.BackupStore()
 	if store == nil {
@@ -54,7 +54,7 @@ func storeMissing(etcd *v1alpha1.Etcd) string {
 	return ""
 }
 
-// backupsFail returns why a final snapshot would probably fail; empty when nothing suggests that.
+// backupsFail returns why a final snapshot would probably fail; empty if nothing suggests that.
 func backupsFail(etcd *v1alpha1.Etcd) string {
 	c := etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -63,7 +63,8 @@ func backupsFail(etcd *v1alpha1.Etcd) string {
 	return "snapshots fail: " + strings.TrimSuffix(c.Message, ".")
 }
 
-// obstacle returns why no final snapshot can be taken of a stopped cluster, or lacks what is to be kept; empty if there is no reason.
+// obstacle returns why no final snapshot can be taken of a stopped cluster, or why it would lack data that is to be kept; empty if neither
+// is the case.
 func obstacle(s *state.State, tasks []v1alpha1.EtcdOperatorTask) string {
 	etcd, keeper := s.Etcd, etcdtasks.SetAsideBy(tasks, s.Claims)
 	switch why := storeMissing(etcd); {

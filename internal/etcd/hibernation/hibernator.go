@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hibernation stops a cluster, keeps its data in a final snapshot where its volumes are to be deleted, and wakes it up
-// again (docs/adr/0010-sleep-without-volumes.md).
+// Package hibernation stops a cluster, keeps its data in a final snapshot if its volumes are to be deleted, and wakes it up again
+// (docs/adr/0010-sleep-without-volumes.md).
 package hibernation
 
 import (
@@ -51,13 +51,13 @@ type Hibernator struct {
 
 // View is the progress of a hibernation.
 type View struct {
-	// Record of the hibernation without volumes from now on; nil when there is none.
+	// Record of the hibernation without volumes from now on; nil if there is none.
 	Record    *v1alpha1.Hibernation
 	Condition metav1.Condition
 }
 
-// Hibernate takes the next step of a hibernation; the View is nil if the cluster is not to hibernate. It comes after the spec was
-// applied; settled: the cache shows each object as it was applied.
+// Hibernate takes the next step of a hibernation; the View is nil if the cluster is not to hibernate. It is called after the spec was
+// applied; settled: the cache shows each object as applied.
 func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled bool, objects *apply.Session) (*View, error) {
 	etcd := s.Etcd
 	if etcd.Spec.Replicas > 0 || s.StatefulSet == nil || held || etcd.SourceStays() {
@@ -78,14 +78,14 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 	return &View{Record: d.record, Condition: d.condition}, nil
 }
 
-// find reads the input of a decision. For a cluster that is hibernated as it should be, it does not ask the API server.
+// find reads the input of a decision. It does not query the API server for a cluster that is already hibernated.
 func (h Hibernator) find(ctx context.Context, s *state.State, settled bool, f *input) (err error) {
 	etcd := s.Etcd
 	switch {
 	case f.blocked != "" || f.pods > 0:
 		return nil
 	case f.record == nil && !f.deletes:
-		// Only a cluster that was to hibernate without its volumes until now may have Jobs.
+		// Only a cluster that was to hibernate without its volumes before may have Jobs.
 		if etcd.Status.Conditions.IsFalse(v1alpha1.ConditionHibernated) {
 			f.jobs, err = job.AnyLeft(ctx, h.API, etcd, h.jobKeys(etcd))
 		}
@@ -122,8 +122,8 @@ func (h Hibernator) find(ctx context.Context, s *state.State, settled bool, f *i
 	return err
 }
 
-// stopped reports whether no member is running and none can be started. What was applied, the configuration of the members
-// included, says that there are none, so a pod that starts without the operator does not find itself among them.
+// stopped reports whether no member is running and none can be started. The applied objects, including the configuration of the members,
+// have no members, so a pod that is started without the operator does not find itself among them.
 func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bool) (bool, error) {
 	if !settled {
 		return false, nil
@@ -135,8 +135,8 @@ func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bo
 	return snapshot.StatefulSet.Observed && snapshot.Replicas() == 0 && len(snapshot.Surplus) == 0, nil
 }
 
-// membersOf returns how many members may have a claim that a hibernation gives up: those of the cluster, and those that its record
-// names beyond, which have joined while no operator watched.
+// membersOf returns how many members may have a claim that a hibernation deletes: those of the cluster, and those beyond that its record
+// names, which joined while no operator was running.
 func membersOf(etcd *v1alpha1.Etcd) int32 {
 	members := etcd.Status.ClusterSize
 	if record := etcd.Status.Hibernation; record != nil {
@@ -149,7 +149,7 @@ func membersOf(etcd *v1alpha1.Etcd) int32 {
 	return members
 }
 
-// identities returns the claims of a number of members that exist and are the Etcd's own.
+// identities returns the existing claims of a number of members that are the Etcd's own.
 func (h Hibernator) identities(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) (found []v1alpha1.HibernatedClaim, err error) {
 	claims, err := state.Claims(ctx, reader, etcd, members)
 	for i := range claims {
@@ -236,7 +236,7 @@ func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f input,
 	if err != nil {
 		return fmt.Errorf("building the Job that takes the final snapshot of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	// If it exists by now, the next reconcile reads it.
+	// If it already exists, the next reconcile reads it.
 	if err := h.Client.Create(ctx, j); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Job %s: %w", key, err)
 	}
@@ -252,8 +252,8 @@ func (h Hibernator) removeJobs(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	return job.Remove(ctx, h.Client, h.API, etcd, h.jobKeys(etcd)...)
 }
 
-// deleteClaims deletes claims that the record of a hibernation gives up, unless they were recreated or are no longer the Etcd's.
-// The live Etcd must have that record.
+// deleteClaims deletes the claims in the record of a hibernation, unless they were recreated or are no longer the Etcd's. The live Etcd
+// must have that record.
 func (h Hibernator) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, claims []v1alpha1.HibernatedClaim) error {
 	if len(claims) == 0 {
 		return nil
@@ -279,7 +279,7 @@ func (h Hibernator) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, claim
 		}
 		err = h.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			// What has changed is read again.
+			// A changed claim is read again.
 			continue
 		}
 		if err != nil {

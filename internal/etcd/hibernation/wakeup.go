@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// waking is what is known of a cluster that is to wake up.
+// waking is the input of the decision on a cluster that is to wake up.
 type waking struct {
 	// jobs: a Job of the hibernation still exists. It may read a volume, or write a snapshot.
 	jobs bool
-	// record of the hibernation without volumes; nil when the volumes were kept.
+	// record of the hibernation without volumes; nil if the volumes were kept.
 	record *v1alpha1.Hibernation
 	// left are the names of the claims of the record that still exist.
 	left []string
@@ -30,9 +30,9 @@ type waking struct {
 	instructed bool
 }
 
-// wakingDecision is what comes before the members are started.
+// wakingDecision is what has to happen before the members are started.
 type wakingDecision struct {
-	// why they are not started yet; empty when they may be.
+	// why they are not started yet; empty if they may be.
 	why string
 	// cleanUp: Jobs have to be removed, and the claims of the record deleted.
 	cleanUp bool
@@ -42,7 +42,7 @@ type wakingDecision struct {
 
 // decideWaking decides whether the members of a hibernated cluster may be started. It is pure.
 //
-// All claims that were given up are deleted first: a late deletion of one, by its UID, then deletes none that a member uses.
+// All recorded claims are deleted first, so that a late deletion, which is by UID, cannot hit a claim that a member uses.
 func decideWaking(w waking) wakingDecision {
 	switch {
 	case w.jobs:
@@ -59,8 +59,8 @@ func decideWaking(w waking) wakingDecision {
 	return wakingDecision{restore: true}
 }
 
-// RecordsRestore reports whether a recorded recovery restores a cluster that hibernated without volumes: as its record says, or as
-// a task that has recovered it since.
+// RecordsRestore reports whether the recorded recovery restores a cluster that hibernated without volumes: from the snapshot in its record,
+// or as chosen by a task that has recovered it since.
 func RecordsRestore(recorded *v1alpha1.ClusterRecovery, record *v1alpha1.Hibernation) bool {
 	return recorded.LeavesBehind(record.ClusterID)
 }
@@ -74,15 +74,15 @@ func RecoveryOf(etcd *v1alpha1.Etcd, record *v1alpha1.Hibernation) *v1alpha1.Clu
 	}
 }
 
-// WakeUp is the progress of a wake-up.
+// WakeUp is the progress of a wake-up from hibernation.
 type WakeUp struct {
-	// Why its members are not started yet; empty when they may be.
+	// Why its members are not started yet; empty if they may be.
 	Why string
 	// Restores: the status may record that the cluster is restored from its final snapshot.
 	Restores bool
 }
 
-// WakeUp prepares a hibernated cluster that is to wake up. It comes before the spec is applied.
+// WakeUp prepares a hibernated cluster that is to wake up. It is called before the spec is applied.
 func (h Hibernator) WakeUp(ctx context.Context, s *state.State, held bool, objects *apply.Session) (WakeUp, error) {
 	etcd := s.Etcd
 	record := etcd.Status.Hibernation
@@ -114,7 +114,7 @@ func (h Hibernator) WakeUp(ctx context.Context, s *state.State, held bool, objec
 	return WakeUp{Why: d.why, Restores: d.restore}, nil
 }
 
-// cleanUp removes what a hibernation has left, once all objects are known to be the Etcd's own.
+// cleanUp removes the Jobs and claims that a hibernation has left, once all objects are known to be the Etcd's own.
 func (h Hibernator) cleanUp(ctx context.Context, etcd *v1alpha1.Etcd, claims []v1alpha1.HibernatedClaim, objects *apply.Session) error {
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return err

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// absentFor is how long no member may be listed before the Etcd is let go: for as long, a request to add one that an operator has
-	// sent before may still take effect.
+	// absentFor is how long no member must be listed before the Etcd is released: until then, an earlier request to add a member may still
+	// take effect.
 	absentFor = 15 * time.Second
-	// maxGap is the longest time between two observations in which nothing counts as changed.
+	// maxGap is the longest time between two observations that counts as uninterrupted.
 	maxGap = 5 * time.Second
 )
 
-// timers are how long something has lasted, in memory alone.
+// timers record how long conditions have lasted. They are kept only in memory.
 type timers struct {
 	members members.Timers
 	// absent: no member of the Etcd is listed.
@@ -34,21 +34,21 @@ func (t timers) next(k members.Known) timers {
 	return timers{t.members.Next(k), t.absent.Next(len(k.List) > 0 && len(own(k)) == 0, k.Snapshot.At, maxGap)}
 }
 
-// decision is what to do for an Etcd that is deleted.
+// decision on a deleted Etcd.
 type decision struct {
-	// left: no member of the Etcd is in the list of a source cluster, nor can one come back.
+	// left: no member of the Etcd is in the list of a source cluster, and none can come back.
 	left bool
 	// step to take; nil for none.
 	step *membership.Step
-	// why the Etcd is kept, with what to do.
+	// why the Etcd is kept, and what to do.
 	why string
 }
 
-// decide is pure. It is the decision of a migration that is given up, except that pods and agents have no part in it: outside of a recovery
-// agents add no member, and what is the Etcd's goes with it. Whatever is not the Etcd's own stays.
+// decide is pure. It decides as for a migration that is given up, but without pods and agents: outside of a recovery, agents add no member,
+// and the Etcd's pods are deleted with it. Members that are not the Etcd's own stay.
 func decide(k members.Known, t timers) decision {
 	in := k.Input(members.Request{Goal: membership.Goal{KeepSources: true, KeepClaims: true, Single: true}, Timers: t.members})
-	// What has left of the source by now does not come back.
+	// Source members that have already left do not come back.
 	in.Observed, in.BackedUp, in.Sources = true, true, 0
 	others := 0
 	for i := range in.Members {
@@ -60,7 +60,7 @@ func decide(k members.Known, t timers) decision {
 	}
 	switch {
 	case len(in.Members) > 0 && others == 0, t.absent.Lasted(absentFor):
-		// The cluster is the Etcd's alone, or it has left.
+		// The cluster is the Etcd's alone, or the members have left.
 		return decision{left: true}
 	case len(in.Members) > 0 && others == len(in.Members):
 		return decision{why: "its members have left; it is deleted once no request that adds one can take effect any more"}
@@ -85,7 +85,7 @@ func wayOut(k members.Known) string {
 	return fmt.Sprintf("To delete the Etcd without that: kubectl annotate etcd %s -n %s %s=%s. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone", k.Etcd.Name, k.Etcd.Namespace, v1alpha1.AnnotationAbandonSource, k.Etcd.UID, listed)
 }
 
-// own are the members of the Etcd that are listed, by name and ID.
+// own returns the listed members of the Etcd, by name and ID.
 func own(k members.Known) (names []string) {
 	for _, m := range k.List {
 		if i := members.Ordinal(k.Etcd, m); i >= 0 {

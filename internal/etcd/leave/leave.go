@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leave has the members of an Etcd that is deleted leave the source cluster that they have joined, before the Etcd is gone.
-// Otherwise they would stay in its member list, where each counts as a voter that is down.
+// Package leave removes the members of a deleted Etcd from the source cluster that they have joined, before the Etcd is gone. Otherwise
+// they would stay in its member list, where each counts as a voter that is down.
 package leave
 
 import (
@@ -31,17 +31,17 @@ import (
 )
 
 const (
-	// lookInterval is how soon it looks again: timers need observations without a gap.
+	// lookInterval is the interval of observations: timers need them without a gap.
 	lookInterval = time.Second
-	// unreachableInterval is that while no member of the source answers.
+	// unreachableInterval is the interval while no member of the source answers.
 	unreachableInterval = 10 * time.Second
 )
 
-// Leaver has members leave a source cluster.
+// Leaver removes members from a source cluster.
 type Leaver struct {
 	state.Access
 	Reader members.Reader
-	// Observe takes a Snapshot of the cluster that the members have joined, without the pods, which may be gone (observe.Observer).
+	// Observe takes a Snapshot of the cluster that the members have joined, without the Etcd's pods, which may be gone (observe.Observer).
 	Observe func(context.Context, *v1alpha1.Etcd) (*cluster.Snapshot, error)
 
 	timers memory.PerEtcd[timers]
@@ -50,14 +50,14 @@ type Leaver struct {
 // Forget forgets the Etcd of a name.
 func (l *Leaver) Forget(etcd types.NamespacedName) { l.timers.Forget(etcd) }
 
-// owes reports whether members of an Etcd may be in the list of a source cluster. A recovery, which is only possible after the cut-over,
-// makes another cluster.
+// owes reports whether members of an Etcd may be in the list of a source cluster. They are not after a recovery, which is only possible
+// after the cut-over and makes another cluster.
 func owes(etcd *v1alpha1.Etcd) bool {
 	return etcd.Source() != nil && etcd.Status.ClusterID != "" && etcd.Status.Recovery == nil
 }
 
-// Hold keeps an Etcd, as the API server has it, from being gone before its members have left the source cluster. It has to be called
-// before one is added there. An Etcd that is deleted already is refused.
+// Hold adds a finalizer to a live Etcd, so that it is not gone before its members have left the source cluster. It must be called before a
+// member is added there. It refuses an Etcd that is already being deleted.
 func Hold(ctx context.Context, writer client.Client, etcd *v1alpha1.Etcd) error {
 	switch {
 	case !owes(etcd) || controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource):
@@ -68,9 +68,9 @@ func Hold(ctx context.Context, writer client.Client, etcd *v1alpha1.Etcd) error 
 	return patch(ctx, writer, etcd, controllerutil.AddFinalizer)
 }
 
-// Keep gives an Etcd the finalizer whose members are listed by a source cluster, and takes it from one whose members can be no more. A
-// task holds the Etcd before it adds the first one, so one without the finalizer has nothing to leave: unless its members show that they
-// are listed. Of an Etcd that etcd-druid manages, released is true.
+// Keep adds the finalizer to an Etcd whose members are listed by a source cluster, and removes it once they can no longer be. A task calls
+// Hold before it adds the first member, so an Etcd without the finalizer has nothing to leave, unless its members show that they are
+// listed. For an Etcd that etcd-druid manages, released is true.
 func (l *Leaver) Keep(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, released bool) error {
 	switch has := controllerutil.ContainsFinalizer(etcd, v1alpha1.FinalizerLeaveSource); {
 	case owes(etcd) && !released && (has || haveJoined(etcd, s)):
@@ -81,14 +81,14 @@ func (l *Leaver) Keep(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snaps
 	return patch(ctx, l.Client, etcd, controllerutil.RemoveFinalizer)
 }
 
-// haveJoined reports whether members of an Etcd are seen to be listed, or were. The Snapshot may be nil.
+// haveJoined reports whether members of an Etcd are, or were, seen in the list of the source. The Snapshot may be nil.
 func haveJoined(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 	return etcd.Status.BootstrapWithExistingCluster != nil || s != nil &&
 		(slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal >= 0 }) ||
 			slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Answers }))
 }
 
-// patch changes the finalizer of an Etcd that is as it was read.
+// patch changes the finalizers of an Etcd, provided that it is as it was read.
 func patch(ctx context.Context, writer client.Client, etcd *v1alpha1.Etcd, change func(client.Object, string) bool) error {
 	before := etcd.DeepCopy()
 	change(etcd, v1alpha1.FinalizerLeaveSource)
@@ -99,14 +99,14 @@ func patch(ctx context.Context, writer client.Client, etcd *v1alpha1.Etcd, chang
 	return nil
 }
 
-// Leave takes the next step for an Etcd that is deleted. It returns what the Etcd still waits for, and after how long to look again; nothing
-// once the garbage collector may remove it.
+// Leave takes the next step for a deleted Etcd. It returns what the Etcd still waits for and when to look again; both are zero once the
+// garbage collector may remove it.
 func (l *Leaver) Leave(ctx context.Context, cached *v1alpha1.Etcd) (why string, after time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(cached, v1alpha1.FinalizerLeaveSource) {
 		return "", 0, nil
 	}
 	key := client.ObjectKeyFromObject(cached)
-	// No task takes a step at the same time.
+	// The lock keeps tasks from taking a step at the same time.
 	defer l.Locker.Lock(key)()
 	etcd := &v1alpha1.Etcd{}
 	if err := l.API.Get(ctx, key, etcd); err != nil {
@@ -127,8 +127,8 @@ func (l *Leaver) Leave(ctx context.Context, cached *v1alpha1.Etcd) (why string, 
 	return "", 0, patch(ctx, l.Client, etcd, controllerutil.RemoveFinalizer)
 }
 
-// isReleased reports whether there is nothing to leave, a person has agreed to this very Etcd leaving its members behind, or the members
-// are to run on without their Etcd, which was deleted with --cascade=orphan.
+// isReleased reports whether the Etcd need not be kept: there is nothing to leave, a person has agreed that this Etcd leaves its members
+// behind, or the members are to run on without it because it was deleted with --cascade=orphan.
 func (l *Leaver) isReleased(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
 	if !owes(etcd) || etcd.Annotations[v1alpha1.AnnotationAbandonSource] == string(etcd.UID) || slices.Contains(etcd.Finalizers, metav1.FinalizerOrphanDependents) {
 		return true, nil
@@ -140,7 +140,7 @@ func (l *Leaver) isReleased(ctx context.Context, etcd *v1alpha1.Etcd) (bool, err
 	return metav1.GetControllerOf(set) == nil && set.Labels[v1alpha1.LabelPartOf] == etcd.Name, nil
 }
 
-// refused says why the operator connects to no endpoint of the source; empty if it may connect to one.
+// refused returns why the operator may not connect to any endpoint of the source; empty if it may connect to one.
 func (l *Leaver) refused(etcd *v1alpha1.Etcd) (why string) {
 	if l.Reader.Credentials == nil || l.Reader.Credentials.Elsewhere == nil {
 		return ""
@@ -155,7 +155,7 @@ func (l *Leaver) refused(etcd *v1alpha1.Etcd) (why string) {
 	return why + "to have its members leave, have the administrator of the operator add one of these, and restart the operator. "
 }
 
-// step observes, decides, and carries out; why is empty once the members have left.
+// step observes, decides and acts; why is empty once the members have left.
 func (l *Leaver) step(ctx context.Context, etcd *v1alpha1.Etcd) (why string, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout)
 	defer cancel()

@@ -34,24 +34,23 @@ const (
 	// certificateOfSecret is the annotation in which cert-manager names the Certificate of a Secret.
 	certificateOfSecret = "cert-manager.io/certificate-name"
 	conditionReady      = "Ready"
-	// maxMessage bounds what is quoted of cert-manager.
+	// maxMessage bounds what is quoted from cert-manager.
 	maxMessage = 512
 )
 
 type fields = map[string]any
 
-// issued has cert-manager issue the certificates of a connection, and returns them by the names of the Secrets that they are for;
-// none if the operator issues them. cert-manager writes Secrets of its own: the operator copies them once every member trusts their
-// CA.
-func (l *looking) issued(ctx context.Context, connection v1alpha1.TLSConnection, spec pki.Spec) (map[string]*pki.Issued, []ownership.Foreign, error) {
-	issuer, all := l.Etcd.Spec.ManagedTLS.Issuer(connection), map[string]*pki.Issued{}
+// issued requests the certificates of a connection from cert-manager, and returns them by the names of the Secrets that they are for; none
+// if the operator issues them. cert-manager writes Secrets of its own, which the operator copies once every member trusts their CA.
+func (s *session) issued(ctx context.Context, connection v1alpha1.TLSConnection, spec pki.Spec) (map[string]*pki.Issued, []ownership.Foreign, error) {
+	issuer, all := s.Etcd.Spec.ManagedTLS.Issuer(connection), map[string]*pki.Issued{}
 	if issuer == nil {
 		return nil, nil, nil
 	}
-	l.ignoreRenewal(spec)
+	s.ignoreRenewal(spec.BundleSecret, "its CA is that of the issuer. Renew it there")
 	var foreign []ownership.Foreign
 	for _, want := range spec.Leaves {
-		one, f, err := l.issue(ctx, want, spec, *issuer)
+		one, f, err := s.issue(ctx, want, spec, *issuer)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -63,10 +62,10 @@ func (l *looking) issued(ctx context.Context, connection v1alpha1.TLSConnection,
 	return all, foreign, nil
 }
 
-// issue has one certificate issued.
-func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (*pki.Issued, *ownership.Foreign, error) {
-	secret, key := &corev1.Secret{}, types.NamespacedName{Namespace: l.Etcd.Namespace, Name: l.Etcd.IssuedSecret(want.Secret)}
-	err := l.API.Get(ctx, key, secret)
+// issue requests one certificate.
+func (s *session) issue(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (*pki.Issued, *ownership.Foreign, error) {
+	secret, key := &corev1.Secret{}, types.NamespacedName{Namespace: s.Etcd.Namespace, Name: s.Etcd.IssuedSecret(want.Secret)}
+	err := s.API.Get(ctx, key, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
@@ -75,21 +74,21 @@ func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 		return nil, &ownership.Foreign{
 			Kind: "Secret", Name: key.String(), Reason: v1alpha1.ReasonNoController,
 			Whose:  fmt.Sprintf("is not that of Certificate %s, which would overwrite it", want.Secret),
-			Remedy: "give the Etcd another name, or delete the Secret if nobody needs it",
+			Remedy: "give the Etcd another name, or delete the Secret if it is unused",
 		}, nil
 	}
-	certificate, lacking, err := l.certificate(ctx, want, spec, issuer)
+	certificate, lacking, err := s.certificate(ctx, want, spec, issuer)
 	if err != nil {
 		return nil, nil, err
 	}
 	if certificate != nil {
-		if f := ownership.Of(l.Etcd, certificateKind.Kind, certificate); f != nil {
+		if f := ownership.Of(s.Etcd, certificateKind.Kind, certificate); f != nil {
 			return nil, f, nil
 		}
 	}
 	if len(secret.Data[keyCertificate]) > 0 && len(secret.Data[keyPrivate]) > 0 {
 		var issued *pki.Issued
-		l.spend(func() {
+		s.spend(func() {
 			issued, err = pki.NewIssued(secret.Data[keyCertificate], secret.Data[keyPrivate], secret.Data[keyCAs])
 		})
 		if err != nil {
@@ -100,29 +99,29 @@ func (l *looking) issue(ctx context.Context, want pki.Want, spec pki.Spec, issue
 		}
 	}
 	if lacking == "" {
-		lacking, err = l.notReady(ctx, certificate, issuer)
+		lacking, err = s.notReady(ctx, certificate, issuer)
 	}
 	return &pki.Issued{Lacking: lacking}, nil, err
 }
 
-// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. If there can be none,
-// lacking says why.
-func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (live *unstructured.Unstructured, lacking string, err error) {
-	wanted, key := l.wanted(want, spec, issuer), types.NamespacedName{Namespace: l.Etcd.Namespace, Name: want.Secret}
+// certificate writes the Certificate, unless it is foreign or the spec is not carried out, and returns it. If there is none, lacking says
+// why.
+func (s *session) certificate(ctx context.Context, want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) (live *unstructured.Unstructured, lacking string, err error) {
+	wanted, key := s.wanted(want, spec, issuer), types.NamespacedName{Namespace: s.Etcd.Namespace, Name: want.Secret}
 	live = &unstructured.Unstructured{}
 	live.SetGroupVersionKind(certificateKind)
-	err = l.API.Get(ctx, key, live)
+	err = s.API.Get(ctx, key, live)
 	switch {
-	case err == nil && (l.Frozen || ownership.Of(l.Etcd, certificateKind.Kind, live) != nil || apply.Contains(live.Object["spec"], wanted.Object["spec"])):
+	case err == nil && (s.Frozen || ownership.Of(s.Etcd, certificateKind.Kind, live) != nil || apply.Contains(live.Object["spec"], wanted.Object["spec"])):
 		return live, "", nil
 	case err == nil:
 		live.Object["spec"] = merged(live.Object["spec"], wanted.Object["spec"])
-		err = l.Client.Update(ctx, live, manager)
-	case apierrors.IsNotFound(err) && l.Frozen:
+		err = s.Client.Update(ctx, live, manager)
+	case apierrors.IsNotFound(err) && s.Frozen:
 		return nil, fmt.Sprintf("Certificate %s does not exist, and is not created while the spec is not carried out", key.Name), nil
 	case apierrors.IsNotFound(err):
 		live = wanted
-		err = l.Client.Create(ctx, live, manager)
+		err = s.Client.Create(ctx, live, manager)
 	}
 	switch {
 	case err == nil:
@@ -134,7 +133,7 @@ func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec,
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return nil, fmt.Sprintf("cert-manager refuses Certificate %s: %s", key.Name, sanitize.Text(err.Error(), maxMessage)), nil
 	case apierrors.IsAlreadyExists(err):
-		err = apierrors.NewConflict(schema.GroupResource{Group: certificateKind.Group, Resource: "certificates"}, key.Name, errors.New("it was created meanwhile"))
+		err = apierrors.NewConflict(schema.GroupResource{Group: certificateKind.Group, Resource: "certificates"}, key.Name, errors.New("it was just created"))
 	}
 	return nil, "", fmt.Errorf("writing Certificate %s: %w", key, err)
 }
@@ -143,7 +142,7 @@ func (l *looking) certificate(ctx context.Context, want pki.Want, spec pki.Spec,
 var usages = map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth"}
 
 // wanted returns the desired Certificate.
-func (l *looking) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) *unstructured.Unstructured {
+func (s *session) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerReference) *unstructured.Unstructured {
 	uses, hosts := []any{"digital signature"}, []any{}
 	for _, usage := range want.Usages {
 		uses = append(uses, usages[usage])
@@ -152,10 +151,10 @@ func (l *looking) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerRef
 		hosts = append(hosts, host)
 	}
 	labels := map[string]string{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: l.Etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentCertificates,
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: s.Etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentCertificates,
 	}
 	c := &unstructured.Unstructured{Object: fields{"spec": fields{
-		"secretName": l.Etcd.IssuedSecret(want.Secret),
+		"secretName": s.Etcd.IssuedSecret(want.Secret),
 		"commonName": want.CommonName, "usages": uses,
 		"duration": spec.Leaf.String(), "renewBefore": spec.LeafRenewBefore.String(),
 		"privateKey": fields{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
@@ -165,14 +164,14 @@ func (l *looking) wanted(want pki.Want, spec pki.Spec, issuer v1alpha1.IssuerRef
 		c.Object["spec"].(fields)["dnsNames"] = hosts
 	}
 	c.SetGroupVersionKind(certificateKind)
-	c.SetNamespace(l.Etcd.Namespace)
+	c.SetNamespace(s.Etcd.Namespace)
 	c.SetName(want.Secret)
 	c.SetLabels(labels)
-	c.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(l.Etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))})
+	c.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(s.Etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))})
 	return c
 }
 
-// merged returns an object with the fields of another one.
+// merged returns an object with the fields of another one merged into it.
 func merged(has, wanted any) any {
 	h, ok := has.(fields)
 	if !ok {
@@ -182,22 +181,22 @@ func merged(has, wanted any) any {
 	return h
 }
 
-// notReady says why there is no certificate.
-func (l *looking) notReady(ctx context.Context, certificate *unstructured.Unstructured, issuer v1alpha1.IssuerReference) (string, error) {
+// notReady returns why there is no certificate.
+func (s *session) notReady(ctx context.Context, certificate *unstructured.Unstructured, issuer v1alpha1.IssuerReference) (string, error) {
 	why := fmt.Sprintf("cert-manager has not issued Certificate %s yet", certificate.GetName())
 	if _, message := condition(certificate, "Issuing"); message != "" {
 		why += fmt.Sprintf(" (%s)", message)
 	}
-	why += fmt.Sprintf("; see kubectl -n %s describe certificate %s", l.Etcd.Namespace, certificate.GetName())
+	why += fmt.Sprintf("; see kubectl -n %s describe certificate %s", s.Etcd.Namespace, certificate.GetName())
 	if issuer.Group != v1alpha1.GroupCertManager || !slices.Contains([]string{v1alpha1.KindIssuer, v1alpha1.KindClusterIssuer}, issuer.Kind) {
 		return why, nil
 	}
 	live, key := &unstructured.Unstructured{}, types.NamespacedName{Name: issuer.Name}
 	if issuer.Kind == v1alpha1.KindIssuer {
-		key.Namespace = l.Etcd.Namespace
+		key.Namespace = s.Etcd.Namespace
 	}
 	live.SetGroupVersionKind(certificateKind.GroupVersion().WithKind(issuer.Kind))
-	switch err := l.API.Get(ctx, key, live); {
+	switch err := s.API.Get(ctx, key, live); {
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("%s %s does not exist: create it, or name another one", issuer.Kind, issuer.Name), nil
 	case apierrors.IsForbidden(err) || meta.IsNoMatchError(err):

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managedtls keeps the Secrets of an Etcd with managed TLS: it reads them, and carries out what internal/etcd/pki decides.
-// It writes no Secret that is not the Etcd's own (docs/adr/0020-a-ca-is-renewed-in-two-rollouts.md).
+// Package managedtls reconciles the Secrets of an Etcd with managed TLS: it reads them, and carries out what internal/etcd/pki decides. It
+// writes no Secret that is not the Etcd's own (docs/adr/0020-a-ca-is-renewed-in-two-rollouts.md).
 package managedtls
 
 import (
@@ -32,14 +32,14 @@ import (
 // How long the result of a check of the Secrets is valid: the operator does not watch them.
 const (
 	recheck = time.Hour
-	// Secrets that cannot be used are read again after the first of these, and no later than after the second.
+	// Unusable Secrets are read again after the first of these, and no later than after the second.
 	recheckBroken, recheckExpensive = 5 * time.Second, 5 * time.Minute
 )
 
 // maxSteps bounds the steps of one reconcile. A new Etcd takes fewer.
 const maxSteps = 20
 
-// Manager keeps the Secrets of Etcds with managed TLS.
+// Manager reconciles the Secrets of Etcds with managed TLS.
 type Manager struct {
 	state.Access
 
@@ -47,7 +47,7 @@ type Manager struct {
 	timers memory.PerEtcd[timers]
 }
 
-// look is what was found when the Secrets were last read.
+// look is the result of the last reading of the Secrets.
 type look struct {
 	at time.Time
 	// took is how long parsing and signing took, without the requests.
@@ -63,9 +63,9 @@ type look struct {
 type Result struct {
 	// Problem is what a person has to fix: *certificates.Problems, joined; nil if there is none.
 	Problem error
-	// Foreign are Secrets that have a name that the Etcd needs and are not its own.
+	// Foreign are Secrets under names that the Etcd needs that are not its own.
 	Foreign []ownership.Foreign
-	// Remarks are sentences on renewals that are under way, and on what a person should check.
+	// Remarks are sentences on renewals in progress, and on what a person should check.
 	Remarks []string
 	// Events of this reconcile.
 	Events []Event
@@ -75,7 +75,7 @@ type Result struct {
 	RenewalBegun bool
 }
 
-// Event is something that was done.
+// Event is an action to report.
 type Event struct{ Reason, Note string }
 
 // Request says what is known of an Etcd.
@@ -85,7 +85,7 @@ type Request struct {
 	Frozen bool
 	// Authorities is the checksum of the CAs in the Secrets; empty if it is not known.
 	Authorities string
-	// Doubt: the Secrets were found to be unusable.
+	// Doubt: the Secrets were found unusable, so they are read again.
 	Doubt bool
 }
 
@@ -111,19 +111,19 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
 		return last.result, nil
 	}
-	l := &looking{Manager: m, Request: q, now: now, renew: renew, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
-	err := l.all(ctx)
-	result := l.result
+	s := &session{Manager: m, Request: q, now: now, renew: renew, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
+	err := s.all(ctx)
+	result := s.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
 	if err == nil {
-		l.result.Events, l.result.Wrote = nil, false
-		m.looks.Set(q.Etcd, l.look)
+		s.result.Events, s.result.Wrote = nil, false
+		m.looks.Set(q.Etcd, s.look)
 	}
 	return result, err
 }
 
-// looking is one look at the Secrets of an Etcd.
-type looking struct {
+// session reconciles the Secrets of an Etcd once.
+type session struct {
 	*Manager
 	Request
 	now      time.Time
@@ -132,67 +132,67 @@ type looking struct {
 	look
 }
 
-func (l *looking) all(ctx context.Context) error {
+func (s *session) all(ctx context.Context) error {
 	for _, connection := range v1alpha1.TLSConnections() {
-		if !l.Etcd.ManagesTLS(connection) {
+		if !s.Etcd.ManagesTLS(connection) {
 			continue
 		}
-		if err := l.connection(ctx, connection); err != nil {
+		if err := s.connection(ctx, connection); err != nil {
 			return err
 		}
 	}
-	l.result.Problem = errors.Join(l.problems...)
+	s.result.Problem = errors.Join(s.problems...)
 	return nil
 }
 
-// spend does work whose cost a tenant's certificates decide, and counts it.
-func (l *looking) spend(work func()) {
-	began := l.Clock.Now()
+// spend runs work whose cost depends on a tenant's certificates, and measures it.
+func (s *session) spend(work func()) {
+	began := s.Clock.Now()
 	work()
-	l.took += l.Clock.Since(began)
+	s.took += s.Clock.Since(began)
 }
 
-// connection carries out what is decided for a connection, until nothing is left to do.
-func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
-	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
-	issued, foreign, err := l.issued(ctx, connection, spec)
+// connection carries out the decisions for a connection until nothing is left to do.
+func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
+	spec, renew, wrote := specOf(s.Etcd, connection), s.renew, false
+	issued, foreign, err := s.issued(ctx, connection, spec)
 	if err != nil {
 		return err
 	}
 	if len(foreign) > 0 {
-		l.foreign(foreign)
+		s.foreign(foreign)
 		return nil
 	}
 	for range maxSteps {
-		secrets, err := l.read(ctx, l.Etcd, spec)
+		secrets, err := s.read(ctx, s.Etcd, spec)
 		if err != nil {
 			return err
 		}
 		if len(secrets.foreign) > 0 {
-			l.foreign(secrets.foreign)
+			s.foreign(secrets.foreign)
 			return nil
 		}
 		var current pki.State
-		l.spend(func() { current = secrets.state(spec) })
+		s.spend(func() { current = secrets.state(spec) })
 		current.Issued = issued
 		in := pki.Input{
-			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
-			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
+			Now: s.now, Frozen: s.Frozen, RenewCA: renew,
+			InUse: inUse(s.Etcd, s.StatefulSet, connection), Stopped: stopped(s.Snapshot),
 		}
-		if in.Expired, err = l.expired(ctx, current.Authority); err != nil {
+		if in.Expired, err = s.expired(ctx, current.Authority); err != nil {
 			return err
 		}
 		if !wrote {
-			// For what was just written, it is not known.
-			in.Trusted, in.Loaded = l.lasting(connection, current)
+			// It is not known for what was just written.
+			in.Trusted, in.Loaded = s.lasting(connection, current)
 		}
 		var d pki.Decision
-		l.spend(func() { d = pki.Decide(spec, current, in) })
+		s.spend(func() { d = pki.Decide(spec, current, in) })
 		if d.Step == nil {
-			l.conclude(spec, d)
+			s.conclude(spec, d)
 			return nil
 		}
-		if proceed, err := l.carryOut(ctx, spec, in, current, secrets, *d.Step); err != nil || !proceed {
+		if proceed, err := s.carryOut(ctx, spec, in, current, secrets, *d.Step); err != nil || !proceed {
 			return err
 		}
 		wrote = true
@@ -200,95 +200,98 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			renew = false
 		}
 	}
-	return fmt.Errorf("the Secrets of Etcd %s/%s change all the time", l.Etcd.Namespace, l.Etcd.Name)
+	return fmt.Errorf("the Secrets of Etcd %s/%s change all the time", s.Etcd.Namespace, s.Etcd.Name)
 }
 
 // carryOut writes the Secret of a step, and reports whether to proceed.
-func (l *looking) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
-	if proceed, err := l.confirm(ctx, in, step); err != nil || !proceed {
+func (s *session) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
+	if proceed, err := s.confirm(ctx, in, step); err != nil || !proceed {
 		return false, err
 	}
 	var next pki.State
-	l.spend(func() { next, err = pki.Perform(spec, current, step, l.now) })
+	s.spend(func() { next, err = pki.Perform(spec, current, step, s.now) })
 	if err != nil {
 		return false, err
 	}
-	err = l.write(ctx, l.Etcd, before.live[step.Secret], spec, step.Secret, next)
+	err = s.write(ctx, s.Etcd, before.live[step.Secret], spec, step.Secret, next)
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		l.forbidden(step, err)
+		s.forbidden(step, err)
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("writing Secret %s/%s: %w", l.Etcd.Namespace, step.Secret, err)
+		return false, fmt.Errorf("writing Secret %s/%s: %w", s.Etcd.Namespace, step.Secret, err)
 	}
-	l.performed(ctx, step)
+	s.performed(ctx, step)
 	return true, nil
 }
 
-// confirm asks the API server and the members again before a step that ends the trust in a certificate. An expired
-// one is not trusted any more.
-func (l *looking) confirm(ctx context.Context, in pki.Input, step pki.Step) (bool, error) {
+// confirm queries the API server and the members again before a step that ends the trust in a certificate. An expired certificate is no
+// longer trusted anyway.
+func (s *session) confirm(ctx context.Context, in pki.Input, step pki.Step) (bool, error) {
 	if step.Action != pki.Promote && step.Action != pki.Retire || step.Action == pki.Promote && in.Expired {
 		return true, nil
 	}
-	reads := l.Live()
-	etcd, err := reads.Etcd(ctx, l.Etcd)
+	reads := s.Live()
+	etcd, err := reads.Etcd(ctx, s.Etcd)
 	if err != nil {
 		return false, err
 	}
-	snapshot, err := l.Observe(ctx, l.API, etcd)
+	snapshot, err := s.Observe(ctx, s.API, etcd)
 	if err != nil {
 		return false, err
 	}
 	if err := reads.Fresh(ctx); err != nil {
 		return false, err
 	}
-	return l.withoutRollouts() || everyMemberTrusts(snapshot, l.Authorities), nil
+	return s.withoutRollouts() || everyMemberTrusts(snapshot, s.Authorities), nil
 }
 
 // expired reports whether the CA that signs has expired. The operator's clock, which may be years ahead, only decides when to ask the API server.
-func (l *looking) expired(ctx context.Context, a *pki.Authority) (bool, error) {
-	if a == nil || !a.Expired(l.now) {
+func (s *session) expired(ctx context.Context, a *pki.Authority) (bool, error) {
+	if a == nil || !a.Expired(s.now) {
 		return false, nil
 	}
-	now, err := servertime.Now(ctx, l.Client)
+	now, err := servertime.Now(ctx, s.Client)
 	return err == nil && a.Expired(now), err
 }
 
-// withoutRollouts reports whether members read no CA of the Etcd when they start.
-func (l *looking) withoutRollouts() bool { return l.Etcd.ClientTLS() == nil && l.Etcd.PeerTLS() == nil }
+// withoutRollouts reports whether members do not read CAs of the Etcd at their start, so that a new CA needs no rollout.
+func (s *session) withoutRollouts() bool { return s.Etcd.ClientTLS() == nil && s.Etcd.PeerTLS() == nil }
 
-func (l *looking) foreign(foreign []ownership.Foreign) {
-	l.result.Foreign = append(l.result.Foreign, foreign...)
+func (s *session) foreign(foreign []ownership.Foreign) {
+	s.result.Foreign = append(s.result.Foreign, foreign...)
 	for _, f := range foreign {
-		l.problems = append(l.problems, &certificates.Problem{Secret: f.Name, What: f.Whose + ": " + f.Remedy})
+		s.problems = append(s.problems, &certificates.Problem{Secret: f.Name, What: f.Whose + ": " + f.Remedy})
 	}
 }
 
-func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
+func (s *session) conclude(spec pki.Spec, d pki.Decision) {
 	for _, p := range d.Problems {
-		l.problems = append(l.problems, &certificates.Problem{Secret: p.Secret, What: p.What})
+		s.problems = append(s.problems, &certificates.Problem{Secret: p.Secret, What: p.What})
 	}
 	for _, w := range d.Warnings {
-		l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Secret %s %s.", w.Secret, w.What))
+		s.result.Remarks = append(s.result.Remarks, fmt.Sprintf("Secret %s %s.", w.Secret, w.What))
+	}
+	if d.NotRenewed != "" {
+		s.ignoreRenewal(spec.KeySecret, d.NotRenewed)
 	}
 	if d.Waiting != "" {
-		l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("The CA in Secret %s is being renewed: %s.", spec.KeySecret, d.Waiting))
+		s.result.Remarks = append(s.result.Remarks, fmt.Sprintf("The CA in Secret %s is being renewed: %s.", spec.KeySecret, d.Waiting))
 	}
-	if !d.At.IsZero() && (l.next.IsZero() || d.At.Before(l.next)) {
-		l.next = d.At
-	}
-}
-
-// ignoreRenewal reports that a CA is not the operator's to renew.
-func (l *looking) ignoreRenewal(spec pki.Spec) {
-	if l.renew && !l.Frozen {
-		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: its CA is that of the issuer. Renew it there", spec.BundleSecret))
+	if !d.At.IsZero() && (s.next.IsZero() || d.At.Before(s.next)) {
+		s.next = d.At
 	}
 }
 
-func (l *looking) forbidden(step pki.Step, err error) {
-	l.problems = append(l.problems, &certificates.Problem{Secret: step.Secret, What: fmt.Sprintf(
+// ignoreRenewal reports that a requested renewal of a CA does not begin.
+func (s *session) ignoreRenewal(secret, why string) {
+	if s.renew && !s.Frozen {
+		s.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: %s", secret, why))
+	}
+}
+
+func (s *session) forbidden(step pki.Step, err error) {
+	s.problems = append(s.problems, &certificates.Problem{Secret: step.Secret, What: fmt.Sprintf(
 		"cannot be written (%v). Managed TLS needs the right to create and update Secrets: apply config/admission/managed_tls_role.yaml", err)})
 }
 
@@ -298,33 +301,33 @@ var reasons = map[pki.Action]string{
 	pki.Retire: v1alpha1.ReasonCARetired, pki.Issue: v1alpha1.ReasonCertificateIssued,
 }
 
-func (l *looking) performed(ctx context.Context, step pki.Step) {
-	l.result.Wrote = true
+func (s *session) performed(ctx context.Context, step pki.Step) {
+	s.result.Wrote = true
 	ctrl.LoggerFrom(ctx).Info("Wrote a Secret of managed TLS", "secret", step.Secret, "action", step.Action, "why", step.Why)
 	if reason := reasons[step.Action]; reason != "" {
-		l.event(reason, fmt.Sprintf("Secret %s: %s", step.Secret, step.Why))
+		s.event(reason, fmt.Sprintf("Secret %s: %s", step.Secret, step.Why))
 	}
 }
 
-func (l *looking) event(reason, note string) {
+func (s *session) event(reason, note string) {
 	// The API shows only the first note of events with the same reason.
-	for i, e := range l.result.Events {
+	for i, e := range s.result.Events {
 		if e.Reason == reason {
-			l.result.Events[i].Note = e.Note + "; " + note
+			s.result.Events[i].Note = e.Note + "; " + note
 			return
 		}
 	}
-	l.result.Events = append(l.result.Events, Event{reason, note})
+	s.result.Events = append(s.result.Events, Event{reason, note})
 }
 
 // lasting reports whether every member has run with the CAs of a connection for long enough, and whether its certificates have been
-// the same for as long.
-func (l *looking) lasting(connection v1alpha1.TLSConnection, current pki.State) (trusted, loaded bool) {
-	t := maps.Clone(l.timers.Of(l.Etcd))
-	cas := t.with("CAs "+string(connection), fingerprint(current.Bundle...), l.now)
-	certificates := t.with("certificates "+string(connection), fingerprint(leaves(current)...), l.now)
-	l.timers.Set(l.Etcd, t)
-	trusted = cas && (l.withoutRollouts() || t.lasted(members))
+// unchanged for as long.
+func (s *session) lasting(connection v1alpha1.TLSConnection, current pki.State) (trusted, loaded bool) {
+	t := maps.Clone(s.timers.Of(s.Etcd))
+	cas := t.with("CAs "+string(connection), fingerprint(current.Bundle...), s.now)
+	certificates := t.with("certificates "+string(connection), fingerprint(leaves(current)...), s.now)
+	s.timers.Set(s.Etcd, t)
+	trusted = cas && (s.withoutRollouts() || t.lasted(members))
 	return trusted, trusted && certificates
 }
 

@@ -328,6 +328,33 @@ func TestWhenThePreviousCAIsRetired(t *testing.T) {
 	}
 }
 
+// A renewal that is requested while the previous CA is still trusted does not begin, which an event says: the key that signs may be stolen.
+func TestARenewalDuringARenewal(t *testing.T) {
+	w := newWorld(t)
+	w.renewing()
+	w.trusting("both")
+	w.live = w.snapshot
+	w.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationRenewCA}
+	w.Expect(w.reasons(w.ensure())).NotTo(ContainElement(v1alpha1.ReasonCARenewalIgnored), "what was requested is in progress")
+	w.etcd.Annotations = nil
+	w.forward(7 * 24 * time.Hour)
+	for range 7 {
+		w.forward(time.Minute)
+		w.ensure()
+	}
+	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: "ns", Name: "main-peer-ca-key"}
+	w.Expect(w.client.Get(t.Context(), key, secret)).To(Succeed())
+	w.Expect(secret.Data).To(HaveKey("previous.crt"))
+
+	w.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationRenewCA}
+	w.Expect(w.ensure().Events).To(ConsistOf(And(
+		HaveField("Reason", v1alpha1.ReasonCARenewalIgnored),
+		HaveField("Note", And(ContainSubstring("Secret main-peer-ca-key: the previous CA is trusted until"), ContainSubstring(v1alpha1.AnnotationTrustedUntil))),
+	)))
+	w.Expect(w.client.Get(t.Context(), key, secret)).To(Succeed())
+	w.Expect(secret.Data).NotTo(HaveKey("next.crt"))
+}
+
 // Secrets are not read while nothing is due.
 func TestSecretsAreReadSeldom(t *testing.T) {
 	w := newWorld(t)

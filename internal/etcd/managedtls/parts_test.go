@@ -299,14 +299,14 @@ func TestSecretsOfANewEtcd(t *testing.T) {
 // What is found is said: problems with their Secrets, warnings, and when to look again.
 func TestConclude(t *testing.T) {
 	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	l := &looking{}
-	l.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at.Add(time.Hour), Problems: []pki.Problem{{Secret: "s", What: "is broken"}}, Warnings: []pki.Problem{{Secret: "ca", What: "has another CA"}}})
-	l.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at, Waiting: "for members"})
-	l.conclude(pki.Spec{}, pki.Decision{At: at.Add(time.Minute)})
-	l.conclude(pki.Spec{}, pki.Decision{})
-	g.Expect(l.next).To(Equal(at))
-	g.Expect(l.problems).To(ConsistOf(MatchError(ContainSubstring("s is broken"))))
-	g.Expect(l.result.Remarks).To(Equal([]string{"Secret ca has another CA.", "The CA in Secret key is being renewed: for members."}))
+	s := &session{}
+	s.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at.Add(time.Hour), Problems: []pki.Problem{{Secret: "s", What: "is broken"}}, Warnings: []pki.Problem{{Secret: "ca", What: "has another CA"}}})
+	s.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at, Waiting: "for members"})
+	s.conclude(pki.Spec{}, pki.Decision{At: at.Add(time.Minute)})
+	s.conclude(pki.Spec{}, pki.Decision{})
+	g.Expect(s.next).To(Equal(at))
+	g.Expect(s.problems).To(ConsistOf(MatchError(ContainSubstring("s is broken"))))
+	g.Expect(s.result.Remarks).To(Equal([]string{"Secret ca has another CA.", "The CA in Secret key is being renewed: for members."}))
 }
 
 // Members that read any CA when they start have to have started with it.
@@ -315,7 +315,7 @@ func TestWithoutRollouts(t *testing.T) {
 	of := func(change func(*v1alpha1.Etcd)) bool {
 		etcd := &v1alpha1.Etcd{}
 		change(etcd)
-		return (&looking{Request: Request{State: &state.State{Etcd: etcd}}}).withoutRollouts()
+		return (&session{Request: Request{State: &state.State{Etcd: etcd}}}).withoutRollouts()
 	}
 	g.Expect(of(func(*v1alpha1.Etcd) {})).To(BeTrue())
 	g.Expect(of(func(e *v1alpha1.Etcd) { e.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{} })).To(BeFalse())
@@ -333,7 +333,7 @@ func TestLasting(t *testing.T) {
 		w.forward(time.Minute)
 		q := Request{State: &state.State{Etcd: w.etcd, Snapshot: w.snapshot}, Authorities: w.authorities}
 		w.manager.observe(q, w.clock.Now())
-		return (&looking{Manager: w.manager, Request: q, now: w.clock.Now()}).lasting(v1alpha1.TLSPeers, current)
+		return (&session{Manager: w.manager, Request: q, now: w.clock.Now()}).lasting(v1alpha1.TLSPeers, current)
 	}
 	for range 6 {
 		look(pki.State{Bundle: []*x509.Certificate{ca}, Leaves: leaf(ca)})

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Keys of the Secret with the key of a CA, besides those of the CA that signs.
+// Keys of the Secret of a CA, besides those of the signing CA.
 const (
 	keyNext            = "next.crt"
 	keyNextPrivate     = "next.key"
@@ -49,7 +49,7 @@ func specOf(etcd *v1alpha1.Etcd, connection v1alpha1.TLSConnection) pki.Spec {
 	server := pki.Want{
 		Secret: etcd.ServerSecret(connection), CommonName: etcd.Name,
 		Hosts: []string{members, members + "." + localClusterDomain},
-		// A member is a client of its peers, and of itself where it serves JSON.
+		// A member is a client of its peers, and of itself for the JSON gateway.
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	service := etcd.ClientHost()
@@ -132,7 +132,7 @@ func (s secrets) state(spec pki.Spec) pki.State {
 	return state
 }
 
-// decodeAuthority returns the content of the Secret with the CAs. Those of an issuer have no keys.
+// decodeAuthority decodes the Secret with the CAs. Those of an issuer have no keys.
 func decodeAuthority(secret *corev1.Secret, external bool) (*pki.Authority, error) {
 	a := &pki.Authority{}
 	var err error
@@ -240,7 +240,7 @@ func putPair(secret *corev1.Secret, certificateKey, privateKey string, pair *pki
 	return nil
 }
 
-// write updates a Secret as it was read, or creates one that was missing.
+// write updates a Secret as it was read, or creates it if it was missing.
 func (m *Manager) write(ctx context.Context, etcd *v1alpha1.Etcd, live *corev1.Secret, spec pki.Spec, name string, state pki.State) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: name}, Type: corev1.SecretTypeOpaque}
 	if state.Leaves[name] != nil {
@@ -267,7 +267,7 @@ func (m *Manager) write(ctx context.Context, etcd *v1alpha1.Etcd, live *corev1.S
 	}
 	err := m.Client.Create(ctx, secret, manager)
 	if apierrors.IsAlreadyExists(err) {
-		return apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it was created meanwhile"))
+		return apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it was just created"))
 	}
 	return err
 }

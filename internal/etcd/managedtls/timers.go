@@ -18,22 +18,20 @@ import (
 )
 
 const (
-	// propagation is how long it takes at most until a kubelet has brought a changed Secret to the pods, and clients have read
-	// their files again.
+	// propagation is the longest time until a kubelet has delivered a changed Secret to the pods, and clients have read their files again.
 	propagation = 5 * time.Minute
-	// maxUnobserved is the longest gap between two observations that counts as uninterrupted. A healthy Etcd is observed every 30
-	// seconds.
+	// maxUnobserved is the longest time between two observations that counts as uninterrupted. A healthy Etcd is observed every 30 seconds.
 	maxUnobserved = 2 * time.Minute
 )
 
-// members is the name of the timer of the CAs that every member trusts.
+// members is the name of the timer for the CAs that every member trusts.
 const members = "members"
 
-// timers count how long something has been the same, by its name. A CA begins to sign, or loses its trust, by them, so they live in
-// memory alone, and a gap resets them. An empty value is unknown, and never lasts.
+// timers record how long named values have been unchanged. They decide when a CA begins to sign or is no longer trusted, so they are kept
+// only in memory, and a gap resets them. An empty value is unknown, and never lasts.
 type timers map[string]lasting.Timer[string]
 
-// with adds an observation of a value, and reports whether it has been the same for long enough.
+// with adds an observation of a value, and reports whether it has been unchanged for long enough.
 func (t timers) with(name, value string, now time.Time) bool {
 	t[name] = t[name].Next(value, now, maxUnobserved)
 	return t.lasted(name)
@@ -55,12 +53,12 @@ func (m *Manager) observe(q Request, now time.Time) {
 	m.timers.Set(q.Etcd, t)
 }
 
-// everyMemberTrusts reports whether every member has started with these CAs.
+// everyMemberTrusts reports whether every member was started with these CAs.
 func everyMemberTrusts(s *cluster.Snapshot, authorities string) bool {
 	return s != nil && authorities != "" && len(s.Surplus) == 0 && s.EveryMember(func(p *cluster.Pod) bool { return p.Authorities == authorities })
 }
 
-// fingerprint of certificates; empty when there are none.
+// fingerprint of certificates; empty if there are none.
 func fingerprint(all ...*x509.Certificate) string {
 	if len(all) == 0 {
 		return ""

@@ -20,9 +20,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// List writes the initial cluster in the ConfigMap: a member for each ordinal of the StatefulSet, or all that the cluster is known to have if
-// someone has scaled the StatefulSet down. Applying the spec writes it as well, but the number of members also changes without the spec: a
-// second member that stands in must find itself in the list, and the first must not believe that it is the only one.
+// List writes the initial cluster into the ConfigMap: a member for each ordinal of the StatefulSet, or all that the cluster is known to
+// have if someone has scaled the StatefulSet down. Applying the spec writes it as well, but the number of members also changes without the
+// spec: a second member that stands in must find itself in the list, and the first must not take itself for the only one.
 func (i Writer) List(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, objects *apply.Session) error {
 	config, err := ConfigMap(ctx, i.Client, etcd, objects.Manager)
 	if err != nil || !lists(etcd, set, config) {

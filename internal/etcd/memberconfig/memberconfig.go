@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memberconfig writes what the members of an Etcd have to know into their ConfigMap: the ID of their cluster, whether they may
+// Package memberconfig writes the instructions of the members of an Etcd into their ConfigMap: the ID of their cluster, whether they may
 // begin it, how it is recovered, how their list changes, and whose requests their agents accept.
 package memberconfig
 
@@ -31,12 +31,12 @@ import (
 // Writer writes what members read in their ConfigMap.
 type Writer struct {
 	state.Access
-	// AgentTrust returns whose requests the agents of an Etcd accept; nil to write nothing of it.
+	// AgentTrust returns whose requests the agents of an Etcd accept; if nil, nothing is written about it.
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 }
 
 // Write writes to the ConfigMap what the status of an Etcd says: the ID of the cluster, so that no member begins a second one, and a
-// recovery. It is not part of what is applied, since it must also reach members while the spec is suspended. The reader returns what is
+// recovery. This is not part of what is applied, since it must also reach members while the spec is suspended. The reader reads what is
 // written so far. The live Etcd must agree with the given one: members that start by an outdated record would belong to another cluster.
 func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, objects *apply.Session) error {
 	config, err := ConfigMap(ctx, reader, etcd, objects.Manager)
@@ -45,7 +45,7 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 		_, err = objects.Owned(ctx)
 	}
 	if err != nil || config == nil {
-		// The event of its creation leads here.
+		// Its creation triggers a reconcile.
 		return err
 	}
 	trust := i.trust(etcd)
@@ -69,8 +69,8 @@ func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	return i.patch(ctx, config, data)
 }
 
-// Instructions returns everything that the status of an Etcd says to its members, for a ConfigMap that is created; nil before the cluster has
-// served. A ConfigMap that was deleted must come back complete: with part of it, members would start with data of a previous cluster, or
+// Instructions returns all instructions that follow from the status of an Etcd, for a ConfigMap that is created; nil before the cluster has
+// served. A ConfigMap that was deleted must come back complete: with a part of it, members would start with data of a previous cluster, or
 // remove data that is to be kept.
 func (i Writer) Instructions(ctx context.Context, etcd *v1alpha1.Etcd) (map[string]string, error) {
 	if etcd.Status.ClusterID == "" {
@@ -97,7 +97,7 @@ func (i Writer) Instructions(ctx context.Context, etcd *v1alpha1.Etcd) (map[stri
 	return data, nil
 }
 
-// confirm returns state.ErrBehind unless the API server has what the status of the given Etcd says of its cluster.
+// confirm returns state.ErrBehind unless the live Etcd records the same cluster and recovery as the given one.
 func (i Writer) confirm(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	live, err := i.Live().Etcd(ctx, etcd)
 	if err != nil {
@@ -110,7 +110,7 @@ func (i Writer) confirm(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	return nil
 }
 
-// trust returns whose requests the agents of an Etcd accept, as they read it; empty to write nothing of it.
+// trust returns, in the agents' format, whose requests the agents of an Etcd accept; empty if nothing is to be written about it.
 func (i Writer) trust(etcd *v1alpha1.Etcd) string {
 	if i.AgentTrust == nil {
 		return ""
@@ -118,9 +118,9 @@ func (i Writer) trust(etcd *v1alpha1.Etcd) string {
 	return i.AgentTrust(etcd).String()
 }
 
-// lacks returns what is missing in the data of the ConfigMap, as missing does, and KeyKept if members keep what they had before a Restore
-// without a recorded recovery. That happens if the only member is restored from the backup: the successor of its cluster ends the record
-// before the task is deleted.
+// lacks returns what is missing in the data of the ConfigMap, and KeyKept if members keep what they had before a Restore although no
+// recovery is recorded. That happens if the only member is restored from the backup: the successor of its cluster ends the record before
+// the task is deleted.
 func (i Writer) lacks(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
 	change, err := missing(etcd, trust, data)
 	_, recovers := data[member.KeyRecovery]
@@ -141,7 +141,8 @@ func (i Writer) lacks(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	return change, nil
 }
 
-// Permit permits the members of an Etcd to begin its cluster; nil withdraws that. The caller has decided so on the given live reads.
+// Permit permits the members of an Etcd to begin its cluster; nil withdraws the permission. The caller has decided this on the given live
+// reads.
 func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, permit *member.FirstStart) error {
 	return i.set(ctx, reads, etcd, manager, member.KeyFirstStart, func(string) (any, error) {
 		if permit == nil {
@@ -151,9 +152,9 @@ func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etc
 	})
 }
 
-// Announce tells the members of an Etcd how their list is about to change, for the cluster that its status records; the zero value
+// Announce announces to the members of an Etcd how their list is about to change, for the cluster that its status records; the zero value
 // withdraws the announcement. The caller has decided and recorded it on the given live reads. An announcement with an older generation than
-// the present one is not written: an agent that confirms a generation must have read what that generation says.
+// the present one is not written: an agent that confirms a generation must have read that very announcement.
 func (i Writer) Announce(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, members member.Members) error {
 	members.Etcd, members.ClusterID = string(etcd.UID), etcd.Status.ClusterID
 	return i.set(ctx, reads, etcd, manager, member.KeyMembers, func(current string) (any, error) {
@@ -168,7 +169,8 @@ func (i Writer) Announce(ctx context.Context, reads state.Live, etcd *v1alpha1.E
 	})
 }
 
-// set sets a key of the Etcd's own ConfigMap to what a function makes of its present value; nil removes it. Nothing is written twice.
+// set sets a key of the Etcd's own ConfigMap to what a function returns for its present value; nil removes it. An unchanged value is not
+// written.
 func (i Writer) set(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager, key string, next func(current string) (any, error)) error {
 	config, err := ConfigMap(ctx, reads, etcd, manager)
 	if err != nil {
@@ -197,7 +199,8 @@ func (i Writer) patch(ctx context.Context, config *corev1.ConfigMap, data map[st
 	return nil
 }
 
-// Instructed reports whether, by a live read, the ConfigMap instructs the members to recover their cluster as the status of the Etcd says.
+// Instructed reports whether, by a live read, the ConfigMap instructs the members to recover their cluster as the status of the Etcd
+// records.
 func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, manager string) (bool, error) {
 	wanted, details, err := encode(etcd.Status.Recovery)
 	if err != nil {
@@ -210,12 +213,12 @@ func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, ma
 	return wanted != "" && config.Data[member.KeyRecovery] == wanted && config.Data[member.KeyRecoveryDetails] == details, nil
 }
 
-// ConfigMap returns the ConfigMap that the members of an Etcd read; nil when there is none. It need not be the Etcd's own.
+// ConfigMap returns the ConfigMap that the members of an Etcd read; nil if there is none. It need not be the Etcd's own.
 func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, manager string) (*corev1.ConfigMap, error) {
 	return lookup.Get[corev1.ConfigMap](ctx, reader, "ConfigMap", types.NamespacedName{Namespace: etcd.Namespace, Name: etcd.ConfigMapName(manager)})
 }
 
-// missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.
+// missing returns the keys to write into the ConfigMap; one with a nil value is to be removed. It is pure.
 func missing(etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
 	status := &etcd.Status
 	recovery, details, err := encode(status.Recovery)
@@ -247,7 +250,7 @@ func missing(etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[str
 	return change, nil
 }
 
-// encodeSource returns what the members read of a source cluster; empty when there is none.
+// encodeSource encodes the source cluster for the members; empty if there is none.
 func encodeSource(etcd *v1alpha1.Etcd) (string, error) {
 	source := etcd.Source()
 	if source == nil {
@@ -256,7 +259,7 @@ func encodeSource(etcd *v1alpha1.Etcd) (string, error) {
 	return member.Source{ClientEndpoints: source.ClientEndpoints, Leads: etcd.SourceStays()}.Encode()
 }
 
-// encode returns what the members read of a recovery, and its details; empty when there is none.
+// encode encodes a recovery and its details for the members; empty if there is none.
 func encode(r *v1alpha1.ClusterRecovery) (text, details string, err error) {
 	if r == nil {
 		return "", "", nil

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Goal returns what the members of an Etcd are to be. The size is that of its spec unless a task is for another one; single is the
-// consent of the task to one member.
+// Goal returns the goal for the members of an Etcd. The size is that of its spec, unless a task has another one; single is the task's
+// consent to a single member.
 func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
 	_, allowed := etcd.Annotations[v1alpha1.AnnotationAllowSingleMember]
 	return membership.Goal{
@@ -27,9 +27,9 @@ func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
 	}
 }
 
-// Relieve returns the UID of the pod that a rollout needs to be replaced, and whose member another one is to relieve before that; empty if
-// there is none. Once the rollout is suspended or gone, or the Etcd asks for something else, the cluster goes back to its members. While
-// the spec is suspended, none begins: a further member needs objects of its own.
+// Relieve returns the UID of the pod that a rollout has to replace, and whose member another one relieves first; empty if there is none.
+// Once the rollout is suspended or gone, or the Etcd asks for something else, the cluster returns to its previous members. While the spec
+// is suspended, no relief begins, since a further member needs objects of its own.
 func Relieve(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) types.UID {
 	t := etcdtasks.RollingOut(tasks)
 	if t == nil || t.Spec.Suspend || t.Status.Rollout == nil || !etcd.Surges() || etcd.SpecSuspended() {
@@ -38,7 +38,7 @@ func Relieve(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) types.UID {
 	return t.Status.Rollout.Relieve
 }
 
-// Acting returns what else acts on the members of an Etcd, as a sentence; empty if nothing does.
+// Acting returns a sentence about what else acts on the members of an Etcd; empty if nothing does.
 func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) string {
 	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)
 	switch t := etcdtasks.Recovering(tasks); {
@@ -62,15 +62,16 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 	return ""
 }
 
-// shrinksFromOdd reports whether the next step may be to remove a voter that serves from an odd number of voters, after which the quorum
-// can spare one fewer. What a rollout has requested may still take a member away then: of an even number it takes none.
+// shrinksFromOdd reports whether the next step may remove a serving voter from an odd number of voters, after which the quorum tolerates
+// one failure fewer. A removal that a rollout has requested may still happen then; from an even number, rollouts remove none.
 func shrinksFromOdd(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 	voters := len(s.Cluster.Voters)
 	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters
 }
 
 // mayRemoveVoter reports whether a rollout may remove the pod of a voter. If the member of another pod has no vote, the rollout waits for
-// that pod, which may go or join only once members change, unless it waits for none. What it has requested before may still be carried out.
+// that pod, which can only leave or join when members change, unless the guard OthersParticipating is overridden. What it has requested
+// before may still be carried out.
 func mayRemoveVoter(rollout *v1alpha1.EtcdOperatorTask, s *cluster.Snapshot) bool {
 	if rollout == nil {
 		return false

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package members says what is known of the members of an Etcd that come and go: it reads what package membership decides on, for
-// the task that carries a change out, for the controller that creates the task, and for the command line.
+// Package members reads what package membership decides on: for the task that carries a change of members out, for the controller that
+// creates the task, and for the plugin.
 package members
 
 import (
@@ -26,45 +26,45 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Known is what was read of the members of an Etcd at one moment.
+// Known is what was read about the members of an Etcd at one moment.
 type Known struct {
 	Etcd *v1alpha1.Etcd
 	// Snapshot with what agents have read (cluster.Read).
 	Snapshot *cluster.Snapshot
-	// List is the member list by a linearizable read; nil if no member gave one.
+	// List is the member list by a linearizable read; nil if no member returned one.
 	List []etcdclient.Member
 	// Claims under the names of members, by ordinal.
 	Claims map[int]*corev1.PersistentVolumeClaim
-	// Told is what the ConfigMap says of members that leave. Of an announcement for the cluster before a recovery, which is void, it has
-	// the generation alone; so has Announced to be false then, and where there is none.
+	// Told is the announcement in the ConfigMap about members that leave. If it is for the cluster before a recovery, it is void, and Told
+	// only has its generation. Announced is false then, and if there is none.
 	Told      member.Members
 	Announced bool
-	// Initial are the names of the members that the ConfigMap lists. A member that it lists alone restores a backup when it has lost its
+	// Initial are the names of the members that the ConfigMap lists. A member that is listed alone restores a backup if it has lost its
 	// data.
 	Initial []string
 	// Class is the StorageClass in the claim template of the StatefulSet, empty if it names none, and Capacity that of the volumes.
 	Class    string
 	Capacity resource.Quantity
-	// BackedUp: everything that is committed, but for the last few minutes, is in a backup, or there is no backup store.
+	// BackedUp: everything committed, except for the last few minutes, is in a backup, or there is no backup store.
 	BackedUp bool
 }
 
-// Request is what a decision is asked for, and what the one who asks knows.
+// Request says what a decision is for, and what its caller knows.
 type Request struct {
 	Goal       membership.Goal
 	Timers     Timers
 	Overridden []v1alpha1.OverridableGuard
-	// Tasks of the Etcd, also ended ones: a Restore keeps data on volumes, and a MembershipChange knows which pods it has scaled away.
+	// Tasks of the Etcd, including ended ones: a Restore keeps data on volumes, and a MembershipChange knows which pods it has scaled away.
 	Tasks []v1alpha1.EtcdOperatorTask
-	// Relieve is the UID of a pod that is to be replaced by way of a further member.
+	// Relieve is the UID of a pod whose member a further member relieves before it is replaced.
 	Relieve types.UID
-	// NewClaim is the claim that a task has had made for a further member, and has not marked yet.
+	// NewClaim is the claim that was created for a task's further member, and that the task has not marked yet.
 	NewClaim string
 	// Pending and Acting are those of membership.Input.
 	Pending, Acting string
 }
 
-// Input makes the input of a decision. It is pure.
+// Input returns the input of a decision. It is pure.
 func (k Known) Input(r Request) membership.Input {
 	in := membership.Input{
 		Goal: r.Goal, Replicas: k.Snapshot.Replicas(), Observed: k.Snapshot.StatefulSet.Observed,
@@ -98,10 +98,10 @@ func (k Known) Input(r Request) membership.Input {
 	return in
 }
 
-// keeps reports whether a claim is not deleted when its ordinal goes: a Restore keeps data there, or no agent has looked at it. One of a member
-// is that of a pod which a task has scaled away, after it had removed the member from the list, and existed when that began. Any other may hold
-// data that no agent has looked at: it was restored by hand, or a larger cluster has left it, and someone has scaled the StatefulSet. One that
-// was made for a further member is marked.
+// keeps reports whether a claim is kept when its ordinal goes: a Restore keeps data there, or no agent has inspected it. The claim of a
+// member belongs to a pod that a task has scaled away after it had removed the member from the list, and existed when that began. Any other
+// claim may hold data that no agent has inspected: it was restored by hand, or a larger cluster has left it, and someone has scaled the
+// StatefulSet. A claim that was made for a further member is marked.
 func (k Known) keeps(i int, o membership.Ordinal, tasks []v1alpha1.EtcdOperatorTask) bool {
 	claim := k.Claims[i]
 	if claim == nil || etcdtasks.KeeperOf(tasks, claim) != "" {
@@ -118,8 +118,8 @@ func (k Known) keeps(i int, o membership.Ordinal, tasks []v1alpha1.EtcdOperatorT
 	return !o.Temporary && i >= k.Snapshot.Replicas() && (!was(membership.RemoveMember) || !was(membership.ScaleDown))
 }
 
-// drains reports whether the node of the only member is cordoned, and its volume can be used on another one. As relief is, this is a state:
-// once the node takes pods again, the cluster goes back to its one member.
+// drains reports whether the node of the only member is cordoned, and its volume can be attached to another node. Once the node is
+// uncordoned, the cluster returns to its one member.
 func (k Known) drains(i int) bool {
 	if !k.Etcd.SurgesOnDrain() || k.Etcd.SpecSuspended() || i >= len(k.Snapshot.Ordinals) {
 		return false
@@ -128,8 +128,8 @@ func (k Known) drains(i int) bool {
 	return pod != nil && pod.Node.Cordoned && pod.VolumeTrouble == ""
 }
 
-// joining says that members change the list themselves, as they do in a recovered cluster until the operator tells them who leaves; empty
-// if they do not. From then on they wait for the operator, which must not wait for them.
+// joining returns a sentence if members change the list themselves, as they do in a recovered cluster until the operator announces who
+// leaves; empty otherwise. From then on they wait for the operator, which must not wait for them.
 func (k Known) joining() string {
 	voters, removed := len(k.Snapshot.Cluster.Voters), 0
 	for i := range k.Snapshot.Ordinals {
@@ -143,7 +143,7 @@ func (k Known) joining() string {
 	return "the cluster was recovered or has woken up, and its members join it"
 }
 
-// member is an entry of the list, with what the member says.
+// member returns an entry of the list with what the member reports.
 func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member {
 	m := membership.Member{ID: listed.ID, Name: nameOf(listed), Learner: listed.Learner, Leads: listed.ID == k.Snapshot.Cluster.Leader && listed.ID != 0}
 	if ordinal := Ordinal(k.Etcd, listed); ordinal >= 0 {
@@ -167,8 +167,8 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 	return m
 }
 
-// at returns the ordinal in whose pod a listed member runs, or is to run; nil if there is no such pod. A pod whose member answers
-// under another ID is not that of the member.
+// at returns the ordinal in whose pod a listed member runs, or is to run; nil if there is none. A pod whose member answers under another ID
+// is not the member's.
 func (k Known) at(listed etcdclient.Member) *cluster.Ordinal {
 	i := Ordinal(k.Etcd, listed)
 	if i < 0 || i >= len(k.Snapshot.Ordinals) {
@@ -181,11 +181,11 @@ func (k Known) at(listed etcdclient.Member) *cluster.Ordinal {
 	return o
 }
 
-// run is the run of a listed member that serves, and how far it is behind; the zero run if it does not. Of a source it is unknown when
-// it was started, and of a member whose pod was not observed.
+// run returns the run of a listed member that serves, and how far it is behind; the zero run if it does not serve. The start is unknown for
+// a source, and for a member whose pod was not observed.
 func (k Known) run(listed etcdclient.Member) (run, uint64) {
 	if o := k.at(listed); o != nil && o.Serves() {
-		// Without the kubelet's word on when it was started, its pod has to do.
+		// Without a start time from the kubelet, use the pod.
 		return run{o.Pod.UID, o.Pod.EtcdStarted}, o.Lag
 	}
 	for _, v := range k.Snapshot.Cluster.Voters {
@@ -196,13 +196,13 @@ func (k Known) run(listed etcdclient.Member) (run, uint64) {
 	return run{}, 0
 }
 
-// mayBeAsked reports whether what a listed member says counts that has no ordinal: one of the source cluster or, where no pod was
-// observed, one of the Etcd.
+// mayBeAsked reports whether the answer of a listed member without an ordinal counts: it belongs to the source cluster or, if no pod was
+// observed, to the Etcd.
 func mayBeAsked(etcd *v1alpha1.Etcd, s *cluster.Snapshot, m etcdclient.Member) bool {
 	return IsSource(etcd, m) || len(s.Ordinals) == 0 && Ordinal(etcd, m) >= 0
 }
 
-// ordinal is what is known of an ordinal.
+// ordinal returns what is known of an ordinal.
 func (k Known) ordinal(i int) membership.Ordinal {
 	o := membership.Ordinal{Pod: slices.Contains(k.Snapshot.Surplus, k.Etcd.PodName(int32(i)))}
 	if claim := k.Claims[i]; claim != nil {
@@ -234,9 +234,9 @@ func (k Known) ordinal(i int) membership.Ordinal {
 	return o
 }
 
-// isRemoved reports whether the pod of an ordinal runs a member that the list no longer has: its etcd ends again and again, and only
-// another pod looks at the volume again. What was said by the agent of an earlier pod does not count against one whose agent has yet
-// to look. Of a learner that was removed before it had begun its data, no agent can say which it was.
+// isRemoved reports whether the pod of an ordinal runs a member that is no longer listed: its etcd exits repeatedly, and the volume is only
+// inspected again in another pod. A report of an earlier pod's agent does not count against a pod whose agent has yet to inspect the
+// volume. No agent can identify a learner that was removed before it had written data.
 func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 	started := o.Pod != nil && o.Pod.Refusal == nil && (o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassUnready)
 	ends := started && o.Pod.Prepared && o.Class == v1alpha1.ClassDead
@@ -263,14 +263,14 @@ func (k Known) moves(i int, o membership.Ordinal) bool {
 		hasLooked && k.Told.Leaves(k.Etcd.MemberName(k.Etcd.PodName(int32(i))))
 }
 
-// misfits reports whether a claim is of another StorageClass than the spec asks for, or too small, and stays so: the claim template has
-// the capacity only once every claim that can grow asks for it.
+// misfits reports whether a claim has another StorageClass than the spec, or is too small and cannot grow: the claim template only has the
+// new capacity once every claim that can grow requests it.
 func (k Known) misfits(claim *corev1.PersistentVolumeClaim) bool {
 	class, wanted, asks := k.Etcd.Spec.Class(), k.Etcd.Spec.Capacity(), claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	return class != "" && ptr.Deref(claim.Spec.StorageClassName, "") != class || asks.Cmp(wanted) < 0 && k.Capacity.Cmp(wanted) >= 0
 }
 
-// ordinals is the number of ordinals that have a pod, a claim or a member, are among the replicas, or are in the goal.
+// ordinals returns the number of ordinals that have a pod, a claim or a member, are among the replicas, or are in the goal.
 func (k Known) ordinals(goal membership.Goal) int {
 	n := max(k.Snapshot.Replicas(), goal.Size)
 	for i := range k.Claims {
@@ -316,7 +316,7 @@ func OrdinalOfName(etcd *v1alpha1.Etcd, name string) int {
 func ordinalOf(prefix, name string) int {
 	number, found := strings.CutPrefix(name, prefix+"-")
 	i, _ := strconv.Atoi(number)
-	// What is no number, or is not written as one usually is, is another text.
+	// Anything that is not a number in its usual form is another name.
 	if !found || i < 0 || i >= etcdclient.MaxMembers || strconv.Itoa(i) != number {
 		return -1
 	}

@@ -33,10 +33,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// listTimeout bounds the question for the member list.
+// listTimeout bounds the request for the member list.
 const listTimeout = 2 * time.Second
 
-// Reader reads what is known of members.
+// Reader reads what is known about members.
 type Reader struct {
 	Observer    observe.Confirming
 	Dialer      etcdclient.Dialer
@@ -46,8 +46,7 @@ type Reader struct {
 	Client client.Client
 }
 
-// Read reads what is known of the members of an Etcd beside a Snapshot, which it completes. The reader decides whether the API
-// server is asked or a cache.
+// Read reads what is known about the members of an Etcd besides a Snapshot, which it completes. The reader is the API server or a cache.
 func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (Known, error) {
 	k := Known{Etcd: etcd, Snapshot: s, Claims: map[int]*corev1.PersistentVolumeClaim{}}
 	if err := r.Observer.Reads(ctx, reader, etcd, s); err != nil {
@@ -109,7 +108,7 @@ func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-// maxClaims is how many ordinals are looked at for claims that a larger cluster has left behind.
+// maxClaims is how many ordinals are searched for claims that a larger cluster has left behind.
 const maxClaims = 7
 
 // LeftBehind reports whether a claim is there that was made for a further member, beyond the members of an Etcd: the task that would have
@@ -142,8 +141,7 @@ func (k *Known) ordinalsOfClaims() int {
 	return n
 }
 
-// List asks for the member list by a linearizable read; nil if no member gives one. The leader is asked, or else any voter that
-// serves.
+// List returns the member list by a linearizable read from the leader, or else from any serving voter; nil if no member returns one.
 func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (list []etcdclient.Member) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -154,8 +152,8 @@ func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapsh
 	return list
 }
 
-// Ask asks the leader for something, or else a voter that serves. If a member refuses because it considers others disconnected, the next one
-// is asked: a leader may go on considering a member disconnected that has come back, until one of their connections breaks.
+// Ask sends a request to the leader, or else to a serving voter. If a member refuses because it considers others disconnected, the next one
+// is tried: a leader may consider a member that has come back disconnected until one of their connections breaks.
 func (r Reader) Ask(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, do func(etcdclient.Client) error) error {
 	err := errors.New("no voter serves")
 	for _, speaks := range spokesmen(etcd, s) {
@@ -176,7 +174,7 @@ func (r Reader) ask(ctx context.Context, etcd *v1alpha1.Etcd, speaks spokesman, 
 	return do(c)
 }
 
-// spokesman is a member that is asked about the list, and to change it.
+// spokesman is a member that gets requests to read and change the member list.
 type spokesman struct {
 	// Pod of the member; empty if it is one of the source cluster.
 	Pod string
@@ -184,8 +182,8 @@ type spokesman struct {
 	Endpoint string
 }
 
-// spokesmen returns the voters that serve, in the order in which they are asked: the leader, wherever it is, since some releases of etcd
-// promote there alone; those of the Etcd; those of the source cluster.
+// spokesmen returns the serving voters in the order in which they are tried: the leader, wherever it is, since some releases of etcd only
+// promote there; then those of the Etcd; then those of the source cluster.
 func spokesmen(etcd *v1alpha1.Etcd, s *cluster.Snapshot) []spokesman {
 	var leader, own, source []spokesman
 	for i := range s.Ordinals {
@@ -210,14 +208,16 @@ func spokesmen(etcd *v1alpha1.Etcd, s *cluster.Snapshot) []spokesman {
 	return slices.Concat(leader, own, source)
 }
 
-// backupAge is how old the newest report may be that the store has everything, beside twice the period of deltas. A report may be as far
-// ahead of the operator's clock: the next one then shows whether snapshots are taken. One that is further ahead would look new for as long.
+// backupAge is the maximum age, in addition to twice the delta period, of the newest report that the store has everything. A report may be
+// that far ahead of the operator's clock, since the next one shows whether snapshots are taken. A report that is further ahead would look
+// new for too long.
 const backupAge = 30 * time.Second
 
-// defaultPeriod is that of an Etcd that takes no deltas: its full snapshots are as old as they may be.
+// defaultPeriod is the period for an Etcd that takes no deltas.
 const defaultPeriod = time.Hour
 
-// backedUp reports whether the store has everything but for the last minutes. Without a store nothing can be.
+// backedUp reports whether the store has everything except for the last minutes. It also holds without a store, since nothing can be backed
+// up then.
 func (r Reader) backedUp(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
 	if !etcd.HasBackupStore() {
 		return true, nil
@@ -247,7 +247,7 @@ func (r Reader) backedUp(ctx context.Context, reader client.Reader, etcd *v1alph
 	if recent(r.Clock.Now()) {
 		return true, nil
 	}
-	// Of the clocks of the operator and of the agent, either may be off.
+	// The clock of the operator or of the agent may be wrong.
 	now, err := servertime.Now(ctx, r.Client)
 	return err == nil && recent(now), err
 }

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// unreadyAfter is how long a member has not served before it may be removed for that.
+	// unreadyAfter is how long a member must not have served before it may be removed for that.
 	unreadyAfter = 30 * time.Second
-	// settledAfter is longer than the 5s for which etcd wants a connection to last before it changes the list.
+	// settledAfter is longer than the 5s for which etcd requires connections to have lasted before it changes the list.
 	settledAfter = 6 * time.Second
-	// steadyAfter is how long a learner has been close behind before it gets its vote.
+	// steadyAfter is how long a learner must have been close behind before it gets its vote.
 	steadyAfter = 2 * time.Second
-	// reachedAfter is how long a voter has been ready before clients reach it through the Service: kube-proxy writes its rules at most
+	// reachedAfter is how long a voter must have been ready until clients reach it through the Service: kube-proxy writes its rules at most
 	// once a second.
 	reachedAfter = time.Second
-	// reachedAnyway is how long a readiness probe is waited for: until then there may be two voters, which tolerate no failure.
+	// reachedAnyway is how long to wait for a readiness probe at most: until then there may be two voters, which tolerate no failure.
 	reachedAnyway = 5 * time.Second
-	// maxGap is the longest time between two observations in which something counts as uninterrupted. etcd's connections may
-	// break and come back within it.
+	// maxGap is the longest time between two observations that counts as uninterrupted. etcd's connections may break and come back within
+	// it.
 	maxGap = 5 * time.Second
 )
 
-// Timers are how long something has lasted of each member, by its ID. They are kept in memory alone, and any gap resets them.
+// Timers record how long conditions of each member have lasted, by its ID. They are kept only in memory, and any gap resets them.
 type Timers struct {
 	away    lasting.Timers[uint64, bool]
 	serving lasting.Timers[uint64, run]
 	close   lasting.Timers[uint64, run]
 	votes   lasting.Timers[uint64, run]
 	ready   lasting.Timers[uint64, run]
-	// unnamed are the runs of members that were listed before they had published themselves, and have not served since. A member may not have
-	// been started yet.
+	// unnamed are the runs of members that were listed before they had published their names, and have not served since. A member may not
+	// have been started yet.
 	unnamed map[uint64]run
 }
 
@@ -49,7 +49,7 @@ type run struct {
 	started time.Time
 }
 
-// Next returns the timers after one more observation.
+// Next returns the timers after another observation.
 func (t Timers) Next(k Known) Timers {
 	if len(k.List) == 0 {
 		return Timers{}
@@ -81,9 +81,9 @@ func (t Timers) Next(k Known) Timers {
 	}
 }
 
-// connected is the run of a learner that does not serve yet, and has published itself since it was added: that takes a connection to the
-// leader. If its leader has sent it a snapshot, etcd opens its port for clients seven seconds later, once it has published itself again. Of
-// one that has served and does not any more, it is unknown whether it is connected.
+// connected returns the run of a learner that does not serve yet but has published its name since it was added, which takes a connection to
+// the leader. If the leader has sent it a snapshot, etcd opens the client port seven seconds later, once it has published its name again.
+// Whether a learner that has served and no longer does is connected is unknown.
 func (t Timers) connected(k Known, m etcdclient.Member) run {
 	now := k.pod(m)
 	if !m.Learner || m.Name == "" || now.started.IsZero() || !t.isUnnamed(m.ID, now) {
@@ -92,13 +92,13 @@ func (t Timers) connected(k Known, m etcdclient.Member) run {
 	return now
 }
 
-// isUnnamed reports whether a run of a member is the one in which it was listed before it had published itself, and has not served since.
+// isUnnamed reports whether in this run a member was listed before it had published its name, and has not served since.
 func (t Timers) isUnnamed(id uint64, now run) bool {
 	was := t.unnamed[id]
 	return was.pod != "" && was.pod == now.pod && (was.started.IsZero() || was == now)
 }
 
-// pod is the run of a listed member by its pod, whether it serves or not; the zero run if there is no pod.
+// pod returns the run of a listed member by its pod, whether or not it serves; the zero run if there is no pod.
 func (k Known) pod(listed etcdclient.Member) run {
 	if o := k.at(listed); o != nil && o.Pod != nil {
 		return run{o.Pod.UID, o.Pod.EtcdStarted}

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki decides what becomes of the certificates that the operator issues for one kind of connection of an Etcd, and issues
-// them. It is pure but for the random numbers of new keys: others read and write the Secrets, and the time is an argument.
+// Package pki decides on the certificates that the operator issues for one kind of connection of an Etcd, and issues them. It is pure
+// except for the random numbers of new keys: it neither reads nor writes Secrets, and the time is an argument.
 package pki
 
 import (
@@ -28,11 +28,11 @@ import (
 // Pair is a certificate with its private key.
 type Pair struct {
 	Certificate *x509.Certificate
-	// Key is nil where it is not known.
+	// Key is nil if it is not known.
 	Key crypto.Signer
 }
 
-// ParsePair parses a pair of PEM blocks. A pair without a key has a certificate alone.
+// ParsePair parses a pair of PEM blocks. A pair without a key only has a certificate.
 func ParsePair(certificate, key []byte) (*Pair, error) {
 	all, err := boundedpem.Certificates(certificate)
 	if err != nil {
@@ -83,7 +83,7 @@ func EncodeCertificates(all ...*x509.Certificate) []byte {
 	return encoded.Bytes()
 }
 
-// Encode encodes a pair. The key is nil where it is not known.
+// Encode encodes a pair. The key is nil if it is not known.
 func (p *Pair) Encode() (certificate, key []byte, err error) {
 	certificate = EncodeCertificates(p.Certificate)
 	if p.Key == nil {
@@ -106,8 +106,8 @@ func contains(all []*x509.Certificate, one *x509.Certificate) bool {
 	return slices.ContainsFunc(all, func(c *x509.Certificate) bool { return c.Equal(one) })
 }
 
-// early is how long before its issue the first CA is valid: the clocks of members, clients and the operator differ. Its successors
-// are valid from the same time on, so that a clock that is ahead never makes certificates that are not valid yet.
+// early is how long before its issue the first CA becomes valid, since the clocks of members, clients and the operator differ. Its
+// successors are valid from the same time on, so that a fast clock never makes certificates that are not valid yet.
 const early = 72 * time.Hour
 
 // newCA makes a CA. Its successors are valid from the same time on.
@@ -132,8 +132,8 @@ func newCA(o Owner, duration time.Duration, now time.Time, notBefore time.Time) 
 	}, nil)
 }
 
-// newLeaf issues a certificate. It expires with its CA at the latest, and not before the one that it replaces: by a clock that is
-// behind, it would be valid for too short.
+// newLeaf issues a certificate. It expires with its CA at the latest, and not before the one that it replaces: with a slow clock, it would
+// expire too early.
 func newLeaf(ca *Pair, want Want, duration time.Duration, now time.Time, replaced *x509.Certificate) (*Pair, error) {
 	end := now.Add(duration)
 	if replaced != nil && replaced.NotAfter.After(end) {

@@ -14,17 +14,17 @@ import (
 // Action is what is done to the Secrets of a connection.
 type Action string
 
-// The actions. Only Retire removes what members and clients may rely on.
+// The actions. Only Retire removes something that members and clients may rely on.
 const (
 	// MakeCA makes the first CA.
 	MakeCA Action = "MakeCA"
-	// Trust writes the bundle: all CAs that are to be trusted, and those that it already has.
+	// Trust writes the bundle: all CAs to trust, in addition to those that it already has.
 	Trust Action = "Trust"
 	// Issue issues a certificate.
 	Issue Action = "Issue"
 	// CopyCAs copies the bundle to the Secret of a certificate.
 	CopyCAs Action = "CopyCAs"
-	// RenewCA makes the next CA. It is trusted, and signs nothing yet.
+	// RenewCA makes the next CA, which is trusted but signs nothing yet.
 	RenewCA Action = "RenewCA"
 	// Promote makes the next CA the one that signs.
 	Promote Action = "Promote"
@@ -39,7 +39,7 @@ type Step struct {
 	Why    string
 	// Want is the certificate to issue, or to copy the CAs to.
 	Want Want
-	// CA of MakeCA and RenewCA is that of the issuer; nil where the operator makes one.
+	// CA of the issuer, for MakeCA and RenewCA; nil if the operator makes one.
 	CA *x509.Certificate
 }
 
@@ -50,24 +50,26 @@ type Problem struct {
 	What string
 }
 
-// Decision is what is to be done for a connection.
+// Decision says what to do for a connection.
 type Decision struct {
-	// Step to take; nil if there is none. After it, the Secrets are read again, and the decision is made again.
+	// Step to take; nil if there is none. After it, the Secrets are read and the decision is made again.
 	Step     *Step
 	Problems []Problem
-	// Warnings are what a person should check, although nothing is kept from being done.
+	// Warnings are what a person should check. They block nothing.
 	Warnings []Problem
 	// At is when to look again; zero if nothing is due.
 	At time.Time
 	// Waiting says what a renewal of the CA waits for; empty without one.
 	Waiting string
+	// NotRenewed says why a requested renewal does not begin, and what to do; empty if it begins, or is in progress.
+	NotRenewed string
 }
 
 // Decide decides what is done next.
 //
-// CA and certificates are never replaced at once: every member trusts a new CA before it signs, and the old one is trusted until
-// the last certificate that it signed has expired. What was removed or changed is added again if that takes nothing away from
-// members and clients; otherwise it is a problem.
+// CAs are never replaced at once: every member trusts a new CA before it signs, and the old one is trusted until the last certificate that
+// it signed has expired. Removed or changed parts are added again if that takes nothing away from members and clients; otherwise they are
+// reported as a problem.
 func Decide(spec Spec, state State, now Input) Decision {
 	d := &decision{spec: spec, state: state, now: now}
 	for _, secret := range d.secrets() {
@@ -102,7 +104,7 @@ func (d *decision) secrets() []string {
 	return all
 }
 
-// orDelete ends the advice for a Secret that can be made again without harm.
+// orDelete returns the end of the advice for a Secret that can be recreated without harm.
 func (d *decision) orDelete(secret string) string {
 	if secret == d.spec.KeySecret {
 		return ""
@@ -117,14 +119,14 @@ func (d *decision) problem(secret, what string, args ...any) {
 	d.Problems = append(d.Problems, Problem{secret, fmt.Sprintf(what, args...)})
 }
 
-// step decides on a step unless another comes first.
+// step decides on a step unless there already is one.
 func (d *decision) step(action Action, secret, why string, args ...any) {
 	if d.Step == nil {
 		d.Step = &Step{Action: action, Secret: secret, Why: fmt.Sprintf(why, args...)}
 	}
 }
 
-// look has the Secrets read again at a time.
+// look requests another reading of the Secrets at a time.
 func (d *decision) look(at time.Time) {
 	if d.At.IsZero() || at.Before(d.At) {
 		d.At = at
@@ -199,7 +201,7 @@ func (d *decision) trust() (complete bool) {
 		case a.Retired != nil && a.Retired.Equal(c):
 			d.step(Trust, d.spec.BundleSecret, "the CA %q is no longer trusted", c.Subject.CommonName)
 		default:
-			d.Warnings = append(d.Warnings, Problem{d.spec.BundleSecret, fmt.Sprintf("has a CA that the operator did not add (%q). Members and clients trust it. Remove it, unless somebody relies on it", c.Subject)})
+			d.Warnings = append(d.Warnings, Problem{d.spec.BundleSecret, fmt.Sprintf("has a CA that the operator did not add (%q). Members and clients trust it. Remove it, unless something relies on it", c.Subject)})
 		}
 	}
 	return true
@@ -246,7 +248,7 @@ func (d *decision) issue(action Action, want Want, why string) {
 	}
 }
 
-// due returns why a certificate is to be issued; empty if it is not.
+// due returns why a certificate has to be issued; empty if it does not.
 func (d *decision) due(want Want, leaf *Leaf) (why string) {
 	a := d.state.Authority
 	if leaf == nil {
@@ -260,17 +262,17 @@ func (d *decision) due(want Want, leaf *Leaf) (why string) {
 	case signed(a.Previous, leaf.Certificate):
 		return "the CA was renewed"
 	case a.Next != nil && signed(a.Next.Certificate, leaf.Certificate):
-		// The Secret with the CA comes from a backup, and is on its way to this CA.
+		// The Secret with the CA was restored from a backup, and this CA follows.
 		return ""
 	case !signed(a.Signer.Certificate, leaf.Certificate):
-		d.problem(want.Secret, "has a certificate that the CA of Secret %s did not sign: somebody has replaced it. Delete the Secret: the operator makes it again", d.spec.KeySecret)
+		d.problem(want.Secret, "has a certificate that the CA of Secret %s did not sign: it was replaced. Delete the Secret: the operator makes it again", d.spec.KeySecret)
 		return ""
 	case !slices.Equal(slices.Sorted(slices.Values(leaf.Certificate.DNSNames)), slices.Sorted(slices.Values(want.Hosts))):
 		return "it is for other host names"
 	case !slices.Equal(leaf.Certificate.ExtKeyUsage, want.Usages):
 		return "it is for another use"
 	case leaf.Certificate.NotAfter.Equal(a.Signer.Certificate.NotAfter):
-		// Another one would not be valid for longer.
+		// A new one would not be valid for longer.
 		return ""
 	case !d.now.Now.Before(renewAt):
 		return "it expires at " + stamp(leaf.Certificate.NotAfter)
@@ -290,7 +292,7 @@ func (d *decision) renew(trusted bool) {
 	case a.Previous != nil:
 		d.retire(quiet)
 	case quiet && d.now.RenewCA:
-		d.step(RenewCA, d.spec.KeySecret, "somebody has asked for it")
+		d.step(RenewCA, d.spec.KeySecret, "a renewal was requested")
 	case a.Signer.Key == nil:
 		d.problem(d.spec.KeySecret, "has no private key, and so certificates cannot be renewed. Restore it from a backup; or %s", renewal)
 	case !d.now.Now.Before(expires.Add(-d.spec.CARenewBefore)):
@@ -322,7 +324,7 @@ func (d *decision) promote(quiet bool) {
 	d.overdueCA("not every member has started with the next one: see what keeps the rollout")
 }
 
-// overdueCA reports that the CA is not renewed once half of the time for it is gone: all its certificates end with it.
+// overdueCA reports that the CA is not renewed although half of the time for it has passed: all its certificates expire with it.
 func (d *decision) overdueCA(why string) {
 	expires := d.state.Authority.Signer.Certificate.NotAfter
 	if d.Step != nil || d.now.Now.Before(expires.Add(-d.spec.CARenewBefore/2)) {
@@ -339,6 +341,9 @@ func (d *decision) retire(quiet bool) {
 	a := d.state.Authority
 	d.Waiting = fmt.Sprintf("the previous CA is trusted until its last certificate expires, at %s", stamp(a.PreviousUntil))
 	d.look(a.PreviousUntil)
+	if d.now.RenewCA && !d.spec.External {
+		d.NotRenewed = d.Waiting + ". To end that earlier, set the annotation druid.gardener.cloud/previous-ca-trusted-until of the Secret; request the renewal again after the event CARetired"
+	}
 	if quiet && len(d.Problems) == 0 && d.now.Loaded && d.now.Now.After(a.PreviousUntil) {
 		d.step(Retire, d.spec.KeySecret, "its last certificate has expired")
 	}

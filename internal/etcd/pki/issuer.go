@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
 )
 
-// Issued is what another issuer than the operator has issued for a Secret. Members use it once the operator has copied it.
+// Issued is what an external issuer has issued for a Secret. Members use it once the operator has copied it.
 type Issued struct {
 	// Leaf is nil while there is none.
 	Leaf *Leaf
@@ -53,7 +53,7 @@ func (i *Issued) For(want Want) bool {
 	return slices.Equal(slices.Sorted(slices.Values(i.Leaf.Certificate.DNSNames)), slices.Sorted(slices.Values(want.Hosts)))
 }
 
-// usable returns why a certificate must not replace one that works; empty if it may.
+// usable returns why a certificate must not replace a working one; empty if it may.
 func (i *Issued) usable(want Want, now time.Time) string {
 	c := i.Leaf.Certificate
 	switch {
@@ -167,7 +167,7 @@ func (d *decision) copies(trusted bool) {
 	}
 }
 
-// overdue reports that a certificate is not renewed: first as a warning, and as a problem once half of the time for it is gone.
+// overdue reports that a certificate is not renewed: first as a warning, and as a problem once half of the time for it has passed.
 func (d *decision) overdue(want Want, leaf *Leaf, why string) {
 	renewAt := leaf.Certificate.NotAfter.Add(-d.spec.LeafRenewBefore)
 	if d.now.Now.Before(renewAt) {

@@ -50,13 +50,13 @@ type Spec struct {
 
 // Authority is the CA of a connection: the content of its Secret.
 type Authority struct {
-	// Signer signs certificates. Its key is nil where it was lost, or is the issuer's.
+	// Signer signs certificates. Its key is nil if it was lost, or if the issuer has it.
 	Signer *Pair
-	// Next replaces Signer once every member trusts it; nil without a renewal.
+	// Next replaces Signer once every member trusts it; nil if there is no renewal.
 	Next *Pair
-	// NextFrom is when Next signs at the earliest: clients that read their CAs only when they start have until then to do so.
+	// NextFrom is when Next signs at the earliest: until then, clients that only read their CAs at their start have to restart.
 	NextFrom time.Time
-	// Previous has signed before, and is trusted until its last certificate has expired.
+	// Previous signed before, and is trusted until its last certificate has expired.
 	Previous      *x509.Certificate
 	PreviousUntil time.Time
 	// Retired is the last CA that is no longer trusted. It may still be in the bundle.
@@ -81,7 +81,7 @@ func (a *Authority) trusted() []*x509.Certificate {
 // Leaf is the content of the Secret of a certificate.
 type Leaf struct {
 	Pair
-	// Intermediates lead from the certificate to its CA; none where the CA has signed it.
+	// Intermediates lead from the certificate to its CA; none if the CA has signed it.
 	Intermediates []*x509.Certificate
 	// CAs is the copy of the bundle.
 	CAs []*x509.Certificate
@@ -124,9 +124,9 @@ func (l *Leaf) signedBy(ca *x509.Certificate) bool {
 
 // State is the content of the Secrets of a connection.
 type State struct {
-	// Authority is nil when there is no such Secret.
+	// Authority is nil if there is no such Secret.
 	Authority *Authority
-	// Bundle is empty when there is no such Secret.
+	// Bundle is empty if there is no such Secret.
 	Bundle []*x509.Certificate
 	// Leaves by the names of their Secrets, as far as these exist.
 	Leaves map[string]*Leaf
@@ -147,7 +147,7 @@ type Input struct {
 	Frozen bool
 	// Trusted: every member has run with the present bundle for long enough.
 	Trusted bool
-	// Loaded: the certificates have been the same for long enough.
+	// Loaded: the certificates have been unchanged for long enough.
 	Loaded bool
 	// Expired: the CA that signs has expired by the clock of the API server, too.
 	Expired bool

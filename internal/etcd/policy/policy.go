@@ -81,9 +81,9 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 	return r.issuers(etcd)
 }
 
-// Beside returns why an Etcd is refused beside others: an older one of its namespace has the same store, and overlapping prefixes. Both would
-// write and remove snapshots there, and a member that has lost its volume could restore the other's. What other namespaces name is not
-// asked: the same name may be another store there, and tenants could keep each other's Etcds from running.
+// Beside returns why an Etcd is refused because of others: an older one of its namespace has the same store with an overlapping prefix.
+// Both would write and remove snapshots there, and a member that has lost its volume could restore the other's. Other namespaces do not
+// matter: the same name may be another store there, and tenants could block each other's Etcds.
 func (r Rules) Beside(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd) error {
 	own := etcd.BackupStore()
 	if own == nil {
@@ -105,8 +105,9 @@ func older(a, b *v1alpha1.Etcd) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// Elsewhere returns why the operator does not connect to an endpoint for an Etcd, outside of its pods; nil if it may. The spec names such
-// endpoints, and member lists, which an image of the tenant's choice answers: the operator's network reaches what a tenant's may not.
+// Elsewhere returns why the operator does not connect to an endpoint outside of an Etcd's pods; nil if it may. Such endpoints come from the
+// spec, and from member lists, which an image of the tenant's choice returns; and the operator's network may reach what a tenant's does
+// not.
 func (r Rules) Elsewhere(etcd *v1alpha1.Etcd, endpoint string) error {
 	if r.allowsSource(etcd.Namespace, endpoint) {
 		return nil
@@ -121,7 +122,7 @@ func (r Rules) Elsewhere(etcd *v1alpha1.Etcd, endpoint string) error {
 	return fmt.Errorf("the operator's configuration (joinSources) does not have %s for namespace %s", endpoint, etcd.Namespace)
 }
 
-// maxOwn is how many members an Etcd may have, with one that stands in while another moves.
+// maxOwn is how many members an Etcd may have, including one that stands in while another moves.
 const maxOwn = 6
 
 // allowsSource reports whether members of a namespace may join the cluster at an endpoint.
@@ -290,11 +291,11 @@ func (r Rules) copyFirst(etcd *v1alpha1.Etcd, from, own v1alpha1.StoreSpec) erro
 	return fmt.Errorf("%s. Then restore from that prefix (from: {prefix: %s})", say, target.Prefix)
 }
 
-// plain is what a person may paste into a shell.
+// plain matches what a person may paste into a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]*$`)
 
-// copyCommand is how a person copies a store for an Etcd to another one; empty if a name in it may not be pasted into a shell: its author need
-// not be who reads the command.
+// copyCommand returns the command that copies a store to another one for an Etcd; empty if a name in it is unsafe to paste into a shell,
+// since its author may not be the reader.
 func copyCommand(etcd *v1alpha1.Etcd, source, target v1alpha1.StoreSpec) string {
 	command := fmt.Sprintf("kubectl etcdtask copy-backups %s -n %s --wait", etcd.Name, etcd.Namespace)
 	for _, side := range []struct {
@@ -317,7 +318,7 @@ func copyCommand(etcd *v1alpha1.Etcd, source, target v1alpha1.StoreSpec) string 
 	return command
 }
 
-// spares returns an error if a store overlaps the live backups of an Etcd.
+// spares returns an error if a store overlaps the live backups of an Etcd in a list.
 func spares(etcds []v1alpha1.Etcd, field string, store v1alpha1.StoreSpec) error {
 	for _, e := range etcds {
 		if live := e.BackupStore(); live != nil && sameBucket(store, *live) && overlap(store.Prefix, live.Prefix) {
@@ -351,7 +352,7 @@ func secret(store v1alpha1.StoreSpec) string {
 	return cmp.Or(ptr.Deref(store.SecretRef, v1alpha1.SecretReference{}).Name, "")
 }
 
-// overlap reports whether two prefixes are the same, or one lies beneath the other.
+// overlap reports whether two prefixes are the same, or one is below the other.
 func overlap(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }

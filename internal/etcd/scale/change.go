@@ -22,7 +22,7 @@ import (
 type Change struct {
 	Size
 	etcd *v1alpha1.Etcd
-	// set that the decision rests on; nil when there was none.
+	// set is the StatefulSet that the decision rests on; nil if there was none.
 	set *appsv1.StatefulSet
 	// reads that confirmed it; nil where that is not needed.
 	reads *state.Live
@@ -39,8 +39,8 @@ func (c *Change) End() {
 	}
 }
 
-// Begin decides how many replicas the StatefulSet is to have. Where all its members start or stop, the lock of the Etcd is held until
-// the Change ends, which has to be in any case; that is confirmed by the API server, and the returned context bounds the time for it.
+// Begin decides how many replicas the StatefulSet is to have. If all its members start or stop, live reads confirm the decision, the lock
+// of the Etcd is held until the Change ends, and the returned context bounds the time for it. The caller must end the Change in any case.
 func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.View, wake hibernation.WakeUp) (context.Context, *Change, error) {
 	c := &Change{Size: size(st, first, wake), etcd: st.Etcd, set: st.StatefulSet}
 	if !startsOrStopsAll(c.set, c.Replicas) {
@@ -52,14 +52,14 @@ func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.Vie
 	return ctx, c, c.confirm(ctx, s.Live())
 }
 
-// startsOrStopsAll reports whether a StatefulSet that is to have so many replicas starts, or stops, all members. One that is
-// created does: it adopts the pods of a StatefulSet that was orphaned, and removes those beyond its replicas.
+// startsOrStopsAll reports whether setting a StatefulSet to a number of replicas starts or stops all members. Creating one does: it adopts
+// the pods that an earlier StatefulSet left as orphans, and removes those beyond its replicas.
 func startsOrStopsAll(set *appsv1.StatefulSet, replicas int32) bool {
 	return set == nil || (ptr.Deref(set.Spec.Replicas, 1) == 0) != (replicas == 0)
 }
 
-// outdated returns what is different in the live Etcd, of all that decides whether its members run; empty when the cache is up
-// to date. It is pure.
+// outdated returns which of the fields that decide whether members run is different in the live Etcd; empty if the cache is up to date. It
+// is pure.
 func outdated(cached, live *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 	was, is := &cached.Status, &live.Status
 	switch {
@@ -77,8 +77,8 @@ func outdated(cached, live *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 	return ""
 }
 
-// confirm returns state.ErrBehind unless the API server shows the same Etcd as the cache, and no task that holds the members of
-// one that starts. The caller holds the lock of the Etcd.
+// confirm returns state.ErrBehind unless the API server shows the same Etcd as the cache and, if members start, no task that holds them.
+// The caller holds the lock of the Etcd.
 func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 	c.reads = &reads
 	live, err := reads.Etcd(ctx, c.etcd)

@@ -29,8 +29,8 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;delete
 
-// recorded returns what the StatefulSet of a cluster that runs is to be scaled to by the task that changes its members; nil if it is
-// to stay as it is. It is pure.
+// recorded returns the replicas that the task that changes the members has recorded for the StatefulSet of a running cluster; nil if they
+// are not to change. It is pure.
 func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.EtcdOperatorTask) *int32 {
 	t := etcdtasks.ChangingMembers(tasks)
 	if t == nil || t.Status.Membership == nil || t.Status.Membership.Replicas == nil || etcdtasks.Recovering(tasks) != nil {
@@ -46,8 +46,8 @@ func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.Etc
 	return &wanted
 }
 
-// scaledDown returns what the StatefulSet of a cluster that runs is scaled back to if a user has scaled it down; nil otherwise. No task
-// does that while there is no quorum, and the pod of a member that is listed can cost none. It is pure.
+// scaledDown returns the replicas to which the StatefulSet of a running cluster is scaled back after a user has scaled it down; nil
+// otherwise. No task does this without a quorum, and restoring the pod of a listed member cannot cost quorum. It is pure.
 func scaledDown(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) *int32 {
 	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)
 	have, all := ptr.Deref(set.Spec.Replicas, 1), listed(etcd, s, tasks)
@@ -57,9 +57,9 @@ func scaledDown(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapsho
 	return &all
 }
 
-// listed returns how many replicas the StatefulSet has to have for the pods of all members that are listed: the list shows which have left
-// before the status does. While no quorum confirms it, as many as the cluster has been seen to have. It is no more than what the task has
-// recorded that changes the members: what that has scaled away has left.
+// listed returns how many replicas the StatefulSet needs so that every listed member has a pod: the list shows before the status does which
+// members have left. While no quorum confirms the list, it is the size that the cluster has been seen to have. It never exceeds what the
+// task that changes the members has recorded: the members that this task has scaled away have left.
 func listed(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) (n int32) {
 	if s == nil || !s.Quorate() {
 		n = sizeOf(etcd)
@@ -79,8 +79,8 @@ func ordinalOf(etcd *v1alpha1.Etcd, v cluster.Voter) int {
 	return members.Ordinal(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs})
 }
 
-// ShowsChange reports whether a task that changes members has recorded what concerns the Etcd: another size of the StatefulSet, or
-// another guard that blocks.
+// ShowsChange reports whether an update of a task that changes members concerns the Etcd: another size of the StatefulSet, or another guard
+// that blocks.
 func ShowsChange(before, after *v1alpha1.EtcdOperatorTask) bool {
 	of := func(t *v1alpha1.EtcdOperatorTask) (int32, v1alpha1.GuardName) {
 		m := ptr.Deref(t.Status.Membership, v1alpha1.MembershipStatus{})
@@ -91,13 +91,13 @@ func ShowsChange(before, after *v1alpha1.EtcdOperatorTask) bool {
 	return replicas != nextReplicas || guard != nextGuard
 }
 
-// next returns what the StatefulSet is to be scaled to; nil if it is to stay as it is. It is pure.
+// next returns the replicas that the StatefulSet is to be scaled to; nil if they are not to change. It is pure.
 func next(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, tasks []v1alpha1.EtcdOperatorTask) *int32 {
 	return cmp.Or(recorded(etcd, set, tasks), scaledDown(etcd, set, s, tasks))
 }
 
-// Follow scales the StatefulSet to what the task records that changes the members, by one replica, also while the spec is suspended, or back
-// if someone has scaled it down, whether or not changes of the spec are due. It returns state.ErrBehind when it has.
+// Follow scales the StatefulSet by one replica to what the task that changes the members records, or back if someone has scaled it down;
+// both also while the spec is suspended, and whether or not changes of the spec are due. It returns state.ErrBehind after it has scaled.
 func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Session) error {
 	if st.StatefulSet == nil || next(st.Etcd, st.StatefulSet, st.Snapshot, st.Tasks) == nil {
 		return nil
@@ -111,8 +111,8 @@ func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Sess
 	return state.ErrBehind
 }
 
-// follow decides on live reads, while no task takes a step. A replica goes only if the member list does not have its member: the
-// list may have changed since the task looked at it. One that comes back is that of a member which the snapshot shows.
+// follow decides on live reads, while no task takes a step. A replica is only removed if its member is not in the member list, which may
+// have changed since the task read it. A replica that is restored belongs to a member in the snapshot.
 func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *cluster.Snapshot) error {
 	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
@@ -134,7 +134,7 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *clu
 	if err := reads.Fresh(ctx); err != nil {
 		return err
 	}
-	// The claim of a replica that goes is kept, or deleted by the task.
+	// The claim of a removed replica is kept, or the task deletes it.
 	patch := asread.Merge(map[string]any{"spec": map[string]any{
 		"replicas": wanted, "persistentVolumeClaimRetentionPolicy": map[string]any{"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType},
 	}})
@@ -145,7 +145,7 @@ func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *clu
 	return nil
 }
 
-// hasLeft returns state.ErrBehind unless the member list, by a linearizable read, has no member of an ordinal or a higher one.
+// hasLeft returns state.ErrBehind unless the member list, by a linearizable read, has no member with this or a higher ordinal.
 func (s Scaler) hasLeft(ctx context.Context, etcd *v1alpha1.Etcd, ordinal int32) error {
 	snapshot, err := s.Observe(ctx, s.API, etcd)
 	if err != nil {
@@ -163,8 +163,8 @@ func (s Scaler) hasLeft(ctx context.Context, etcd *v1alpha1.Etcd, ordinal int32)
 	return nil
 }
 
-// RemoveLeases removes the Leases of members that have left for good: of ordinals that neither the StatefulSet nor the spec has, and
-// that the cluster no longer counts on.
+// RemoveLeases removes the Leases of members that have left for good: those with ordinals that are beyond the StatefulSet, the spec and the
+// size of the cluster.
 func (s Scaler) RemoveLeases(ctx context.Context, st *state.State) error {
 	if st.StatefulSet == nil || st.Etcd.Status.ClusterSize == 0 {
 		return nil
@@ -188,7 +188,7 @@ func (s Scaler) RemoveLeases(ctx context.Context, st *state.State) error {
 	return nil
 }
 
-// hasGone reports whether a name is that of a member of an ordinal that has gone for good.
+// hasGone reports whether a Lease name belongs to a member that has left for good.
 func hasGone(st *state.State, name string) bool {
 	ordinal := members.OrdinalOfName(st.Etcd, name)
 	return ordinal >= int(max(state.Members(st.Etcd, st.StatefulSet), st.Etcd.Spec.Replicas))

@@ -26,7 +26,7 @@ import (
 // Scaler scales StatefulSets.
 type Scaler struct {
 	state.Access
-	// Members asks for the member list of a cluster by a linearizable read; nil if no member gives one.
+	// Members returns the member list of a cluster by a linearizable read; nil if no member answers one.
 	Members func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) []etcdclient.Member
 	// Instructor instructs members before they are started.
 	Instructor memberconfig.Writer
@@ -34,8 +34,8 @@ type Scaler struct {
 	Saved func(*v1alpha1.EtcdOperatorTask, time.Time) bool
 }
 
-// stopsMembers reports whether a task needs all members to be stopped: until it has chosen what the cluster starts from, and the status of
-// the Etcd, from which the members are instructed, records the choice.
+// stopsMembers reports whether a task needs all members to be stopped. It does until it has chosen what the cluster starts from and the
+// status of the Etcd, from which members are instructed, records the choice.
 func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) bool {
 	r := ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{})
 	switch r.Phase {
@@ -47,8 +47,8 @@ func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecove
 	return false
 }
 
-// Holds reports whether a RecreateRollout holds the StatefulSet of its Etcd at zero replicas. One that is being deleted, and
-// only waits for a foreign finalizer, does not.
+// Holds reports whether a RecreateRollout holds the StatefulSet of its Etcd at zero replicas. A task that is being deleted and only waits
+// for a foreign finalizer does not.
 func Holds(t *v1alpha1.EtcdOperatorTask) bool {
 	if t.Spec.Type != v1alpha1.RecreateRollout || t.Status.State != v1alpha1.TaskStateInProgress ||
 		t.DeletionTimestamp != nil || t.Status.Rollout == nil {
@@ -78,8 +78,8 @@ func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecover
 	return etcdtasks.OfNewerOperator(tasks, set.Annotations[v1alpha1.AnnotationHeldAtZeroBy])
 }
 
-// holdPatch returns what has to change in a StatefulSet, given the task that holds it at zero; nil when nothing has to. The
-// claims outlast the hold, whatever their policy. It is pure.
+// holdPatch returns the patch of a StatefulSet, given the task that holds it at zero; nil if nothing has to change. The claims outlast the
+// hold regardless of their retention policy. It is pure.
 func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wanted int32) map[string]any {
 	by, held := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]
 	metadata := func(heldBy any) map[string]any {
@@ -104,15 +104,15 @@ func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wante
 	return nil
 }
 
-// mayHold reports whether a task may hold the StatefulSet. A Restore may begin to only if its final snapshot is known to have every write;
-// otherwise its next execution goes back and takes another one.
+// mayHold reports whether a task may hold the StatefulSet at zero. A Restore may only do so once its final snapshot is known to have every
+// write; otherwise its next execution takes another one.
 func (s Scaler) mayHold(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet) bool {
 	return by == nil || by.Spec.Type != v1alpha1.Restore || by.Status.Recovery.Phase != v1alpha1.RecoveryStopping ||
 		set.Annotations[v1alpha1.AnnotationHeldAtZeroBy] == string(by.UID) || s.Saved == nil || s.Saved(by, s.Clock.Now())
 }
 
-// Hold scales the StatefulSet to zero for the task that holds it there, and back once that task no longer does or is gone, even while the
-// spec is suspended. It reports whether a task holds it, and returns state.ErrBehind after it has scaled it.
+// Hold scales the StatefulSet to zero for the task that holds it, and back once that task no longer does or is gone, even while the spec is
+// suspended. It reports whether a task holds it, and returns state.ErrBehind after it has scaled it.
 func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Session) (held bool, err error) {
 	by := holder(st.Tasks, st.Etcd.Status.Recovery, st.StatefulSet)
 	held = by != nil
@@ -123,8 +123,8 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	if changes && !s.mayHold(by, st.StatefulSet) {
 		return held, nil
 	}
-	// Members that could not be started again are not stopped. If the Etcd has no StatefulSet, one of that name may be foreign: the status
-	// reports it.
+	// Members that could not be started again are not stopped. If the Etcd has no StatefulSet, a foreign one may have its name, which the
+	// status reports.
 	if owned, err := objects.Owned(ctx); err != nil || !owned || !changes {
 		return held, err
 	}
@@ -134,7 +134,7 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	return held, state.ErrBehind
 }
 
-// readLive returns an Etcd, its StatefulSet, or nil, and its tasks, as the API server has them.
+// readLive reads an Etcd, its StatefulSet (nil if there is none) and its tasks from the API server.
 func readLive(ctx context.Context, reads state.Live, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, *appsv1.StatefulSet, []v1alpha1.EtcdOperatorTask, error) {
 	etcd, err := reads.Etcd(ctx, cached)
 	if err != nil {
@@ -148,8 +148,8 @@ func readLive(ctx context.Context, reads state.Live, cached *v1alpha1.Etcd) (*v1
 	return etcd, set, tasks, err
 }
 
-// hold decides on live reads, while no task takes a step: the task that the cache shows may have ended, and one that it does
-// not show yet may be reading the volumes.
+// hold decides on live reads, while no task takes a step: the task in the cache may have ended, and a task that is not in the cache yet may
+// be reading the volumes.
 func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.Session) error {
 	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
@@ -168,7 +168,7 @@ func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.
 		return state.Behind(ctx, "no task takes or releases StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
 	if by == nil {
-		// Members that start have to know how.
+		// Members must be instructed before they start.
 		if err := s.Instructor.Write(ctx, reads, etcd, objects); err != nil {
 			return err
 		}

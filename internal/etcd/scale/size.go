@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scale decides how many replicas the StatefulSet of an Etcd has: as many as its cluster has members, what the task records
-// that changes them, and none while it hibernates or while a task keeps all members stopped.
+// Package scale decides how many replicas the StatefulSet of an Etcd has: the number of members of its cluster, or what a task that changes
+// them records, and none while the cluster hibernates or a task keeps all members stopped.
 package scale
 
 import (
@@ -24,25 +24,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Size is how many replicas the StatefulSet is to have now. A cluster grows one member at a time, so that need not be what the
-// spec says.
+// Size is how many replicas the StatefulSet is to have now. Members are added one at a time, so this may differ from the spec.
 type Size struct {
 	Replicas int32
-	// Reason, of those of the condition Scaled, and Why it is not what the spec says; empty when it is.
+	// Reason of the condition Scaled, and Why the size differs from the spec; both are empty if it does not.
 	Reason, Why string
 	// Operation is the reason of the condition ScaleOperationComplete while the spec asks for another number of members; otherwise empty.
 	Operation string
 }
 
-// input is what a Size follows from.
+// input of decide.
 type input struct {
 	// wanted by the spec.
 	wanted int32
-	// have is what the StatefulSet has; nil when there is none.
+	// have is the number of replicas of the StatefulSet; nil if there is none.
 	have *int32
-	// size that the cluster has been seen to have.
+	// size is the recorded size of the cluster (sizeOf).
 	size int32
-	// listed is how many replicas the members that are listed take, although the StatefulSet may have fewer.
+	// listed is how many replicas the listed members need, although the StatefulSet may have fewer.
 	listed int32
 	// heldBy is what blocks the task that changes the members; nil if nothing does.
 	heldBy *v1alpha1.Hold
@@ -50,9 +49,9 @@ type input struct {
 	surges bool
 }
 
-// decide decides how many replicas the StatefulSet is to have, without a task. A cluster that has served is not started with another
-// number of members: it wakes up with those that it has. While it runs, members come and go by a MembershipChange alone, and the
-// StatefulSet keeps what it has, unless someone has scaled it down. It is pure.
+// decide decides how many replicas the StatefulSet is to have if no task holds it. A cluster that has served always wakes up with the
+// members that it had. While it runs, only a MembershipChange changes its members, and the StatefulSet keeps its replicas unless someone
+// has scaled it down. It is pure.
 func decide(f input) Size {
 	has := f.size
 	if f.have != nil && *f.have > 0 {
@@ -85,9 +84,9 @@ func decide(f input) Size {
 	return Size{has, operation, fmt.Sprintf("the cluster has %d members, and the spec asks for %d: they change one at a time", has, f.wanted), operation}
 }
 
-// Seen returns the size of a cluster, given that which it has been seen to have before: so many members have to be started when it
-// wakes up. It shrinks once neither the StatefulSet nor the member list has the last ordinal any more, and not while a voter is
-// listed that is not the Etcd's own.
+// Seen returns the size of a cluster, given the size that was recorded before: the number of members to start when it wakes up. It shrinks
+// once neither the StatefulSet nor the member list has the last ordinal any more, and not while a voter is listed that is not the Etcd's
+// own.
 func Seen(before int32, etcd *v1alpha1.Etcd, s *cluster.Snapshot) int32 {
 	n := int32(s.Replicas())
 	for _, v := range s.Cluster.Voters {
@@ -100,8 +99,8 @@ func Seen(before int32, etcd *v1alpha1.Etcd, s *cluster.Snapshot) int32 {
 	return n
 }
 
-// sizeOf returns how many members a cluster has to be started with: as many as it has been seen to have, or more if it is recovered from
-// the data of one that joined while no operator watched; 0 if it has not been seen.
+// sizeOf returns how many members a cluster has to be started with: its recorded size, or more if it is recovered from the data of a member
+// that joined while no operator was running; 0 if no size is recorded.
 func sizeOf(etcd *v1alpha1.Etcd) int32 {
 	if etcd.Status.ClusterSize == 0 {
 		return 0
@@ -109,8 +108,8 @@ func sizeOf(etcd *v1alpha1.Etcd) int32 {
 	return component.Reaching(etcd, etcd.Status.ClusterSize)
 }
 
-// released returns how many replicas the StatefulSet has when it is not held at zero. A cluster that hibernated without its
-// volumes has none before the status records that it is restored.
+// released returns how many replicas the StatefulSet has if it is not held at zero. A cluster that hibernated without its volumes has none
+// before the status records that it is restored.
 func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if hibernation.Blocked(etcd, set) != "" {
 		return ptr.Deref(set.Spec.Replicas, 1)
@@ -193,6 +192,6 @@ func (s Size) scaled(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot
 	return conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonScaled, "The cluster has as many members as its spec asks for.")
 }
 
-// cutsOver reports whether the members of a source cluster are to leave, and are not known to have left. Whoever stops them before may take
-// the quorum away.
+// cutsOver reports whether the members of a source cluster are to leave, and are not known to have left. Stopping them before that can cost
+// the quorum.
 func cutsOver(etcd *v1alpha1.Etcd) bool { return etcd.Source() != nil && !etcd.SourceStays() }

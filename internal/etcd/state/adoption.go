@@ -15,27 +15,27 @@ import (
 
 // Adopter adopts the objects of Etcds from another operator.
 type Adopter interface {
-	// Reconcile does what the annotation of an Etcd asks for, and otherwise returns the progress of its adoption. It returns
+	// Reconcile carries out what the annotation of an Etcd requests, and otherwise returns the progress of its adoption. It returns
 	// ErrBehind if it has changed something.
 	Reconcile(ctx context.Context, s *State) (Adoption, error)
 }
 
-// Adoption is what the parts of the controller need to know of the adoption of an Etcd.
+// Adoption is what the controller's packages need to know about the adoption of an Etcd.
 type Adoption struct {
-	// Condition Adopted; nil if nothing was adopted, nor refused.
+	// Condition Adopted; nil if nothing was adopted or refused.
 	Condition *metav1.Condition
 	// Frozen: nothing is applied.
 	Frozen bool
-	// Converting: the pods of the other operator are being replaced.
+	// Converting: pods of the other operator are being replaced.
 	Converting bool
-	// Contested is the Etcd to which the other operator is back; nil if it is not. Nothing is written.
+	// Contested names the Etcd if the other operator writes to it again; nil otherwise. Nothing is written then.
 	Contested *ownership.Foreign
-	// Refused: what was asked for is refused, for a reason that may pass without an event.
+	// Refused: the request is refused for a reason that may pass without an event.
 	Refused bool
 }
 
-// NoAdopter is the Adopter of an operator that is built without adoption. It leaves alone what was adopted earlier: it does not
-// know whether a change would replace pods of the other operator, nor whether that one is back.
+// NoAdopter is the Adopter of an operator that is built without adoption. It leaves alone what was adopted earlier, since it does not know
+// whether a change would replace pods of the other operator, nor whether that operator writes again.
 type NoAdopter struct{}
 
 // Reconcile implements Adopter.

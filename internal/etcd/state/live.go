@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaxReadAge is how old a live read may be on which all members are stopped or started. It is well below the duration of the
+// MaxReadAge is the maximum age of a live read on which all members are stopped or started. It is well below the duration of the
 // leader-election lease: after a longer pause, another operator may have taken over.
 const MaxReadAge = 4 * time.Second
 
-// ErrBehind ends a reconcile: something was just changed, or the cache is behind the API server, and the next decision has to see
-// it. It is no failure.
+// ErrBehind ends a reconcile: something was just changed, or the cache is behind the API server, and the next decision has to see it. It is
+// not a failure.
 var ErrBehind = errors.New("the cache is behind: something has changed and has to be seen first")
 
 // Behind logs why the cache is behind, and returns ErrBehind.
@@ -31,14 +31,14 @@ func Behind(ctx context.Context, format string, args ...any) error {
 	return ErrBehind
 }
 
-// Live reads from the API server what members are stopped, started or instructed on. Its reads are good for MaxReadAge.
+// Live reads from the API server what members are stopped, started or instructed on. Its reads are valid for MaxReadAge.
 type Live struct {
 	client.Reader
 	clock clock.PassiveClock
 	since time.Time
 }
 
-// Live begins to read from the API server.
+// Live begins a series of reads from the API server.
 func (a Access) Live() Live { return Live{a.API, a.Clock, a.Clock.Now()} }
 
 // Fresh returns ErrBehind if the reads are too old to act on: the operator was paused, or its requests took too long.
@@ -50,7 +50,7 @@ func (l Live) Fresh(ctx context.Context) error {
 	return nil
 }
 
-// Etcd returns the Etcd as the API server has it, or ErrBehind when it is gone, is being deleted, or is another one.
+// Etcd reads the Etcd from the API server. It returns ErrBehind if the Etcd is gone, is being deleted, or is another one of that name.
 func (l Live) Etcd(ctx context.Context, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, error) {
 	key := client.ObjectKeyFromObject(cached)
 	live, err := lookup.Get[v1alpha1.Etcd](ctx, l, "Etcd", key)

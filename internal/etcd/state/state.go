@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state reads what the Etcd controller works on: once from the cache, before anything is done, and again from the API
-// server before members are stopped, started or instructed (docs/adr/0016-live-reads-and-clocks.md).
+// Package state reads what the Etcd controller works on: once from the cache at the beginning, and again from the API server before members
+// are stopped, started or instructed (docs/adr/0016-live-reads-and-clocks.md).
 package state
 
 import (
@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Access is what the parts of the controller read and write with.
+// Access has the clients with which the controller's packages read and write.
 type Access struct {
 	// Client reads from a cache.
 	Client client.Client
@@ -43,10 +43,10 @@ type Access struct {
 	PodsManagedBy string
 }
 
-// State is what is known of an Etcd before anything is done.
+// State is what a reconcile knows of an Etcd at its beginning.
 type State struct {
 	Etcd *v1alpha1.Etcd
-	// StatefulSet is nil when there is none, or one that is not the Etcd's own.
+	// StatefulSet is nil if there is none, or if it is not the Etcd's own.
 	StatefulSet *appsv1.StatefulSet
 	// Manager is the value of the label managed-by of the objects of an Etcd that was adopted from another operator.
 	Manager string
@@ -72,7 +72,7 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 		return nil, err
 	}
 	if beingOrphaned(s.StatefulSet) {
-		// Its deletion is an event, and what the status says of the members is still true.
+		// The end of its deletion triggers a reconcile, and what the status says of the members is still true.
 		return nil, ErrBehind
 	}
 	if s.Manager, err = a.findManager(ctx, etcd, s.StatefulSet); err != nil {
@@ -103,8 +103,8 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	return s, nil
 }
 
-// findStatefulSet returns the StatefulSet in the cache, which may be behind, and has none without the operator's labels; or else
-// that of the API server.
+// findStatefulSet returns the StatefulSet from the cache, or from the API server if the cache has none: it may be behind, and lacks objects
+// without the operator's labels.
 func (a Access) findStatefulSet(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
 	set, err := StatefulSet(ctx, a.Client, etcd)
 	if err != nil || set != nil {
@@ -113,8 +113,8 @@ func (a Access) findStatefulSet(ctx context.Context, etcd *v1alpha1.Etcd) (*apps
 	return StatefulSet(ctx, a.API, etcd)
 }
 
-// findManager returns from which operator the objects of an Etcd were adopted, given its StatefulSet; empty if from none. One that
-// is no longer the Etcd's own was taken back.
+// findManager returns from which operator the objects of an Etcd were adopted, given its StatefulSet; empty if they were not. A StatefulSet
+// that is no longer the Etcd's own was handed back.
 func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (string, error) {
 	if set != nil {
 		return ownership.Manager(etcd, set), nil
@@ -125,9 +125,8 @@ func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv
 	return apply.ManagerOfServices(ctx, a.Client, etcd)
 }
 
-// podsManagedBy returns the value of the label managed-by on the pods of an Etcd. It never changes, since a selector cannot: the
-// next StatefulSet adopts the pods of one that was deleted without them. So it is what the StatefulSet says, or what was recorded
-// of it.
+// podsManagedBy returns the value of the label managed-by on the pods of an Etcd. It never changes, because a selector cannot change and a
+// new StatefulSet adopts the pods that an earlier one left as orphans. So it is read from the StatefulSet, or from the record of it.
 func (a Access) podsManagedBy(s *State) string {
 	recorded := ""
 	if selector := s.Etcd.Status.LabelSelector; selector != nil {
@@ -142,7 +141,7 @@ func (a Access) podsManagedBy(s *State) string {
 	return cmp.Or(recorded, a.PodsManagedBy, v1alpha1.ManagedBy)
 }
 
-// Observe takes a Snapshot; nil when there is no StatefulSet.
+// Observe takes a Snapshot; nil if there is no StatefulSet.
 func (a Access) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	snapshot, err := a.Observer.Observe(ctx, reader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
@@ -154,12 +153,12 @@ func (a Access) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha
 	return snapshot, nil
 }
 
-// Surveyor returns what surveys volumes.
+// Surveyor returns a Surveyor with this access.
 func (a Access) Surveyor() survey.Surveyor {
 	return survey.Surveyor{Client: a.Client, Live: a.API, Clock: a.Clock}
 }
 
-// StatefulSet returns the StatefulSet of an Etcd; nil when there is none, or one that is not the Etcd's own.
+// StatefulSet returns the StatefulSet of an Etcd; nil if there is none, or if it is not the Etcd's own.
 func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
 	set, err := lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", client.ObjectKeyFromObject(etcd))
 	if err != nil || set == nil || ownership.Of(etcd, "StatefulSet", set) != nil {
@@ -168,8 +167,8 @@ func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd)
 	return set, nil
 }
 
-// Members returns how many members a cluster has, or has had: the claims of as many ordinals may be its own. A user who may scale
-// the StatefulSet can choose any number.
+// Members returns how many members a cluster has, or has had: the claims of that many ordinals may be its own. A user who may scale the
+// StatefulSet can choose any number.
 func Members(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	return max(etcd.Status.ClusterSize, min(ptr.Deref(set.Spec.Replicas, 1), observe.MaxReplicas))
 }
@@ -188,7 +187,7 @@ func Claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, memb
 	return claims, nil
 }
 
-// Awake reports whether a StatefulSet is there and has replicas.
+// Awake reports whether a StatefulSet exists and has replicas.
 func Awake(set *appsv1.StatefulSet) bool { return set != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 }
 
 // beingOrphaned reports whether a StatefulSet is being deleted without its pods and claims.
@@ -196,7 +195,7 @@ func beingOrphaned(set *appsv1.StatefulSet) bool {
 	return set != nil && set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// OperationRequested reports whether an annotation asks for a reconcile of the spec.
+// OperationRequested reports whether an annotation requests a reconcile of the spec.
 func OperationRequested(etcd *v1alpha1.Etcd) bool {
 	return etcd.Annotations[v1alpha1.AnnotationOperation] == v1alpha1.OperationReconcile ||
 		etcd.Annotations[v1alpha1.AnnotationGardenerOperation] == v1alpha1.OperationReconcile

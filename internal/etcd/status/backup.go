@@ -26,10 +26,9 @@ const firstSnapshotTimeout = 15 * time.Minute
 // staleAllowance is added to twice the delta period: agents report every ten seconds, and clocks differ.
 const staleAllowance = 30 * time.Second
 
-// backupReady returns the condition BackupReady: whether snapshots are taken. The age of the newest delta does not matter, since
-// while nothing is written there is nothing to take. What matters is when the agent last found that the store has everything; with
-// a period of 0, that does not matter either. A member that waits for the store says more than leases, which its agent writes once
-// it runs.
+// backupReady returns the condition BackupReady: whether snapshots are taken. The age of the newest delta does not matter, since an idle
+// cluster has nothing to take. What matters is when the agent last found that the store has everything, unless the delta period is 0. A
+// member that waits for the store comes first: its agent only writes leases once it runs.
 func backupReady(before *metav1.Condition, waits string, leases observe.SnapshotLeases, peopleOnly bool, period time.Duration, now time.Time) metav1.Condition {
 	failed := ""
 	if leases.Full != nil {
@@ -54,7 +53,7 @@ func backupReady(before *metav1.Condition, waits string, leases observe.Snapshot
 	return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonNoFullSnapshot, "There is no full snapshot yet.")
 }
 
-// restorable says since when every state can be restored, by what the leader's agent has found; empty if it says nothing of it.
+// restorable returns a sentence that says since when every state can be restored, as the leader's agent has reported; empty if it has not.
 func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
 	if peopleOnly {
 		return "; only people can restore them: the snapshots are encrypted, and spec.backup.encryption.identitySecretRef is not set"
@@ -73,7 +72,7 @@ func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
 	return since
 }
 
-// unreachable returns which member waits because it cannot read the store, and why; empty for none.
+// unreachable returns which member waits because it cannot read the store, and why; empty if none does.
 func unreachable(s *cluster.Snapshot) string {
 	if s == nil {
 		return ""
@@ -86,13 +85,13 @@ func unreachable(s *cluster.Snapshot) string {
 	return ""
 }
 
-// stale reports whether no agent has found the store up to date for twice the period. Agents of an earlier version report nothing.
+// stale reports whether no agent has reported the store up to date for twice the period. Agents of earlier versions report nothing.
 func stale(full *coordinationv1.Lease, period time.Duration, now time.Time) bool {
 	current, err := time.Parse(time.RFC3339, full.Annotations[v1alpha1.AnnotationBackupsCurrent])
 	return err == nil && period > 0 && now.Sub(current) > 2*period+staleAllowance
 }
 
-// stalePeriod returns the period of deltas of an Etcd whose members run; 0 if none are due.
+// stalePeriod returns the delta period of an Etcd whose members run; 0 if no deltas are due.
 func stalePeriod(o Input) time.Duration {
 	if o.Snapshot == nil || o.Snapshot.Replicas() == 0 {
 		return 0
@@ -100,7 +99,7 @@ func stalePeriod(o Input) time.Duration {
 	return component.DeltaSnapshotPeriod(o.Etcd)
 }
 
-// said returns what a lease says of the newest snapshot of a kind; empty where there is none.
+// said returns what a lease says of the newest snapshot of a kind; empty if there is no snapshot.
 func said(kind string, lease *coordinationv1.Lease) string {
 	if lease == nil || lease.Spec.RenewTime == nil {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// SaysMore reports whether a status differs in more than details (members, numbers, wordings and times): in something that a client
-// may wait for.
+// SaysMore reports whether a status differs in something that a client may wait for, and not only in details (members, numbers, wording and
+// times).
 func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 	has := func(all v1alpha1.Conditions, c v1alpha1.Condition) bool {
 		found := all.Find(c.Type)

@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// confirmLoss is how long quorum has to be lost before the condition says so: while leadership moves, there is a moment when no quorum
-// agrees on a leader.
+// confirmLoss is how long quorum has to be lost before the condition says so: when leadership moves, there is a moment without a leader
+// that a quorum agrees on.
 const confirmLoss = 2 * time.Second
 
-// conditionsOf returns the conditions that follow from an observation. All others stay unchanged.
+// conditionsOf returns the conditions that follow from an observation. All other conditions stay unchanged.
 func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	all := memberConditions(next, o)
 	if c := o.Adoption.Condition; c != nil {
@@ -116,7 +116,7 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 	return nil
 }
 
-// alike returns conditions of several types with the same reason and message.
+// alike returns conditions of several types with the same status, reason and message.
 func alike(of func(conditionType, reason, format string, args ...any) metav1.Condition, reason, message string, types ...string) (all []metav1.Condition) {
 	for _, t := range types {
 		all = append(all, of(t, reason, "%s", message))
@@ -159,8 +159,8 @@ func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 }
 
 // allMembersUpdated returns the condition AllMembersUpdated: every pod is at the StatefulSet's update revision. It stays unchanged while
-// that is unknown, because the StatefulSet controller has not computed the revision or a pod is being recreated. So a rollout does not end
-// before its last pod is back, and an eviction does not begin one.
+// that is unknown, because the StatefulSet controller has not computed the revision or a pod is being recreated. So it does not become True
+// before the last pod of a rollout is back, nor False because of an eviction.
 func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
 	outdated, missing := s.PodsBehind()
 	before := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)

@@ -11,7 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 )
 
-// ownConditions are written by no other operator, so none would correct them.
+// ownConditions are written by this operator alone, so no other operator would correct them.
 var ownConditions = []string{
 	v1alpha1.ConditionReconciled, v1alpha1.ConditionUpToDate, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTLSReady,
 	v1alpha1.ConditionScaled, v1alpha1.ConditionScaleOperationComplete, v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionVolumesMoved, v1alpha1.ConditionHibernated,
@@ -28,8 +28,8 @@ func managedElsewhere(o Input) []ownership.Foreign {
 	return o.Foreign[at : at+1]
 }
 
-// elsewhere returns the status of an Etcd whose StatefulSet another operator manages: what that one says of the members stays, and of
-// this operator's conditions there is only what is in its way: the StatefulSet, with which all other objects are adopted.
+// elsewhere returns the status of an Etcd whose StatefulSet another operator manages: what that operator says of the members stays, and of
+// this operator's conditions there is only the one that names the StatefulSet as foreign. All other objects are adopted with it.
 func elsewhere(o Input, foreign []ownership.Foreign) v1alpha1.EtcdStatus {
 	o.Foreign = foreign
 	next := *o.Etcd.Status.DeepCopy()

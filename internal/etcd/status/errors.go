@@ -18,9 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Failure is an error of a stage of a reconcile.
+// Failure is the error of a stage of a reconcile.
 type Failure struct {
-	// Code of an error that has none of its own.
+	// Code is used if the error has none of its own.
 	Code v1alpha1.ErrorCode
 	Err  error
 }
@@ -29,15 +29,15 @@ func (f Failure) lastError(now metav1.Time) v1alpha1.LastError {
 	return v1alpha1.LastError{Code: coded.Of(f.Err, f.Code), Description: f.Err.Error(), ObservedAt: now}
 }
 
-// In reports whether a status reports this failure already.
+// In reports whether a status already reports this failure.
 func (f Failure) In(reported []v1alpha1.LastError) bool {
 	this := f.lastError(metav1.Time{})
 	this.Description = sanitize.Text(this.Description, conditions.MaxMessage)
 	return slices.ContainsFunc(reported, func(e v1alpha1.LastError) bool { return sameError(e, this) })
 }
 
-// findings returns everything that keeps the spec from being carried out. A persistent error keeps the time at which it was first seen, so
-// that an unchanged status is not written again.
+// findings returns everything that prevents the spec from being carried out. A persistent error keeps the time at which it was first seen,
+// so that an unchanged status is not written again.
 func findings(recovery *v1alpha1.ClusterRecovery, o Input) []v1alpha1.LastError {
 	var found []v1alpha1.LastError
 	add := func(code v1alpha1.ErrorCode, description string) {
@@ -71,7 +71,7 @@ func findings(recovery *v1alpha1.ClusterRecovery, o Input) []v1alpha1.LastError 
 	return found
 }
 
-// isOpen reports whether it is unknown if the errors with a code are resolved.
+// isOpen reports whether the errors with a code may be unresolved.
 func isOpen(code v1alpha1.ErrorCode, o Input) bool {
 	switch code {
 	case v1alpha1.ErrTLSSecret:
@@ -129,7 +129,7 @@ func report(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, found []v1alpha1.Las
 	next.LastOperation = lastOperation(etcd, next, now)
 }
 
-// sameError reports whether two errors differ at most in when they were seen.
+// sameError reports whether two errors are the same except for the time at which they were seen.
 func sameError(a, b v1alpha1.LastError) bool {
 	return a.Code == b.Code && a.Description == b.Description
 }

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// joined returns what is recorded of a source cluster: its members once ours have joined, and the newest spec of it, until its members
-// have left. The Snapshot is nil if there are no members.
+// joined returns the record of a source cluster: its members once the Etcd's have joined, and its newest spec, until its members have left.
+// The Snapshot is nil if there are no members.
 func joined(etcd *v1alpha1.Etcd, recorded *v1alpha1.BootstrapWithExistingClusterStatus, s *cluster.Snapshot, now metav1.Time) *v1alpha1.BootstrapWithExistingClusterStatus {
 	switch {
 	case recorded == nil && (!etcd.SourceStays() || s == nil || !haveJoined(s)):
@@ -35,8 +35,8 @@ func joined(etcd *v1alpha1.Etcd, recorded *v1alpha1.BootstrapWithExistingCluster
 	return recorded
 }
 
-// haveJoined reports whether the members have joined a source cluster as far as they do before the cut-over: each votes, or those vote
-// beside whom the source is a quorum, and one more has caught up.
+// haveJoined reports whether the members have joined a source cluster as far as they do before the cut-over: all vote, or as many vote as
+// leave the source a quorum, and one more has caught up.
 func haveJoined(s *cluster.Snapshot) bool {
 	own, all := ownVoters(s), len(s.Cluster.Voters)
 	if !s.Quorate() || s.Replicas() == 0 || slices.ContainsFunc(own, func(v cluster.Voter) bool { return !v.Serving }) {
@@ -51,7 +51,7 @@ func ownVoters(s *cluster.Snapshot) []cluster.Voter {
 	return slices.DeleteFunc(slices.Clone(s.Cluster.Voters), func(v cluster.Voter) bool { return v.Ordinal < 0 })
 }
 
-// bootstrapped returns the condition BootstrappedWithExistingCluster; nil if the Etcd has none.
+// bootstrapped returns the condition BootstrappedWithExistingCluster; nil if the Etcd has no source cluster.
 func bootstrapped(etcd *v1alpha1.Etcd, recorded *v1alpha1.BootstrapWithExistingClusterStatus, s *cluster.Snapshot) *metav1.Condition {
 	const is = v1alpha1.ConditionBootstrappedWithExistingCluster
 	var c metav1.Condition

@@ -16,18 +16,17 @@ import (
 )
 
 var (
-	// outstanding are the conditions that are not True while something of the spec has yet to be carried out, the most telling
-	// first.
+	// outstanding are the conditions that are not True while a part of the spec has yet to be carried out, the most informative first.
 	outstanding = []string{
 		v1alpha1.ConditionHibernated, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionScaled, v1alpha1.ConditionTLSReady,
 		v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionVolumesMoved, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionReconciled,
 	}
-	// always are those that every Etcd has.
+	// always are the conditions that every Etcd has.
 	always = []string{v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionAllMembersReady}
 )
 
-// setProgress sets the conditions that follow from the rest of the status and the tasks. Stalled and Reconciling are absent
-// unless they are True. Tools that follow kstatus take the first of the two, so Stalled stands in front.
+// setProgress sets the conditions that follow from the rest of the status and the tasks. Stalled and Reconciling are absent unless they are
+// True. Tools that use kstatus take the first of the two, so Stalled comes first.
 func setProgress(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, tasks []v1alpha1.EtcdOperatorTask, now metav1.Time) {
 	done := upToDate(etcd, next)
 	set(next, done, now)
@@ -45,7 +44,7 @@ func setProgress(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, tasks []v1alpha
 // last are the conditions at the end of the list, in this order.
 var last = []string{v1alpha1.ConditionUpToDate, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling}
 
-// put sets a condition, or removes it if there is none.
+// put sets a condition, or removes it if it is nil.
 func put(next *v1alpha1.EtcdStatus, conditionType string, c *metav1.Condition, now metav1.Time) {
 	if c == nil {
 		next.Conditions.Remove(conditionType)
@@ -54,7 +53,7 @@ func put(next *v1alpha1.EtcdStatus, conditionType string, c *metav1.Condition, n
 	set(next, *c, now)
 }
 
-// stalled returns the condition Stalled: why a person has to act before the spec can be carried out; nil if none has to.
+// stalled returns the condition Stalled: why a person has to act before the spec can be carried out; nil if nobody has to.
 func stalled(next *v1alpha1.EtcdStatus, tasks []v1alpha1.EtcdOperatorTask) *metav1.Condition {
 	because := func(reason, message string) *metav1.Condition {
 		return ptr.To(conditions.True(v1alpha1.ConditionStalled, reason, "%s", message))

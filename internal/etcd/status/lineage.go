@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lineage returns the ID to record of the cluster, in hex. Members refuse data of any other cluster, so the record must follow the ID under
-// which they serve. An ID that nothing explains may be that of a stale volume: it is not recorded, and unexplained says what to do.
+// lineage returns the cluster ID to record, in hex. Members refuse data of any other cluster, so the record must follow the ID under which
+// they serve. An unexplained ID may be that of a stale volume: it is not recorded, and the error says what to do.
 func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained error) {
 	recorded := etcd.Status.ClusterID
 	serving := servingID(s)
@@ -33,12 +33,12 @@ func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained e
 		serving, recorded, component.RecordClusterID(client.ObjectKeyFromObject(etcd), serving)))
 }
 
-// Unexplained returns what is wrong with the ID under which the members serve; nil if nothing is.
+// Unexplained returns an error if nothing explains the ID under which the members serve; nil otherwise.
 func Unexplained(etcd *v1alpha1.Etcd, s *cluster.Snapshot) error {
 	return unexplained(etcd, etcd.Status.Recovery, s)
 }
 
-// unexplained is about a recovery that may differ from the one in the status.
+// unexplained is Unexplained for a recovery that may differ from the one in the status.
 func unexplained(etcd *v1alpha1.Etcd, r *v1alpha1.ClusterRecovery, s *cluster.Snapshot) error {
 	id, err := lineage(etcd, s)
 	if err != nil {
@@ -55,7 +55,7 @@ func servingID(s *cluster.Snapshot) string {
 	return strconv.FormatUint(s.Cluster.ID, 16)
 }
 
-// follows reports whether a cluster is what the recovery makes of the recorded one, or the restore of its only member.
+// follows reports whether a cluster results from the recorded one by the recovery, or by the restore of its only member.
 func follows(etcd *v1alpha1.Etcd, serving string) bool {
 	next := component.Lineage(etcd)
 	if next.Recovery != nil && next.Recovery.LeavesBehind(next.ClusterID) && slices.Contains(next.RecoveredIDs(), serving) {
@@ -64,7 +64,7 @@ func follows(etcd *v1alpha1.Etcd, serving string) bool {
 	return etcd.Status.ClusterSize <= 1 && slices.Contains(next.SuccessorIDs(), serving)
 }
 
-// ofDruid reports whether a pod of etcd-druid serves, which restores its data as etcd-druid decides.
+// ofDruid reports whether a pod of etcd-druid serves. etcd-druid decides how such pods restore their data.
 func ofDruid(s *cluster.Snapshot) bool {
 	return slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Serving && o.Pod != nil && o.Pod.OfDruid })
 }

@@ -28,7 +28,7 @@ func members(before []v1alpha1.Member, s *cluster.Snapshot, now metav1.Time) []v
 				m.LastTransitionTime = b.LastTransitionTime
 			}
 			if m.ID == "" {
-				// A member that is away comes back under its ID.
+				// A member that is not running keeps its ID.
 				m.ID = b.ID
 			}
 		}
@@ -37,7 +37,7 @@ func members(before []v1alpha1.Member, s *cluster.Snapshot, now metav1.Time) []v
 	return next
 }
 
-// roles are the names of roles in the status. It has none for one that is not known.
+// roles are the names of roles in the status. An unknown role has none.
 var roles = map[v1alpha1.Role]v1alpha1.MemberRole{
 	v1alpha1.RoleLeader: v1alpha1.MemberRoleLeader, v1alpha1.RoleFollower: v1alpha1.MemberRoleMember, v1alpha1.RoleLearner: v1alpha1.MemberRoleLearner,
 }

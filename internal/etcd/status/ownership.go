@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// objectsOwned returns the condition ObjectsOwned: foreign objects in the way keep the others from being written, and foreign
-// claims in use are left alone.
+// objectsOwned returns the condition ObjectsOwned. Foreign objects under names that the Etcd needs block all writes; foreign claims in use
+// are left alone.
 func objectsOwned(inTheWay, inUse []ownership.Foreign) metav1.Condition {
 	inUse = slices.DeleteFunc(slices.Clone(inUse), func(f ownership.Foreign) bool { return slices.Contains(inTheWay, f) })
 	all := append(slices.Clone(inTheWay), inUse...)

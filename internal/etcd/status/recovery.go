@@ -14,10 +14,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 )
 
-// recovery returns the next status.recovery: what a task has chosen, now or before, or how the cluster wakes up without volumes.
+// recovery returns the next status.recovery: the choice of a task, or how the cluster wakes up without volumes.
 //
-// The record is removed once the recovered cluster serves, every member votes, and that task and every Restore that keeps data are gone:
-// then no member needs its previous data any more. It is withdrawn if the previous cluster serves, and the new one has not begun.
+// The record is removed once the recovered cluster serves, every member votes, and the task and every Restore that keeps data are gone:
+// then no member needs its previous data any more. It is withdrawn if the previous cluster serves and the new one has not begun.
 func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
 	if t := etcdtasks.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
@@ -49,14 +49,14 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 	return recorded
 }
 
-// succeeded reports whether a recovered cluster already has a successor, because its only member was restored since. Then the recovery is
-// over: no other member had joined, and members that join later belong to the successor.
+// succeeded reports whether a recovered cluster already has a successor, because its only member has been restored since. The recovery is
+// then over: no other member had joined, and members that join later belong to the successor.
 func succeeded(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, clusterID string) bool {
 	return recorded != nil && etcd.Status.ClusterSize <= 1 && clusterID != "" && !recorded.LeavesBehind(clusterID) &&
 		!slices.Contains(component.Lineage(etcd).RecoveredIDs(), clusterID)
 }
 
-// allVote reports whether as many members as are wanted participate and vote.
+// allVote reports whether all wanted members participate and vote.
 func allVote(s *cluster.Snapshot, wanted int32) bool {
 	vote := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
 	return wanted > 0 && s.Replicas() == int(wanted) && vote == s.Replicas()

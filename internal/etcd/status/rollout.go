@@ -12,7 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 )
 
-// currentRollout returns the rollout to the newest template: nil when every pod is there.
+// currentRollout returns the rollout to the newest template; nil if every pod is at it.
 func currentRollout(status *v1alpha1.EtcdStatus, o Input) *v1alpha1.CurrentRollout {
 	if o.Snapshot == nil || status.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated) {
 		return nil
@@ -27,8 +27,8 @@ func currentRollout(status *v1alpha1.EtcdStatus, o Input) *v1alpha1.CurrentRollo
 	return rollout
 }
 
-// rolloutTask returns the unfinished rollout task to a revision: the one that says so, otherwise the newest that
-// does not say, because an older one is superseded by it.
+// rolloutTask returns the unfinished rollout task to a revision: the one that names it, otherwise the newest one that names none, which
+// supersedes older ones.
 func rolloutTask(tasks []v1alpha1.EtcdOperatorTask, revision string) *v1alpha1.EtcdOperatorTask {
 	var candidates []*v1alpha1.EtcdOperatorTask
 	for i := range tasks {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Input is what a reconcile has found. A field is nil if the reconcile did not get that far; the status then keeps what it says.
+// Input is what a reconcile has found. If the reconcile did not get as far as a field, it is nil, and the status keeps its present value.
 type Input struct {
 	*state.State
 	// Adoption of the objects from etcd-druid.
@@ -43,13 +43,13 @@ type Input struct {
 	Hibernation *hibernation.View
 	// Refused is why the operator's configuration does not allow the Etcd; nil if it does.
 	Refused error
-	// Foreign objects block writes to those of the Etcd. They are only known if OwnersChecked.
+	// Foreign are the objects that block writes. They are only known if OwnersChecked.
 	Foreign       []ownership.Foreign
 	OwnersChecked bool
 	// ScheduleErr is why spec.etcd.defragmentationSchedule is invalid; nil if it is valid.
 	ScheduleErr error
-	// Failures of the reconcile to report. Open are the codes of stages that were skipped or have failed: whether their earlier errors are
-	// resolved is not known.
+	// Failures of the reconcile to report. Open are the codes of stages that were skipped or have failed, whose earlier errors may be
+	// unresolved.
 	Failures []Failure
 	Open     []v1alpha1.ErrorCode
 	// LostFor is how long quorum has been lost.
@@ -62,7 +62,7 @@ func (o Input) Current() bool {
 	return o.Settled && o.Snapshot != nil && o.Snapshot.StatefulSet.Observed && o.TLS != nil && o.TLS.Arrived(o.Etcd)
 }
 
-// Next returns the status that follows from an observation and the present status.
+// Next returns the status that follows from what was found and from the present status.
 func Next(o Input) v1alpha1.EtcdStatus {
 	if foreign := managedElsewhere(o); len(foreign) > 0 {
 		return elsewhere(o, foreign)
@@ -78,7 +78,7 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)
 		next.ClusterID, _ = lineage(etcd, s)
-		// Only the size of an explained cluster is recorded: otherwise a single member of another one could pass for the whole recorded
+		// Only the size of an explained cluster is recorded; otherwise a single member of another cluster could pass for the whole recorded
 		// cluster.
 		if _, unexplained := lineage(etcd, s); s.Quorate() && unexplained == nil {
 			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
@@ -110,13 +110,13 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 	next := *etcd.Status.DeepCopy()
 	if len(failures) > 0 {
 		report(etcd, &next, keep(next.LastErrors, failures, now), now)
-		// Because of the failure, it does not matter whether a rollout is stalled as well.
+		// After a failure, it does not matter whether a rollout is stalled as well.
 		setProgress(etcd, &next, nil, now)
 	}
 	return next
 }
 
-// refer writes the selectors and references by which other controllers find the members.
+// refer sets the selectors and references by which other controllers find the members.
 func refer(next *v1alpha1.EtcdStatus, o Input) {
 	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.PodsManagedBy)}
 	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
@@ -136,7 +136,7 @@ func refer(next *v1alpha1.EtcdStatus, o Input) {
 }
 
 func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
-	// ObservedGeneration is negative until a generation is applied, which the schema of a condition does not allow.
+	// ObservedGeneration is negative until a generation is applied, which the schema of conditions does not allow.
 	c.ObservedGeneration, c.LastTransitionTime = max(0, status.ObservedGeneration), now
 	status.Conditions.Set(c)
 }
@@ -163,7 +163,7 @@ func removeStale(next *v1alpha1.EtcdStatus, o Input) {
 	}
 }
 
-// recordOf returns the record of a hibernation without volumes. It stays unchanged until the restored cluster serves.
+// recordOf returns the record of a hibernation without volumes, which stays unchanged until the restored cluster serves.
 func recordOf(recorded *v1alpha1.Hibernation, clusterID string, o Input) *v1alpha1.Hibernation {
 	switch {
 	case recorded == nil && o.Hibernation != nil:

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A recovery is recorded while no quorum serves. If the cluster that it replaces serves again, its members that restart wait for the new
+// A recovery is recorded while no quorum serves. If the cluster that it replaces serves again, its restarting members wait for the new
 // cluster, which does not begin beside it. So the recovery is withdrawn once its task is gone, unless the new cluster may have begun
 // (docs/adr/0058-withdraw-a-recovery-that-has-not-begun.md).
 
@@ -24,8 +24,8 @@ func outlived(r *v1alpha1.ClusterRecovery, clusterID string, s *cluster.Snapshot
 	return r != nil && r.Task != "" && clusterID != "" && servingID(s) == clusterID && r.LeavesBehind(clusterID)
 }
 
-// mayHaveBegun returns why the cluster that a recovery makes may have begun, although the one before serves; empty if it has not. Only
-// the chosen member begins it, and while that has the data of the cluster before, no member has any of the new one.
+// mayHaveBegun returns why the new cluster of a recovery may have begun although the previous one serves; empty if it has not. Only the
+// chosen member begins it, and while that member has the data of the previous cluster, no member has data of the new one.
 func mayHaveBegun(r *v1alpha1.ClusterRecovery, s *cluster.Snapshot) string {
 	if servingID(s) != r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, r.PreviousClusterID) {
 		return "a recovery before this one has made a newer cluster"
@@ -43,7 +43,7 @@ func mayHaveBegun(r *v1alpha1.ClusterRecovery, s *cluster.Snapshot) string {
 	return fmt.Sprintf("%s, from which it begins, has no pod", r.Member)
 }
 
-// replaced returns what is wrong if the recorded cluster serves beside a recovery that replaces it; nil if it does not.
+// replaced returns an error if the recorded cluster serves although a recovery is to replace it; nil otherwise.
 func replaced(etcd *v1alpha1.Etcd, r *v1alpha1.ClusterRecovery, clusterID string, s *cluster.Snapshot) error {
 	if !outlived(r, clusterID, s) {
 		return nil

@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. It is that of a
-	// rollout.
+	// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. Rollouts use the same.
 	progressDeadline = 10 * time.Minute
-	// maxUnobserved is the longest gap between two observations of an uninterrupted absence. An Etcd that waits for a member is
-	// observed every two seconds; members that hang make that some seconds more. It is shorter than a pod takes to be created, to
-	// participate and to be gone again, so none of these goes unnoticed.
+	// maxUnobserved is the longest gap between two observations of an uninterrupted absence. An Etcd that waits for a member is observed
+	// every two seconds, and every few seconds if members hang. The gap is shorter than a pod takes to be created, participate and
+	// terminate, so none goes unnoticed.
 	maxUnobserved = 10 * time.Second
 )
 
-// absences are how long each member that does not participate has been away, by the name of its pod. They permit the StatefulSet
-// controller to take pods, so they live in memory alone.
+// absences records how long each member that does not participate has been away, by the name of its pod. It permits the StatefulSet
+// controller to replace pods, so it is kept only in memory.
 type absences lasting.Timers[string, absence]
 
-// absence of a member. Another pod of the same name begins another.
+// absence of a member. Another pod of the same name begins a new absence.
 type absence struct {
 	away bool
-	// pod is empty while there is none, and for a pod that is not among the replicas.
+	// pod is the UID of its pod; empty if there is no pod, or if it is beyond the replicas.
 	pod types.UID
 }
 
@@ -52,8 +51,8 @@ func (a absences) next(s *cluster.Snapshot) absences {
 	return absences(lasting.Timers[string, absence](a).Next(away, s.At, maxUnobserved))
 }
 
-// mayRoll reports whether the StatefulSet controller may take over: every member participates, and no other pod is left, or waiting
-// for those that are absent has taken long enough. It is pure.
+// mayRoll reports whether the StatefulSet controller may take over: every member participates and no surplus pod is left, or all absences
+// have lasted for progressDeadline. It is pure.
 func (a absences) mayRoll() bool {
 	for _, absent := range a {
 		if !absent.Lasted(progressDeadline) {

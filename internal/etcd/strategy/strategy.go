@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package strategy keeps the update strategy of StatefulSets: OnDelete where the operator replaces pods, RollingUpdate where
-// the StatefulSet controller does.
+// Package strategy sets the update strategy of StatefulSets: OnDelete if the operator replaces pods, RollingUpdate if the StatefulSet
+// controller does.
 package strategy
 
 import (
@@ -26,14 +26,14 @@ import (
 type change int
 
 const (
-	// keep: it is as it should be.
+	// keep: nothing to change.
 	keep change = iota
 	// toOnDelete at once: it stops the StatefulSet controller, which is safe at any time.
 	toOnDelete
-	// toRollingUpdate once every member participates: under the pod management policy Parallel, the StatefulSet controller takes
-	// the next pod at once, whether or not another is away.
+	// toRollingUpdate once every member participates: under the pod management policy Parallel, the StatefulSet controller replaces the
+	// next pod even while another is away.
 	toRollingUpdate
-	// repairPartition: it is RollingUpdate already, but spares some pods.
+	// repairPartition: it is RollingUpdate already, but a partition excludes some pods.
 	repairPartition
 )
 
@@ -71,8 +71,8 @@ func (k *Keeper) Wanted() appsv1.StatefulSetUpdateStrategyType {
 	return appsv1.RollingUpdateStatefulSetStrategyType
 }
 
-// Reconcile changes the update strategy of a StatefulSet to what the feature gate asks for, even while the spec is suspended.
-// It returns state.ErrBehind when it has changed it, and reports whether the change waits for members.
+// Reconcile changes the update strategy of a StatefulSet to what the feature gate asks for, even while the spec is suspended. It returns
+// state.ErrBehind after it has changed it, and reports whether the change waits for members.
 func (k *Keeper) Reconcile(ctx context.Context, s *state.State, objects *apply.Session) (waits bool, err error) {
 	if s.StatefulSet == nil {
 		return false, nil
@@ -113,7 +113,7 @@ func (k *Keeper) handOver(ctx context.Context, etcd *v1alpha1.Etcd, objects *app
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return false, err
 	}
-	// The task engine holds the lock around a deletion, so none is under way now, and one that was shows.
+	// The task engine holds the lock during a deletion, so none is in progress now, and an earlier one is visible.
 	defer k.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	reads := k.Live()
 	set, err := state.StatefulSet(ctx, reads, etcd)
@@ -129,7 +129,7 @@ func (k *Keeper) handOver(ctx context.Context, etcd *v1alpha1.Etcd, objects *app
 	return k.patch(ctx, set, appsv1.RollingUpdateStatefulSetStrategyType)
 }
 
-// mayHandOver observes the members, and remembers since when each has been away.
+// mayHandOver observes the members, and records since when each has been away.
 func (k *Keeper) mayHandOver(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
 	snapshot, err := k.Observe(ctx, k.API, etcd)
 	if err != nil || snapshot == nil {
@@ -146,8 +146,8 @@ func (k *Keeper) mayHandOver(ctx context.Context, etcd *v1alpha1.Etcd) (bool, er
 
 func (k *Keeper) patch(ctx context.Context, set *appsv1.StatefulSet, to appsv1.StatefulSetUpdateStrategyType) (changed bool, err error) {
 	before := set.Spec.UpdateStrategy.Type
-	// The API server defaults rollingUpdate and rejects it beside OnDelete; and it leaves it unset where the strategy was OnDelete, and
-	// then a pod that is being replaced would come back at the old revision.
+	// The API server defaults rollingUpdate and rejects it beside OnDelete. After a change from OnDelete it leaves the field unset, and a
+	// pod that is being replaced would come back at the old revision.
 	strategy := map[string]any{"type": to, "rollingUpdate": nil}
 	if to == appsv1.RollingUpdateStatefulSetStrategyType {
 		strategy["rollingUpdate"] = map[string]any{"partition": 0}

@@ -56,7 +56,7 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 
 func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }
 
-// count returns the number of members that participate and whose pod is like this.
+// count returns the number of members that participate and whose pod satisfies a condition.
 func count(s *cluster.Snapshot, like func(*cluster.Pod) bool) int {
 	return s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && like(o.Pod) })
 }

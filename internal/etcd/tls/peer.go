@@ -84,7 +84,7 @@ func wantedURLs(at component.PeerTLS, listed []string) []string {
 // memberUpdateTimeout bounds one change of the member list.
 const memberUpdateTimeout = 5 * time.Second
 
-// ListPeerURLs lists the members under the peer URLs that the plan asks for. Each change takes a quorum.
+// ListPeerURLs lists the members under the peer URLs of the plan. Each change takes a quorum.
 func (m *Mover) ListPeerURLs(ctx context.Context, s *state.State, p Plan) error {
 	if p.Problem != nil || s.Snapshot == nil {
 		return nil

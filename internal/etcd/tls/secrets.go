@@ -32,14 +32,14 @@ const (
 	recheckBrokenSecrets = 5 * time.Second
 )
 
-// Plan is what is known of the TLS of an Etcd before its objects are rendered.
+// Plan is the state of an Etcd's TLS before its objects are rendered.
 type Plan struct {
-	// Problem is what a person has to fix in a Secret; nil when there is none.
+	// Problem is what a person has to fix in a Secret; nil if there is none.
 	Problem error
 	Facts   certificates.Facts
 	// Stage that the template is to have on the way to TLS among members.
 	Stage component.PeerTLS
-	// Due: the template has to change for TLS alone.
+	// Due: the template has to change because of TLS.
 	Due bool
 	// Managed is what is known of the Secrets of managed TLS.
 	Managed managedtls.Result
@@ -50,7 +50,7 @@ func Wanted(etcd *v1alpha1.Etcd) bool {
 	return etcd.ClientTLS() != nil || etcd.PeerTLS() != nil || etcd.BackupTLS() != nil
 }
 
-// Arrived reports whether the template is as the spec asks for, and not only on the way to it.
+// Arrived reports whether the template has reached the stage that the spec asks for.
 func (p Plan) Arrived(etcd *v1alpha1.Etcd) bool {
 	return p.Problem == nil && (etcd.PeerTLS() == nil || p.Stage == component.PeerTLSOn)
 }

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Ready returns the condition DataVolumesReady: whether its volume keeps a member from starting, because of its content, or because
-// it does not exist yet or any more.
+// Ready returns the condition DataVolumesReady: whether a member cannot start because of its volume, which has unusable content, does not
+// exist yet, or is lost.
 func (v *View) Ready(s *cluster.Snapshot) metav1.Condition {
 	status, reason := metav1.ConditionTrue, ""
 	var say []string
@@ -30,7 +30,7 @@ func (v *View) Ready(s *cluster.Snapshot) metav1.Condition {
 		say = append(say, fmt.Sprintf(message, args...))
 	}
 	for _, o := range s.Ordinals {
-		// A member that waits until it is added is not kept from starting by its volume: see the task that changes the members.
+		// A member that waits to be added does not wait for its volume: see the task that changes the members.
 		if o.Pod != nil && o.Pod.Refusal != nil && o.Pod.Refusal.Reason != v1alpha1.ReasonNotListed {
 			trouble(metav1.ConditionFalse, o.Pod.Refusal.Reason, "%s does not start: %s", o.Name, o.Pod.Refusal.Message)
 		}
@@ -53,7 +53,7 @@ func (v *View) Ready(s *cluster.Snapshot) metav1.Condition {
 	return conditions.True(v1alpha1.ConditionDataVolumesReady, v1alpha1.ReasonDataVolumesReady, "No member is kept from starting by its volume.")
 }
 
-// newestWarning returns what the newest of some events says, on one line.
+// newestWarning returns the message of the newest of some events, on one line.
 func newestWarning(events []corev1.Event) string {
 	var newest *corev1.Event
 	for i := range events {
@@ -67,7 +67,7 @@ func newestWarning(events []corev1.Event) string {
 	return newest.Reason + ": " + strings.Join(strings.Fields(newest.Message), " ")
 }
 
-// lastSeen returns when an event was last seen, by whichever of the fields its writer uses.
+// lastSeen returns when an event was last seen. Writers of events use different fields for it.
 func lastSeen(e *corev1.Event) *metav1.Time {
 	switch {
 	case e.Series != nil:

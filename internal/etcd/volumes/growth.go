@@ -21,20 +21,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claim is what matters of the claim of an ordinal.
+// claim is what a decision needs to know of the claim of an ordinal.
 type claim struct {
 	name string
-	// keeper is the Restore that keeps data on its volume; empty if none does.
+	// keeper is the name of the Restore that keeps data on its volume; empty if none does.
 	keeper string
-	// foreign says why it is not the Etcd's own; nil when it is.
+	// foreign says why it is not the Etcd's own; nil if it is.
 	foreign *ownership.Foreign
-	// bound: it has a volume; lost: it had one, which does not exist any more.
+	// bound: it has a volume. lost: it had one, which no longer exists.
 	bound, lost bool
-	// warning is what the volume's provisioner says of a claim that waits for its volume; empty if it says nothing.
+	// warning is the provisioner's message about a claim that waits for its volume; empty if there is none.
 	warning string
 	// asks for, and has.
 	asks, has resource.Quantity
-	// class is the name of its StorageClass; expandable: that allows volumes to grow, and fixed: it exists and does not.
+	// class is the name of its StorageClass. expandable: the class allows volumes to grow. fixed: it exists and does not.
 	class             string
 	expandable, fixed bool
 	// waitsForRestart: its file system grows only when its pod is restarted.
@@ -47,21 +47,22 @@ type claim struct {
 type volumes struct {
 	wanted   resource.Quantity
 	template resource.Quantity
-	// retyped: the template is of another StorageClass than the spec asks for.
+	// retyped: the claim template names another StorageClass than the spec.
 	retyped bool
 	claims  []claim
 }
 
 // growth is what to do about volumes that are too small.
 type growth struct {
-	// grow are the names of the claims that have to request more.
+	// grow are the names of the claims whose requests have to be raised.
 	grow []string
-	// replaceSet: every claim that stays requests enough; now the template of the StatefulSet has to follow, which cannot be changed.
+	// replaceSet: every claim that stays requests enough. The claim template has to follow, and since it is immutable, the StatefulSet is
+	// replaced.
 	replaceSet bool
 	condition  metav1.Condition
 }
 
-// cure says what moves a volume that cannot grow: a reconcile, if its StorageClass exists and so what is known of it.
+// cure returns the advice on a volume that cannot grow: if its StorageClass is known, a reconcile moves it.
 func (c *claim) cure() string {
 	if c.fixed {
 		return "Request a reconcile to move the volumes whose StorageClass exists"
@@ -69,8 +70,8 @@ func (c *claim) cure() string {
 	return "Set storageClass to another one that exists to move the volumes whose claim names none, or one that does not exist"
 }
 
-// decide decides what to do about volumes that are too small. Claims come first: the members use them, and the API server refuses
-// one that cannot grow.
+// decide decides what to do about volumes that are too small. Claims come first: members use them, and the API server refuses to grow those
+// that cannot.
 func decide(v volumes) growth {
 	var g growth
 	var foreign, refused, cures, growing []string
@@ -129,7 +130,7 @@ func TemplateCapacity(set *appsv1.StatefulSet) resource.Quantity {
 }
 
 // TemplateOutdated reports whether a StatefulSet would give new members volumes that are too small, or of another StorageClass than the
-// spec asks for.
+// spec's.
 func TemplateOutdated(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	if set == nil {
 		return false
@@ -138,8 +139,8 @@ func TemplateOutdated(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	return template.Cmp(wanted) < 0 || retyped(etcd, set)
 }
 
-// mayReplace returns why a StatefulSet must not be deleted without its pods now; empty if it may. Until its successor has adopted
-// them, nothing recreates a pod.
+// mayReplace returns why a StatefulSet must not be orphaned and replaced now; empty if it may. Until its successor has adopted the pods,
+// nothing recreates one.
 func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etcd, claims []corev1.PersistentVolumeClaim, tasks []v1alpha1.EtcdOperatorTask) string {
 	p := set.Spec.PersistentVolumeClaimRetentionPolicy
 	switch {
@@ -161,7 +162,7 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 		}
 	}
 	if t := etcdtasks.Recovering(tasks); t != nil {
-		// The first member serves while the others have no vote yet, and the task cannot observe a cluster without a StatefulSet.
+		// The first member serves before the others have a vote, and the task cannot observe a cluster without a StatefulSet.
 		return "task " + t.Name + " starts the cluster as a new one"
 	}
 	for i := range tasks {
@@ -172,8 +173,8 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 	return ""
 }
 
-// away reports whether a member does not participate. While every voter serves, a pod that has no vote does not count: it may wait for a
-// volume of the class in the template, for ever.
+// away reports whether a member does not participate. While every voter serves, a pod without a vote does not count: it may wait
+// indefinitely for a volume of the class in the template.
 func away(s *cluster.Snapshot) bool {
 	voters := s.Cluster.Voters
 	serves := len(voters) > 0 && s.ServingVoters() == len(voters)

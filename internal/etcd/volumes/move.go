@@ -25,14 +25,14 @@ func TemplateClass(set *appsv1.StatefulSet) string {
 	return ""
 }
 
-// retyped reports whether the claim template of a StatefulSet is of another StorageClass than the spec asks for.
+// retyped reports whether the claim template of a StatefulSet names another StorageClass than the spec.
 func retyped(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 	class := etcd.Spec.Class()
 	return class != "" && TemplateClass(set) != class
 }
 
-// Misplaced returns the names of the claims of members whose volumes have to move, since the spec asks for another StorageClass. They are
-// found while changes of the spec are due: a new version of the operator moves no volume by itself.
+// Misplaced returns the names of the claims whose volumes have to move because the spec names another StorageClass. It finds them only
+// while changes of the spec are due: an upgrade of the operator moves no volume by itself.
 func Misplaced(s *state.State) (names []string) {
 	class := s.Etcd.Spec.Class()
 	if class == "" || !state.Due(s.Etcd) {
@@ -48,8 +48,7 @@ func Misplaced(s *state.State) (names []string) {
 	return names
 }
 
-// outgrown reports whether the claim of a member is too small, and of a StorageClass that does not allow it to grow: the member gets another
-// volume.
+// outgrown reports whether a claim is too small and its StorageClass does not allow it to grow, so that the member gets another volume.
 func outgrown(etcd *v1alpha1.Etcd, c claim, wanted resource.Quantity) bool {
 	for ordinal := range etcd.Spec.Replicas {
 		if c.name == etcd.ClaimName(ordinal) {

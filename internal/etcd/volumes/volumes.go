@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volumes grows the volumes of an Etcd, prepares their move to another StorageClass, and reports what keeps members from their
+// Package volumes grows the volumes of an Etcd, prepares their move to another StorageClass, and reports why members do not get their
 // volumes.
 package volumes
 
@@ -43,7 +43,7 @@ import (
 type Grower struct {
 	state.Access
 
-	// warnings of claims that wait for their volumes, by the UIDs of the claims.
+	// warnings holds the warnings of claims that wait for their volumes, by the UIDs of the claims.
 	warnings memory.PerEtcd[map[types.UID]warning]
 }
 
@@ -86,12 +86,12 @@ func (v *View) Moved() *metav1.Condition {
 type Permission struct {
 	// Grow claims.
 	Grow bool
-	// Replace the StatefulSet: another one may be created.
+	// Replace the StatefulSet: a new one may be created.
 	Replace bool
 }
 
 // Reconcile grows volumes, and then replaces the StatefulSet with one whose claim template has the new size and StorageClass. It returns
-// state.ErrBehind once it has begun to replace it. The View is nil without a StatefulSet, or if the claims could not be read.
+// state.ErrBehind after it has begun the replacement. The View is nil without a StatefulSet, or if the claims could not be read.
 func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.Session, may Permission) (*View, error) {
 	if s.StatefulSet == nil {
 		return nil, nil
@@ -110,7 +110,7 @@ func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 	}
 	view := &View{claims: v.claims, growth: decide(v), moved: moved(s.Etcd.Spec.Class(), v)}
 	if moves && !s.Etcd.Moves() {
-		// First the status says so, upon which certificates and the Role are for a further member, too.
+		// The status has to say so first, so that certificates and the Role also cover a further member.
 		may.Replace = false
 	}
 	if len(view.growth.grow) > 0 && may.Grow || view.growth.replaceSet && may.Replace {
@@ -150,7 +150,7 @@ func (g *Grower) growClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
 	return nil
 }
 
-// replaceSet deletes the StatefulSet without its pods and claims, which one with another claim template adopts. It decides on live
+// replaceSet deletes the StatefulSet but orphans its pods and claims, which one with another claim template adopts. It decides on live
 // reads, while no task deletes a pod.
 func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	defer g.Locker.Lock(client.ObjectKeyFromObject(etcd))()
@@ -177,15 +177,15 @@ func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	return state.ErrBehind
 }
 
-// own makes the Etcd an owner of its pods beside their StatefulSet: an Etcd that is deleted before another one has adopted them would
-// leave them running. An admission policy of an earlier version forbids it; the StatefulSet is then replaced without.
+// own makes the Etcd an owner of its pods beside their StatefulSet. Otherwise they would run on if the Etcd were deleted before the next
+// StatefulSet has adopted them. An admission policy of an earlier version forbids this; the StatefulSet is then replaced without it.
 func (g *Grower) own(ctx context.Context, etcd *v1alpha1.Etcd, pods *cluster.Snapshot) error {
 	for _, o := range pods.Ordinals {
 		if o.Pod == nil {
 			continue
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: o.Name}}
-		// Owners are merged by their UIDs, and one that is there already is left as it is.
+		// Owners are merged by UID, so an existing one stays unchanged.
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.Pod.UID, "ownerReferences": []metav1.OwnerReference{etcdtasks.Owner(etcd)}}})
 		if err != nil {
 			return fmt.Errorf("encoding the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
@@ -202,7 +202,7 @@ func (g *Grower) own(ctx context.Context, etcd *v1alpha1.Etcd, pods *cluster.Sna
 	return nil
 }
 
-// replaceable returns the StatefulSet as the API server has it, and its pods; nil if it must not be replaced now.
+// replaceable reads the StatefulSet and its pods from the API server; nil if it must not be replaced now.
 func (g *Grower) replaceable(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, *cluster.Snapshot, error) {
 	set, err := state.StatefulSet(ctx, g.API, etcd)
 	if err != nil || set == nil || set.DeletionTimestamp != nil {
@@ -251,10 +251,10 @@ func (g *Grower) describe(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.Pe
 	return d, nil
 }
 
-// maxEvents bounds the events of a claim that are read. There are few: the API server deletes them after an hour.
+// maxEvents bounds how many events of a claim are read. There are few: the API server deletes them after an hour.
 const maxEvents = 100
 
-// recheckWarning is how long a warning is valid: a claim may wait for days, and the API server is not asked each time.
+// recheckWarning is how long a warning is valid: a claim may wait for days, and the API server is not queried each time.
 const recheckWarning = 10 * time.Second
 
 // warning is the result of reading the events of a claim.

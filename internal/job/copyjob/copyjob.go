@@ -18,10 +18,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// Deadline of a copy: stores may be far from each other.
+// Deadline of a copy. It is long because stores may be far from each other.
 const Deadline = 12 * time.Hour
 
-// Copy is what to copy, and from where to where.
+// Copy says what to copy, and from where to where.
 type Copy struct {
 	Source, Target v1alpha1.StoreSpec
 	// MaxBackupAge in days, and MaxBackups: nil for any.

@@ -41,6 +41,7 @@ func TestEveryGuardIsEverywhere(t *testing.T) {
 	g.Expect(enum(t)).To(Equal(append(rollout.Overridable(), "BackedUp")), "the enum of OverridableGuard, against the overridable rows of the table, and of that of internal/membership")
 	g.Expect(listed(t, "docs/rollout.md")).To(Equal(names), "the list in docs/rollout.md, against the table")
 	g.Expect(listed(t, "docs/glossary.md")).To(Equal(names), "the list in docs/glossary.md, against the table")
+	g.Expect(listed(t, "docs/troubleshooting.md")).To(Equal(names), "the table in docs/troubleshooting.md, against the table")
 	g.Expect(len(names)).To(BeNumerically("<=", maxBlockedBy(t)), "maxItems of status.rollout.blockedBy")
 }
 
@@ -99,7 +100,7 @@ func maxBlockedBy(t *testing.T) int {
 	return int(*schema(t).Properties["status"].Properties["rollout"].Properties["blockedBy"].MaxItems)
 }
 
-// listed returns the guards that a page lists: the items of a numbered list that begin with a name, or the names in the entry on guards.
+// listed returns the guards that a page lists: in a numbered list, in the entry on guards of the glossary, or in the first column of a table.
 func listed(t *testing.T, page string) (names []string) {
 	t.Helper()
 	raw, err := os.ReadFile(root + page)
@@ -107,11 +108,17 @@ func listed(t *testing.T, page string) (names []string) {
 		t.Fatal(err)
 	}
 	item := regexp.MustCompile("(?m)^\\d+\\. `([A-Z][A-Za-z]+)`: ")
-	text := string(raw)
-	if page == "docs/glossary.md" {
+	text, quoted := string(raw), regexp.MustCompile("`([A-Z][A-Za-z]+)`")
+	switch page {
+	case "docs/glossary.md":
 		_, text, _ = strings.Cut(text, "- **Guard**: ")
 		text, _, _ = strings.Cut(text, "\n")
-		item = regexp.MustCompile("`([A-Z][A-Za-z]+)`")
+		item = quoted
+	case "docs/troubleshooting.md":
+		_, text, _ = strings.Cut(text, "\n## A rollout is blocked\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+		text = strings.Join(regexp.MustCompile("(?m)^\\| `[^|]+").FindAllString(text, -1), "\n")
+		item = quoted
 	}
 	for _, m := range item.FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])

@@ -17,7 +17,7 @@ import (
 // each time on what it observes.
 type Plan struct {
 	Entries []Entry
-	// End is Finished, Superseded or Disengaged; Wait when nothing can be foreseen beyond the last entry.
+	// End is Finished, Superseded or Disengaged; Wait if nothing can be predicted after the last entry.
 	End rollout.Conclusion
 	// Elections reports that leadership moves by an election on the way. The winner is assumed, not known.
 	Elections bool
@@ -26,9 +26,9 @@ type Plan struct {
 // Entry is one decision of a plan: a step to carry out, or a guard that blocks one.
 type Entry struct {
 	rollout.Decision
-	// Before is the state that the decision rests on. That of the first entry was observed.
+	// Before is the state that the decision rests on. The first entry's was observed.
 	Before *cluster.Snapshot
-	// Meanwhile is the state while the pods of a removal are away; nil where none is removed.
+	// Meanwhile is the state while the pods of a removal are away; nil if none is removed.
 	Meanwhile *cluster.Snapshot
 }
 

@@ -12,29 +12,29 @@ import (
 // Store is what an agent has found on the volume of a member that it keeps from starting.
 type Store string
 
-// The stores. Of a member that may run, nothing is said.
+// The stores. The agent reports none for a member that may run.
 const (
-	// StoreFree: a member could join from here, since a quorum has what is needed of the data that is, or was, there. Data of a removed
-	// member was set aside.
+	// StoreFree: a member could join with this volume, since a quorum has all that is needed of its present or former data. Data of a
+	// removed member was set aside.
 	StoreFree Store = "Free"
-	// StoreLeft: there is the data of a removed member, and the other members have not confirmed yet that they do not list it.
+	// StoreLeft: the volume has the data of a removed member, and the other members have not confirmed yet that they do not list it.
 	StoreLeft Store = "Left"
-	// StoreOther: there is the data of another cluster, which is left alone.
+	// StoreOther: the volume has the data of another cluster, which is left alone.
 	StoreOther Store = "Other"
 )
 
-// Volume is what an agent says of the volume of a member that it keeps from starting. It is true until the member starts: nothing
-// but the agent changes what is there.
+// Volume is an agent's report on the volume of a member that it keeps from starting. It holds until the member starts: only the agent
+// changes the volume.
 type Volume struct {
 	Store Store `json:"store"`
 	// ClusterID of the data, in hex; empty if there is none.
 	ClusterID string `json:"clusterID,omitempty"`
-	// Lost is the ID, in hex, of the listed member whose data is gone: it has run before, or may have, and can only come back as another
+	// Lost is the ID, in hex, of the listed member whose data is gone: it has, or may have, run before, and can only come back as another
 	// member. Empty if no such member is listed.
 	Lost string `json:"lost,omitempty"`
 }
 
-// Volume is what the agent says of the volume of an ordinal; the zero value while its member may run.
+// Volume returns the agent's report on the volume of an ordinal; the zero value while its member may run.
 func (o *Ordinal) Volume() Volume {
 	if o.Pod == nil || o.Pod.Refusal == nil || o.MayRun() {
 		return Volume{}
@@ -42,10 +42,10 @@ func (o *Ordinal) Volume() Volume {
 	return o.Pod.Refusal.Volume
 }
 
-// Read is what the agent of a running member has read of the members that are about to be removed. Its pods read no older
-// generation after that, so it stays true when the pod is replaced.
+// Read is what the agent of a running member has read about the members that are about to be removed. Later pods of the member never read
+// an older generation, so it still holds when the pod is replaced.
 type Read struct {
-	// Etcd is the UID of the Etcd that it was written for.
+	// Etcd is the UID of the Etcd that the announcement was written for.
 	Etcd string `json:"etcd"`
 	// Generation of what it has read.
 	Generation int64 `json:"generation"`
@@ -79,7 +79,7 @@ func (r Read) Confirms(generation int64) bool { return r.Leaving && r.Generation
 // volumePrefix begins the line of a termination message that has the Volume.
 const volumePrefix = "\nvolume: "
 
-// cutVolume cuts the Volume from the end of a termination message. One that cannot be read says nothing.
+// cutVolume cuts the Volume from the end of a termination message. An unreadable one is ignored.
 func cutVolume(text string) (message string, volume Volume) {
 	i := strings.LastIndex(text, volumePrefix)
 	if i < 0 {
