@@ -43,7 +43,7 @@ type work struct {
 func newFairQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], workers int) *fairQueue {
 	return &fairQueue{
 		PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }),
-		now:           time.Now, shares: shares{free: workers, of: map[string]int{}},
+		now:           time.Now, shares: shares{free: workers, all: workers, of: map[string]int{}},
 		working: map[reconcile.Request]work{}, slow: map[reconcile.Request]bool{},
 	}
 }
@@ -51,12 +51,15 @@ func newFairQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Requ
 // Add implements workqueue.TypedInterface.
 func (q *fairQueue) Add(object reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, object) }
 
-// AddWithOpts implements priorityqueue.PriorityQueue. What is held back gets a higher priority, too.
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *fairQueue) AddAfter(object reconcile.Request, after time.Duration) {
+	q.AddWithOpts(priorityqueue.AddOpts{After: after}, object)
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue. What is held back gets a higher priority, too, also if it is added for later: it
+// has waited already.
 func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, objects ...reconcile.Request) {
 	q.PriorityQueue.AddWithOpts(o, objects...)
-	if o.After > 0 || o.RateLimited {
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.held {
