@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +54,7 @@ const (
 	whenChanged = 0
 	// whenDue is for an Etcd that is not begun yet, and for one that is not healthy and of which nothing is known to have changed. They take
 	// turns: however many there are of the one, the others are reconciled.
-	whenDue = -1
+	whenDue = controller.Unhurried
 	// whenHealthy is for a healthy Etcd, and whenHanging for one whose members hang.
 	whenHealthy = handler.LowPriority
 	whenHanging = handler.LowPriority - 1

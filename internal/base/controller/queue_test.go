@@ -187,3 +187,33 @@ func TestHeldBack(t *testing.T) {
 		g.Expect(q.held).To(BeEmpty())
 	})
 }
+
+// What is unhurried has the share of what is slow, without having been slow; once it has changed, it is given out at once.
+func TestUnhurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const workers = 9
+		q := newFairQueue("fair", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), workers)
+		defer q.ShutDown()
+		got := make(chan string, workers)
+		for range workers {
+			go func() {
+				if o, _, shutdown := q.GetWithPriority(); !shutdown {
+					got <- o.Namespace
+				}
+			}()
+		}
+		for i := range workers {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(Unhurried)}, request(fmt.Sprint(i), "new"))
+		}
+		synctest.Wait()
+		g.Expect(got).To(HaveLen(workers / 3))
+		q.Add(request("8", "new"))
+		synctest.Wait()
+		g.Expect(got).To(HaveLen(workers/3 + 1))
+		for range workers / 3 {
+			<-got
+		}
+		g.Expect(<-got).To(Equal("8"))
+	})
+}

@@ -27,7 +27,7 @@ type look struct {
 // have a third each, and one that needs none finds some free whatever the others do. What is slow has its third also while others are
 // at work: all is slow while the API server is.
 func (s *shares) admits(l look) bool {
-	return s.of[l.namespace] < s.free && (!l.slow || 3*s.slow < s.all)
+	return (!l.slow || 3*s.slow < s.all) && s.of[l.namespace] < s.free
 }
 
 // take gives a worker to an object.
