@@ -52,9 +52,9 @@ func TestResult(t *testing.T) {
 		"it hangs":                          {hanging: hanging{times: 1}, want: ctrl.Result{RequeueAfter: pollHealthy, Priority: ptr.To(handler.LowPriority - 1)}},
 		"it hangs, and a timer runs":        {hanging: hanging{times: 1}, rollWaits: true, want: healthy},
 		"failed":                            {err: errBroken, fails: true},
-		"interrupted":                       {interrupted: state.ErrBehind, want: ctrl.Result{RequeueAfter: retryConflict}},
+		"interrupted":                       {interrupted: state.ErrBehind, want: ctrl.Result{RequeueAfter: retryConflict, Priority: ptr.To(whenChanged)}},
 		"failed and interrupted":            {interrupted: state.ErrBehind, err: errBroken, fails: true},
-		"the status has changed":            {err: conflict, want: ctrl.Result{RequeueAfter: retryConflict}},
+		"the status has changed":            {err: conflict, want: ctrl.Result{RequeueAfter: retryConflict, Priority: ptr.To(whenChanged)}},
 		"the namespace goes, and it failed": {err: terminating},
 		"the namespace goes":                {interrupted: terminating},
 	} {

@@ -179,7 +179,7 @@ func (p *pass) result(ctx context.Context, after time.Duration, interrupted, err
 		return ctrl.Result{}, err
 	case interrupted != nil:
 		ctrl.LoggerFrom(ctx).V(1).Info("Retrying, because something has changed", "reason", interrupted.Error())
-		return ctrl.Result{RequeueAfter: retryConflict}, nil
+		return ctrl.Result{RequeueAfter: retryConflict, Priority: priorityOf(retryConflict, false)}, nil
 	}
 	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after, p.hanging.Of(p.etcd).times > 0 && !p.rollWaits)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,16 +48,42 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 	return pollHealthy
 }
 
-// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others but those that
-// hang.
+// The priorities of reconciles, the highest first: an operator finishes what it has begun (docs/adr/0115-what-is-begun-is-finished-first.md).
+const (
+	// whenChanged is for an Etcd of which something has changed.
+	whenChanged = 0
+	// whenDue is for an Etcd that is not begun yet, and for one that is not healthy and of which nothing is known to have changed. They take
+	// turns: however many there are of the one, the others are reconciled.
+	whenDue = controller.Unhurried
+	// whenHealthy is for a healthy Etcd, and whenHanging for one whose members hang.
+	whenHealthy = handler.LowPriority
+	whenHanging = handler.LowPriority - 1
+)
+
+// priorityOf returns the priority of a reconcile after a while, if no event triggers it.
 func priorityOf(after time.Duration, hangs bool) *int {
 	switch {
 	case hangs:
-		return ptr.To(handler.LowPriority - 1)
+		return ptr.To(whenHanging)
 	case after >= pollHealthy:
-		return ptr.To(handler.LowPriority)
+		return ptr.To(whenHealthy)
+	case after <= retryConflict:
+		// The cache shows by then what has changed.
+		return ptr.To(whenChanged)
 	}
-	return ptr.To(0)
+	return ptr.To(whenDue)
+}
+
+// priorityOfEvent returns the priority of an Etcd that was created or has changed, or that a starting operator finds.
+func priorityOfEvent(e *v1alpha1.Etcd, found bool) *int {
+	switch {
+	case len(e.Status.Conditions) == 0:
+		// It is not begun.
+		return ptr.To(whenDue)
+	case found && !isUrgent(e):
+		return ptr.To(whenHealthy)
+	}
+	return ptr.To(whenChanged)
 }
 
 // isUrgent reports whether a starting operator reconciles an Etcd before others: its spec has changed, or it has a quorum while its pods

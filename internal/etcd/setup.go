@@ -56,9 +56,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("etcd").
 		WithOptions(controller.Options(concurrency)).
+		// It names the kind. The handler beneath it chooses priorities, which that of For could only raise.
+		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(client.Object) bool { return false }))).
 		// Not its status, which this controller writes itself.
-		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&v1alpha1.Etcd{}, urgentFirst()).
+		Watches(&v1alpha1.Etcd{}, enqueueEtcd(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		// Its status follows the pods.
 		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(notItsStatus())).
 		Watches(&appsv1.StatefulSet{}, afterwards(etcdOfStatefulSet)).
@@ -87,13 +88,21 @@ func notItsStatus() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
 }
 
-// urgentFirst moves urgent Etcds forward among all that an operator finds when it starts.
-func urgentFirst() handler.EventHandler {
-	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && isUrgent(e.Object.(*v1alpha1.Etcd)) {
-			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(0)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
-		}
-	}}
+// enqueueEtcd has an Etcd reconciled with the priority that it has.
+func enqueueEtcd() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(o client.Object, priority *int, q queue) {
+		q.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: priority}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			add(e.Object, priorityOfEvent(e.Object.(*v1alpha1.Etcd), e.IsInInitialList), q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			add(e.ObjectNew, priorityOfEvent(e.ObjectNew.(*v1alpha1.Etcd), false), q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, ptr.To(whenChanged), q) },
+	}
 }
 
 func etcdOfPod(pod client.Object) types.NamespacedName {

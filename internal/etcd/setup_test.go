@@ -24,17 +24,21 @@ import (
 )
 
 // A starting operator finds many Etcds. It first reconciles those that have changed while no operator was running, and those that are
-// quorate while their pods are replaced or their certificates renewed.
+// quorate while their pods are replaced or their certificates renewed; then those that nobody has begun.
 func TestChangedEtcdsComeFirst(t *testing.T) {
 	g := NewWithT(t)
 	queue := priorityqueue.New[reconcile.Request]("test")
 	defer queue.ShutDown()
-	for _, name := range []string{"a", "changed", "b", "rolled", "hangs", "renewed"} {
+	for _, name := range []string{"new", "a", "changed", "b", "rolled", "hangs", "renewed"} {
 		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Status: v1alpha1.EtcdStatus{ObservedGeneration: 1}}
-		if name != "hangs" {
-			etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue})
+		ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}
+		if name == "hangs" {
+			ready.Status = metav1.ConditionFalse
 		}
+		etcd.Status.Conditions.Set(ready)
 		switch name {
+		case "new":
+			etcd.Status = v1alpha1.EtcdStatus{}
 		case "changed":
 			etcd.Generation = 2
 		case "rolled", "hangs":
@@ -42,21 +46,53 @@ func TestChangedEtcdsComeFirst(t *testing.T) {
 		case "renewed":
 			etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionTLSReady, Status: metav1.ConditionFalse})
 		}
-		found := event.CreateEvent{Object: etcd, IsInInitialList: true}
-		for _, h := range []handler.EventHandler{&handler.EnqueueRequestForObject{}, urgentFirst()} {
-			h.Create(t.Context(), found, queue)
-		}
+		enqueueEtcd().Create(t.Context(), event.CreateEvent{Object: etcd, IsInInitialList: true}, queue)
 	}
 	var order []string
-	for range 6 {
+	for range 7 {
 		request, _, _ := queue.GetWithPriority()
 		order = append(order, request.Name)
 		queue.Done(request)
 	}
-	g.Expect(order).To(Equal([]string{"changed", "rolled", "renewed", "a", "b", "hangs"}))
-	g.Expect(priorityOf(pollHealthy, false)).To(HaveValue(Equal(handler.LowPriority)))
-	g.Expect(priorityOf(pollTroubled, false)).To(HaveValue(BeZero()))
-	g.Expect(priorityOf(pollTroubled, true)).To(HaveValue(BeNumerically("<", handler.LowPriority)))
+	g.Expect(order).To(Equal([]string{"changed", "rolled", "renewed", "new", "a", "b", "hangs"}))
+}
+
+// What is looked at first: what has changed, then what is due, then what is healthy, and last what hangs.
+func TestPriorities(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect([]int{whenChanged, whenDue, whenHealthy, whenHanging}).To(Equal([]int{0, -1, handler.LowPriority, handler.LowPriority - 1}))
+	g.Expect(priorityOf(retryConflict, false)).To(HaveValue(Equal(whenChanged)))
+	g.Expect(priorityOf(pollTroubled, false)).To(HaveValue(Equal(whenDue)))
+	g.Expect(priorityOf(pollHealthy, false)).To(HaveValue(Equal(whenHealthy)))
+	g.Expect(priorityOf(pollTroubled, true)).To(HaveValue(Equal(whenHanging)))
+	added := func(send func(q *addedQueue)) int {
+		q := &addedQueue{}
+		send(q)
+		g.Expect(q.requests).To(ConsistOf(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}}))
+		return q.priority
+	}
+	unbegun := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	begun := unbegun.DeepCopy()
+	begun.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse})
+	h := enqueueEtcd()
+	g.Expect(added(func(q *addedQueue) { h.Create(t.Context(), event.CreateEvent{Object: unbegun}, q) })).To(Equal(whenDue))
+	g.Expect(added(func(q *addedQueue) { h.Create(t.Context(), event.CreateEvent{Object: begun}, q) })).To(Equal(whenChanged))
+	g.Expect(added(func(q *addedQueue) {
+		h.Update(t.Context(), event.UpdateEvent{ObjectOld: unbegun, ObjectNew: unbegun}, q)
+	})).To(Equal(whenDue))
+	g.Expect(added(func(q *addedQueue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: unbegun, ObjectNew: begun}, q) })).To(Equal(whenChanged))
+	g.Expect(added(func(q *addedQueue) { h.Delete(t.Context(), event.DeleteEvent{Object: unbegun}, q) })).To(Equal(whenChanged))
+}
+
+// addedQueue records what is added to it, and with which priority.
+type addedQueue struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+	requests []reconcile.Request
+	priority int
+}
+
+func (q *addedQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	q.requests, q.priority = append(q.requests, requests...), *o.Priority
 }
 
 // enqueued returns the names of the Etcds that an event has reconciled a little later.

@@ -357,7 +357,7 @@ func TestWhatFollowsTheStatus(t *testing.T) {
 	followed := func() bool { return s.reconciler.parts.followed.Of(s.etcd()) }
 
 	fails = state.ErrBehind
-	s.Expect(s.once()).To(Equal(ctrl.Result{RequeueAfter: retryConflict}))
+	s.Expect(s.once()).To(Equal(ctrl.Result{RequeueAfter: retryConflict, Priority: ptr.To(whenChanged)}))
 	s.Expect(s.etcd().Status.LastErrors).To(HaveLen(1))
 	s.Expect(followed()).To(BeFalse())
 	fails = errBroken

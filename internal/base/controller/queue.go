@@ -43,7 +43,7 @@ type work struct {
 func newFairQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], workers int) *fairQueue {
 	return &fairQueue{
 		PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }),
-		now:           time.Now, shares: shares{free: workers, of: map[string]int{}},
+		now:           time.Now, shares: shares{free: workers, all: workers, of: map[string]int{}},
 		working: map[reconcile.Request]work{}, slow: map[reconcile.Request]bool{},
 	}
 }
@@ -51,19 +51,35 @@ func newFairQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Requ
 // Add implements workqueue.TypedInterface.
 func (q *fairQueue) Add(object reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, object) }
 
-// AddWithOpts implements priorityqueue.PriorityQueue. What is held back gets a higher priority, too.
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *fairQueue) AddAfter(object reconcile.Request, after time.Duration) {
+	q.AddWithOpts(priorityqueue.AddOpts{After: after}, object)
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue. What is held back gets a higher priority, too, also if it is added for later: it
+// has waited already.
 func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, objects ...reconcile.Request) {
 	q.PriorityQueue.AddWithOpts(o, objects...)
-	if o.After > 0 || o.RateLimited {
-		return
+	if q.raise(ptr.Deref(o.Priority, 0), objects) {
+		q.resume()
 	}
+}
+
+// raise gives objects that are held back a higher priority, and reports whether there are any.
+func (q *fairQueue) raise(priority int, objects []reconcile.Request) (raised bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.held {
-		if slices.Contains(objects, q.held[i].object) {
-			q.held[i].priority = max(q.held[i].priority, ptr.Deref(o.Priority, 0))
+		if h := &q.held[i]; h.priority < priority && slices.Contains(objects, h.object) {
+			h.priority, h.slow, raised = priority, q.isSlow(h.object, priority), true
 		}
 	}
+	return raised
+}
+
+// isSlow reports whether a look at an object counts as slow. The caller holds the mutex.
+func (q *fairQueue) isSlow(object reconcile.Request, priority int) bool {
+	return q.slow[object] || priority == Unhurried
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue: it waits for an object whose share permits.
@@ -88,7 +104,7 @@ func (q *fairQueue) begin(object reconcile.Request, priority int) bool {
 	defer q.mu.Unlock()
 	w, taken := q.working[object]
 	if !taken {
-		w.look = look{object.Namespace, q.slow[object]}
+		w.look = look{object.Namespace, q.isSlow(object, priority)}
 		if !q.shares.admits(w.look) {
 			q.held = append(q.held, heldBack{w.look, object, priority})
 			return false

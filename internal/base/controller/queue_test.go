@@ -163,6 +163,11 @@ func TestHeldBack(t *testing.T) {
 		add(0, "second")
 		add(-1, "third")
 		add(1, "third")
+		add(-1, "sixth")
+		add(-2, "fifth")
+		q.AddAfter(request("ns", "fifth"), time.Hour)
+		add(-1, "fourth")
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(2), After: time.Hour}, request("ns", "fourth"))
 		q.Add(request("ns", "second"))
 		synctest.Wait()
 		g.Expect(got).To(BeEmpty(), "one of two workers works for the namespace")
@@ -171,11 +176,44 @@ func TestHeldBack(t *testing.T) {
 		g.Expect(got).To(Receive(Equal("overtakes")))
 		q.Done(first)
 		synctest.Wait()
+		g.Expect(got).To(Receive(Equal("fourth")))
 		g.Expect(got).To(Receive(Equal("third")))
 		g.Expect(got).To(Receive(Equal("second")))
+		g.Expect(got).To(Receive(Equal("fifth")))
+		g.Expect(got).To(Receive(Equal("sixth")))
 		g.Expect(got).To(BeEmpty())
-		g.Expect(q.shares).To(Equal(shares{free: 2, of: map[string]int{}}))
+		g.Expect(q.shares).To(Equal(shares{free: 2, all: 2, of: map[string]int{}}))
 		g.Expect(q.working).To(BeEmpty())
 		g.Expect(q.held).To(BeEmpty())
+	})
+}
+
+// What is unhurried has the share of what is slow, without having been slow; once it has changed, it is given out at once.
+func TestUnhurried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const workers = 9
+		q := newFairQueue("fair", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), workers)
+		defer q.ShutDown()
+		got := make(chan string, workers)
+		for range workers {
+			go func() {
+				if o, _, shutdown := q.GetWithPriority(); !shutdown {
+					got <- o.Namespace
+				}
+			}()
+		}
+		for i := range workers {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(Unhurried)}, request(fmt.Sprint(i), "new"))
+		}
+		synctest.Wait()
+		g.Expect(got).To(HaveLen(workers / 3))
+		q.Add(request("8", "new"))
+		synctest.Wait()
+		g.Expect(got).To(HaveLen(workers/3 + 1))
+		for range workers / 3 {
+			<-got
+		}
+		g.Expect(<-got).To(Equal("8"))
 	})
 }

@@ -8,8 +8,8 @@ import "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 // shares records how the workers of a controller are distributed.
 type shares struct {
-	// free workers work on nothing.
-	free int
+	// free workers, of all, work on nothing.
+	free, all int
 	// of is how many work for a namespace, and slow how many on objects that were slow the last time.
 	of   map[string]int
 	slow int
@@ -23,10 +23,11 @@ type look struct {
 }
 
 // admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it
-// is slow, than twice as many as all that are slow have together. So one namespace has at most half of the workers, two have a third
-// each, what is slow has a third, and one that needs none finds some free whatever the others do.
+// is slow, as long as all that are slow have less than a third of the workers. So one namespace has at most half of the workers, two
+// have a third each, and one that needs none finds some free whatever the others do. What is slow has its third also while others are
+// at work: all is slow while the API server is.
 func (s *shares) admits(l look) bool {
-	return s.of[l.namespace] < s.free && (!l.slow || 2*s.slow < s.free)
+	return (!l.slow || 3*s.slow < s.all) && s.of[l.namespace] < s.free
 }
 
 // take gives a worker to an object.
@@ -57,7 +58,7 @@ type heldBack struct {
 }
 
 // next returns the index of the one to take up of those held back, which are in the order in which they came; -1 if there is none.
-// First are those whose namespace has the fewest workers, of these those that are not slow, and then those with the highest priority.
+// First are those whose namespace has the fewest workers, of these those with the highest priority, and then those that are not slow.
 func (s *shares) next(all []heldBack) int {
 	best := -1
 	for i, h := range all {
@@ -72,8 +73,8 @@ func (s *shares) before(a, b heldBack) bool {
 	switch of, other := s.of[a.namespace], s.of[b.namespace]; {
 	case of != other:
 		return of < other
-	case a.slow != b.slow:
-		return b.slow
+	case a.priority != b.priority:
+		return a.priority > b.priority
 	}
-	return a.priority > b.priority
+	return b.slow && !a.slow
 }

@@ -13,7 +13,7 @@ import (
 
 // most is how many workers each of some greedy namespaces gets of so many, and how many are left.
 func most(workers, namespaces int, slow bool) (each, left int) {
-	s := &shares{free: workers, of: map[string]int{}}
+	s := &shares{free: workers, all: workers, of: map[string]int{}}
 	for again := true; again; {
 		again = false
 		for i := range namespaces {
@@ -55,15 +55,24 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// What is slow has its third also while all other workers but one are busy: while the API server is slow, so is what has been begun.
+func TestSlowOnesHaveTheirThirdBesideOthers(t *testing.T) {
+	for slow, want := range []bool{true, true, true, true, false} {
+		s := &shares{free: 1, all: 10, of: map[string]int{"a": 9 - slow}, slow: slow}
+		NewWithT(t).Expect(s.admits(look{"b", true})).To(Equal(want), "%d have workers", slow)
+		NewWithT(t).Expect(s.admits(look{"b", false})).To(BeTrue())
+	}
+}
+
 func TestSharesAreGivenBack(t *testing.T) {
 	g := NewWithT(t)
-	s := &shares{free: 3, of: map[string]int{}}
+	s := &shares{free: 3, all: 3, of: map[string]int{}}
 	for _, l := range []look{{"a", true}, {"b", false}} {
 		s.take(l)
 	}
 	s.giveBack(look{"b", false})
 	s.giveBack(look{"a", true})
-	g.Expect(*s).To(Equal(shares{free: 3, of: map[string]int{}}), "no namespace is remembered")
+	g.Expect(*s).To(Equal(shares{free: 3, all: 3, of: map[string]int{}}), "no namespace is remembered")
 }
 
 // Whose turn it is of those held back, while namespace a has two of ten workers, and b one.
@@ -79,13 +88,14 @@ func TestNextOfThoseHeldBack(t *testing.T) {
 		"nothing":                            {want: -1},
 		"the first that came":                {held: []heldBack{at("a", false, 0), at("a", false, 0)}, want: 0},
 		"the namespace that has the fewest":  {held: []heldBack{at("a", false, 100), at("b", true, -100)}, want: 1},
-		"what is not slow":                   {held: []heldBack{at("a", true, 0), at("a", false, -100)}, want: 1},
+		"what is not slow":                   {held: []heldBack{at("a", true, 0), at("a", false, 0)}, want: 1},
 		"the highest priority":               {held: []heldBack{at("a", false, -100), at("a", false, 0)}, want: 1},
+		"the highest priority, if slow":      {held: []heldBack{at("a", false, -1), at("a", true, 0)}, want: 1},
 		"what is slow has its share already": {held: []heldBack{at("c", true, 0), at("a", false, 0)}, slow: 4, want: 1},
 		"nothing that has none left":         {held: []heldBack{at("c", true, 0)}, slow: 4, want: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &shares{free: 7, of: map[string]int{"a": 2, "b": 1}, slow: tc.slow}
+			s := &shares{free: 7, all: 10, of: map[string]int{"a": 2, "b": 1}, slow: tc.slow}
 			NewWithT(t).Expect(s.next(tc.held)).To(Equal(tc.want))
 		})
 	}
