@@ -58,6 +58,8 @@ type Holder struct {
 	Canary bool `json:"canary,omitempty"`
 	// Impaired: the cluster lacked a member when it got the slot.
 	Impaired bool `json:"impaired,omitempty"`
+	// BackedUp: its backups did not fail when it got the slot, so they must not while it is watched.
+	BackedUp bool `json:"backedUp,omitempty"`
 	// Unasked: the task ran before there was a policy, or before the ledger was rebuilt, or a person let it bypass the policy. It
 	// uses a slot, beyond the limit if need be.
 	Unasked bool      `json:"unasked,omitempty"`

@@ -121,7 +121,7 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated, or its members change.
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored.
 	gone bool
 	// unknown: members are unreachable. That is neither success nor failure.
 	unknown bool
@@ -191,19 +191,23 @@ func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.H
 		return state{unknown: true}
 	}
 	backup := "ok"
-	if etcd.Status.Conditions.IsFalse(v1alpha1.ConditionBackupReady) {
+	if !backedUp(etcd) {
 		backup = "failing"
 	}
 	s.baseline = pods + " backup=" + backup
 	was, wasBackup, _ := strings.Cut(h.Baseline, " backup=")
 	switch {
-	case h.Baseline == "":
-	case was != pods:
+	case h.Baseline != "" && was != pods:
 		s.broken = "a member restarted, or its pod was replaced"
-	case wasBackup == "ok" && backup != "ok":
+	case backup != "ok" && (wasBackup == "ok" || h.Baseline == "" && h.BackedUp):
 		s.broken = "BackupReady is False: " + etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady).Message
 	}
 	return s
+}
+
+// backedUp reports whether the backups of a cluster do not fail, as far as is known.
+func backedUp(etcd *v1alpha1.Etcd) bool {
+	return !etcd.Status.Conditions.IsFalse(v1alpha1.ConditionBackupReady)
 }
 
 // podsOf returns which pods and containers of a cluster run: it changes when one restarts.

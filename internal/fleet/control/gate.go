@@ -226,7 +226,7 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	t := task.Object
 	candidate := fleet.Candidate{
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Class: fleet.Person,
-		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)],
+		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)], BackedUp: backedUp(task.Etcd),
 	}
 	var err error
 	if candidate.Beside, err = c.beside(ctx, v, task); err != nil {

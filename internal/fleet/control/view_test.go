@@ -175,8 +175,10 @@ func TestWhichClustersAreRecoveredOrChange(t *testing.T) {
 	}{
 		"a recovery":              {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, true, true, false},
 		"one that waits":          {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStatePending, true, false, false},
-		"one that nobody owns":    {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, false, false, false},
+		"one without an owner":    {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, false, false, false},
 		"a Restore, at first":     {v1alpha1.Restore, v1alpha1.TaskStateInProgress, true, false, false},
+		"one that replaces data":  {v1alpha1.Restore, v1alpha1.TaskStateInProgress, true, true, true},
+		"one that did":            {v1alpha1.Restore, v1alpha1.TaskStateSucceeded, true, false, false},
 		"a change of members":     {v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress, true, false, true},
 		"one that has yet to run": {v1alpha1.MembershipChange, v1alpha1.TaskStatePending, true, false, false},
 		"maintenance":             {v1alpha1.OnDemandMaintenance, v1alpha1.TaskStateInProgress, true, false, false},
@@ -192,6 +194,9 @@ func TestWhichClustersAreRecoveredOrChange(t *testing.T) {
 		}
 		task = w.task(0).Object
 		task.Status.State, task.Status.InitiatedAt = c.state, &metav1.Time{Time: w.clock.Now()}
+		if c.taskType == v1alpha1.Restore && name != "a Restore, at first" {
+			task.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryFencing}
+		}
 		if err := w.api.Status().Update(t.Context(), task); err != nil {
 			t.Fatal(err)
 		}
