@@ -142,7 +142,7 @@ func TestACanaryThatIsAbandoned(t *testing.T) {
 	l.Abandoned("gone", "x", noon)
 }
 
-// A task whose slot is withdrawn may have it again, whoever is ahead of it by now, unless something else objects.
+// A task whose slot is withdrawn may have it again, no matter which tasks are ahead of it by now, unless something else objects.
 func TestAgain(t *testing.T) {
 	in := situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1")), others(waiting("b", func(c *Candidate) { c.Class = Person })))
 	if held := in.Ledger.Withdraw("w1"); held == nil || held.Task != "w1" || len(in.Ledger.Holders) > 0 || in.Ledger.Withdraw("w1") != nil {

@@ -4,7 +4,7 @@
 
 // Package snapshot is the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
 //
-// The agent takes one snapshot at a time; requests that arrive meanwhile get that one, and canceling a request does not cancel the
+// The agent takes one snapshot at a time; requests that arrive while it does get that one, and canceling a request does not cancel the
 // snapshot. So repeated requests, even after a crash of the operator, do not pile up work.
 package snapshot
 
