@@ -13,6 +13,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -59,6 +61,42 @@ func TestWhatACountRecords(t *testing.T) {
 		h := l.Holder("task")
 		if has := h != nil; has != (c.changes || c.kept) || has && (h.Canary != c.canary || (h.TaskName == known) != c.kept) {
 			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+// A count takes the tasks that need a slot and have not ended: those that run are recorded, and the others fenced. No other is written to.
+func TestWhichTasksACountTakes(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	for name, c := range map[string]struct {
+		taskType v1alpha1.TaskType
+		state    v1alpha1.TaskState
+	}{
+		"runs":      {v1alpha1.OnDemandMaintenance, v1alpha1.TaskStateInProgress},
+		"succeeded": {v1alpha1.OnDemandMaintenance, v1alpha1.TaskStateSucceeded},
+		"failed":    {v1alpha1.QuorumAwareRollout, v1alpha1.TaskStateFailed},
+		"snapshot":  {v1alpha1.OnDemandSnapshot, v1alpha1.TaskStateInProgress},
+		"recovery":  {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStatePending},
+	} {
+		_, _, task := w.objects(0)
+		task.Name, task.UID, task.Spec.Type, task.Status.State, task.Status.InitiatedAt = name, types.UID(name), c.taskType, c.state, &metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Create(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := w.operator()
+	o.pass(interval)
+	l, err := o.Store.Read(t.Context())
+	if err != nil || len(l.Holders) != 1 || l.Holders[0].Task != "runs" {
+		t.Errorf("%+v %v", l, err)
+	}
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	if err := w.api.List(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range all.Items {
+		if fenced := task.Annotations[annotationFence] != ""; fenced != (task.Name == "task") {
+			t.Errorf("%s is fenced: %t", task.Name, fenced)
 		}
 	}
 }
