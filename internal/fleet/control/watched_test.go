@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,45 @@ func TestFingerprintsOfARollout(t *testing.T) {
 	task.Object.Spec.Config = "targetRevision: r1"
 	if got := change(o); got != fleet.Restart {
 		t.Error(got)
+	}
+}
+
+// While the StatefulSet controller has not seen the newest template, the revision that it shows is not what a restart, or a rollout to no revision,
+// brings: neither starts, as what it is not. One to a revision does.
+func TestATemplateThatTheStatefulSetControllerHasNotSeen(t *testing.T) {
+	for config, waits := range map[string]bool{"restart: true": true, "": true, "targetRevision: r2": false} {
+		w := newWorld(t, 1, 1)
+		task := w.restarts(0)
+		task.Object.Spec.Config = config
+		if err := w.api.Update(t.Context(), task.Object); err != nil {
+			t.Fatal(err)
+		}
+		seen := func(generation int64) {
+			t.Helper()
+			set := w.set(0)
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+				t.Fatal(err)
+			}
+			if set.Generation = 2; w.api.Update(t.Context(), set) != nil {
+				t.Fatal("the StatefulSet cannot be changed")
+			}
+			if set.Status.ObservedGeneration = generation; w.api.Status().Update(t.Context(), set) != nil {
+				t.Fatal("its status cannot be changed")
+			}
+		}
+		seen(1)
+		o := w.operator()
+		o.pass(interval)
+		_, err := o.Ask(t.Context(), w.task(0))
+		wait, is := errors.AsType[*engine.Wait](err)
+		if is != waits || is && (wait.Reason != v1alpha1.ReasonWaitingForSlot || wait.RequeueAfter != stale || !strings.Contains(wait.Message, "has not seen the newest spec of StatefulSet main")) {
+			t.Errorf("%q: %+v %v", config, wait, err)
+		}
+		if !waits {
+			continue
+		}
+		seen(2)
+		w.mayStart(o.asks(w.task(0)))
 	}
 }
 
