@@ -7,6 +7,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,28 @@ func TestWhichTasksACountTakes(t *testing.T) {
 		if fenced := task.Annotations[annotationFence] != ""; fenced != (task.Name == "task") {
 			t.Errorf("%s is fenced: %t", task.Name, fenced)
 		}
+	}
+}
+
+// Tasks that a count has found to run are read once more if the ledger was written since, each once, unless it is known what they do.
+func TestWhichTasksOfACountAreReadAgain(t *testing.T) {
+	shown := func(task types.UID, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+		return &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: task}, Status: v1alpha1.EtcdOperatorTaskStatus{State: state}}
+	}
+	v := &view{tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{"runs": shown("runs", v1alpha1.TaskStateInProgress), "lags": shown("lags", v1alpha1.TaskStatePending), "waits": shown("waits", v1alpha1.TaskStatePending)}}
+	l := &fleet.Ledger{Revision: "1", Holders: []fleet.Holder{{Task: "holds"}}}
+	m := &met{revision: "1"}
+	m.add("met", true)
+	var counted []fleet.Holder
+	for _, task := range []types.UID{"runs", "lags", "unseen", "holds", "met"} {
+		counted = append(counted, fleet.Holder{Task: task, Namespace: "ns", TaskName: "name of " + string(task)})
+	}
+	var read []string
+	for _, task := range strangers(l, v, m, counted...) {
+		read = append(read, string(task.UID)+task.Namespace+task.Name)
+	}
+	if want := []string{"runs", "lagsnsname of lags", "unseennsname of unseen"}; !slices.Equal(read, want) {
+		t.Errorf("%q, want %q", read, want)
 	}
 }
 

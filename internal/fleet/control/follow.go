@@ -291,10 +291,16 @@ func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd
 	if etcd == nil {
 		return nil
 	}
-	if ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonQuorumLost && ready.Status == metav1.ConditionFalse && etcd.Spec.Replicas > 1 {
+	if ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonQuorumLost && ready.Status == metav1.ConditionFalse && etcd.Spec.Replicas > 1 && !expected(t, ready) {
 		return &finding{task: h.Task, kind: failing, reason: "the quorum was lost: " + ready.Message}
 	}
 	return nil
+}
+
+// expected reports whether a task does not answer for the loss of the quorum: it was lost when it began, or it is a RecreateRollout that has stopped
+// all members. If the quorum does not come back, such a task stalls.
+func expected(t *v1alpha1.EtcdOperatorTask, lost *metav1.Condition) bool {
+	return t.Status.Rollout != nil && t.Status.Rollout.Phase != "" || !lost.LastTransitionTime.IsZero() && lost.LastTransitionTime.Before(t.Status.InitiatedAt)
 }
 
 // idle is for how long a rollout or recreation has made no progress; as long as can be for other tasks. It is not idle while it is suspended or

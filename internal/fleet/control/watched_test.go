@@ -271,8 +271,20 @@ func holding(t *testing.T, canary bool, change func(w *world, task *v1alpha1.Etc
 	return w, o
 }
 
-// What a task that runs does to a cluster is a failure only if the quorum of several members is known to be lost.
+// What a task that runs does to a cluster is a failure only if the quorum of several members is known to be lost, since it began, and not by a
+// RecreateRollout, which stops all members.
 func TestWhatIsNoFailureOfATaskThatRuns(t *testing.T) {
+	lost := func(ago time.Duration, change func(*v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			w.etcd(func(e *v1alpha1.Etcd) {
+				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "because", LastTransitionTime: metav1.Time{Time: w.clock.Now().Add(-ago)}})
+			})
+			change(task)
+		}
+	}
+	recreates := func(phase v1alpha1.RecreatePhase) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) { task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: phase} }
+	}
 	ready := func(status metav1.ConditionStatus, reason string) func(*world, *v1alpha1.EtcdOperatorTask) {
 		return func(w *world, _ *v1alpha1.EtcdOperatorTask) {
 			w.etcd(func(e *v1alpha1.Etcd) {
@@ -285,6 +297,10 @@ func TestWhatIsNoFailureOfATaskThatRuns(t *testing.T) {
 		want   string
 	}{
 		"its quorum is lost": {ready(metav1.ConditionFalse, v1alpha1.ReasonQuorumLost), "the quorum was lost: because"},
+		"since it began":     {lost(0, func(*v1alpha1.EtcdOperatorTask) {}), "the quorum was lost: because"},
+		"it was before":      {lost(time.Second, func(*v1alpha1.EtcdOperatorTask) {}), "watched"},
+		"all members start":  {lost(0, recreates(v1alpha1.RecreateReadyForCreation)), "watched"},
+		"all are to stop":    {lost(0, recreates("")), "the quorum was lost: because"},
 		"it may be":          {ready(metav1.ConditionUnknown, v1alpha1.ReasonQuorumLost), "watched"},
 		"another reason":     {ready(metav1.ConditionFalse, "Other"), "watched"},
 		"nothing is known of it": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
