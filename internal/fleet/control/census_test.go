@@ -124,6 +124,20 @@ func TestWhichTasksOfACountAreReadAgain(t *testing.T) {
 	}
 }
 
+// A task that runs without a slot by a live read is recorded once, and only then is there anything to write.
+func TestWhatIsAdopted(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o, l := w.operator(), &fleet.Ledger{}
+	v := &view{tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{"task0": w.task(0).Object}, covering: map[string][]string{"ns0": {"all"}}}
+	for _, c := range []struct{ runs, adopts bool }{{false, false}, {true, true}, {true, false}} {
+		m := &met{}
+		m.add("task0", c.runs)
+		if adopts := o.adopt(l, v, m); adopts != c.adopts || (l.Holder("task0") != nil) != c.runs {
+			t.Errorf("%+v: %t %+v", c, adopts, l.Holders)
+		}
+	}
+}
+
 // While one namespace of a policy cannot be counted, the tasks of the others are not listed again.
 func TestWhatWasCountedIsNotListedAgain(t *testing.T) {
 	w := newWorld(t, 2, 1)
