@@ -73,7 +73,7 @@ type EtcdFleetPolicySpec struct {
 	// +optional
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
 	// maxPerNamespace is in how many clusters of one namespace tasks run at a time: a number, or a percentage of the slots, rounded up.
-	// Whoever may suspend tasks there, or break their clusters, then keeps no more slots than that. Default: as many as there are.
+	// A tenant who may suspend tasks there, or break clusters, keeps no more slots than that. Default: as many as there are.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 100000 : string(self).matches('^([1-9]|[1-9][0-9]|100)%$')",message="maxPerNamespace must be a number of at least 1, or a percentage from 1% to 100%"
 	// +optional

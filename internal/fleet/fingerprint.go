@@ -84,23 +84,18 @@ func direction(was, is string) string {
 	return fmt.Sprint(after.Cmp(before))
 }
 
-// placeholders returns a function that replaces the names of a cluster.
+// placeholders returns a function that replaces the names of a cluster, all by the same word: an Etcd may be named like its namespace. So may
+// either like a word of all templates: etcd.
 func (n Names) placeholders() func(string) string {
-	type name struct{ text, as string }
-	all := slices.DeleteFunc([]name{{n.UID, "<uid>"}, {n.Etcd, "<etcd>"}, {n.Namespace, "<namespace>"}}, func(n name) bool { return n.text == "" })
+	all := slices.DeleteFunc([]string{n.UID, n.Etcd, n.Namespace, "etcd"}, func(name string) bool { return name == "" })
 	// The longest first: one may be a part of another.
-	slices.SortStableFunc(all, func(a, b name) int { return cmp.Compare(len(b.text), len(a.text)) })
-	var patterns []*regexp.Regexp
-	for _, n := range all {
-		// Only whole words: a name may be as short as one letter.
-		patterns = append(patterns, regexp.MustCompile(`(^|[^A-Za-z0-9])`+regexp.QuoteMeta(n.text)+`($|[^A-Za-z0-9])`))
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for i := range all {
+		all[i] = regexp.QuoteMeta(all[i])
 	}
-	return func(text string) string {
-		for i, p := range patterns {
-			text = p.ReplaceAllString(text, "${1}"+all[i].as+"${2}")
-		}
-		return text
-	}
+	// Only whole words: a name may be as short as one letter.
+	pattern := regexp.MustCompile(`\b(?:` + strings.Join(all, "|") + `)\b`)
+	return func(text string) string { return pattern.ReplaceAllLiteralString(text, "<name>") }
 }
 
 // flatten returns the values of a JSON document by their paths. What a list has is known by its name, if it has one. Volumes may be named after

@@ -42,6 +42,8 @@ type Candidate struct {
 	Since time.Time
 	// ChangeSince is since when it waits with this change.
 	ChangeSince time.Time
+	// BackedUp: the backups of the Etcd do not fail.
+	BackedUp bool
 	// Beside is a task of the same Etcd that runs, which this one may begin beside; empty if none does.
 	Beside types.UID
 	// Wave is the value that the namespace has of the label that a policy orders by, and OwnWave that of the Etcd, which its tenant

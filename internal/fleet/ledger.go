@@ -23,7 +23,7 @@ type Ledger struct {
 	Changes []Change `json:"changes,omitempty"`
 	// Failing are the Etcds in which a change failed, and none has succeeded since. The next change begins with them.
 	Failing []types.UID `json:"failing,omitempty"`
-	// Over are the newest tasks of which it is recorded what has become of them: whoever has read one before that gets no slot for it.
+	// Over are the newest tasks of which it is recorded what has become of them: an operator that has read one before that gets no slot for it.
 	Over []types.UID `json:"over,omitempty"`
 	// Policies are those by which slots were granted.
 	Policies []Recorded `json:"policies,omitempty"`
@@ -58,6 +58,8 @@ type Holder struct {
 	Canary bool `json:"canary,omitempty"`
 	// Impaired: the cluster lacked a member when it got the slot.
 	Impaired bool `json:"impaired,omitempty"`
+	// BackedUp: its backups did not fail when it got the slot, so they must not while it is watched.
+	BackedUp bool `json:"backedUp,omitempty"`
 	// Unasked: the task ran before there was a policy, or before the ledger was rebuilt, or a person let it bypass the policy. It
 	// uses a slot, beyond the limit if need be.
 	Unasked bool      `json:"unasked,omitempty"`

@@ -142,7 +142,7 @@ func TestACanaryThatIsAbandoned(t *testing.T) {
 	l.Abandoned("gone", "x", noon)
 }
 
-// A task whose slot is withdrawn may have it again, whoever is ahead of it by now, unless something else objects.
+// A task whose slot is withdrawn may have it again, no matter which tasks are ahead of it by now, unless something else objects.
 func TestAgain(t *testing.T) {
 	in := situation(policy(func(p *Policy) { p.MaxConcurrent = 1 }), holders(holding("w1")), others(waiting("b", func(c *Candidate) { c.Class = Person })))
 	if held := in.Ledger.Withdraw("w1"); held == nil || held.Task != "w1" || len(in.Ledger.Holders) > 0 || in.Ledger.Withdraw("w1") != nil {
@@ -408,8 +408,8 @@ func TestFingerprint(t *testing.T) {
 		return f
 	}
 	want := added("main", "a", "u1")
-	for _, n := range [][3]string{{"b", "a", "u2"}, {"a-b", "a", "u3"}, {"a", "a-b", "u"}, {"of", "etcd", "x"}} {
-		if n[0] != "of" && added(n[0], n[1], n[2]) != want {
+	for _, n := range [][3]string{{"b", "a", "u2"}, {"a-b", "a", "u3"}, {"a", "a-b", "u"}, {"y", "etcd", "u4"}} {
+		if added(n[0], n[1], n[2]) != want {
 			t.Errorf("%v: another change", n)
 		}
 	}
@@ -444,6 +444,23 @@ func TestFingerprint(t *testing.T) {
 	named, err := Fingerprint(render("1", "1", "1", "etcd:1", "etcd", "u1", "1", "etcd"), render("1", "1", "1", "etcd:2", "etcd", "u1", "1", "etcd"), Names{Etcd: "etcd", Namespace: "etcd-a", UID: "u1"})
 	if err != nil || named != image {
 		t.Errorf("%s, want %s (%v)", named, image, err)
+	}
+}
+
+// The same change is the same in a cluster that is named like its namespace, or in which one of both is called etcd, as a word of the template is.
+// Names may stand side by side.
+func TestFingerprintsWhereNamesAreWordsOfTheTemplate(t *testing.T) {
+	const was, is = `{"args":["start-etcd"]}`, `{"args":["start-etcd","--etcd-data=/var/etcd","--url=%[1]s-0.%[1]s-peer.%[2]s.svc","--prefix=%[2]s/%[1]s/%[1]s"]}`
+	seen := map[string][]Names{}
+	for _, n := range []Names{{Etcd: "main", Namespace: "a"}, {Etcd: "a", Namespace: "a"}, {Etcd: "etcd", Namespace: "a"}, {Etcd: "main", Namespace: "etcd"}, {Etcd: "etcd", Namespace: "etcd"}, {Etcd: "etcd-main", Namespace: "etcd"}} {
+		f, err := Fingerprint([]byte(was), fmt.Appendf(nil, is, n.Etcd, n.Namespace), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[f] = append(seen[f], n)
+	}
+	if len(seen) != 1 {
+		t.Errorf("%d changes: %v", len(seen), seen)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestWhatTheLeaseIsToTell(t *testing.T) {
 		{"first snapshot of all", map[string]string{"revision": "7", "createdOn": told}, nil, true},
 		{"newer than the lease's", map[string]string{"revision": "7", "createdOn": told}, at(-time.Second), true},
 		{"recorded already", map[string]string{"revision": "7", "createdOn": told}, at(0), false},
-		{"a full snapshot was taken meanwhile", map[string]string{"revision": "7", "createdOn": told}, at(time.Minute), false},
+		{"a full snapshot was taken since", map[string]string{"revision": "7", "createdOn": told}, at(time.Minute), false},
 		{"no revision", map[string]string{"createdOn": told}, nil, false},
 		{"no time", map[string]string{"revision": "7"}, nil, false},
 	} {

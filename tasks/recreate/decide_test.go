@@ -106,7 +106,7 @@ func TestPhases(t *testing.T) {
 		"pods start":               {ready, func(in *Input) { in.pods("new", v1alpha1.ClassStarting) }, tasks.Continue, ready, "m-0 is Starting"},
 		"all are back":             {ready, func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "was stopped and started at revision new"},
 		"all are back, but as old": {ready, func(*Input) {}, tasks.Continue, ready, "m-0 is Participating"},
-		"hibernated meanwhile":     {ready, func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, ""},
+		"hibernated since":         {ready, func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -275,7 +275,7 @@ func TestUndoOfATaskThatWasDeletedSince(t *testing.T) {
 	g.Expect(v.Message).To(ContainSubstring("task r1 does not exist"))
 }
 
-// What is at another prefix is held by nobody: a preview says so, and a confirmed restore goes on without a hold.
+// What is at another prefix is held by no task: a preview says so, and a confirmed restore goes on without a hold.
 func TestNoHoldAtAnotherPrefix(t *testing.T) {
 	g := NewWithT(t)
 	etcd := newEtcd()

@@ -161,7 +161,7 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// A task that is resumed after its final snapshot was taken asks for another one, and stops nobody before it has that.
+// A task that is resumed after its final snapshot was taken asks for another one, and stops no member before it has that.
 func TestResumedInSaving(t *testing.T) {
 	g := machine.Gomega(t)
 	etcd, in, clock := newEtcd(), at(saving), clocktesting.NewFakePassiveClock(epoch)

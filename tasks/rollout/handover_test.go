@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// slowLeader answers a while after nobody waits for it any more.
+// slowLeader answers a while after the operator has stopped waiting.
 type slowLeader struct {
 	etcdclient.Client
 	answered atomic.Bool

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -29,7 +30,8 @@ const maxPrints = 20000
 // a restart.
 type fingerprints struct{ change, target string }
 
-// change returns the fingerprints of what a task changes. A restart of pods that are outdated brings them the new template.
+// change returns the fingerprints of what a task changes. A restart of pods that are outdated brings them the new template; while it is not known
+// whether they are, it waits.
 func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints, error) {
 	t := task.Object
 	if !t.Spec.Type.IsRollout() {
@@ -42,6 +44,10 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints,
 	target := rollout.TargetOf(t)
 	to := target.Revision
 	if to == "" || target.Restart {
+		if set.Status.ObservedGeneration < set.Generation {
+			return fingerprints{}, &engine.Wait{Reason: v1alpha1.ReasonWaitingForSlot, RequeueAfter: stale, Message: fmt.Sprintf(
+				"the StatefulSet controller has not seen the newest spec of StatefulSet %s yet, so it is not known what the task changes: if this persists, check kube-controller-manager", set.Name)}
+		}
 		to = set.Status.UpdateRevision
 	}
 	from, outdated, err := c.oldest(ctx, set, to)

@@ -121,7 +121,7 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated, or its members change.
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored.
 	gone bool
 	// unknown: members are unreachable. That is neither success nor failure.
 	unknown bool
@@ -191,19 +191,23 @@ func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.H
 		return state{unknown: true}
 	}
 	backup := "ok"
-	if etcd.Status.Conditions.IsFalse(v1alpha1.ConditionBackupReady) {
+	if !backedUp(etcd) {
 		backup = "failing"
 	}
 	s.baseline = pods + " backup=" + backup
 	was, wasBackup, _ := strings.Cut(h.Baseline, " backup=")
 	switch {
-	case h.Baseline == "":
-	case was != pods:
+	case h.Baseline != "" && was != pods:
 		s.broken = "a member restarted, or its pod was replaced"
-	case wasBackup == "ok" && backup != "ok":
+	case backup != "ok" && (wasBackup == "ok" || h.Baseline == "" && h.BackedUp):
 		s.broken = "BackupReady is False: " + etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady).Message
 	}
 	return s
+}
+
+// backedUp reports whether the backups of a cluster do not fail, as far as is known.
+func backedUp(etcd *v1alpha1.Etcd) bool {
+	return !etcd.Status.Conditions.IsFalse(v1alpha1.ConditionBackupReady)
 }
 
 // podsOf returns which pods and containers of a cluster run: it changes when one restarts.
@@ -287,10 +291,16 @@ func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd
 	if etcd == nil {
 		return nil
 	}
-	if ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonQuorumLost && ready.Status == metav1.ConditionFalse && etcd.Spec.Replicas > 1 {
+	if ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonQuorumLost && ready.Status == metav1.ConditionFalse && etcd.Spec.Replicas > 1 && !expected(t, ready) {
 		return &finding{task: h.Task, kind: failing, reason: "the quorum was lost: " + ready.Message}
 	}
 	return nil
+}
+
+// expected reports whether a task does not answer for the loss of the quorum: it was lost when it began, or it is a RecreateRollout that has stopped
+// all members. If the quorum does not come back, such a task stalls.
+func expected(t *v1alpha1.EtcdOperatorTask, lost *metav1.Condition) bool {
+	return t.Status.Rollout != nil && t.Status.Rollout.Phase != "" || !lost.LastTransitionTime.IsZero() && lost.LastTransitionTime.Before(t.Status.InitiatedAt)
 }
 
 // idle is for how long a rollout or recreation has made no progress; as long as can be for other tasks. It is not idle while it is suspended or

@@ -126,6 +126,46 @@ func (o *operator) outcome() string {
 	return "neither"
 }
 
+// Backups that failed while the task ran, and not before, are a failure of the change, unless they work within a minute of its end.
+func TestBackupsThatBeganToFailWhileTheTaskRan(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after metav1.ConditionStatus
+		want          string
+	}{
+		"they fail since":           {metav1.ConditionTrue, metav1.ConditionFalse, "while it was watched: BackupReady is False: because"},
+		"there were none before":    {"", metav1.ConditionFalse, "while it was watched: BackupReady is False: because"},
+		"they have always failed":   {metav1.ConditionFalse, metav1.ConditionFalse, "done"},
+		"they work within a minute": {metav1.ConditionTrue, metav1.ConditionTrue, "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			if c.before != "" {
+				w.etcd(set(v1alpha1.ConditionBackupReady, c.before))
+			}
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders = nil; return true }); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(interval)
+			w.mayStart(o.ask(0))
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+				l.Holders[0].Change, l.Holders[0].Canary = "A", true
+				l.Succeeded("task0", w.clock.Now())
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse))
+			if o.pass(30 * time.Second); o.outcome() != "watched" {
+				t.Errorf("%q before its time", o.outcome())
+			}
+			w.etcd(set(v1alpha1.ConditionBackupReady, c.after))
+			if o.pass(11 * time.Minute); o.outcome() != c.want {
+				t.Errorf("%q, want %q", o.outcome(), c.want)
+			}
+		})
+	}
+}
+
 // A canary is watched for as long as it is well, without a gap, and what breaks in that time is a failure of the change. Members that are
 // unreachable are neither.
 func TestSoak(t *testing.T) {
@@ -164,6 +204,15 @@ func TestSoak(t *testing.T) {
 			if err := w.api.Delete(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "main"}}); err != nil {
 				t.Fatal(err)
 			}
+		}, nil, "neither"},
+		"it is restored": {nil, func(w *world) {
+			_, _, task := w.objects(0)
+			task.Name, task.UID, task.Spec.Type, task.Status.State = "restore", "restore", v1alpha1.Restore, v1alpha1.TaskStateInProgress
+			task.Status.InitiatedAt, task.Status.Recovery = &metav1.Time{Time: w.clock.Now()}, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStopping}
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd(set(v1alpha1.ConditionReady, metav1.ConditionFalse))
 		}, nil, "neither"},
 		"its members change": {nil, func(w *world) {
 			_, _, task := w.objects(0)

@@ -39,7 +39,7 @@ type Controller struct {
 	// Namespaces are those in which the operator works; none: in all.
 	Namespaces []string
 	// Patience is for how long a rollout has to make no progress before its change has failed, as by the default of progressDeadline: with a
-	// shorter one, whoever may create tasks in one namespace would pause a change for all. New sets ten minutes.
+	// shorter one, a tenant who may create tasks in one namespace would pause a change for all. New sets ten minutes.
 	Patience time.Duration
 
 	wakes chan event.GenericEvent
@@ -226,7 +226,7 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	t := task.Object
 	candidate := fleet.Candidate{
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Class: fleet.Person,
-		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)],
+		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)], BackedUp: backedUp(task.Etcd),
 	}
 	var err error
 	if candidate.Beside, err = c.beside(ctx, v, task); err != nil {

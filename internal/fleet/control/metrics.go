@@ -18,6 +18,8 @@ type Metrics struct {
 	slots, used, waiting, paused, awaited *prometheus.GaugeVec
 	wait                                  prometheus.Histogram
 	rebuilt                               prometheus.Gauge
+	// known are the policies of which there is something.
+	known map[string]*fleet.Policy
 }
 
 const labelPolicy = "policy"
@@ -74,9 +76,14 @@ func (m *Metrics) ledger(l *fleet.Ledger) {
 	}
 }
 
-// reset removes what there is of policies.
-func (m *Metrics) reset() {
-	for _, v := range []*prometheus.GaugeVec{m.slots, m.used, m.waiting, m.paused, m.awaited} {
-		v.Reset()
+// keep removes what there is of policies that are gone.
+func (m *Metrics) keep(policies map[string]*fleet.Policy) {
+	for name := range m.known {
+		if policies[name] == nil {
+			for _, v := range []*prometheus.GaugeVec{m.slots, m.used, m.waiting, m.paused, m.awaited} {
+				v.DeleteLabelValues(name)
+			}
+		}
 	}
+	m.known = policies
 }

@@ -34,9 +34,10 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	if v == nil {
-		c.Metrics.reset()
+		c.Metrics.keep(nil)
 		return c.dismiss(), nil
 	}
+	c.Metrics.keep(v.policies)
 	c.forget(v)
 	known, err := c.Store.Read(ctx)
 	if errors.Is(err, store.ErrNewer) {

@@ -171,7 +171,7 @@ func TestNamespacesHoardNoCredit(t *testing.T) {
 	}
 }
 
-// Once no policy is left, whoever waits is woken, and waits no more; if not all can be woken at once, the rest is soon.
+// Once no policy is left, every task that waits is woken, and waits no more; if not all can be woken at once, the rest is soon.
 func TestWhoWaitsWithoutAPolicy(t *testing.T) {
 	w := newWorld(t, 3, 1)
 	o := w.operator()
@@ -195,7 +195,7 @@ func TestWhoWaitsWithoutAPolicy(t *testing.T) {
 	}
 }
 
-// Who does not wait any more, or does not answer, leaves the line, and a place that nobody claims is forgotten: each after its time.
+// A task that does not wait any more, or does not answer, leaves the line, and a place that no task claims is forgotten: each after its time.
 func TestWhatIsForgotten(t *testing.T) {
 	w := newWorld(t, 0, 1)
 	now := w.clock.Now()

@@ -55,7 +55,9 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	at := time.Unix(1_700_000_000, 0)
-	m.await(map[string]*fleet.Policy{"all": {}, "other": {}}, map[string]time.Time{"all": at})
+	policies := map[string]*fleet.Policy{"all": {}, "other": {}}
+	m.keep(policies)
+	m.await(policies, map[string]time.Time{"all": at})
 	if all, other := testutil.ToFloat64(m.awaited.WithLabelValues("all")), testutil.ToFloat64(m.awaited.WithLabelValues("other")); all != 1_700_000_000 || other != 0 {
 		t.Errorf("%v, %v", all, other)
 	}
@@ -70,7 +72,10 @@ func TestMetrics(t *testing.T) {
 	if n := series(); n != 6 {
 		t.Error(n)
 	}
-	if m.reset(); series() != 0 {
+	if m.keep(map[string]*fleet.Policy{"all": {}}); series() != 5 {
+		t.Errorf("%d are left", series())
+	}
+	if m.keep(nil); series() != 0 {
 		t.Errorf("%d are left", series())
 	}
 	m.waited(3 * time.Second)
@@ -132,6 +137,28 @@ func TestWhatAPassPublishes(t *testing.T) {
 	}
 	if o.pass(interval); testutil.CollectAndCount(o.Metrics.slots) != 0 {
 		t.Error("there is no policy any more")
+	}
+}
+
+// Of a policy that is deleted, nothing is published any more, although there are others: an alert that it is paused would fire for ever.
+func TestTheMetricsOfADeletedPolicy(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.limiting("other")
+	o := w.operator()
+	published := func() (counts []int) {
+		for _, v := range []*prometheus.GaugeVec{o.Metrics.slots, o.Metrics.used, o.Metrics.waiting, o.Metrics.paused, o.Metrics.awaited} {
+			counts = append(counts, testutil.CollectAndCount(v))
+		}
+		return counts
+	}
+	if o.pass(interval); !slices.Equal(published(), []int{2, 2, 2, 2, 2}) {
+		t.Fatal(published())
+	}
+	if err := w.api.Delete(t.Context(), &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	if o.pass(interval); !slices.Equal(published(), []int{1, 1, 1, 1, 1}) || testutil.ToFloat64(o.Metrics.slots) != 1 {
+		t.Error(published())
 	}
 }
 

@@ -527,7 +527,7 @@ func TestATaskThatStillRunsInTheCache(t *testing.T) {
 	}
 }
 
-// A pass may take a task out of the line while it asks, since its twin has started it. It starts nothing, whoever asks for it.
+// A pass may take a task out of the line while it asks, since its twin has started it. It starts nothing, no matter which of them asks.
 func TestATaskThatLeavesTheLineWhileItAsks(t *testing.T) {
 	for _, bypass := range []bool{false, true} {
 		w := newWorld(t, 1, 1)

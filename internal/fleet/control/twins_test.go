@@ -198,7 +198,7 @@ func (w *world) finish() {
 	}
 }
 
-// judge counts tasks and slots, whoever has written last.
+// judge counts tasks and slots after each write of any operator.
 func (w *world) judge() {
 	w.t.Helper()
 	if n := len(w.running()); n > w.limit {

@@ -269,7 +269,7 @@ func TestADefaultThatWas(t *testing.T) {
 	w.mayStart(o.ask(0))
 }
 
-// Two tasks that were granted slots and have not started do not wait for each other once there is one slot, although nobody writes to
+// Two tasks that were granted slots and have not started do not wait for each other once there is one slot, although nothing writes to
 // either: each gives its slot back.
 func TestTwoSlotsAfterTheLimitWasLowered(t *testing.T) {
 	w := newWorld(t, 2, 2)

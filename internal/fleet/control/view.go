@@ -32,7 +32,7 @@ type view struct {
 	etcds map[types.UID]*v1alpha1.Etcd
 	// tasks are those of these Etcds that ask for a slot, and have not ended.
 	tasks map[types.UID]*v1alpha1.EtcdOperatorTask
-	// changing are the Etcds whose members change.
+	// changing are the Etcds whose members change, or get other data.
 	changing map[types.UID]bool
 }
 
@@ -245,7 +245,7 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 			continue
 		}
 		etcd := etcdOf(t)
-		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil) {
+		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || replacesData(t)) {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
 			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}
@@ -259,9 +259,14 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 	return nil
 }
 
-// changesMembers reports whether a task changes the members of its cluster at the moment.
+// changesMembers reports whether a task changes the members of its cluster at the moment, or stops them for a Restore.
 func changesMembers(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Spec.Type == v1alpha1.MembershipChange && t.Status.State == v1alpha1.TaskStateInProgress
+	return t.Status.State == v1alpha1.TaskStateInProgress && (t.Spec.Type == v1alpha1.MembershipChange || replacesData(t))
+}
+
+// replacesData reports whether a task is a Restore whose preview was confirmed.
+func replacesData(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil
 }
 
 // changes are those of the tasks that ask for a slot of a policy, or run.

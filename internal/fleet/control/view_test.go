@@ -32,16 +32,19 @@ func TestReadPolicies(t *testing.T) {
 	o.Spec.Soak, o.Spec.Canary.Soak, o.Spec.Canary.Count = &metav1.Duration{Duration: time.Minute}, &metav1.Duration{Duration: time.Hour}, ptr.To(int32(4))
 	o.Spec.Paused, o.Spec.MaxFailures, o.Spec.MaxConcurrent, o.Spec.AtEnd = true, 2, ptr.To(intstr.FromInt32(7)), v1alpha1.FleetPause
 	o.Spec.Windows, o.Spec.Except = []v1alpha1.FleetWindow{window}, []v1alpha1.FleetWindow{window, window}
+	o.Spec.MaxPerNamespace = ptr.To(intstr.FromString("60%"))
 	p = read(o)
-	if p.Invalid != "" || p.MaxConcurrent != 7 || p.Percent || p.Soak != time.Minute || p.Canary.Soak != time.Hour || p.Canary.Count != 4 || !p.Paused || !p.PauseAtEnd || p.MaxFailures != 2 || len(p.Windows) != 1 || len(p.Except) != 2 {
+	if p.PerNamespace != 60 || !p.PerNamespacePercent || p.Invalid != "" || p.MaxConcurrent != 7 || p.Percent || p.Soak != time.Minute || p.Canary.Soak != time.Hour || p.Canary.Count != 4 || !p.Paused || !p.PauseAtEnd || p.MaxFailures != 2 || len(p.Windows) != 1 || len(p.Except) != 2 {
 		t.Errorf("%+v", p)
 	}
 	bad := window
 	bad.TimeZone = "Nowhere"
 	for says, change := range map[string]func(*v1alpha1.EtcdFleetPolicySpec){
-		`spec.maxConcurrent: "many" is neither`: func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxConcurrent = ptr.To(intstr.FromString("many")) },
-		`spec.windows[1]: timeZone "Nowhere"`:   func(s *v1alpha1.EtcdFleetPolicySpec) { s.Windows = []v1alpha1.FleetWindow{window, bad} },
-		`spec.except[0]: timeZone "Nowhere"`:    func(s *v1alpha1.EtcdFleetPolicySpec) { s.Except = []v1alpha1.FleetWindow{bad, window} },
+		`spec.maxConcurrent: "many" is neither`:  func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxConcurrent = ptr.To(intstr.FromString("many")) },
+		`spec.maxPerNamespace: "all" is neither`: func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxPerNamespace = ptr.To(intstr.FromString("all")) },
+		`spec.maxPerNamespace: 0 is less than 1`: func(s *v1alpha1.EtcdFleetPolicySpec) { s.MaxPerNamespace = ptr.To(intstr.FromInt32(0)) },
+		`spec.windows[1]: timeZone "Nowhere"`:    func(s *v1alpha1.EtcdFleetPolicySpec) { s.Windows = []v1alpha1.FleetWindow{window, bad} },
+		`spec.except[0]: timeZone "Nowhere"`:     func(s *v1alpha1.EtcdFleetPolicySpec) { s.Except = []v1alpha1.FleetWindow{bad, window} },
 	} {
 		o := &v1alpha1.EtcdFleetPolicy{}
 		change(&o.Spec)
@@ -175,8 +178,10 @@ func TestWhichClustersAreRecoveredOrChange(t *testing.T) {
 	}{
 		"a recovery":              {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, true, true, false},
 		"one that waits":          {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStatePending, true, false, false},
-		"one that nobody owns":    {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, false, false, false},
+		"one without an owner":    {v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress, false, false, false},
 		"a Restore, at first":     {v1alpha1.Restore, v1alpha1.TaskStateInProgress, true, false, false},
+		"one that replaces data":  {v1alpha1.Restore, v1alpha1.TaskStateInProgress, true, true, true},
+		"one that did":            {v1alpha1.Restore, v1alpha1.TaskStateSucceeded, true, false, false},
 		"a change of members":     {v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress, true, false, true},
 		"one that has yet to run": {v1alpha1.MembershipChange, v1alpha1.TaskStatePending, true, false, false},
 		"maintenance":             {v1alpha1.OnDemandMaintenance, v1alpha1.TaskStateInProgress, true, false, false},
@@ -192,6 +197,9 @@ func TestWhichClustersAreRecoveredOrChange(t *testing.T) {
 		}
 		task = w.task(0).Object
 		task.Status.State, task.Status.InitiatedAt = c.state, &metav1.Time{Time: w.clock.Now()}
+		if c.taskType == v1alpha1.Restore && name != "a Restore, at first" {
+			task.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryFencing}
+		}
 		if err := w.api.Status().Update(t.Context(), task); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,45 @@ func TestFingerprintsOfARollout(t *testing.T) {
 	task.Object.Spec.Config = "targetRevision: r1"
 	if got := change(o); got != fleet.Restart {
 		t.Error(got)
+	}
+}
+
+// While the StatefulSet controller has not seen the newest template, the revision that it shows is not what a restart, or a rollout to no revision,
+// brings: neither starts, as what it is not. One to a revision does.
+func TestATemplateThatTheStatefulSetControllerHasNotSeen(t *testing.T) {
+	for config, waits := range map[string]bool{"restart: true": true, "": true, "targetRevision: r2": false} {
+		w := newWorld(t, 1, 1)
+		task := w.restarts(0)
+		task.Object.Spec.Config = config
+		if err := w.api.Update(t.Context(), task.Object); err != nil {
+			t.Fatal(err)
+		}
+		seen := func(generation int64) {
+			t.Helper()
+			set := w.set(0)
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+				t.Fatal(err)
+			}
+			if set.Generation = 2; w.api.Update(t.Context(), set) != nil {
+				t.Fatal("the StatefulSet cannot be changed")
+			}
+			if set.Status.ObservedGeneration = generation; w.api.Status().Update(t.Context(), set) != nil {
+				t.Fatal("its status cannot be changed")
+			}
+		}
+		seen(1)
+		o := w.operator()
+		o.pass(interval)
+		_, err := o.Ask(t.Context(), w.task(0))
+		wait, is := errors.AsType[*engine.Wait](err)
+		if is != waits || is && (wait.Reason != v1alpha1.ReasonWaitingForSlot || wait.RequeueAfter != stale || !strings.Contains(wait.Message, "has not seen the newest spec of StatefulSet main")) {
+			t.Errorf("%q: %+v %v", config, wait, err)
+		}
+		if !waits {
+			continue
+		}
+		seen(2)
+		w.mayStart(o.asks(w.task(0)))
 	}
 }
 
@@ -231,8 +271,20 @@ func holding(t *testing.T, canary bool, change func(w *world, task *v1alpha1.Etc
 	return w, o
 }
 
-// What a task that runs does to a cluster is a failure only if the quorum of several members is known to be lost.
+// What a task that runs does to a cluster is a failure only if the quorum of several members is known to be lost, since it began, and not by a
+// RecreateRollout, which stops all members.
 func TestWhatIsNoFailureOfATaskThatRuns(t *testing.T) {
+	lost := func(ago time.Duration, change func(*v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			w.etcd(func(e *v1alpha1.Etcd) {
+				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "because", LastTransitionTime: metav1.Time{Time: w.clock.Now().Add(-ago)}})
+			})
+			change(task)
+		}
+	}
+	recreates := func(phase v1alpha1.RecreatePhase) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) { task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: phase} }
+	}
 	ready := func(status metav1.ConditionStatus, reason string) func(*world, *v1alpha1.EtcdOperatorTask) {
 		return func(w *world, _ *v1alpha1.EtcdOperatorTask) {
 			w.etcd(func(e *v1alpha1.Etcd) {
@@ -245,6 +297,10 @@ func TestWhatIsNoFailureOfATaskThatRuns(t *testing.T) {
 		want   string
 	}{
 		"its quorum is lost": {ready(metav1.ConditionFalse, v1alpha1.ReasonQuorumLost), "the quorum was lost: because"},
+		"since it began":     {lost(0, func(*v1alpha1.EtcdOperatorTask) {}), "the quorum was lost: because"},
+		"it was before":      {lost(time.Second, func(*v1alpha1.EtcdOperatorTask) {}), "watched"},
+		"all members start":  {lost(0, recreates(v1alpha1.RecreateReadyForCreation)), "watched"},
+		"all are to stop":    {lost(0, recreates("")), "the quorum was lost: because"},
 		"it may be":          {ready(metav1.ConditionUnknown, v1alpha1.ReasonQuorumLost), "watched"},
 		"another reason":     {ready(metav1.ConditionFalse, "Other"), "watched"},
 		"nothing is known of it": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
