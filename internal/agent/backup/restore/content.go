@@ -48,7 +48,7 @@ func describe(path string, p *backup.Preview) (*keySpace, error) {
 // recovers. There it also panics over one that a change and a deletion have.
 func revisions(path string) error {
 	return look(path, func(tx *bolt.Tx) error {
-		last := mvcc.Revision{Sub: -1}
+		var last mvcc.Revision
 		return tx.Bucket(schema.Key.Name()).ForEach(func(k, _ []byte) error {
 			revision := mvcc.BytesToRev(k)
 			if !revision.GreaterThan(last) {
