@@ -132,7 +132,6 @@ func compactTo(ctx context.Context, path string, revision int64) error {
 			err = ctx.Err()
 		}
 	}
-	s.Commit()
 	if err = errors.Join(err, s.Close(), b.Close()); err != nil {
 		return fmt.Errorf("compacting to revision %d: %w", revision, err)
 	}

@@ -45,10 +45,18 @@ func describe(path string, p *backup.Preview) (*keySpace, error) {
 }
 
 // revisions reads the revision of each change. Over a malformed one, etcd panics here, and not later, in a goroutine of its own that nothing
-// recovers.
+// recovers. There it also panics over one that a change and a deletion have.
 func revisions(path string) error {
 	return look(path, func(tx *bolt.Tx) error {
-		return tx.Bucket(schema.Key.Name()).ForEach(func(k, _ []byte) error { mvcc.BytesToRev(k); return nil })
+		var last mvcc.Revision
+		return tx.Bucket(schema.Key.Name()).ForEach(func(k, _ []byte) error {
+			revision := mvcc.BytesToRev(k)
+			if !revision.GreaterThan(last) {
+				return fmt.Errorf("%w: it has revision %d twice", errNotEtcd, revision.Main)
+			}
+			last = revision
+			return nil
+		})
 	})
 }
 

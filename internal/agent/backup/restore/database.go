@@ -27,7 +27,8 @@ type database struct {
 	bolt *bolt.DB
 	// revision of the last change in the database, and the number of changes at that revision.
 	revision, changes int64
-	// began: an event at revision was applied here, so another event at it is one more change.
+	// began: an event of this delta was applied at revision, so another one at it is one more change. A later delta that overlaps repeats all
+	// events of a revision.
 	began bool
 
 	tx *bolt.Tx
@@ -55,14 +56,14 @@ func openDatabase(path string) (*database, error) {
 	return db, nil
 }
 
-var errNotEtcd = errors.New("this is not a database of etcd: a bucket is missing")
+var errNotEtcd = errors.New("this is not a database of etcd")
 
 // findRevision finds the revision of the database as etcd does at its start: the last change, or the last compaction, which
 // may have removed that.
 func (db *database) findRevision(tx *bolt.Tx) error {
 	keys, meta := tx.Bucket(schema.Key.Name()), tx.Bucket(schema.Meta.Name())
 	if keys == nil || meta == nil {
-		return errNotEtcd
+		return fmt.Errorf("%w: a bucket is missing", errNotEtcd)
 	}
 	found := [][]byte{meta.Get(schema.FinishedCompactKeyName), meta.Get(schema.ScheduledCompactKeyName)}
 	last, _ := keys.Cursor().Last()

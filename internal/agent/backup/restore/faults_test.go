@@ -17,6 +17,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -76,18 +77,21 @@ func TestRestoreThatFails(t *testing.T) {
 		"a wrong peer URL":            {func(c *Config) { c.PeerURL = "m" }, "making a data directory from Full-00000000-00000002-"},
 		"no folder for the directory": {func(c *Config) { c.DataDir, c.WorkDir = c.DataDir+"/none/new.etcd", c.DataDir+".work" }, "giving the data directory its name: "},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newTrial(t, false)
-			r.put("a=1")
-			r.full()
-			config := r.into()
-			folder := filepath.Dir(config.DataDir)
-			c.change(&config)
-			result, err := Restore(t.Context(), config)
-			r.Expect(err).To(MatchError(ContainSubstring(c.says)))
-			r.Expect(result).To(BeZero())
-			r.Expect(os.ReadDir(folder)).To(BeEmpty())
-		})
+		for _, compression := range []backup.Compression{backup.None, backup.Gzip} {
+			t.Run(name+", compressed: "+string(compression), func(t *testing.T) {
+				r := newTrial(t, false)
+				r.put("a=1")
+				_, err := r.store.WriteDatabase(t.Context(), r.oldDatabase(), backup.Snapshot{Kind: backup.Full, LastRevision: 2, Created: r.now(), Compression: compression})
+				r.Expect(err).NotTo(HaveOccurred())
+				config := r.into()
+				folder := filepath.Dir(config.DataDir)
+				c.change(&config)
+				result, err := Restore(t.Context(), config)
+				r.Expect(err).To(MatchError(ContainSubstring(c.says)))
+				r.Expect(result).To(BeZero())
+				r.Expect(os.ReadDir(folder)).To(BeEmpty())
+			})
+		}
 	}
 }
 
@@ -105,6 +109,11 @@ func TestADatabaseThatEtcdCannotUse(t *testing.T) {
 		"a compaction that is malformed": {func(g *WithT, tx *bolt.Tx) {
 			g.Expect(tx.Bucket(schema.Meta.Name()).Put(schema.FinishedCompactKeyName, []byte{1})).To(Succeed())
 		}, "etcd cannot use it: invalid revision length: 1"},
+		"a revision that is there twice": {func(g *WithT, tx *bolt.Tx) {
+			twice := append(mvcc.RevToBytes(mvcc.Revision{Main: 2}, mvcc.NewRevBytes()), tombstone)
+			value := tx.Bucket(schema.Key.Name()).Get(twice[:len(twice)-1])
+			g.Expect(tx.Bucket(schema.Key.Name()).Put(twice, value)).To(Succeed(), "etcd panics over it in a goroutine of its own")
+		}, "it has revision 2 twice"},
 	} {
 		for _, signed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", signed: ", signed), func(t *testing.T) {
@@ -118,6 +127,10 @@ func TestADatabaseThatEtcdCannotUse(t *testing.T) {
 				r.Expect(err).To(MatchError(And(ContainSubstring("is corrupt: "), ContainSubstring(c.says))))
 				_, err = ReadAtRest(t.Context(), AtRestConfig{Store: r.store, WorkDir: t.TempDir()})
 				r.Expect(err).To(MatchError(And(ContainSubstring("is corrupt: "), ContainSubstring(c.says))))
+				preview, err := Preview(t.Context(), PreviewConfig{Store: r.store, WorkDir: t.TempDir(), Target: backup.Target{Latest: true}})
+				r.Expect(err).NotTo(HaveOccurred())
+				r.Expect(preview.Refused).To(HaveField("Code", backup.SnapshotCorrupt))
+				r.Expect(preview.Refused.Message).To(ContainSubstring(c.says))
 
 				if signed {
 					return // no signature says that two full snapshots are of one history
@@ -294,8 +307,10 @@ func TestWhichFileIsUsed(t *testing.T) {
 			r.Expect(err).NotTo(HaveOccurred())
 			r.Expect(fetched).To(Equal(c.fetched))
 			r.Expect(file == r.path(full)).To(Equal(!c.fetched))
-			_, err = Restore(t.Context(), r.into())
+			r.Expect(r.into().dataDir(t.Context(), s, full, filepath.Join(s.work, "data"))).To(Succeed())
+			left, err := filepath.Glob(filepath.Join(s.work, "*"))
 			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(left).To(ConsistOf(filepath.Join(s.work, "data")), "what was fetched is moved: there may be no room for it twice")
 			r.Expect(os.ReadFile(r.path(full))).To(Equal(before), "it is left in the store")
 		})
 	}
@@ -385,8 +400,9 @@ func TestPreviewOfAlarmsThatCannotBeRead(t *testing.T) {
 	r.Expect(got.Revision).To(BeEquivalentTo(2))
 	r.Expect(got.NotCompared).To(HavePrefix("reading an alarm: "))
 	r.Expect(got.End).To(BeNil())
-	_, err = preview(backup.Target{Snapshot: newest.Name()})
+	got, err = preview(backup.Target{Snapshot: newest.Name()})
 	r.Expect(err).To(MatchError(HavePrefix("reading an alarm: ")))
+	r.Expect(got).To(BeZero())
 }
 
 // Reading a database leaves its file as it is, also one whose free pages are not listed in it.
@@ -529,6 +545,51 @@ func TestWhatJustFits(t *testing.T) {
 	g.Expect(fitting(found).Prefixes).To(HaveExactElements(HaveField("Keys", int64(2))))
 	found.Snapshot, found.Prefixes = strings.Repeat("x", 2*maxPreview), found.Prefixes[:1]
 	g.Expect(fitting(found)).To(Equal(found), "there is nothing left to leave out")
+}
+
+// open returns what the process has open.
+func open(t *testing.T) (names []string) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, e := range entries {
+		if name, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Whatever is read or made is closed again.
+func TestNothingStaysOpen(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it closes files
+	r := newTrial(t, false)
+	r.put("a=1")
+	_, err := r.store.WriteDatabase(t.Context(), r.oldDatabase(), backup.Snapshot{Kind: backup.Full, LastRevision: 2, Created: r.now(), Compression: backup.Gzip})
+	r.Expect(err).NotTo(HaveOccurred())
+	r.taken = 1
+	r.put("a=2")
+	r.delta()
+	before := open(t)
+	for name, do := range map[string]func() error{
+		"restore": func() error { _, err := Restore(t.Context(), r.into()); return err },
+		"preview": func() error {
+			_, err := Preview(t.Context(), PreviewConfig{Store: r.store, WorkDir: t.TempDir(), Target: backup.Target{Latest: true}})
+			return err
+		},
+		"at rest": func() error {
+			_, err := ReadAtRest(t.Context(), AtRestConfig{Store: r.store, WorkDir: t.TempDir()})
+			return err
+		},
+		"compact": func() error {
+			_, err := Compact(t.Context(), CompactConfig{Store: r.store, WorkDir: t.TempDir()})
+			return err
+		},
+	} {
+		r.Expect(do()).To(Succeed(), name)
+		r.Expect(open(t)).To(ConsistOf(before), name)
+	}
 }
 
 // Prefixes below which as much is stored are in the order of their names; nothing is said of others if there are none.

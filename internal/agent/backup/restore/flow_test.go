@@ -56,6 +56,27 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// Two members that each considered itself the leader have taken deltas that overlap. Each change counts once: the state is byte for byte
+// what etcd has.
+func TestRestoreOfDeltasThatOverlap(t *testing.T) {
+	r := newTrial(t, false)
+	r.put("a=1")
+	r.full()
+	r.put("a=2", "b=1", "b")
+	r.delta()
+	r.taken -= 2
+	r.put("a")
+	r.delta()
+	want, err := hashKV(r.oldDatabase(), 6)
+	r.Expect(err).NotTo(HaveOccurred())
+	config := r.into()
+	result, err := Restore(t.Context(), config)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(result.Chain.Deltas).To(HaveLen(2))
+	r.Expect(result.Revision).To(BeEquivalentTo(6))
+	r.Expect(hashKV(databaseIn(config.DataDir), 6)).To(Equal(want))
+}
+
 // What keeps a restore from the newest state, and what it does about it.
 func TestRestoreOfWhatIsBroken(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -205,6 +226,11 @@ func TestRestoreRaisesTheRevision(t *testing.T) {
 		"behind a record":      {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 12 }, margin + 9},
 		"behind what is known": {func(_ *trial, c *Config) { c.Behind, c.Known = true, 12 }, margin + 9},
 		"behind a huge record": {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 1<<63-1 }, margin + maxRevision},
+		"behind a full snapshot that has more than its name says": {func(r *trial, c *Config) {
+			c.Behind = true
+			r.Expect(os.Remove(r.path(r.last))).To(Succeed())
+			r.fullOf(2, nil)
+		}, margin},
 		"behind a snapshot that no chain reaches": {func(r *trial, c *Config) {
 			c.Behind = true
 			r.put("b=1", "b=2", "b=3")

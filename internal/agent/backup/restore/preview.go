@@ -65,37 +65,37 @@ func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Previ
 	own := &source{store: c.Store, work: work, log: c.Log, record: c.Record}
 	list, err := c.Store.Trusted(ctx, time.Time{})
 	if err != nil {
-		return p, err
+		return backup.Preview{}, err
 	}
 	newest, broken := backup.Newest(list)
 	if c.Store.Signed() {
 		if err := c.Record.Check(newest); err != nil {
-			return p, err
+			return backup.Preview{}, err
 		}
 	}
 	from := own
 	if c.From != nil {
 		from = &source{store: c.From, work: work, log: c.Log}
 		if list, err = c.From.Trusted(ctx, time.Time{}); err != nil {
-			return p, err
+			return backup.Preview{}, err
 		}
 	}
 	choices, err := c.Target.Choose(list)
 	if err != nil {
-		return p, err
+		return backup.Preview{}, err
 	}
 	path := filepath.Join(work, "db")
 	choice, at, err := from.firstOf(ctx, choices, path)
 	if err != nil {
-		return p, err
+		return backup.Preview{}, err
 	}
 	p = backup.Preview{Base: choice.Full.Name(), Deltas: len(choice.Deltas), Revision: at.revision, Time: at.seen}
 	if p.Hash, err = hashKV(path, at.revision); err != nil {
-		return p, err
+		return backup.Preview{}, err
 	}
 	then, err := describe(path, &p)
 	if err != nil {
-		return p, err
+		return backup.Preview{}, err
 	}
 	p.Keys, p.Digest = int64(len(then.keys)), backup.DigestOf(c.EtcdUID, c.ClusterID, choice.Chain, p.Revision, p.Hash)
 	p.Refused = p.Fits(c.Members)
@@ -121,8 +121,10 @@ func (e *olderError) Unwrap() error { return e.error }
 
 // firstOf restores the first choice that does not lead beyond the target. One whose full snapshot is corrupt is an error: that an older one
 // is used is for a person to decide.
-func (s *source) firstOf(ctx context.Context, choices []backup.Choice, path string) (choice backup.Choice, at applied, err error) {
+func (s *source) firstOf(ctx context.Context, choices []backup.Choice, path string) (backup.Choice, applied, error) {
+	var err error
 	for i, choice := range choices {
+		var at applied
 		if at, err = s.restoreTo(ctx, path, choice); err == nil {
 			choice.Deltas = choice.Deltas[:at.deltas]
 			return choice, at, nil
@@ -133,9 +135,9 @@ func (s *source) firstOf(ctx context.Context, choices []backup.Choice, path stri
 		if corrupt, ok := errors.AsType[*backup.CorruptError](err); ok && corrupt.Name == choice.Full.Name() && i+1 < len(choices) {
 			err = &olderError{err, choices[i+1].Full.Name()}
 		}
-		return choice, at, err
+		break
 	}
-	return choice, at, err
+	return backup.Choice{}, applied{}, err
 }
 
 // restoreTo makes a database of a chain.

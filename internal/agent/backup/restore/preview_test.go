@@ -114,6 +114,7 @@ func TestPreviewFromAnotherPlace(t *testing.T) {
 	r.Expect(got.Deltas).To(Equal(1))
 	r.Expect(got.Revision).To(BeEquivalentTo(4))
 	r.Expect(got.Digest).To(Equal(digest))
+	r.Expect(got.FromTaken).To(Equal(delta.Created))
 	r.Expect(got.End).To(Equal(&backup.Point{Revision: 6, Time: own.Created}))
 	r.Expect(got.Lost).To(BeZero())
 	r.Expect(got.Changes).To(Equal(backup.Changes{Back: 2, Changed: 1, Gone: 1}))
@@ -192,6 +193,25 @@ func TestPreviewRefuses(t *testing.T) {
 			r.put("a=2")
 			r.corrupt(r.delta())
 		}, code: backup.SnapshotCorrupt, check: func(g *WithT, p backup.Preview) { g.Expect(p.Refused.Older).To(BeEmpty()) }},
+		"a corrupt delta after the newer of two full snapshots": {begin: func(r *trial, _ *PreviewConfig) {
+			r.put("a=1")
+			r.full()
+			r.put("a=2")
+			r.delta()
+			r.full()
+			r.put("a=3")
+			r.corrupt(r.delta())
+		}, code: backup.SnapshotCorrupt, check: func(g *WithT, p backup.Preview) {
+			g.Expect(p.Refused.Older).To(BeEmpty(), "it needs the delta as well")
+		}},
+		"a full snapshot that has less than its name says": {begin: func(r *trial, _ *PreviewConfig) {
+			r.put("a=1")
+			r.fullOf(3, nil)
+		}, fails: "restored revision 2, but the newest snapshot ends at 3"},
+		"so has that of a time": {begin: func(r *trial, c *PreviewConfig) {
+			r.put("a=1")
+			c.Target = backup.Target{Time: r.fullOf(3, nil).Created}
+		}, fails: "restored revision 2, but the newest snapshot ends at 3"},
 		"the only full snapshot leads beyond": {begin: func(r *trial, c *PreviewConfig) {
 			r.put("a=1", "a=2")
 			r.fullOf(2, nil)

@@ -121,10 +121,6 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 	if err != nil {
 		return Result{}, err
 	}
-	// Make space for the deltas.
-	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
-		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
-	}
 	applied, err := source.applyAll(ctx, databaseIn(data), choice)
 	if err != nil {
 		return Result{}, err
@@ -136,7 +132,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		}
 	}
 	if c.Behind {
-		result.Bump = min(max(source.highest, c.Record.Revision, c.Known)-result.Revision, maxRevision) + margin
+		result.Bump = min(max(source.highest, c.Record.Revision, c.Known, result.Revision)-result.Revision, maxRevision) + margin
 	}
 	// Last of all: it changes HashKV.
 	if err := datadir.Renew(databaseIn(data), result.Bump); err != nil {
@@ -174,9 +170,8 @@ func (c Config) dataDir(ctx context.Context, source *source, full backup.Snapsho
 		return fmt.Errorf("removing what was made of another snapshot: %w", err)
 	}
 	return usable(full, func() error {
-		// The checksum was just verified, and may not be part of the file.
 		config := snapshot.RestoreConfig{
-			SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
+			SnapshotPath: file, OutputDataDir: data,
 			Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
 		}
 		restore := snapshot.NewV3(quiet).Restore

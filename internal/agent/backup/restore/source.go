@@ -157,6 +157,7 @@ func (s *source) applyAll(ctx context.Context, path string, choice backup.Choice
 	}
 	at.seen = choice.Full.Created
 	for n, delta := range choice.Deltas {
+		db.began = false
 		err := s.applyDelta(ctx, delta, func(e backup.Event) error {
 			if first := e.EtcdEvent.Kv.ModRevision > db.revision; first && cut.Excludes(e) {
 				return errCut
@@ -166,6 +167,9 @@ func (s *source) applyAll(ctx context.Context, path string, choice backup.Choice
 			return db.apply(e)
 		})
 		if errors.Is(err, errCut) {
+			if cut.Revision == 0 {
+				last = db.revision
+			}
 			break
 		}
 		if err != nil {
@@ -173,7 +177,7 @@ func (s *source) applyAll(ctx context.Context, path string, choice backup.Choice
 		}
 		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
 	}
-	if db.revision < last && cut.Time.IsZero() {
+	if db.revision < last {
 		return applied{}, fmt.Errorf("restored revision %d, but the newest snapshot ends at %d", db.revision, last)
 	}
 	at.revision = db.revision
