@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -161,12 +162,22 @@ func (s *session) help(j *judge) {
 // deletes is how messages ask for it to delete claims.
 var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 
+// rejoins is how a recovery asks for it to delete the pod of a member that was removed with etcdctl.
+var rejoins = regexp.MustCompile(`if etcdctl member list does not name it, it was removed, and joins again once pod (\S+) is deleted`)
+
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
-// restored the backup has that.
+// restored the backup has that. So it is with a recovery that waits for a member which was removed.
 func (s *session) settle(j *judge) {
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
-		if t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.MembershipChange && !t.Status.State.IsFinal() {
+		switch asks := rejoins.FindStringSubmatch(said(t)); {
+		case t.Spec.OwnerEtcdReference.Name != j.name || t.Status.State.IsFinal():
+		case t.Spec.Type == v1alpha1.MembershipChange:
 			s.decide(j, said(t))
+		case asks != nil && !slices.ContainsFunc(j.list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == asks[1] }):
+			if p := apiserver.Find[*corev1.Pod](s.API.Live(), Namespace, asks[1]); p != nil && p.DeletionTimestamp == nil {
+				s.Log("user", "deletes pod "+asks[1])
+				s.remove(p)
+			}
 		}
 	}
 }
