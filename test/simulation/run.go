@@ -80,7 +80,7 @@ func (s *session) run(script Script) {
 	for _, j := range s.judges {
 		spec := v1alpha1.EtcdSpec{Replicas: script.Members}
 		if script.Store {
-			spec.Backup, j.backups = store(), &backups{world: s.World, of: j, begun: map[string]bool{}}
+			spec.Backup, j.backups = store(), &backups{world: s.World, of: j, begun: map[string][]string{}}
 			j.backups.keep()
 		}
 		s.Create(j.name, spec, nil)

@@ -164,7 +164,7 @@ func ParseScript(text string) (s Script, err error) {
 // validate checks that there is what a script names.
 func (s Script) validate() error {
 	for _, f := range s.Faults {
-		if !slices.ContainsFunc(troubles, func(k trouble) bool { return k.name == f.Name }) {
+		if !slices.ContainsFunc(slices.Concat(troubles, scriptTroubles), func(k trouble) bool { return k.name == f.Name }) {
 			return fmt.Errorf("there is no fault %q", f.Name)
 		}
 	}

@@ -209,6 +209,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := Run(t, script)
+			t.Logf("%d operations, and these faults: %v", r.Operations, r.Injected)
 			for _, broken := range r.Broken {
 				t.Error(broken)
 			}
