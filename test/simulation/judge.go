@@ -6,6 +6,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -180,12 +181,17 @@ func (j *judge) cluster(leader *members.Member) {
 		if leader.Disk.Restored && !lists(j.settled, d.Member) {
 			continue // the only member restores the backup by itself, without those that have left
 		}
-		if d.Cluster == before && !d.Damaged {
-			least = min(least, members.Missing(d, acknowledged))
+		for _, d := range slices.Concat([]*members.Disk{d}, slices.Collect(maps.Values(d.Kept))) {
+			if d.Cluster == before && !d.Damaged {
+				least = min(least, members.Missing(d, acknowledged))
+			}
 		}
 	}
-	if lost := members.Missing(leader.Disk, acknowledged); lost > least {
+	switch lost := members.Missing(leader.Disk, acknowledged); {
+	case lost > least:
 		j.world.broke("cluster %s lacks %d writes that were acknowledged in cluster %s, and a volume or a backup lacks only %d", id, lost, before, least)
+	case lost > 0 && leader.Disk.Revision() <= j.highest:
+		j.world.broke("cluster %s lacks %d writes of cluster %s, and goes on from revision %d, although members have had revision %d", id, lost, before, leader.Disk.Revision(), j.highest)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -32,16 +33,24 @@ func (a *preparation) remake(reason string, do func() (why string)) {
 // ended is why data was not replaced if a fault has ended the agent.
 const ended = "the agent has ended"
 
-// ends reports whether a fault ends the agent after an act. Every fourth time the volume is lost as well, unless it alone may have the data.
+// ends reports whether a fault ends the agent after an act. Every fourth time its node has no power for some minutes then, in which users may give up, and
+// every fourth time its volume is lost, unless that alone may have the data.
 func (a *preparation) ends(after string) bool {
-	f, source := a.world.faults, a.shared.Recovery.Source
+	f, source, at := a.world.faults, a.shared.Recovery.Source, a.node
 	if !f.torn || f.random.IntN(2) == 0 {
 		return false
 	}
 	f.injected["agent ends while it replaces data"]++
 	a.world.Log("agent of "+a.name, "ends after it has "+after)
-	if f.random.IntN(4) == 0 && (source == member.RecoverFromBackup || source == member.RecoverFromPoint) {
-		a.lose()
+	switch f.random.IntN(4) {
+	case 0:
+		a.world.Log(at.name, "is lost")
+		at.lose(true)
+		a.world.After(time.Duration(1+f.random.IntN(10))*time.Minute, "chaos", "", at.comeBack)
+	case 1:
+		if source == member.RecoverFromBackup || source == member.RecoverFromPoint {
+			a.lose()
+		}
 	}
 	return true
 }
@@ -117,6 +126,9 @@ func (a *preparation) rebuild() (why string) {
 		d := *a.disk
 		d.Kept, d.Made = nil, nil
 		d.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
+		if r.HighestRevision > 0 {
+			d.Raised += max(r.HighestRevision-d.Revision(), 0) + datadir.Margin
+		}
 		return &d, ""
 	})
 }
@@ -180,6 +192,13 @@ func (a *preparation) fromBackup() (*members.Disk, string) {
 	id := cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
 	if a.in.Single {
 		a.world.Etcd.BeginAgain(id)
+	}
+	if s.ClusterID != "" && s.Recovery.MayBeBehind() {
+		known := found.revision
+		if s.Recovery != nil {
+			known = max(known, s.Recovery.HighestRevision)
+		}
+		found.raised += known - found.revision + datadir.Margin
 	}
 	d := &members.Disk{}
 	d.Restore(id, a.founder(s.RestoreToken()), found.writes, found.raised)

@@ -6,6 +6,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -151,6 +152,7 @@ func (s *session) help(j *judge) {
 				s.remove(t)
 			}
 			s.decide(j, said(t))
+			s.rename(j, t)
 			return
 		}
 		s.decide(j, saidOf(j.etcd()))
@@ -195,6 +197,32 @@ func (s *session) decide(j *judge, asks string) {
 			s.remove(c)
 		}
 	}
+}
+
+// rename has a user give the best data that members have set aside its name again, where a recovery finds no other of the newest cluster and asks for
+// that, and create the task again.
+func (s *session) rename(j *judge, t *v1alpha1.EtcdOperatorTask) {
+	if !strings.Contains(said(t), "Rename it to new.etcd on its volume") {
+		return
+	}
+	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
+		d := s.disks[c.Spec.VolumeName]
+		if d == nil || d.Cluster != "" || etcdOf(podOfClaim(c.Name)) != j.name {
+			continue
+		}
+		best := ""
+		for _, dir := range slices.Sorted(maps.Keys(d.Kept)) {
+			if best == "" || len(d.Kept[dir].All()) > len(d.Kept[best].All()) {
+				best = dir
+			}
+		}
+		if best != "" {
+			s.Log("user", fmt.Sprintf("renames %s of claim %s", best, c.Name))
+			d.Unkeep(best)
+		}
+	}
+	s.Log("user", "deletes task "+t.Name)
+	s.remove(t)
 }
 
 // pass lets time pass, until something is broken or done.

@@ -177,6 +177,14 @@ func (d *Disk) SetAside(dir string) {
 	*d = Disk{Kept: kept, Made: d.Made}
 }
 
+// Unkeep gives data that was set aside its name again, in place of what there is.
+func (d *Disk) Unkeep(dir string) {
+	kept, made := maps.Clone(d.Kept), d.Made
+	*d = *kept[dir]
+	delete(kept, dir)
+	d.Kept, d.Made = kept, made
+}
+
 // Name gives the data that was made the place of what was set aside.
 func (d *Disk) Name() {
 	data := d.Made.Data
