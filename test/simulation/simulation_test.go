@@ -243,6 +243,17 @@ func TestShrink(t *testing.T) {
 	}
 }
 
+// Without a fault, even one that never begins, what happens at one moment happens in another order: then another seed may break in the same way.
+func TestShrinkByAnotherSeed(t *testing.T) {
+	script := Swarm.Script(7)
+	short := script.Shrink(func(s Script) bool {
+		return len(s.Faults) == len(script.Faults) || s.Seed != script.Seed && len(s.Faults) >= len(script.Faults)-2
+	})
+	if len(short.Faults) != len(script.Faults)-2 || short.Seed == script.Seed {
+		t.Errorf("%s", short)
+	}
+}
+
 // A swarm has all users and all faults, and each of its seeds half of them at most. A seed of a plain draw has no such limit.
 func TestSwarm(t *testing.T) {
 	seeds := map[string]int{}
