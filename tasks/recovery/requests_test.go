@@ -202,6 +202,7 @@ func TestWhereTheLastRecoveryBegan(t *testing.T) {
 	for want, r := range map[int64]*v1alpha1.ClusterRecovery{
 		0:             {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", Revision: 7}, // it wakes up, from a snapshot that has everything
 		1_000_000_042: {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", HighestRevision: 42},
+		1 << 62:       {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", HighestRevision: 1 << 62}, // no cluster reaches more
 		1_000_000_043: {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", Restore: &v1alpha1.ClusterRestore{Revision: 3, Bump: 1_000_000_040}},
 	} {
 		etcd := lostEtcd()
