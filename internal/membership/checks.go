@@ -18,7 +18,7 @@ func listKnown(s *state, _ *Step) string {
 	if len(s.Members) > 0 {
 		return ""
 	}
-	return "no member answers with a member list: members change only while the cluster has a quorum. Restore the quorum first"
+	return "no member answers the operator with a member list: members change only while a quorum answers. If the quorum is lost, restore it first"
 }
 
 func revisionObserved(s *state, _ *Step) string {

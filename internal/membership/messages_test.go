@@ -39,7 +39,7 @@ func TestMessages(t *testing.T) {
 		in   Input
 		want string
 	}{
-		{set(grow, func(in *Input) { in.Members = nil }), "ListKnown: no member answers with a member list: members change only while the cluster has a quorum. Restore the quorum first"},
+		{set(grow, func(in *Input) { in.Members = nil }), "ListKnown: no member answers the operator with a member list: members change only while a quorum answers. If the quorum is lost, restore it first"},
 		{set(grow, func(in *Input) { in.Observed = false }), "RevisionObserved: the StatefulSet controller has not observed the newest spec of the StatefulSet: if this persists, check kube-controller-manager"},
 		{set(grow, func(in *Input) { in.Acting = "A rollout replaces pods" }), "NothingElseActs: A rollout replaces pods: members change after that"},
 		{three(Goal{}, ours(0, leads), ours(1), ours(2)), "GoalOdd: no voter would remain: keep at least one member, or the source cluster"},

@@ -73,6 +73,23 @@ var Operations = map[v1alpha1.RecoveryPhase]string{
 // MaxRevision is the highest credible revision. A member or a snapshot that claims more is broken, or lies.
 const MaxRevision = 1 << 62
 
+// Margin is added to the highest known revision, since the volume that knew the highest one may be lost. It is more than a cluster writes
+// while a task runs, and what etcd's documentation recommends where nothing is known.
+const Margin = 1_000_000_000
+
+// Began returns the revision at which the cluster of a recovery began at least; 0 if it was not raised, or may be any.
+func Began(r *v1alpha1.ClusterRecovery) int64 {
+	began := int64(0)
+	switch {
+	case r == nil:
+	case r.Restore != nil:
+		began = r.Restore.Revision + r.Restore.Bump
+	case r.HighestRevision > 0:
+		began = r.HighestRevision + Margin
+	}
+	return min(began, MaxRevision)
+}
+
 // pollInterval is how often the members are observed: etcd sends no events.
 const pollInterval = time.Second
 

@@ -32,6 +32,8 @@ type Evidence struct {
 	// Members is how many members are started if nothing is rebuilt.
 	Members int32
 	Backup  Backup
+	// Began is the revision at which the cluster of the last recovery began at least; 0 if it is not known, or not raised.
+	Began int64
 	// PreferData: a person wants the data to be used even if the backup is ahead of it.
 	PreferData bool
 }
@@ -136,10 +138,10 @@ func (e Evidence) setBack(f found) string {
 	return ""
 }
 
-// highest returns the highest revision that any cluster of the Etcd is known to have reached, by the records of snapshots and by good data.
-// Revisions that no cluster can reach are ignored.
+// highest returns the highest revision that any cluster of the Etcd is known to have reached, by the records of snapshots, by good data, and by
+// where the last recovery began, all of whose data may be lost. Revisions that no cluster can reach are ignored.
 func (e Evidence) highest() int64 {
-	highest := max(e.Backup.Highest, 1)
+	highest := max(e.Backup.Highest, e.Began, 1)
 	for _, id := range e.Lineage {
 		usable, _ := survey.Sift(e.Volumes, id)
 		for _, v := range usable {

@@ -38,6 +38,7 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 	if e.Backup, err = h.newestBackup(ctx, etcd); err != nil {
 		return e, err
 	}
+	e.Began = newcluster.Began(etcd.Status.Recovery)
 	var made []string
 	if r := etcd.Status.Recovery; r != nil {
 		shared, err := h.shared(ctx, etcd)

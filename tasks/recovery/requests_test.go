@@ -197,6 +197,22 @@ func TestEvidenceNeedsTheConfiguration(t *testing.T) {
 	g.Expect(e.Members).To(Equal(int32(3)))
 }
 
+// A recovery that begins after another one continues above where that one began: all that its cluster had may be lost, and clients have seen it.
+func TestWhereTheLastRecoveryBegan(t *testing.T) {
+	for want, r := range map[int64]*v1alpha1.ClusterRecovery{
+		0:             {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", Revision: 7}, // it wakes up, from a snapshot that has everything
+		1_000_000_042: {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", HighestRevision: 42},
+		1 << 62:       {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", HighestRevision: 1 << 62}, // no cluster reaches more
+		1_000_000_043: {TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", Restore: &v1alpha1.ClusterRestore{Revision: 3, Bump: 1_000_000_040}},
+	} {
+		etcd := lostEtcd()
+		etcd.Status.Recovery = r
+		e, err := handlerOf(apitest.API(etcd, config(t, etcd, 3)), nil).evidence(t.Context(), taskOf(etcd, nil).Task, newInput(hold()).Snapshot)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(e.Began).To(Equal(want))
+	}
+}
+
 // The newest backup is what the newer of both leases records, and there is none without a full snapshot.
 func TestNewestBackup(t *testing.T) {
 	for name, c := range map[string]struct {

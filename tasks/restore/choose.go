@@ -18,10 +18,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 )
 
-// margin is added to the highest known revision, since the volume that knew the highest one may be lost. It is more than a cluster writes
-// while a task runs, and what etcd's documentation recommends where nothing is known.
-const margin = 1_000_000_000
-
 // highest returns the highest revision that clients of a cluster may have seen: that of snapshots, or one on its volumes.
 func highest(known int64, volumes []survey.Volume, clusterID string) int64 {
 	for _, v := range volumes {
@@ -48,7 +44,7 @@ func bumpOf(highest, revision int64) (int64, error) {
 	if highest < 0 || revision < 0 || highest > newcluster.MaxRevision {
 		return 0, fmt.Errorf("a snapshot, a Lease of snapshots or a volume claims revision %d, which no cluster reaches: find out which one, and remove it", highest)
 	}
-	return max(highest, revision) - revision + margin, nil
+	return max(highest, revision) - revision + newcluster.Margin, nil
 }
 
 // started returns the volumes with data of a cluster, the most advanced first, but only those of members that will be started.

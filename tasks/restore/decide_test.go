@@ -220,7 +220,7 @@ func TestBump(t *testing.T) {
 			in := at(surveying, stopped, on(7, 9, 8), change, func(in *Input) { in.MaxWrites = 10_000 })
 			d := decide(in, epoch)
 			r := d.Recovery.Restore
-			g.Expect(r.Revision + r.Bump).To(BeNumerically(">=", 5000+margin))
+			g.Expect(r.Revision + r.Bump).To(BeNumerically(">=", 5000+newcluster.Margin))
 			g.Expect(r.HighestRevision).To(BeNumerically("==", 5000))
 			g.Expect(r.Base).To(Equal("full"))
 			g.Expect(d.Recovery.Source).To(Equal(v1alpha1.RecoverFromTarget))
@@ -233,9 +233,9 @@ func TestBump(t *testing.T) {
 		bump, err := bumpOf(5000, revision)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(bump).To(BeNumerically(">", 0))
-		g.Expect(revision + bump).To(BeNumerically("==", max(5000, revision)+margin))
+		g.Expect(revision + bump).To(BeNumerically("==", max(5000, revision)+newcluster.Margin))
 	}
-	g.Expect(bumpOf(0, 0)).To(BeEquivalentTo(margin))
+	g.Expect(bumpOf(0, 0)).To(BeEquivalentTo(newcluster.Margin))
 	for _, c := range [][2]int64{{-1, 1}, {1, -1}, {newcluster.MaxRevision + 1, 1}} {
 		_, err := bumpOf(c[0], c[1])
 		g.Expect(err).To(HaveOccurred())
@@ -295,7 +295,7 @@ func TestUndo(t *testing.T) {
 			if c.kept != "" {
 				g.Expect(d.Message).To(ContainSubstring("the data that m-2 had before task r1"))
 			}
-			g.Expect(d.Recovery.Restore.Bump).To(BeNumerically(">=", margin))
+			g.Expect(d.Recovery.Restore.Bump).To(BeNumerically(">=", newcluster.Margin))
 			g.Expect(d.Recovery.Source == v1alpha1.RecoverFromKeptData).To(Equal(c.kept != ""))
 			g.Expect(d.Recovery.Restore.Base == "").To(Equal(c.kept != ""))
 			g.Expect(d.Recovery.Restore.KeptBy).To(BeEmpty(), "the member that it starts on has everything")

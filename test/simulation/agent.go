@@ -86,13 +86,14 @@ func (a *preparation) look() {
 	a.in.NewClusterID = s.RecoveredID(a.in.ClusterID, a.in.OthersClusterID, a.in.Data.ClusterID)
 	a.in.Backup = a.backup()
 	if r := s.Recovery; r != nil {
-		// Nothing interrupts a rebuild between its renames here, so that Rebuilt is never true.
+		made := a.made()
+		a.in.Rebuilt = made != nil
 		for dir := range a.disk.Kept {
 			a.in.KeptAside = a.in.KeptAside || strings.Contains(dir, member.BeforeSuffix+r.Task+"-")
 		}
 		begins := r.Member == a.id.Name && !a.in.Single && a.in.Others == member.AnswerNone && (r.Source == member.RecoverFromBackup || r.Source == member.RecoverFromPoint)
 		a.in.BegunUnknown = begins && a.world.faults.storeless
-		a.in.Begun = begins && (!a.in.BegunUnknown && a.world.of(a.name).backups.begun[s.Token()] || slices.ContainsFunc(a.reached(), func(m *members.Member) bool {
+		a.in.Begun = begins && (!a.in.BegunUnknown && a.world.of(a.name).backups.hasBegun(s.Token(), made) || slices.ContainsFunc(a.reached(), func(m *members.Member) bool {
 			return slices.Contains(s.RecoveredIDs(), m.Disk.Cluster)
 		}))
 	}
@@ -173,24 +174,6 @@ func (a *preparation) act(d member.Decision) bool {
 	return false
 }
 
-// remake has the agent make other data, which takes a while, and decide again.
-func (a *preparation) remake(reason string, do func() (why string)) {
-	if why := do(); why != "" {
-		a.refuse(&cluster.Refusal{Reason: reason, Message: why}, true)
-		return
-	}
-	a.after(a.world.between(100, 5000), a.prepare)
-}
-
-// rebuild makes a cluster of one member, of the member's data or of an earlier state.
-func (a *preparation) rebuild() (why string) {
-	if a.shared.Recovery.Restore != nil {
-		return a.goBack()
-	}
-	a.disk.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
-	return ""
-}
-
 // bootstrap has a member begin a cluster with the other founders. etcd refuses if one of them has seen it before.
 func (a *preparation) bootstrap() bool {
 	var founders []members.Peer
@@ -247,6 +230,8 @@ func (w *World) agents() {
 		case i < 0 || m.Frozen:
 		case !m.List()[i].Started:
 			_ = w.Etcd.Publish(m) // it is tried again
+		case !m.List()[i].Learner && p.told.ClusterID != "" && p.told.Recovery == nil && !p.told.Kept:
+			m.Disk.Kept, m.Disk.Made = nil, nil // no recovery or undo can need it
 		case m.List()[i].Learner && p.told.Recovery != nil && p.told.Members == nil:
 			_ = w.Etcd.Promote(m, m.Disk.Member) // it is tried again
 		}

@@ -5,7 +5,6 @@
 package simulation
 
 import (
-	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"slices"
@@ -31,8 +30,8 @@ type backups struct {
 	list  []stored
 	// noted is when the agent last noted that the store has all that there is.
 	noted time.Duration
-	// begun are the clusters of several members that have a marker, by their tokens.
-	begun map[string]bool
+	// begun are the copies with which clusters of several members have begun, as markers say, by the tokens of these.
+	begun map[string][]string
 }
 
 // stored is a snapshot, with all writes that the database had at its last revision.
@@ -233,66 +232,6 @@ func (a *preparation) backup() member.Backup {
 		return member.BackupEmpty
 	}
 	return member.BackupHolds
-}
-
-// restore has a member restore the newest backup, and returns why it cannot.
-func (a *preparation) restore() (why string) {
-	b, s := a.world.of(a.name).backups, a.shared
-	found, err := b.at(backup.Target{Latest: true})
-	switch {
-	case a.world.faults.storeless:
-		return "the store does not answer"
-	case err != nil:
-		return err.Error()
-	case found.revision < s.Revision:
-		return "the backup ends before the final snapshot"
-	}
-	a.begins()
-	a.aside(member.AsideSuffix)
-	id := cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
-	if a.in.Single {
-		a.world.Etcd.BeginAgain(id)
-	}
-	a.disk.Restore(id, a.founder(s.RestoreToken()), found.writes, found.raised)
-	return ""
-}
-
-// goBack has a member go back to an earlier state, and returns why it cannot.
-func (a *preparation) goBack() (why string) {
-	r, p := a.shared.Recovery, a.shared.Recovery.Restore
-	if r.Source == member.RecoverFromKept {
-		kept := a.disk.Kept[p.Kept]
-		if kept == nil || !r.LeavesBehind(kept.Cluster) {
-			return "there is no such data"
-		}
-		data := *kept
-		a.aside(member.AsideSuffix)
-		data.Kept = a.disk.Kept
-		data.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
-		data.Raised += p.Bump
-		*a.disk = data
-		return ""
-	}
-	found, err := a.world.of(a.name).backups.at(backup.Target{Revision: p.Revision, Base: p.Base})
-	switch {
-	case a.world.faults.storeless:
-		return "the store does not answer"
-	case err != nil:
-		return err.Error()
-	case found.hash() != p.Hash:
-		return "the state has another hash than what was previewed"
-	}
-	a.begins()
-	a.aside(member.AsideSuffix)
-	a.disk.Restore(a.in.NewClusterID, a.founder(a.shared.Token()), found.writes, found.raised+p.Bump)
-	return ""
-}
-
-// begins marks that a cluster which others join begins on this volume. Nothing interrupts that here, so that the copy needs no ID.
-func (a *preparation) begins() {
-	if a.in.Recovery != nil && !a.in.Single {
-		a.world.of(a.name).backups.begun[a.shared.Token()] = true
-	}
 }
 
 // founder is the member as the only one of a cluster with a token.

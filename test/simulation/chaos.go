@@ -62,6 +62,11 @@ var troubles = []trouble{
 	{"pods are replaced before their removal arrives", 120, func(c *chaos) func() { return c.set(&c.faults.replaced) }},
 }
 
+// scriptTroubles are faults that scripts have, and no seed draws.
+var scriptTroubles = []trouble{
+	{"agents end while they replace data", 300, func(c *chaos) func() { return c.set(&c.faults.torn) }},
+}
+
 func newChaos(t testing.TB, w *World) *chaos {
 	return &chaos{World: w, t: t, random: w.Random("operators")}
 }
@@ -69,7 +74,8 @@ func newChaos(t testing.TB, w *World) *chaos {
 // run injects faults when it is their time.
 func (c *chaos) run(all []Fault) {
 	for _, f := range all {
-		k := troubles[slices.IndexFunc(troubles, func(k trouble) bool { return k.name == f.Name })]
+		all := slices.Concat(troubles, scriptTroubles)
+		k := all[slices.IndexFunc(all, func(k trouble) bool { return k.name == f.Name })]
 		c.After(f.At, "chaos", "", func() {
 			c.random = picked(f.Pick)
 			if c.over {

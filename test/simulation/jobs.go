@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -99,12 +100,22 @@ func kept(d *members.Disk) (dirs []string, revisions map[string]int64) {
 	return slices.Sorted(maps.Keys(d.Kept)), revisions
 }
 
+// aside are the directories that may have the only copy of data that is missing.
+func aside(d *members.Disk) []string {
+	all := slices.Sorted(maps.Keys(d.Kept))
+	if d.Made != nil {
+		all = append(all, datadir.RebuiltDir("new.etcd", d.Made.Task))
+	}
+	return all
+}
+
 // survey is what the agent says of a volume.
 func survey(d *members.Disk) member.Survey {
 	if d == nil || d.Cluster == "" {
 		s := member.Survey{State: member.SurveyNone}
 		if d != nil {
 			s.Kept, s.KeptRevisions = kept(d)
+			s.SetAside = aside(d)
 		}
 		return s
 	}
@@ -120,7 +131,7 @@ func survey(d *members.Disk) member.Survey {
 		}
 	}
 	if d.Damaged {
-		s.State, s.Damage = member.SurveyDamaged, "a page has a wrong checksum"
+		s.State, s.Damage, s.SetAside = member.SurveyDamaged, "a page has a wrong checksum", aside(d)
 	}
 	return s
 }

@@ -66,3 +66,25 @@ func TestJudgeOfRestores(t *testing.T) {
 		})
 	}
 }
+
+// A new cluster that lacks what was acknowledged goes on above all revisions that there were, whatever it was allowed to lose.
+func TestJudgeOfRevisions(t *testing.T) {
+	for raised, broken := range map[int64]bool{0: true, 1: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			w, err := New(1, 1, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j, d := w.judges[0], &members.Disk{}
+			d.Restore("b", members.Peer{ID: 1}, []int{1, 2}, raised)
+			w.Etcd.Acknowledged["a"] = []int{1, 2, 3}
+			j.clusters, j.highest = []string{"a"}, 4
+			j.backups = &backups{world: w, of: j, list: []stored{{cluster: "a", writes: []int{1, 2}}}}
+			j.cluster(&members.Member{Disk: d})
+			if (len(w.Broken) > 0) != broken {
+				t.Errorf("raised by %d: %v", raised, w.Broken)
+			}
+			w.Close()
+		})
+	}
+}

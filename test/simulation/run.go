@@ -6,6 +6,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -79,7 +81,7 @@ func (s *session) run(script Script) {
 	for _, j := range s.judges {
 		spec := v1alpha1.EtcdSpec{Replicas: script.Members}
 		if script.Store {
-			spec.Backup, j.backups = store(), &backups{world: s.World, of: j, begun: map[string]bool{}}
+			spec.Backup, j.backups = store(), &backups{world: s.World, of: j, begun: map[string][]string{}}
 			j.backups.keep()
 		}
 		s.Create(j.name, spec, nil)
@@ -150,6 +152,7 @@ func (s *session) help(j *judge) {
 				s.remove(t)
 			}
 			s.decide(j, said(t))
+			s.rename(j, t)
 			return
 		}
 		s.decide(j, saidOf(j.etcd()))
@@ -161,12 +164,22 @@ func (s *session) help(j *judge) {
 // deletes is how messages ask for it to delete claims.
 var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 
+// rejoins is how a recovery asks for it to delete the pod of a member that was removed with etcdctl.
+var rejoins = regexp.MustCompile(`if etcdctl member list does not name it, it was removed, and joins again once pod (\S+) is deleted`)
+
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
-// restored the backup has that.
+// restored the backup has that. So it is with a recovery that waits for a member which was removed.
 func (s *session) settle(j *judge) {
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
-		if t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.MembershipChange && !t.Status.State.IsFinal() {
+		switch asks := rejoins.FindStringSubmatch(said(t)); {
+		case t.Spec.OwnerEtcdReference.Name != j.name || t.Status.State.IsFinal():
+		case t.Spec.Type == v1alpha1.MembershipChange:
 			s.decide(j, said(t))
+		case asks != nil && !slices.ContainsFunc(j.list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == asks[1] }):
+			if p := apiserver.Find[*corev1.Pod](s.API.Live(), Namespace, asks[1]); p != nil && p.DeletionTimestamp == nil {
+				s.Log("user", "deletes pod "+asks[1])
+				s.remove(p)
+			}
 		}
 	}
 }
@@ -184,6 +197,32 @@ func (s *session) decide(j *judge, asks string) {
 			s.remove(c)
 		}
 	}
+}
+
+// rename has a user give the best data that members have set aside its name again, where a recovery finds no other of the newest cluster and asks for
+// that, and create the task again.
+func (s *session) rename(j *judge, t *v1alpha1.EtcdOperatorTask) {
+	if !strings.Contains(said(t), "Rename it to new.etcd on its volume") {
+		return
+	}
+	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
+		d := s.disks[c.Spec.VolumeName]
+		if d == nil || d.Cluster != "" || etcdOf(podOfClaim(c.Name)) != j.name {
+			continue
+		}
+		best := ""
+		for _, dir := range slices.Sorted(maps.Keys(d.Kept)) {
+			if best == "" || len(d.Kept[dir].All()) > len(d.Kept[best].All()) {
+				best = dir
+			}
+		}
+		if best != "" {
+			s.Log("user", fmt.Sprintf("renames %s of claim %s", best, c.Name))
+			d.Unkeep(best)
+		}
+	}
+	s.Log("user", "deletes task "+t.Name)
+	s.remove(t)
 }
 
 // pass lets time pass, until something is broken or done.

@@ -164,7 +164,7 @@ func ParseScript(text string) (s Script, err error) {
 // validate checks that there is what a script names.
 func (s Script) validate() error {
 	for _, f := range s.Faults {
-		if !slices.ContainsFunc(troubles, func(k trouble) bool { return k.name == f.Name }) {
+		if !slices.ContainsFunc(slices.Concat(troubles, scriptTroubles), func(k trouble) bool { return k.name == f.Name }) {
 			return fmt.Errorf("there is no fault %q", f.Name)
 		}
 	}
@@ -182,7 +182,8 @@ func scans(line, format string, into ...any) bool {
 }
 
 // Shrink leaves out of a script what it does not take to fail in the same way: operations, from the last one on, and faults, many at a time at
-// first. Without a fault the rest of the run is another one, so each attempt is a run.
+// first. Without a fault the rest of the run is another one, even if that fault never began, so each attempt is a run; of what is left then, some goes
+// with another seed.
 func (s Script) Shrink(fails func(Script) bool) Script {
 	try := func(change func(*Script)) bool {
 		next := s
@@ -204,6 +205,13 @@ func (s Script) Shrink(fails func(Script) bool) Script {
 		try(func(n *Script) {
 			n.Operations = append(append([]Operation(nil), s.Operations[:i]...), s.Operations[i+1:]...)
 		})
+	}
+	for i := len(s.Faults) - 1; i >= 0; i-- {
+		for another := range uint64(4) {
+			if try(func(n *Script) { n.Seed, n.Faults = s.Seed+another, slices.Delete(slices.Clone(s.Faults), i, i+1) }) {
+				break
+			}
+		}
 	}
 	return s
 }

@@ -221,10 +221,15 @@ func (c *chaos) wipe(m *members.Member) {
 	if p.disk == nil || p.node.silent() {
 		return
 	}
-	c.Log(p.name, "loses its volume")
+	p.lose()
+}
+
+// lose loses what is on the volume of a pod, which is made again.
+func (p *pod) lose() {
+	p.world.Log(p.name, "loses its volume")
 	p.kill()
 	*p.disk = members.Disk{}
-	c.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}})
+	p.world.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}})
 }
 
 // replacing kills the operator, and starts another one later.

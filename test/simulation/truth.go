@@ -77,12 +77,19 @@ var guards = map[v1alpha1.GuardName]func(j *judge, b v1alpha1.BlockedBy) bool{
 	"OthersParticipating": (*judge).someoneMissing, "OthersServing": (*judge).someoneMissing, "QuorumKept": (*judge).someoneMissing,
 	"QuorumLossConfirmed": (*judge).someoneMissing, "UnreadyConfirmed": (*judge).someoneMissing, "NodesStable": (*judge).someoneMissing,
 	"LearnerCaughtUp": (*judge).learns, "OneLearner": (*judge).learns, "LearnerPromoted": (*judge).learns,
-	"ListKnown": func(j *judge, _ v1alpha1.BlockedBy) bool { return !j.quorate.is },
+	"ListKnown": (*judge).outOfSight,
 	"RevisionObserved": func(j *judge, _ v1alpha1.BlockedBy) bool {
 		set := j.set()
 		return set == nil || set.Generation != set.Status.ObservedGeneration
 	},
 	"VotersOdd": func(j *judge, _ v1alpha1.BlockedBy) bool { return len(j.voters())%2 == 0 },
+}
+
+// outOfSight reports whether no member can give the operator its list: etcd answers that with a linearizable read, which takes a quorum, and a member
+// that leads one may be cut off with it, as the only voter.
+func (j *judge) outOfSight(v1alpha1.BlockedBy) bool {
+	leader, _ := j.leader()
+	return leader == nil || j.world.podOf(leader).node.silent()
 }
 
 func (j *judge) voters() []members.Peer {

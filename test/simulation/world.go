@@ -60,6 +60,8 @@ type World struct {
 	repeats map[string]repeated
 	// configurations are what agents read in a ConfigMap, by its revision.
 	configurations map[*corev1.ConfigMap]*member.Shared
+	// copies is how many copies of data were made for recoveries.
+	copies int
 	// raft is how many broken promises of raft were told of.
 	raft int
 	// pace draws how long things take, and lives for how long tasks are kept.

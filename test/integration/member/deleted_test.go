@@ -135,7 +135,7 @@ func TestDeletedEtcdWhoseSourceDoesNotAnswer(t *testing.T) {
 	why, after, err := l.Leave(t.Context(), etcd)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after).To(BeNumerically(">", time.Second))
-	g.Expect(why).To(Equal("ListKnown: no member answers with a member list: members change only while the cluster has a quorum. Restore the quorum first. " +
+	g.Expect(why).To(Equal("ListKnown: no member answers the operator with a member list: members change only while a quorum answers. If the quorum is lost, restore it first. " +
 		"To delete the Etcd without that: kubectl annotate etcd main -n " + m.etcd.Namespace + " druid.gardener.cloud/abandon-source-cluster=" + string(m.etcd.UID) + ". Then remove its members from the source cluster with etcdctl member remove, unless that cluster is gone"))
 	g.Expect(m.asked).To(BeEmpty())
 	source.run(g, 1)

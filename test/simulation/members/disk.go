@@ -58,14 +58,21 @@ type Disk struct {
 	Damaged bool
 	// Restored: its data came from a backup, and not from a volume.
 	Restored bool
-	// Kept is what was set aside on the volume, by the name of its directory.
+	// Kept is what was set aside on the volume, by the name of its directory, and Made is complete data that waits for its name; nil if there is none.
 	Kept map[string]*Disk
+	Made *Made
 
 	// list is the member list after the first entries of the log that were applied, as many as listed says, and gone are those that were removed by
 	// them. What was applied never changes.
 	list   []Peer
 	gone   []uint64
 	listed int
+}
+
+// Made is data that was made for a task. Each copy has an ID of its own.
+type Made struct {
+	Task, Copy string
+	Data       Disk
 }
 
 // Last returns the index of the last entry.
@@ -161,13 +168,28 @@ func (d *Disk) Bootstrap(cluster string, id uint64, founders []Peer) {
 // SetAside leaves the volume without data, and keeps what there was in a directory.
 func (d *Disk) SetAside(dir string) {
 	kept, was := maps.Clone(d.Kept), *d
-	if was.Kept = nil; d.Cluster != "" {
+	if was.Kept, was.Made = nil, nil; d.Cluster != "" {
 		if kept == nil {
 			kept = map[string]*Disk{}
 		}
 		kept[dir] = &was
 	}
-	*d = Disk{Kept: kept}
+	*d = Disk{Kept: kept, Made: d.Made}
+}
+
+// Unkeep gives data that was set aside its name again, in place of what there is.
+func (d *Disk) Unkeep(dir string) {
+	kept, made := maps.Clone(d.Kept), d.Made
+	*d = *kept[dir]
+	delete(kept, dir)
+	d.Kept, d.Made = kept, made
+}
+
+// Name gives the data that was made the place of what was set aside.
+func (d *Disk) Name() {
+	data := d.Made.Data
+	data.Kept = d.Kept
+	*d = data
 }
 
 // Restore makes a cluster of one member of writes that a backup has.
