@@ -116,6 +116,12 @@ func scenarios() []scenario {
 			{"The answer to the promotion is lost, and it takes effect later.", nextIs(PromoteLearner), lose},
 			{"The answer to the removal is lost, and it takes effect later.", nextIs(RemoveMember), lose},
 		}},
+		{"stale-learner", "The member list changes after the pod of a learner was prepared, and before its etcd starts.", cluster(3, 0, Goal{Size: 5}), []event{
+			{"The image of m-3 is not pulled yet, and someone changes the peer URL of m-1.", func(w *world) bool { return learners(w) == 1 }, func(w *world) {
+				w.at(3).up = false
+				w.changed()
+			}},
+		}},
 		{"even-goal", "Two members are asked for.", cluster(3, 0, Goal{Size: 2}), []event{
 			{"Three are asked for.", waits(GuardGoalOdd), func(w *world) { w.goal.Size = 3 }},
 		}},

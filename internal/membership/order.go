@@ -172,6 +172,8 @@ func (s *state) whyLeaves(m *Member) string {
 		return m.Name + " is not part of the goal"
 	case s.isLost(m):
 		return fmt.Sprintf("the data of %s is gone, so it rejoins as a new member", m.Name)
+	case m.Stale:
+		return fmt.Sprintf("the member list has changed since the pod of %s was prepared to join, and its etcd refuses to start, so it joins again from another pod", m.Name)
 	case s.ordinal(m.Ordinal).Outdated == Volume:
 		return m.Name + " rejoins on another volume"
 	default:
