@@ -43,7 +43,7 @@ func Decide(in Input, task types.UID) Decision {
 	return d
 }
 
-// Again says whether a task that had a slot, and has not started, may still have it. Nobody goes ahead of it.
+// Again says whether a task that had a slot, and has not started, may still have it. No other task goes ahead of it.
 func Again(in Input, task types.UID) Decision {
 	s := newState(in)
 	c := s.candidate(task)

@@ -23,7 +23,7 @@ type Ledger struct {
 	Changes []Change `json:"changes,omitempty"`
 	// Failing are the Etcds in which a change failed, and none has succeeded since. The next change begins with them.
 	Failing []types.UID `json:"failing,omitempty"`
-	// Over are the newest tasks of which it is recorded what has become of them: whoever has read one before that gets no slot for it.
+	// Over are the newest tasks of which it is recorded what has become of them: what was read of one before that gets no slot for it.
 	Over []types.UID `json:"over,omitempty"`
 	// Policies are those by which slots were granted.
 	Policies []Recorded `json:"policies,omitempty"`

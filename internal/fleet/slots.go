@@ -50,7 +50,7 @@ func shareFree(s *state, p *Policy, c *Candidate) *Hold {
 
 // own looks at the slots that the cluster of a task holds already. It shares that of a task which runs, since it is the clusters that are
 // counted: a rollout may begin beside maintenance that waits for a member. It takes over that of a deleted one. Any other task is over, or
-// does not run: its slot is for whoever is next in line, and what it has done is judged before another one changes the cluster.
+// does not run: its slot is for the next in line, and what it has done is judged before another one changes the cluster.
 func (s *state) own(c *Candidate) (shares bool, before *Holder) {
 	for i := range s.Ledger.Holders {
 		h := &s.Ledger.Holders[i]

@@ -181,7 +181,7 @@ func (l *Ledger) Aborted(task types.UID, left string, now time.Time) {
 }
 
 // Abandoned records that the task of a holder has neither succeeded nor failed, and how it left its members; empty if they are well. Of
-// a canary that is not, nobody will learn whether the change works there: it counts as failed, and no other cluster tries.
+// a canary that is not, it stays unknown whether the change works there: it counts as failed, and no other cluster tries.
 func (l *Ledger) Abandoned(task types.UID, left string, now time.Time) {
 	if h := l.Holder(task); h != nil && h.Canary && left != "" {
 		l.Failed(task, left, now)

@@ -75,8 +75,8 @@ func leadBack(s *state) *Step {
 	return handover(s.leader, to, fmt.Sprintf("the source cluster leads until the cut-over, so leadership moves from %s to %s", s.leader.Name, to.Name))
 }
 
-// ahead makes all pods that are missing before the first member joins: the agents look at their volumes meanwhile, so that an even number
-// of voters lasts for as short as it can. In a migration, some would wait for the cut-over, which may take days.
+// ahead makes all pods that are missing before the first member joins: their agents look at the volumes while it does, so that an even
+// number of voters lasts for as short as it can. In a migration, some would wait for the cut-over, which may take days.
 func ahead(s *state) *Step {
 	if s.Sources > 0 || s.sources() > 0 || s.Replicas >= s.Goal.Size || s.serving < len(s.voters) || s.ordinal(s.Replicas).Foreign != "" {
 		return nil

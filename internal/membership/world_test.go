@@ -20,12 +20,12 @@ type world struct {
 	ordinals  []slot
 	replicas  int
 	observed  int    // replicas that the StatefulSet controller has seen
-	leader    uint64 // 0: nobody leads
+	leader    uint64 // 0: no member leads
 	nextID    uint64
 	sources   int // that were declared
 	backup    bool
 	acting    bool // something else acts
-	old       bool // etcd adds nobody unless every voter is connected
+	old       bool // etcd adds no member unless every voter is connected
 	pending   *Step
 	lands     bool // the pending request takes effect
 	slow      bool // agents and controllers need twice the time
@@ -163,7 +163,7 @@ func (w *world) input() Input {
 		in.Ordinals = append(in.Ordinals, o)
 	}
 	if w.leader == 0 || w.seen() == 0 {
-		in.Members = nil // nobody answers a linearizable request
+		in.Members = nil // no member answers a linearizable request
 	}
 	return in
 }

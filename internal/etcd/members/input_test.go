@@ -258,7 +258,7 @@ func TestOrdinal(t *testing.T) {
 	}
 }
 
-// There are as many ordinals as have something, and foreign members are nobody's.
+// There are as many ordinals as have something, and foreign members have no ordinal.
 func TestOrdinals(t *testing.T) {
 	g := NewWithT(t)
 	k := known(1, func(k *Known) {
@@ -389,7 +389,7 @@ func TestALearnerIsConnectedBeforeItServes(t *testing.T) {
 }
 
 // A learner that served and was cut off, or was restarted before it served, is as new when it comes back: its vote would depend on a connection
-// of which nobody knows how old it is.
+// of which it is unknown how old it is.
 func TestALearnerIsNotConnectedWhileItIsCutOff(t *testing.T) {
 	learner := func(serving bool, started time.Time) func(*Known) {
 		return func(k *Known) {
@@ -793,7 +793,7 @@ func TestClaimsThatAreKept(t *testing.T) {
 		"another's member was removed":       {known(3, made(noon)), Request{Tasks: took(noon, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-2"}, away)}, true},
 		"removed by the task before":         {known(3, made(noon)), Request{Tasks: append(took(noon, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-3"}), took(noon, away)...)}, false},
 		"made since its pod was":             {known(3, made(noon)), Request{Tasks: scaled("main-3", noon.Add(-1e9))}, true},
-		"nobody has looked at it":            {known(3, made(noon)), Request{}, true},
+		"no agent has looked at it":          {known(3, made(noon)), Request{}, true},
 		"made for a further member":          {known(3, made(noon), temporary), Request{}, false},
 		"made for the task, and not marked":  {known(3, made(noon), named), Request{NewClaim: "main-main-3"}, false},
 		"another one was made for the task":  {known(3, made(noon), named), Request{NewClaim: "main-main-4"}, true},

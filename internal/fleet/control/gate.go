@@ -39,7 +39,7 @@ type Controller struct {
 	// Namespaces are those in which the operator works; none: in all.
 	Namespaces []string
 	// Patience is for how long a rollout has to make no progress before its change has failed, as by the default of progressDeadline: with a
-	// shorter one, whoever may create tasks in one namespace would pause a change for all. New sets ten minutes.
+	// shorter one, a user who may create tasks in one namespace would pause a change for all. New sets ten minutes.
 	Patience time.Duration
 
 	wakes chan event.GenericEvent

@@ -90,7 +90,7 @@ func inForce(policies map[string]*fleet.Policy, l *fleet.Ledger) map[string]*fle
 	return all
 }
 
-// forget forgets the tasks that do not wait any more, those that were woken and have not asked, and places that nobody claims.
+// forget forgets the tasks that do not wait any more, those that were woken and have not asked, and places that no task claims.
 func (c *Controller) forget(v *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
