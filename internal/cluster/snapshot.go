@@ -122,6 +122,8 @@ type Pod struct {
 	Refusal *Refusal
 	// Prepared: the agent has let the member start.
 	Prepared bool
+	// ListChanged: etcd has refused to start, since the member list is not the one that the agent has prepared it for, and does not run now.
+	ListChanged bool
 	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
 	// AgentOutdated: its agent has another image than the template.

@@ -210,7 +210,7 @@ func (e *explorer) walk(r *rand.Rand) {
 }
 
 func (w *world) fault(r *rand.Rand) {
-	switch n := &w.members[r.IntN(len(w.members))]; r.IntN(9) {
+	switch n := &w.members[r.IntN(len(w.members))]; r.IntN(10) {
 	case 0:
 		if all, up, _ := w.voters(); n.learner || up-1 > all/2 {
 			n.up = false
@@ -235,6 +235,8 @@ func (w *world) fault(r *rand.Rand) {
 		if i := r.IntN(len(w.ordinals)); w.at(i) == nil {
 			w.ordinals[i].ending = w.ordinals[i].pod // a rollout, or a person, deletes the pod
 		}
+	case 7:
+		w.changed() // a person, or the source's operator, changes the list
 	default:
 		w.pass()
 	}

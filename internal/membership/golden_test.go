@@ -109,12 +109,18 @@ func scenarios() []scenario {
 		{"abort-after-removal", "A migration is given up after the cut-over has removed the first source.", cluster(3, 2, Goal{Size: 0, KeepSources: true}).with(func(w *world) { w.sources = 3 }), []event{
 			{"The migration is completed instead.", waits(GuardSourcesPresent), func(w *world) { w.goal = Goal{Size: 3} }},
 		}},
-		{"foreign-member", "The list has a member that nobody declared.", cluster(3, 0, Goal{Size: 5}).with(func(w *world) { w.join(Unknown, 7, node{up: true}) }), []event{
+		{"foreign-member", "The list has a member that was not declared.", cluster(3, 0, Goal{Size: 5}).with(func(w *world) { w.join(Unknown, 7, node{up: true}) }), []event{
 			{"A person removes it.", waits(GuardMembersKnown), func(w *world) { w.members = w.members[:3] }},
 		}},
 		{"lost-answer", "etcd's answers to the first promotion and to the first removal are lost.", cluster(1, 0, Goal{Size: 1}).with(outdated), []event{
 			{"The answer to the promotion is lost, and it takes effect later.", nextIs(PromoteLearner), lose},
 			{"The answer to the removal is lost, and it takes effect later.", nextIs(RemoveMember), lose},
+		}},
+		{"stale-learner", "The member list changes after the pod of a learner was prepared, and before its etcd starts, which then refuses to (s).", cluster(3, 0, Goal{Size: 5}), []event{
+			{"The image of m-3 is not pulled yet, and someone changes the peer URL of m-1.", func(w *world) bool { return learners(w) == 1 }, func(w *world) {
+				w.at(3).up = false
+				w.changed()
+			}},
 		}},
 		{"even-goal", "Two members are asked for.", cluster(3, 0, Goal{Size: 2}), []event{
 			{"Three are asked for.", waits(GuardGoalOdd), func(w *world) { w.goal.Size = 3 }},

@@ -79,6 +79,9 @@ type Member struct {
 	Lag uint64
 	// Lost: its agent says that it has run, or may have, and that its data is gone. It can only come back as another member.
 	Lost bool
+	// Stale: it is a learner that has never run, and its etcd has refused to start for the grace period, since the list is not the one that
+	// its agent has prepared it for. Only another pod of it can join.
+	Stale bool
 	// Steady: the lag has been below the bound for a while.
 	Steady bool
 	// Reached: as a voter it has been ready for long enough for clients to reach it through the Service, or has voted for so long that

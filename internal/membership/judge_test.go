@@ -94,7 +94,7 @@ var invariants = []invariant{
 		foreign := slices.ContainsFunc(w.members, func(n node) bool { return n.owner == Unknown })
 		return cmpOr(
 			when(byID && n == nil, "it is about no member of the list"),
-			when(foreign && step.Action != Retract, "the list has a member that nobody declared"),
+			when(foreign && step.Action != Retract, "the list has a member that was not declared"),
 			when(w.twice() && step.Action != Retract, "two members have one ordinal"),
 			when(n != nil && n.owner == Source && w.goal.KeepSources && step.Action != MoveLeader, "a source that stays is touched"))
 	}},
@@ -178,7 +178,7 @@ var invariants = []invariant{
 		return when(moves && !w.goal.KeepSources && w.overrides == nil && after.seen() < w.goal.Size, "fewer members serve than before the move")
 	}},
 	{"redundancy ends only if a person agrees", func(w, after *world, _ *Step) string {
-		return when(after.count() < w.count() && w.count() > 2 && w.finally() == 1 && !w.goal.Single, "nobody agreed")
+		return when(after.count() < w.count() && w.count() > 2 && w.finally() == 1 && !w.goal.Single, "no person agreed")
 	}},
 	{"a migration can be given up until the first source has left, and takes the quorum at the cut-over", func(w, after *world, step *Step) string {
 		n := w.node(step.Member)
@@ -187,7 +187,7 @@ var invariants = []invariant{
 			when(w.goal.KeepSources && w.goal.Size == 0 && step.Action == RemoveMember && !n.learner && n.up && sources(w) < w.sources, "a source is missing"),
 			when(step.Action == RemoveMember && n.owner == Source && n.up && !n.hidden && !n.learner && !goalServes(w), "members that replace the source do not vote"))
 	}},
-	{"the quorum is kept, even if a fault that nobody has noticed comes before the step", func(w, after *world, step *Step) string {
+	{"the quorum is kept, even if a fault that was not noticed comes before the step", func(w, after *world, step *Step) string {
 		if w.leader == 0 || w.count() == after.count() {
 			return ""
 		}

@@ -75,8 +75,8 @@ func leadBack(s *state) *Step {
 	return handover(s.leader, to, fmt.Sprintf("the source cluster leads until the cut-over, so leadership moves from %s to %s", s.leader.Name, to.Name))
 }
 
-// ahead makes all pods that are missing before the first member joins: the agents look at their volumes meanwhile, so that an even number
-// of voters lasts for as short as it can. In a migration, some would wait for the cut-over, which may take days.
+// ahead makes all pods that are missing before the first member joins: their agents look at the volumes while it does, so that an even
+// number of voters lasts for as short as it can. In a migration, some would wait for the cut-over, which may take days.
 func ahead(s *state) *Step {
 	if s.Sources > 0 || s.sources() > 0 || s.Replicas >= s.Goal.Size || s.serving < len(s.voters) || s.ordinal(s.Replicas).Foreign != "" {
 		return nil
@@ -172,6 +172,8 @@ func (s *state) whyLeaves(m *Member) string {
 		return m.Name + " is not part of the goal"
 	case s.isLost(m):
 		return fmt.Sprintf("the data of %s is gone, so it rejoins as a new member", m.Name)
+	case m.Stale:
+		return fmt.Sprintf("the member list has changed since the pod of %s was prepared to join, and its etcd refuses to start, so it joins again from another pod", m.Name)
 	case s.ordinal(m.Ordinal).Outdated == Volume:
 		return m.Name + " rejoins on another volume"
 	default:

@@ -100,7 +100,7 @@ func (s *state) wanted(ordinal int) bool {
 func (s *state) stays(m *Member) bool {
 	switch m.Owner {
 	case Ours:
-		return s.wanted(m.Ordinal) && !s.isLost(m) && (!m.Learner || s.ordinal(m.Ordinal).Outdated == Nothing)
+		return s.wanted(m.Ordinal) && !s.isLost(m) && !m.Stale && (!m.Learner || s.ordinal(m.Ordinal).Outdated == Nothing)
 	case Source:
 		return s.Goal.KeepSources
 	default:

@@ -20,12 +20,12 @@ type world struct {
 	ordinals  []slot
 	replicas  int
 	observed  int    // replicas that the StatefulSet controller has seen
-	leader    uint64 // 0: nobody leads
+	leader    uint64 // 0: no member leads
 	nextID    uint64
 	sources   int // that were declared
 	backup    bool
 	acting    bool // something else acts
-	old       bool // etcd adds nobody unless every voter is connected
+	old       bool // etcd adds no member unless every voter is connected
 	pending   *Step
 	lands     bool // the pending request takes effect
 	slow      bool // agents and controllers need twice the time
@@ -46,6 +46,7 @@ type node struct {
 	young     bool // up, and etcd's connections to it are too young
 	fresh     int  // it votes for a moment only, and clients reach it through the Service after so much time
 	lags      bool
+	stale     bool // a learner whose pod was prepared with another member list than the present one: its etcd refuses to start
 	told      bool
 	confirmed bool
 	mounts    bool // the newest announcement is mounted
@@ -138,7 +139,7 @@ func (w *world) input() Input {
 			ID: n.id, Name: fmt.Sprintf("m-%d", n.ordinal), Owner: n.owner, Ordinal: n.ordinal, Learner: n.learner,
 			Serving: serves, Unready: n.long && !serves, Settled: n.up && !n.young, Reached: n.up && n.fresh == 0, Leads: n.id == w.leader && w.seen() > 0,
 			Lost:   n.owner == Ours && !n.learner && !n.up && w.ordinals[n.ordinal].store == Free,
-			Steady: !n.lags, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden, Read: n.reads,
+			Steady: !n.lags, Stale: n.stale && n.long, Told: n.told, Confirmed: n.confirmed && n.up && !n.hidden, Read: n.reads,
 		}
 		if n.hidden && n.id == w.leader && w.blind {
 			m.Leads = false
@@ -162,7 +163,7 @@ func (w *world) input() Input {
 		in.Ordinals = append(in.Ordinals, o)
 	}
 	if w.leader == 0 || w.seen() == 0 {
-		in.Members = nil // nobody answers a linearizable request
+		in.Members = nil // no member answers a linearizable request
 	}
 	return in
 }
@@ -215,6 +216,7 @@ func (w *world) carryOut(step *Step) {
 			w.members[i].knows = w.members[i].knows && w.replicas > 1
 		}
 	case AddLearner:
+		w.changed()
 		w.nextID++
 		w.members = append(w.members, node{id: w.nextID, owner: Ours, ordinal: step.Ordinal, learner: true, lags: true})
 	case PromoteLearner:
@@ -234,11 +236,24 @@ func (w *world) carryOut(step *Step) {
 		if n.owner == Ours && w.ordinals[n.ordinal].store == InUse {
 			w.ordinals[n.ordinal].store = Left
 		}
+		if n.stale && w.ordinals[n.ordinal].outdated == Nothing {
+			w.ordinals[n.ordinal].outdated = Pod // it was prepared, and only another pod looks again
+		}
+		w.changed()
 		w.members = slices.DeleteFunc(w.members, func(o node) bool { return o.id == step.Member })
 	case DeleteClaim:
 		w.ordinals[step.Ordinal].terminating = true
 	case DeletePod:
 		w.ordinals[step.Ordinal].ending = true
+	}
+}
+
+// changed has the learner that has not started yet refuse to start: it was prepared with the member list of before.
+func (w *world) changed() {
+	for i := range w.members {
+		if n := &w.members[i]; n.owner == Ours && n.learner && !n.up && w.ordinals[n.ordinal].pod {
+			n.stale = true
+		}
 	}
 }
 
@@ -301,6 +316,9 @@ func (w *world) controller(i int) {
 			o.outdated = Nothing
 		}
 		o.announced = false
+		if n := w.at(i); n != nil {
+			n.stale = false // its agent looks at the list of now
+		}
 		if !o.claim {
 			*o = slot{pod: true, claim: true, store: Free, temporary: i >= w.goal.Size}
 		}
@@ -319,6 +337,7 @@ func (w *world) agent(i int) {
 		if o.store != Other {
 			o.store = Free
 		}
+	case n.stale: // its etcd ends again and again
 	case n.learner:
 		o.store, n.young, n.up, n.lags = InUse, !n.up, true, false
 	case o.store != Free:
@@ -339,7 +358,7 @@ func (w *world) String() string {
 	return fmt.Sprintf("overrides %v, goal %+v, replicas %d (%d seen), sources %d, backup %v, pending %v: %s %+v", w.overrides != nil, w.goal, w.replicas, w.observed, w.sources, w.backup, w.pending, w.list(), w.ordinals)
 }
 
-// list is the member list: * leads, ? learner, ! down, h hidden, y young, ~ lags, t told, c confirmed.
+// list is the member list: * leads, ? learner, ! down, h hidden, y young, ~ lags, s stale, t told, c confirmed.
 func (w *world) list() string {
 	var parts []string
 	for _, n := range w.members {
@@ -347,7 +366,7 @@ func (w *world) list() string {
 		for _, f := range []struct {
 			text string
 			is   bool
-		}{{"*", n.id == w.leader}, {"?", n.learner}, {"!", !n.up}, {"h", n.hidden}, {"y", n.young}, {"~", n.lags}, {"t", n.told}, {"c", n.confirmed}} {
+		}{{"*", n.id == w.leader}, {"?", n.learner}, {"!", !n.up}, {"h", n.hidden}, {"y", n.young}, {"~", n.lags}, {"s", n.stale}, {"t", n.told}, {"c", n.confirmed}} {
 			if f.is {
 				name += f.text
 			}

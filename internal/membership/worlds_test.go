@@ -39,6 +39,7 @@ func states(rare bool) []ordinalState {
 		ordinalState{listed: true, node: node{learner: true, up: true}, slot: pod},
 		ordinalState{listed: true, node: node{learner: true, up: true}, slot: with(func(s *slot) { s.outdated = Pod })},
 		ordinalState{listed: true, node: node{learner: true, lags: true}, slot: with(func(s *slot) { s.store = Free })},
+		ordinalState{listed: true, node: node{learner: true, lags: true, stale: true}, slot: with(func(s *slot) { s.store = Free })},
 		ordinalState{slot: pod},
 		ordinalState{slot: slot{claim: true}},
 		ordinalState{slot: with(func(s *slot) { s.store, s.outdated = Left, Volume })},

@@ -456,7 +456,7 @@ func TestDeletesClaims(t *testing.T) {
 		r.task.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 		r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
 		v := r.next(0)
-		r.Expect(v.Outcome).To(Equal(tasks.Done), "it was not looked at: "+name)
+		r.Expect(v.Outcome).To(Equal(tasks.Done), "no agent has looked at it: "+name)
 		r.Expect(v.Message).To(ContainSubstring("main-main-3 stay"))
 		r.scaledAway("main-3")
 		v, err := r.handler.Execute(t.Context(), r.task)

@@ -202,6 +202,8 @@ func (in Input) Describe() string {
 			is = o.Name + " is a learner that catches up"
 		case o.Pod != nil && o.Pod.Refusal != nil:
 			is = fmt.Sprintf("%s is %s (%s: %s)", o.Name, o.Class, o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
+		case in.mayBeRemoved(i) && o.Pod.ListChanged:
+			is = fmt.Sprintf("%s is %s: the member list has changed since its pod was prepared to join, and its etcd refuses to start. Delete pod %s, and it joins", o.Name, o.Class, o.Name)
 		case in.mayBeRemoved(i):
 			is += fmt.Sprintf(", and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod %s is deleted", o.Name)
 		}

@@ -173,6 +173,9 @@ func TestPhases(t *testing.T) {
 		"one still learns":          {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
 		"put to sleep":              {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
 		"one may have been removed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1)), 0, tasks.Continue, growing, "main-1 is Dead, and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod main-1 is deleted"},
+		"the list has changed since one was prepared": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
+			in.Snapshot.Ordinals[1].Pod.ListChanged = true
+		}), 0, tasks.Continue, growing, "main-1 is Dead: the member list has changed since its pod was prepared to join, and its etcd refuses to start. Delete pod main-1, and it joins"},
 		"a voter has ended": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
 			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 9, Ordinal: 1})
 		}), 0, tasks.Continue, growing, "main-1 is Dead; main-2"},

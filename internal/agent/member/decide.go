@@ -63,7 +63,7 @@ const (
 	BackupHolds
 	// BackupEmpty: the store holds no full snapshot.
 	BackupEmpty
-	// BackupUnreachable: the store does not answer, or refuses.
+	// BackupUnreachable: the store does not answer, refuses, or cannot be used as it is set up.
 	BackupUnreachable
 )
 
@@ -121,7 +121,7 @@ type Input struct {
 	DataListed bool
 	// Backup is looked up only if there is neither data nor an answer.
 	Backup Backup
-	// StoreSays is the error of a store that is BackupUnreachable because it refuses requests; empty if it does not answer.
+	// StoreSays is what is wrong with a store that is BackupUnreachable; empty if it does not answer.
 	StoreSays string
 
 	// Recovery is how the cluster starts as a new one; nil if it does not.

@@ -186,25 +186,17 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	return in, known, nil
 }
 
-// lookForBackup also returns what the store says if it refuses.
+// lookForBackup also returns what is wrong with a store that gives no list; empty if it does not answer.
 func (p *preparation) lookForBackup(ctx context.Context) (is member.Backup, says string) {
 	exist, err := p.Backups.Exist(ctx)
 	switch {
 	case err != nil:
 		p.log.Error(err, "Looking for a backup failed")
-		return member.BackupUnreachable, refusedWith(err)
+		return member.BackupUnreachable, store.Trouble(err)
 	case exist:
 		return member.BackupHolds, ""
 	}
 	return member.BackupEmpty, ""
-}
-
-// refusedWith returns what a store says that refuses a request; empty if it does not answer.
-func refusedWith(err error) string {
-	if refused, ok := errors.AsType[*store.RefusedError](err); ok {
-		return refused.Error()
-	}
-	return ""
 }
 
 // replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -61,7 +62,7 @@ func (p *preparation) lookWhetherBegun(ctx context.Context, in *member.Input) er
 	begun, err := p.Backups.Begun(ctx, p.shared.Token(), copyID)
 	if err != nil {
 		p.log.Error(err, "Looking whether the new cluster has begun failed")
-		in.BegunUnknown, in.StoreSays = true, refusedWith(err)
+		in.BegunUnknown, in.StoreSays = true, store.Trouble(err)
 	}
 	in.Begun = begun
 	return nil

@@ -153,6 +153,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Probed:             isProbed(pod),
 		Refusal:            Refusal(pod),
 		Prepared:           isPrepared(pod),
+		ListChanged:        ListChanged(etcd),
 	}
 	if pod.Status.PodIP != "" {
 		p.Endpoint = clientScheme(pod) + "://" + ClientAddress(pod)

@@ -7,6 +7,7 @@ package observe
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -35,4 +36,17 @@ func isPrepared(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.Name == v1alpha1.InitContainerPrepare && completed(c)
 	})
+}
+
+// changedList are etcd's words for a member list that is not the one in its configuration, in every release since 3.5.
+var changedList = []string{"member count is unequal", "PeerURLs: no match found for existing member"}
+
+// ListChanged reports whether etcd has refused to start, since the member list is not the one that the agent has prepared the pod for, and
+// does not run now. The kubelet passes on the end of its log.
+func ListChanged(etcd *corev1.ContainerStatus) bool {
+	if etcd == nil || etcd.State.Running != nil {
+		return false
+	}
+	ended := cmp.Or(etcd.State.Terminated, etcd.LastTerminationState.Terminated)
+	return ended != nil && ended.ExitCode != 0 && slices.ContainsFunc(changedList, func(words string) bool { return strings.Contains(ended.Message, words) })
 }

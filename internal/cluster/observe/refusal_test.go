@@ -41,3 +41,30 @@ func TestRefusal(t *testing.T) {
 		})
 	}
 }
+
+// etcd says in its last words that it refuses the member list, whatever comes before and after them. While it runs again, it may have started.
+func TestListChanged(t *testing.T) {
+	ended := func(code int32, message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}
+	}
+	count := `RemovedMemberIDs:[]}: member count is unequal","stacktrace":"main.main"}`
+	for name, c := range map[string]struct {
+		state, last corev1.ContainerState
+		want        bool
+	}{
+		"another number of members":    {ended(1, count), corev1.ContainerState{}, true},
+		"another URL":                  {ended(1, `PeerURLs: no match found for existing member (1f, [http://a:2380]), last resolver error (<nil>)`), corev1.ContainerState{}, true},
+		"it waits for its restart":     {waiting("CrashLoopBackOff"), ended(1, count), true},
+		"it has ended in another way":  {ended(1, "no space left on device"), ended(1, count), false},
+		"it was ended":                 {ended(0, count), corev1.ContainerState{}, false},
+		"it runs again":                {running(), ended(1, count), false},
+		"it is about to run, at first": {waiting("ContainerCreating"), corev1.ContainerState{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod().etcd(c.state, false)
+			pod.Status.ContainerStatuses[0].LastTerminationState = c.last
+			NewWithT(t).Expect(describePod(&pod.Pod, "").ListChanged).To(Equal(c.want))
+		})
+	}
+	NewWithT(t).Expect(describePod(&newPod().sidecar(true).Pod, "").ListChanged).To(BeFalse())
+}

@@ -64,7 +64,7 @@ func TestKeep(t *testing.T) {
 		"etcd-druid manages it":             {seen: voters(0), released: true},
 		"it has its own cluster":            {change: func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil }, seen: voters(0, 1)},
 		"others have a finalizer":           {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, seen: voters(0), kept: true, keeps: true},
-		"others have one, and nobody joins": {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, keeps: true},
+		"others have one, and no member joins": {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, keeps: true},
 	} {
 		for has, want := range map[bool]bool{false: tc.kept, true: tc.keeps} {
 			t.Run(fmt.Sprintf("%s, with the finalizer: %t", name, has), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestHold(t *testing.T) {
 	own := joined(0).Etcd
 	own.Spec.Etcd.BootstrapWithExistingCluster = nil
 	g.Expect(Hold(t.Context(), api, own)).To(Succeed())
-	g.Expect(own.Finalizers).To(BeEmpty(), "it joins nobody")
+	g.Expect(own.Finalizers).To(BeEmpty(), "it joins no cluster")
 }
 
 // An Etcd whose source the operator may not connect to is kept for that reason, which is to be fixed before anything is abandoned.

@@ -133,8 +133,8 @@ func (k Known) drains(i int) bool {
 func (k Known) joining() string {
 	voters, removed := len(k.Snapshot.Cluster.Voters), 0
 	for i := range k.Snapshot.Ordinals {
-		if k.isRemoved(i, &k.Snapshot.Ordinals[i]) {
-			removed++ // it has joined, and only another pod of it would join again
+		if o := &k.Snapshot.Ordinals[i]; k.isRemoved(i, o) || refusesList(o) {
+			removed++ // it has joined, or cannot, and only another pod of it would
 		}
 	}
 	if k.Etcd.Status.Recovery == nil || k.Announced || voters+removed >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
@@ -162,6 +162,7 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 		m.Read = k.Told.Generation > 0 && o.Read.Generation >= k.Told.Generation
 		m.Silent = k.Told.Generation > 0 && o.Read == cluster.Read{}
 	}
+	m.Stale = listed.Learner && listed.Name == "" && refusesList(k.at(listed)) && timers.unready(m.ID)
 	m.Told = m.Owner == membership.Ours && k.Told.Leaves(m.Name)
 	m.Unready, m.Settled, m.Steady, m.Reached = timers.unready(m.ID), timers.settled(m.ID), timers.steady(m.ID), timers.reached(m.ID)
 	return m
@@ -244,6 +245,11 @@ func (k Known) isRemoved(i int, o *cluster.Ordinal) bool {
 		return false
 	}
 	return !slices.ContainsFunc(k.List, func(m etcdclient.Member) bool { return Ordinal(k.Etcd, m) == i || hex(m.ID) == o.Read.Removed })
+}
+
+// refusesList reports whether the etcd of an ordinal ends again and again, since the member list is not the one that its pod was prepared for.
+func refusesList(o *cluster.Ordinal) bool {
+	return o != nil && o.Class == v1alpha1.ClassDead && o.Pod != nil && o.Pod.ListChanged
 }
 
 // moves reports whether an ordinal gets another volume: the claim is not what the spec asks for, and those that the StatefulSet makes are. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its

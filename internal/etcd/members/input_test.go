@@ -74,6 +74,42 @@ func neverRan(k *Known) {
 	k.Snapshot.Ordinals[2].Read, k.Snapshot.Ordinals[2].Pod.Prepared = cluster.Read{}, true
 }
 
+// preparedEarlier has the third member be a learner that has never run, and whose etcd refuses the member list.
+func preparedEarlier(k *Known) {
+	neverRan(k)
+	k.Snapshot.Ordinals[2].Pod.ListChanged, k.Snapshot.Ordinals[2].Pod.EtcdStarted, k.Snapshot.Ordinals[2].MemberID = true, time.Time{}, 0
+	k.List[2] = etcdclient.Member{ID: 3, Learner: true, PeerURLs: []string{"http://main-2.main-peer.ns.svc:2380"}}
+}
+
+// A learner that was prepared for an earlier list joins from another pod, if that lasts: a peer that lags may have given etcd the list.
+func TestALearnerThatWasPreparedForAnEarlierList(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Known)
+		want   bool
+	}{
+		"it has never run":             {func(*Known) {}, true},
+		"it has":                       {func(k *Known) { k.List[2].Name = "main-2" }, false},
+		"it votes":                     {func(k *Known) { k.List[2].Learner = false }, false},
+		"its etcd runs":                {func(k *Known) { k.Snapshot.Ordinals[2].Pod.ListChanged = false }, false},
+		"its pod is being deleted":     {func(k *Known) { k.Snapshot.Ordinals[2].Class = v1alpha1.ClassTerminating }, false},
+		"its pod is gone":              {func(k *Known) { k.Snapshot.Ordinals[2].Pod = nil }, false},
+		"another one answers there":    {func(k *Known) { k.Snapshot.Ordinals[2].Answers, k.Snapshot.Ordinals[2].MemberID = true, 33 }, false},
+		"it is beyond the StatefulSet": {func(k *Known) { k.Snapshot.Ordinals = k.Snapshot.Ordinals[:2] }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			timers := Timers{}
+			for i := range 32 {
+				k := known(3, preparedEarlier, c.change)
+				k.Snapshot.At = noon.Add(time.Duration(i) * time.Second)
+				timers = timers.Next(k)
+				stale := k.Input(Request{Goal: membership.Goal{Size: 3}, Timers: timers}).Members[2].Stale
+				g.Expect(stale).To(Equal(c.want && i >= 30), "after %d s", i)
+			}
+		})
+	}
+}
+
 func (k Known) of(ordinal int) (membership.Member, membership.Ordinal) {
 	in := k.Input(Request{Goal: membership.Goal{Size: len(k.Snapshot.Ordinals)}})
 	for _, m := range in.Members {
@@ -222,7 +258,7 @@ func TestOrdinal(t *testing.T) {
 	}
 }
 
-// There are as many ordinals as have something, and foreign members are nobody's.
+// There are as many ordinals as have something, and foreign members have no ordinal.
 func TestOrdinals(t *testing.T) {
 	g := NewWithT(t)
 	k := known(1, func(k *Known) {
@@ -353,7 +389,7 @@ func TestALearnerIsConnectedBeforeItServes(t *testing.T) {
 }
 
 // A learner that served and was cut off, or was restarted before it served, is as new when it comes back: its vote would depend on a connection
-// of which nobody knows how old it is.
+// of which it is unknown how old it is.
 func TestALearnerIsNotConnectedWhileItIsCutOff(t *testing.T) {
 	learner := func(serving bool, started time.Time) func(*Known) {
 		return func(k *Known) {
@@ -524,6 +560,10 @@ func TestMembersOfARecoveredClusterJoin(t *testing.T) {
 	o := &k.Snapshot.Ordinals[3]
 	o.Class, o.Answers, o.Serving, o.Read, k.List = v1alpha1.ClassDead, false, false, cluster.Read{Etcd: "etcd", Removed: "4"}, k.List[:3]
 	g.Expect(acting()).To(BeEmpty(), "main-3 has joined and was removed: only another pod of it can join")
+	o.Read, k.List = cluster.Read{}, append(k.List, etcdclient.Member{ID: 4, Learner: true})
+	g.Expect(acting()).To(ContainSubstring("its members join"), "main-3 joins")
+	o.Pod.ListChanged = true
+	g.Expect(acting()).To(BeEmpty(), "main-3 was prepared for an earlier list: only another pod of it can join")
 	k.Snapshot.Cluster.Voters = k.Snapshot.Cluster.Voters[:2]
 	g.Expect(acting()).To(ContainSubstring("its members join"), "main-2 is still to join")
 }
@@ -753,7 +793,7 @@ func TestClaimsThatAreKept(t *testing.T) {
 		"another's member was removed":       {known(3, made(noon)), Request{Tasks: took(noon, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-2"}, away)}, true},
 		"removed by the task before":         {known(3, made(noon)), Request{Tasks: append(took(noon, v1alpha1.MembershipStep{Action: "RemoveMember", Pod: "main-3"}), took(noon, away)...)}, false},
 		"made since its pod was":             {known(3, made(noon)), Request{Tasks: scaled("main-3", noon.Add(-1e9))}, true},
-		"nobody has looked at it":            {known(3, made(noon)), Request{}, true},
+		"no agent has looked at it":          {known(3, made(noon)), Request{}, true},
 		"made for a further member":          {known(3, made(noon), temporary), Request{}, false},
 		"made for the task, and not marked":  {known(3, made(noon), named), Request{NewClaim: "main-main-3"}, false},
 		"another one was made for the task":  {known(3, made(noon), named), Request{NewClaim: "main-main-4"}, true},

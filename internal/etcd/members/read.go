@@ -27,6 +27,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -61,27 +62,29 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 		return k, err
 	}
 	k.Class, k.Capacity = volumes.TemplateClass(set), volumes.TemplateCapacity(set)
-	config, err := memberconfig.ConfigMap(ctx, reader, etcd, ownership.Manager(etcd, set))
+	data, err := readConfigMap(ctx, reader, etcd, set)
 	if err != nil {
 		return Known{}, err
 	}
-	if config != nil && ownership.Of(etcd, "ConfigMap", config) == nil {
-		k.readConfig(config.Data)
+	if data != nil {
+		k.readConfig(data)
 	}
 	k.BackedUp, err = r.backedUp(ctx, reader, etcd)
 	return k, err
 }
 
+// readConfigMap returns the data of the Etcd's own ConfigMap; nil if there is none.
+func readConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (map[string]string, error) {
+	config, err := memberconfig.ConfigMap(ctx, reader, etcd, ownership.Manager(etcd, set))
+	if err != nil || config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
+		return nil, err
+	}
+	return config.Data, nil
+}
+
 // readConfig takes from the ConfigMap of the members what they were told. What cannot be read was not.
 func (k *Known) readConfig(data map[string]string) {
-	told, err := member.ParseMembers(data[member.KeyMembers])
-	switch {
-	case err != nil || told == nil || told.Etcd != string(k.Etcd.UID):
-	case told.ClusterID != k.Etcd.Status.ClusterID:
-		k.Told.Generation = told.Generation
-	default:
-		k.Told, k.Announced = *told, true
-	}
+	k.readTold(data)
 	shared, err := member.ParseShared(data)
 	if err != nil {
 		return
@@ -89,6 +92,17 @@ func (k *Known) readConfig(data map[string]string) {
 	for entry := range strings.SplitSeq(shared.InitialCluster(), ",") {
 		name, _, _ := strings.Cut(entry, "=")
 		k.Initial = append(k.Initial, name)
+	}
+}
+
+func (k *Known) readTold(data map[string]string) {
+	told, err := member.ParseMembers(data[member.KeyMembers])
+	switch {
+	case err != nil || told == nil || told.Etcd != string(k.Etcd.UID):
+	case told.ClusterID != k.Etcd.Status.ClusterID:
+		k.Told.Generation = told.Generation
+	default:
+		k.Told, k.Announced = *told, true
 	}
 }
 
@@ -111,8 +125,9 @@ func (k *Known) readClaims(ctx context.Context, reader client.Reader) error {
 // maxClaims is how many ordinals are searched for claims that a larger cluster has left behind.
 const maxClaims = 7
 
-// LeftBehind reports whether a claim is there that was made for a further member, beyond the members of an Etcd: the task that would have
-// deleted it was deleted, with an earlier Etcd, or by a user. One on which a task of the Etcd keeps data does not count.
+// LeftBehind reports whether something is there that only another task takes away. A claim was made for a further member, beyond the members of
+// an Etcd: the task that would have deleted it was deleted, with an earlier Etcd, or by a user. One on which a task of the Etcd keeps data does
+// not count. Or a member that stays was told that it leaves: its task was superseded before that member had left, or deleted.
 func LeftBehind(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (bool, error) {
 	claims, err := state.Claims(ctx, reader, etcd, maxClaims)
 	if err != nil {
@@ -125,7 +140,25 @@ func LeftBehind(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, 
 			}
 		}
 	}
-	return false, nil
+	return staysAlthoughTold(ctx, reader, etcd)
+}
+
+// staysAlthoughTold reports whether a member was told that it leaves, and the spec asks for it.
+func staysAlthoughTold(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+	set, err := state.StatefulSet(ctx, reader, etcd)
+	if err != nil || set == nil {
+		return false, err
+	}
+	data, err := readConfigMap(ctx, reader, etcd, set)
+	if err != nil {
+		return false, err
+	}
+	k := Known{Etcd: etcd}
+	k.readTold(data)
+	return slices.ContainsFunc(k.Told.Leaving, func(name string) bool {
+		i := OrdinalOfName(etcd, name)
+		return i >= 0 && i < int(etcd.Spec.Replicas)
+	}), nil
 }
 
 // isTemporary reports whether a claim of an Etcd was made for a further member. A mark on a copy of that claim does not count.

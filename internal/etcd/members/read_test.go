@@ -322,3 +322,34 @@ func TestLeftBehind(t *testing.T) {
 		})
 	}
 }
+
+// An announcement is left behind if it is about a member that stays. While a task is there, it takes it back; the caller knows of that.
+func TestAnnouncementThatIsLeftBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaving []string
+		change  func(*member.Members)
+		want    bool
+	}{
+		"of a member that stays":            {[]string{"main-4", "main-2"}, func(*member.Members) {}, true},
+		"of members that leave":             {[]string{"main-4", "main-3"}, func(*member.Members) {}, false},
+		"none":                              {nil, func(*member.Members) {}, false},
+		"for an earlier Etcd":               {[]string{"main-2"}, func(m *member.Members) { m.Etcd = "earlier" }, false},
+		"for the cluster before a recovery": {[]string{"main-2"}, func(m *member.Members) { m.ClusterID = "f00d" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.etcd.Spec.Replicas = 3
+			told := member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 3, Leaving: c.leaving}
+			c.change(&told)
+			config := s.tells(told)
+			s.Expect(LeftBehind(t.Context(), s.api, s.etcd, nil)).To(Equal(c.want))
+			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
+				_, err := LeftBehind(t.Context(), api, s.etcd, nil)
+				return err
+			})
+			config.OwnerReferences = nil
+			s.Expect(s.api.Update(t.Context(), config)).To(Succeed())
+			s.Expect(LeftBehind(t.Context(), s.api, s.etcd, nil)).To(BeFalse(), "it is not the Etcd's own")
+		})
+	}
+}

@@ -32,7 +32,11 @@ func (s *Store) Begin(ctx context.Context, token, copyID string) error {
 	marked, another, err := s.begun(ctx, token, copyID)
 	if err == nil && !marked && !another {
 		name := begunPrefix + token + "." + copyID
-		if err = s.objects.writeSmall(ctx, path.Join(s.keptFolder(), name), "text/plain", []byte(name+"\n")); err == nil {
+		err = s.objects.writeSmall(ctx, path.Join(s.keptFolder(), name), "text/plain", []byte(name+"\n"))
+		if refused, ok := errors.AsType[*RefusedError](err); ok {
+			return fmt.Errorf("%s can be read, and refuses the marker that the new cluster begins: let its credentials write objects to %s/, beside the snapshots. Without the marker a cluster of several members does not begin from the backup, since it could begin twice (%w)", s, s.keptFolder(), refused)
+		}
+		if err == nil {
 			// Of two that begin at the same time, at least one sees the marker of the other.
 			_, another, err = s.begun(ctx, token, copyID)
 		}

@@ -5,6 +5,9 @@
 package store
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
@@ -87,4 +90,27 @@ func TestBeginWithoutTheStore(t *testing.T) {
 	_, err := s.Begun(t.Context(), "uid-task", "")
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(s.Begin(t.Context(), "uid-task", "A")).To(MatchError(ContainSubstring("marking in Local container")))
+}
+
+// A store that can be read and takes no marker says which right is missing, and where.
+func TestBeginWhereNothingCanBeWritten(t *testing.T) {
+	g := NewWithT(t)
+	status := http.StatusForbidden
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, "<ListBucketResult><Name>bucket</Name></ListBucketResult>")
+			return
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
+	}))
+	t.Cleanup(server.Close)
+	s, err := Open(t.Context(), bucketAt(t, server.URL))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.Begun(t.Context(), "uid-task", "")).To(BeFalse())
+	err = s.Begin(t.Context(), "uid-task", "A")
+	g.Expect(err).To(MatchError("S3 container bucket, prefix a/b can be read, and refuses the marker that the new cluster begins: let its credentials write objects to a/b/kept/, beside the snapshots. Without the marker a cluster of several members does not begin from the backup, since it could begin twice (S3 container bucket, prefix a/b answered 403 AccessDenied: check the credentials of the store, and that they may list, read, write and delete objects there)"))
+	g.Expect(Trouble(err)).To(ContainSubstring("answered 403"))
+	status = http.StatusNotImplemented
+	g.Expect(s.Begin(t.Context(), "uid-task", "A")).To(MatchError(ContainSubstring("marking in S3 container bucket, prefix a/b that the new cluster begins: ")), "it is no matter of rights")
 }

@@ -55,7 +55,7 @@ func (o *objects) open(ctx context.Context) (*blob.Bucket, error) {
 	defer o.mu.Unlock()
 	now, err := state(o.config.Credentials)
 	if err != nil {
-		return nil, fmt.Errorf("reading the credentials of the store: %w", err)
+		return nil, unusable(fmt.Errorf("reading the credentials of the store: %w", err))
 	}
 	if err := o.present(); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (o *objects) open(ctx context.Context) (*blob.Bucket, error) {
 	}
 	bucket, err := o.config.openBucket(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, unusable(fmt.Errorf("opening the store: %w", err))
 	}
 	// The old bucket is not closed: a transfer may still use it, and otherwise it only has idle connections.
 	o.bucket, o.read = bucket, now
@@ -79,7 +79,7 @@ func (o *objects) present() error {
 		return nil
 	}
 	if _, err := os.Stat(o.config.Container); err != nil {
-		return fmt.Errorf("opening the store: its folder cannot be found, so its volume may not be mounted: %w", err)
+		return unusable(fmt.Errorf("opening the store: its folder cannot be found, so its volume may not be mounted: %w", err))
 	}
 	return nil
 }
@@ -95,14 +95,14 @@ func (o *objects) readable(folder string) error {
 		return o.present()
 	}
 	if err != nil {
-		return fmt.Errorf("listing the store: %w", err)
+		return unusable(fmt.Errorf("listing the store: %w", err))
 	}
 	_, err = dir.Readdirnames(1)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	if err = errors.Join(err, dir.Close()); err != nil {
-		return fmt.Errorf("listing the store: %w", err)
+		return unusable(fmt.Errorf("listing the store: %w", err))
 	}
 	return nil
 }
@@ -140,12 +140,14 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 			// A file of the folder was renamed or removed between its name and its size: it is being written.
 			list, again = bucket.List(options), again+1
 			continue
+		case err != nil && o.isLocal() && ctx.Err() == nil:
+			return unusable(fmt.Errorf("listing the store: %w", err))
 		case err != nil:
 			return fmt.Errorf("listing the store: %w", o.refused(err))
 		case seen[object.Key]:
 			continue
 		case n == o.max:
-			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", o, o.max)
+			return unusable(fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", o, o.max))
 		}
 		if o.isLocal() {
 			seen[object.Key] = true

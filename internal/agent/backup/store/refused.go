@@ -5,6 +5,7 @@
 package store
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -89,4 +90,46 @@ func statusOf(err error) int {
 // isMissing reports whether an object is not in the store. For gocloud, what Google forbids is missing, too.
 func isMissing(err error) bool {
 	return gcerrors.Code(err) == gcerrors.NotFound && statusOf(err) != http.StatusForbidden
+}
+
+// UnusableError reports that a store cannot be used as it is set up: by its folder, its credentials or its keys. No other machine was asked. Its
+// text has no secrets, and is the same each time.
+type UnusableError struct{ cause error }
+
+// Error implements error.
+func (e *UnusableError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *UnusableError) Unwrap() error { return e.cause }
+
+// unusable returns an error as an *UnusableError; nil for none.
+func unusable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &UnusableError{err}
+}
+
+// Trouble returns what a person has to know of an error of a store; empty if the store does not answer. It is the same while the cause is: the
+// texts of libraries have the IDs of requests.
+func Trouble(err error) string {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused.Error()
+	}
+	if setup, ok := errors.AsType[*UnusableError](err); ok {
+		return setup.Error()
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the certificate of the backup store is not trusted: check its endpoint, and its CA in the credentials"
+	}
+	status, code := statusOf(err), codeOf(err)
+	switch {
+	case status == 0:
+		return ""
+	case codes.MatchString(code):
+		code = " " + code
+	default:
+		code = ""
+	}
+	return fmt.Sprintf("the backup store answered %d%s: this is tried again. If it persists, check the store", status, code)
 }

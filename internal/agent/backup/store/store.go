@@ -80,19 +80,19 @@ func newStore(config Config) *Store {
 func Open(ctx context.Context, config Config) (*Store, error) {
 	// A trailing slash is ignored.
 	if err := backup.CheckPrefix(strings.TrimSuffix(config.Prefix, "/")); err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, unusable(fmt.Errorf("opening the store: %w", err))
 	}
 	s := newStore(config)
 	var err error
 	if s.recipients, err = encryption.ParseRecipients(config.Recipients); err != nil {
-		return nil, fmt.Errorf("reading for whom snapshots are encrypted: %w", err)
+		return nil, unusable(fmt.Errorf("reading for whom snapshots are encrypted: %w", err))
 	}
 	if _, err := s.objects.open(ctx); err != nil {
 		return nil, err
 	}
 	if s.Signed() {
 		if _, err := s.signatures.trustedKeys(); err != nil {
-			return nil, err
+			return nil, unusable(err)
 		}
 	}
 	return s, nil
