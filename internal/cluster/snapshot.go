@@ -145,6 +145,8 @@ type Pod struct {
 	// VolumeTrouble is why the pod's replacement could not have its volumes as they are; empty when it could, or when that
 	// was not checked.
 	VolumeTrouble string
+	// VolumeGoes: a claim of the pod is being deleted, and goes with its data once no pod uses it.
+	VolumeGoes bool
 }
 
 // Node is what matters of a node.
