@@ -24,6 +24,7 @@ package recovery
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -113,14 +114,13 @@ func (in Input) confirming(now time.Time) Decision {
 	return in.common().Enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }
 
-// losing says which data would be lost if all members were stopped: someone has deleted the claim of a member that may have some, and Kubernetes
-// keeps the claim for the pod. It is empty if nothing would be.
+// losing says which data would be lost if all members were stopped: someone has deleted the claim of a voter that runs with its data, or crashes
+// with it, and Kubernetes keeps the claim for the pod. It is empty if nothing would be.
 func (in Input) losing() string {
-	for _, o := range in.Snapshot.Ordinals {
-		if o.Pod == nil || !o.Pod.VolumeGoes || o.Class == v1alpha1.ClassTerminating {
-			continue
-		}
-		if r := o.Pod.Refusal; r == nil || r.Reason != v1alpha1.ReasonDataLost && r.Reason != v1alpha1.ReasonDataDamaged {
+	voters := in.Snapshot.Cluster.Voters
+	for i, o := range in.Snapshot.Ordinals {
+		votes := len(voters) == 0 || slices.ContainsFunc(voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+		if votes && o.Pod != nil && o.Pod.VolumeGoes && o.Pod.Refusal == nil && o.Class != v1alpha1.ClassTerminating {
 			return fmt.Sprintf("%s is kept: its claim is being deleted, and goes with its data once no pod uses it. To keep the data, have its volume retained (persistentVolumeReclaimPolicy), suspend this task, delete the pod, and bring the volume back under the name of the claim; to go on without it, delete the pod", o.Name)
 		}
 	}
