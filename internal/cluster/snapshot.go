@@ -147,6 +147,8 @@ type Pod struct {
 	Node Node
 	// VolumeTrouble is why the pod's replacement could not attach its volumes; empty if it could, or if that was not checked.
 	VolumeTrouble string
+	// VolumeGoes: a claim of the pod is being deleted, and goes with its data once no pod uses it.
+	VolumeGoes bool
 }
 
 // Node has the fields of a node that decisions need.

@@ -46,7 +46,7 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
 	}
 	if by := r.displacedBy(line.Queue, cached); by != "" {
-		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, supersedes it", by)
+		return reject(v1alpha1.ErrSuperseded, "task %s supersedes it", by)
 	}
 	if line.etcd == nil {
 		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, which does not exist in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
@@ -112,11 +112,15 @@ func unknownType(t *v1alpha1.EtcdOperatorTask) string {
 	return fmt.Sprintf("its type %s is not known to this operator of version %s", t.Spec.Type, version.Get().Version)
 }
 
-// displacedBy returns the name of a later task whose type supersedes a task; empty if there is none. A task that is suspended, whose config
-// does not decode, or that may still be rejected on arrival supersedes none.
+// displacedBy returns the name of a task whose type supersedes that of another; empty if there is none. It was created later, or both run: one that
+// was suspended has begun since, and the other would continue after it. A task that is suspended, whose config does not decode, or that may still
+// be rejected on arrival supersedes none.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
-	for _, later := range q[place+1:] {
+	for i, later := range q {
+		if i <= place && (t.Status.State != v1alpha1.TaskStateInProgress || later.Status.State != v1alpha1.TaskStateInProgress) {
+			continue
+		}
 		registered, ok := r.Registry[later.Spec.Type]
 		if !ok || later.Spec.Suspend || later.Status.State == "" || !slices.Contains(registered.Supersedes, t.Spec.Type) {
 			continue

@@ -221,10 +221,33 @@ func TestSuperseding(t *testing.T) {
 			e.Expect(e.state("a")).To(Equal(c.want))
 			if c.want == v1alpha1.TaskStateRejected {
 				e.Expect(s.get(t, "a").Status.LastErrors[0]).To(HaveField("Code", v1alpha1.ErrSuperseded))
-				e.Expect(s.get(t, "a").Status.LastErrors[0].Description).To(Equal("task b, which was created later, supersedes it"))
+				e.Expect(s.get(t, "a").Status.LastErrors[0].Description).To(Equal("task b supersedes it"))
 			}
 		})
 	}
+}
+
+// One that was created earlier, and suspended, supersedes what has begun since, once it begins itself: otherwise that would continue after it.
+func TestSupersedingOnceItBegins(t *testing.T) {
+	of := func(kind v1alpha1.TaskType, suspend bool) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type, task.Spec.Suspend = kind, suspend }
+	}
+	s := newServer(t)
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.Restore] = tasks.Type{Handler: e.actor}
+	e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
+	s.add(t, "recovery", pending, of(v1alpha1.QuorumLossRecovery, true))
+	s.add(t, "restore", pending, of(v1alpha1.Restore, false))
+	s.add(t, "next", pending, of(v1alpha1.Restore, false))
+	e.look()
+	e.Expect(e.state("restore")).To(Equal(running))
+	s.change(t, "recovery", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false })
+	e.look()
+	e.Expect(e.state("recovery")).To(Equal(running))
+	e.look()
+	e.Expect(e.state("restore")).To(Equal(v1alpha1.TaskStateRejected))
+	e.Expect(s.get(t, "restore").Status.LastErrors[0]).To(HaveField("Description", "task recovery supersedes it"))
+	e.Expect(e.state("next")).To(Equal(pending), "it has not begun, and does so after the recovery if that is possible")
 }
 
 // What cannot be read is no reason to do anything.

@@ -24,6 +24,7 @@ package recovery
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -106,8 +107,24 @@ func (in Input) confirming(now time.Time) Decision {
 	if in.LostSince.IsZero() || s.At.Sub(in.LostSince) < gracePeriod || now.Sub(s.At) > maxUnobserved {
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(next.LostSince), Message: fmt.Sprintf("%s; all members are stopped once this operator has observed that for %s without interruption", why, gracePeriod)}
 	}
+	if losing := in.losing(); losing != "" {
+		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(next.LostSince), Message: losing}
+	}
 	in.Recorded = next // nothing may have been recorded so far, if every write of the status has failed
 	return in.common().Enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
+}
+
+// losing says which data would be lost if all members were stopped: someone has deleted the claim of a voter that runs with its data, or crashes
+// with it, and Kubernetes keeps the claim for the pod. It is empty if nothing would be.
+func (in Input) losing() string {
+	voters := in.Snapshot.Cluster.Voters
+	for i, o := range in.Snapshot.Ordinals {
+		votes := len(voters) == 0 || slices.ContainsFunc(voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+		if votes && o.Pod != nil && o.Pod.VolumeGoes && o.Pod.Refusal == nil && o.Class != v1alpha1.ClassTerminating {
+			return fmt.Sprintf("%s is kept: its claim is being deleted, and goes with its data once no pod uses it. To keep the data, have its volume retained (persistentVolumeReclaimPolicy), suspend this task, delete the pod, and bring the volume back under the name of the claim; to go on without it, delete the pod", o.Name)
+		}
+	}
+	return ""
 }
 
 // beginsAgain reports whether the grace period begins again or ends, given the LostSince that the status is to show. That is written at

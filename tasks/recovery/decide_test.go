@@ -69,6 +69,18 @@ func ended(ordinal int) func(*Input) {
 	}
 }
 
+// refuses has the agent of a member keep it from starting.
+func refuses(ordinal int, reason string) func(*Input) {
+	return func(in *Input) {
+		in.Snapshot.Ordinals[ordinal].Class, in.Snapshot.Ordinals[ordinal].Pod = v1alpha1.ClassDead, &cluster.Pod{Refusal: &cluster.Refusal{Reason: reason}}
+	}
+}
+
+// claimGoes has someone delete the claim of a member.
+func claimGoes(ordinal int) func(*Input) {
+	return func(in *Input) { in.Snapshot.Ordinals[ordinal].Pod.VolumeGoes = true }
+}
+
 func in(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*Input) {
 	return func(in *Input) {
 		in.Recorded = v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: id(before), Source: source}
@@ -127,6 +139,12 @@ func TestPhases(t *testing.T) {
 		"lost for long, and no status could be written": {newInput(func(in *Input) { in.LostSince = epoch.Add(-30 * time.Second) }), 0, tasks.Continue, stopping, "all members are stopped"},
 		"back by itself":                                {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
 		"too many are silent":                           {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 do not answer, may be running"},
+		"a claim goes with its data":                    {newInput(lostFor(time.Hour), claimGoes(2)), 0, tasks.Continue, confirming, "main-2 is kept: its claim is being deleted, and goes with its data once no pod uses it. "},
+		"that of one that crashes":                      {newInput(lostFor(time.Hour), ended(0), claimGoes(0)), 0, tasks.Continue, confirming, "main-0 is kept: "},
+		"that of one whose data is lost":                {newInput(lostFor(time.Hour), refuses(0, v1alpha1.ReasonDataLost), claimGoes(0)), 0, tasks.Continue, stopping, ""},
+		"that of one that has left":                     {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[1:] }), 0, tasks.Continue, stopping, ""},
+		"that of one, and nobody says who votes":        {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = nil }), 0, tasks.Continue, confirming, "main-0 is kept: "},
+		"that of one that goes":                         {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Ordinals[0].Class = v1alpha1.ClassTerminating }), 0, tasks.Continue, stopping, ""},
 		"one is silent":                                 {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
 		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {
 			in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}

@@ -60,8 +60,8 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Rejected(v1alpha1.ErrForeignObject, "StatefulSet %s has the pods of etcd-druid, and their agents cannot restore at the operator's word: let a rollout replace them first", snapshot.StatefulSet.Name), nil
 	case h.agentOutdated(snapshot, etcd):
 		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one may not know all that a restore takes: roll the agents first (kubectl etcdtask rollout %s -n %s)", h.ImageFor(etcd), etcd.Name, etcd.Namespace), nil
-	case untried(snapshot) != "":
-		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", untried(snapshot)), nil
+	case keepsRunning(snapshot) != "":
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", keepsRunning(snapshot)), nil
 	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
 		return tasks.Rejected(v1alpha1.ErrClusterID, "the members serve as cluster %s, and the status of the Etcd records cluster %s: see status.lastErrors of Etcd %s", newcluster.ID(snapshot.Cluster.ID), etcd.Status.ClusterID, etcd.Name), nil
 	}

@@ -21,6 +21,7 @@
 package restore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -141,6 +142,20 @@ func (in Input) notServing() string {
 	return ""
 }
 
+// keepsRunning returns why the members must not be stopped; empty if they may be.
+func keepsRunning(s *cluster.Snapshot) string { return cmp.Or(untried(s), stranded(s)) }
+
+// stranded returns which member could not start again with its data: the claim goes once no pod uses it, or no node can attach its volume. The
+// task stops all members at once, and promises that they start as they were until the choice is recorded.
+func stranded(s *cluster.Snapshot) string {
+	for _, o := range s.Ordinals {
+		if o.Pod != nil && o.Pod.VolumeTrouble != "" {
+			return fmt.Sprintf("%s could not start again with its data once it is stopped: %s. Fix this first. If the claim is going and other members serve, delete the pod: its member is replaced while they serve", o.Name, o.Pod.VolumeTrouble)
+		}
+	}
+	return ""
+}
+
 // untried returns why the members must not be stopped: some have not run with the newest pod template yet, and after a stop all start with
 // it. It is empty if all have. A template with which pods do not start would otherwise stop the whole cluster, where a rollout stops at one pod.
 func untried(s *cluster.Snapshot) string {
@@ -170,7 +185,7 @@ func (in Input) saving(now time.Time) Decision {
 	if !in.Snapshot.StatefulSet.Observed {
 		return Decision{Decision: in.Stay("waiting until the controller of StatefulSet %s has seen its newest template", in.Snapshot.StatefulSet.Name)}
 	}
-	if why := untried(in.Snapshot); why != "" {
+	if why := keepsRunning(in.Snapshot); why != "" {
 		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)
 	}
 	taken, d := in.snapshot(now, "final snapshot")

@@ -65,6 +65,11 @@ func stopped(in *Input) {
 	in.Snapshot.StatefulSet.HeldAtZeroBy, in.Snapshot.Ordinals, in.Snapshot.Cluster = in.Task, nil, cluster.Cluster{}
 }
 
+// claimGoes has a claim go with its data once its pod stops.
+func claimGoes(in *Input) {
+	in.Snapshot.Ordinals[1].Pod.VolumeTrouble = "its claim c is being deleted, and goes with its data"
+}
+
 func took(revision int64) func(*Input) {
 	return func(in *Input) {
 		in.Call = &background.Request[backup.Snapshot]{Result: backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: epoch, Final: true}}
@@ -148,6 +153,7 @@ func TestPhases(t *testing.T) {
 		"too much was written":         {at(saving, took(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
 		"nothing may be lost":          {at(saving, took(91), func(in *Input) { in.MaxWrites = 0 }), tasks.Fail, saving, "1 revisions were written since the preview, and at most 0"},
 		"a pod is behind the template": {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[2].Pod.Revision = "old" }), tasks.Fail, saving, "1 of 3 pods are not at the newest template of StatefulSet main, and a restore would start all members with it at once: let a rollout replace them first, or change the Etcd back. Nothing was changed"},
+		"a claim is being deleted":     {at(saving, took(100), claimGoes), tasks.Fail, saving, "main-1 could not start again with its data once it is stopped: its claim c is being deleted, and goes with its data. Fix this first. If the claim is going and other members serve, delete the pod: its member is replaced while they serve. Nothing was changed"},
 		"one is updated in place":      {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[0].Pod.Updating = true }), tasks.Fail, saving, "1 of 3 pods"},
 		"the template has changed":     {at(saving, took(100), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }), tasks.Continue, saving, "waiting until the controller of StatefulSet main"},
 		"an undo has no bound":         {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},

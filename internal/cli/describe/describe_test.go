@@ -80,7 +80,7 @@ func TestEveryEndHasAdvice(t *testing.T) {
 // A Restore that a recovery supersedes has not done its work, and no other task does it.
 func TestAdviceOnARestoreThatIsSuperseded(t *testing.T) {
 	g := NewWithT(t)
-	task := clitest.Rejected(v1alpha1.ErrSuperseded, "task r2, which was created later, supersedes it")
+	task := clitest.Rejected(v1alpha1.ErrSuperseded, "task r2 supersedes it")
 	g.Expect(description{task: task}.advice()).To(ConsistOf(HavePrefix("Nothing: ")))
 	task.Spec.Type = v1alpha1.Restore
 	g.Expect(description{task: task}.advice()).To(ConsistOf(HavePrefix("The cluster may not have gone back: ")))

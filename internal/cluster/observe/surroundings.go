@@ -56,6 +56,7 @@ func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, e
 				return err
 			}
 			pod.VolumeTrouble = cmp.Or(pod.VolumeTrouble, trouble)
+			pod.VolumeGoes = pod.VolumeGoes || claim != nil && claim.DeletionTimestamp != nil
 		}
 	}
 	return nil

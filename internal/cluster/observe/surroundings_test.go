@@ -162,8 +162,8 @@ func TestClaimsAreReadAsThePodsAre(t *testing.T) {
 				if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), reader, etcdKey, corev1.PodSpec{}, ordinals); err != nil {
 					t.Fatal(err)
 				}
-				if trouble := ordinals[0].Pod.VolumeTrouble; (trouble != "") != (reader == live) {
-					t.Errorf("the volume: %q", trouble)
+				if pod := ordinals[0].Pod; (pod.VolumeTrouble != "") != (reader == live) || pod.VolumeGoes != (reader == live) {
+					t.Errorf("the volume: %q, goes: %t", pod.VolumeTrouble, pod.VolumeGoes)
 				}
 			}
 		})

@@ -7,13 +7,17 @@ package hibernation
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -35,6 +39,39 @@ func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 		return ""
 	}
 	return fmt.Sprintf("The cluster is kept running: its volumes would be deleted (persistentVolumeClaimRetentionPolicy.whenScaled: Delete), and %s; to hibernate it with its volumes, set whenScaled to Retain.", why)
+}
+
+// Loses returns why a cluster that is to hibernate is kept running although its spec allows it: someone has deleted claims, which go with their
+// data once no pod uses them, and the other voters are no quorum, which would have all of it. It is empty if nothing is lost. It is pure.
+func Loses(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, claims []corev1.PersistentVolumeClaim) string {
+	if etcd.Spec.Replicas > 0 || !state.Awake(set) || etcd.Status.ClusterID == "" {
+		return ""
+	}
+	var voters []int
+	for i := range int(etcd.Status.ClusterSize) {
+		voters = append(voters, i)
+	}
+	if s != nil && s.Quorate() && len(s.Cluster.Voters) > 0 {
+		voters = nil
+		for _, v := range s.Cluster.Voters {
+			voters = append(voters, v.Ordinal)
+		}
+	}
+	var going []string
+	stay := 0
+	for _, ordinal := range voters {
+		name := etcd.ClaimName(int32(ordinal))
+		switch i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }); {
+		case i >= 0 && claims[i].DeletionTimestamp != nil:
+			going = append(going, name)
+		case i >= 0:
+			stay++
+		}
+	}
+	if len(going) == 0 || quorum.Exists(stay, len(voters)) {
+		return ""
+	}
+	return fmt.Sprintf("The cluster is kept running: once its pods are gone, each claim that is being deleted goes with its data, and the others are no quorum (%s). To keep the data, set spec.replicas back, take a snapshot, and delete the pods of these claims one at a time, each once all others serve.", strings.Join(going, ", "))
 }
 
 // BlockedForNow reports whether what keeps a cluster running may end without a change of its spec.

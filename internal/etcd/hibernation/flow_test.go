@@ -458,3 +458,21 @@ func TestFinalSnapshotOfAnother(t *testing.T) {
 		})
 	}
 }
+
+// The condition says that claims which someone has deleted keep the cluster running, whatever becomes of its volumes.
+func TestClaimsThatAreDeletedAreNamed(t *testing.T) {
+	for name, policy := range map[string]v1alpha1.VolumeRetention{"kept": v1alpha1.VolumesRetained, "deleted": v1alpha1.VolumesDeleted} {
+		t.Run(name, func(t *testing.T) {
+			n := newNight(t)
+			n.change(func(e *v1alpha1.Etcd) { e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = policy })
+			s := n.state()
+			s.StatefulSet.Spec.Replicas, s.StatefulSet.Status.Replicas, s.Snapshot = ptr.To[int32](3), 3, clustertest.Healthy(3)
+			s.Claims[0].DeletionTimestamp, s.Claims[2].DeletionTimestamp = &metav1.Time{Time: noon}, &metav1.Time{Time: noon}
+			h, objects := n.with(n.api)
+			view, err := h.Hibernate(t.Context(), s, false, true, objects)
+			n.Expect(err).NotTo(HaveOccurred())
+			n.Expect(view.Condition.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
+			n.Expect(view.Condition.Message).To(And(HavePrefix("The cluster is kept running: "), ContainSubstring("(main-main-0, main-main-2)")))
+		})
+	}
+}

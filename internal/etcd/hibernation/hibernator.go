@@ -64,7 +64,7 @@ func (h Hibernator) Hibernate(ctx context.Context, s *state.State, held, settled
 		return nil, nil
 	}
 	f := input{
-		blocked: Blocked(etcd, s.StatefulSet), pods: s.StatefulSet.Status.Replicas, deletes: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesDeleted,
+		blocked: cmp.Or(Blocked(etcd, s.StatefulSet), Loses(etcd, s.StatefulSet, s.Snapshot, s.Claims)), pods: s.StatefulSet.Status.Replicas, deletes: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesDeleted,
 		obstacle: obstacle(s, s.Tasks), record: etcd.Status.Hibernation,
 		clusterID: etcd.Status.ClusterID, size: int(etcd.Status.ClusterSize), round: strconv.FormatInt(etcd.Generation, 10),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
@@ -24,6 +25,8 @@ type Change struct {
 	etcd *v1alpha1.Etcd
 	// set is the StatefulSet that the decision rests on; nil if there was none.
 	set *appsv1.StatefulSet
+	// snapshot of the members.
+	snapshot *cluster.Snapshot
 	// reads that confirmed it; nil where that is not needed.
 	reads *state.Live
 	// end releases the lock, and the timeout of what starts or stops all members.
@@ -42,7 +45,7 @@ func (c *Change) End() {
 // Begin decides how many replicas the StatefulSet is to have. If all its members start or stop, live reads confirm the decision, the lock
 // of the Etcd is held until the Change ends, and the returned context bounds the time for it. The caller must end the Change in any case.
 func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.View, wake hibernation.WakeUp) (context.Context, *Change, error) {
-	c := &Change{Size: size(st, first, wake), etcd: st.Etcd, set: st.StatefulSet}
+	c := &Change{Size: size(st, first, wake), etcd: st.Etcd, set: st.StatefulSet, snapshot: st.Snapshot}
 	if !startsOrStopsAll(c.set, c.Replicas) {
 		return ctx, c, nil
 	}
@@ -89,7 +92,7 @@ func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 		return state.Behind(ctx, "Etcd %s: %s", client.ObjectKeyFromObject(live), why)
 	}
 	if c.Replicas == 0 {
-		return nil
+		return c.losesNothing(ctx, reads, live)
 	}
 	tasks, err := etcdtasks.List(ctx, reads, live)
 	if err != nil {
@@ -97,6 +100,22 @@ func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 	}
 	if by := holder(tasks, live.Status.Recovery, c.set); by != nil {
 		return state.Behind(ctx, "task %s keeps all members stopped", by.Name)
+	}
+	return nil
+}
+
+// losesNothing returns state.ErrBehind if claims are being deleted that the cache does not show yet as such, so that to stop all members would
+// lose data.
+func (c *Change) losesNothing(ctx context.Context, reads state.Live, live *v1alpha1.Etcd) error {
+	if !state.Awake(c.set) {
+		return nil
+	}
+	claims, err := state.Claims(ctx, reads, live, state.Members(live, c.set))
+	if err != nil {
+		return err
+	}
+	if why := hibernation.Loses(live, c.set, c.snapshot, claims); why != "" {
+		return state.Behind(ctx, "Etcd %s: %s", client.ObjectKeyFromObject(live), why)
 	}
 	return nil
 }

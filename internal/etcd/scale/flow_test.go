@@ -6,6 +6,7 @@ package scale
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -320,4 +321,76 @@ func TestBeginOnALateCache(t *testing.T) {
 	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), firststart.View{}, hibernation.WakeUp{})
 	c.End()
 	s.Expect(err).NotTo(HaveOccurred(), "to stop them contradicts no task")
+}
+
+// A cluster is not hibernated while that loses data: claims that someone has deleted go with it once no pod uses them. A quorum of the others has
+// all of it. The cache may not show yet that they are deleted.
+func TestHibernationBesideClaimsThatAreDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		size    int
+		deletes []int
+		voters  []int
+		// gone is an ordinal without a claim; 0 for none.
+		gone int
+		// loses: it is kept running.
+		loses bool
+	}{
+		"none":                          {size: 3},
+		"one of three":                  {size: 3, deletes: []int{1}},
+		"two of three":                  {size: 3, deletes: []int{0, 2}, loses: true},
+		"all":                           {size: 3, deletes: []int{0, 1, 2}, loses: true},
+		"that of an only member":        {size: 1, deletes: []int{0}, loses: true},
+		"that of one that has left":     {size: 2, deletes: []int{0}, voters: []int{1}},
+		"one of two, and both vote":     {size: 2, deletes: []int{0}, loses: true},
+		"one of three, and one is gone": {size: 3, deletes: []int{0}, gone: 1, loses: true},
+		"one of three is gone":          {size: 3, gone: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, int32(tc.size))
+			s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Status.ClusterSize = 0, int32(tc.size) })
+			if tc.voters != nil {
+				s.snapshot.Cluster.Voters = slices.DeleteFunc(s.snapshot.Cluster.Voters, func(v cluster.Voter) bool { return !slices.Contains(tc.voters, v.Ordinal) })
+			}
+			claims := func() (found []corev1.PersistentVolumeClaim) {
+				found, err := state.Claims(t.Context(), s.api, s.state().Etcd, int32(tc.size))
+				s.Expect(err).NotTo(HaveOccurred())
+				return found
+			}
+			for i := range tc.size {
+				if i > 0 && i == tc.gone {
+					continue
+				}
+				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: s.state().Etcd.ClaimName(int32(i)), Finalizers: []string{"kubernetes.io/pvc-protection"}}}
+				s.Expect(s.api.Create(t.Context(), claim)).To(Succeed())
+			}
+			late := s.state()
+			late.Claims, late.Snapshot = claims(), s.snapshot
+			for _, i := range tc.deletes {
+				for _, c := range claims() {
+					if c.Name == late.Etcd.ClaimName(int32(i)) {
+						s.Expect(s.api.Delete(t.Context(), &c)).To(Succeed())
+					}
+				}
+			}
+			_, c, err := s.with(s.api).Begin(t.Context(), late, firststart.View{}, hibernation.WakeUp{})
+			c.End()
+			if tc.loses {
+				s.Expect(err).To(MatchError(state.ErrBehind), "the cache is late")
+			} else {
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			st := s.state()
+			st.Claims, st.Snapshot = claims(), s.snapshot
+			_, c, err = s.with(s.api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
+			c.End()
+			s.Expect(err).NotTo(HaveOccurred())
+			if !tc.loses {
+				s.Expect(c.Replicas).To(BeZero())
+				return
+			}
+			s.Expect(c.Replicas).To(BeEquivalentTo(tc.size))
+			s.Expect(c.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
+			s.Expect(c.Why).To(And(HavePrefix("The cluster is kept running: "), ContainSubstring(st.Etcd.ClaimName(0)), ContainSubstring("goes with its data")))
+		})
+	}
 }

@@ -139,6 +139,9 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 		}
 		return size
 	}
+	if why := hibernation.Loses(etcd, set, st.Snapshot, st.Claims); why != "" {
+		return Size{Replicas: ptr.Deref(set.Spec.Replicas, 1), Reason: v1alpha1.ReasonNoFinalSnapshot, Why: strings.TrimSuffix(why, ".")}
+	}
 	f := input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), surges: etcd.Surges() && !state.Due(etcd) || etcd.Moves()}
 	if set != nil {
 		f.have, f.listed = set.Spec.Replicas, listed(etcd, st.Snapshot, st.Tasks)

@@ -209,6 +209,44 @@ func TestFullFirst(t *testing.T) {
 	g.Expect(takesDeltas(begin())).To(BeTrue(), "it is not known whether one is recorded")
 }
 
+// A store that lacks what is recorded may have the backup of another cluster, as after a change of the prefix, and deltas would continue that: restored,
+// they would be without what was written before. One that has more than is recorded is as it was: a Lease could not be written.
+func TestAStoreWithoutWhatIsRecorded(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	there := backup.Snapshot{Kind: backup.Full, LastRevision: 8, Created: now.Now().Add(-time.Hour), Compression: backup.None}
+	_, err = to.Write(t.Context(), there, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err })
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, c := range map[string]struct {
+		record  backup.Record
+		unknown error
+		full    bool
+	}{
+		"what is there":       {record: backup.Record{Revision: 8, Created: there.Created}},
+		"less":                {record: backup.Record{Revision: 7, Created: there.Created.Add(-time.Minute)}},
+		"a newer snapshot":    {record: backup.Record{Revision: 8, Created: there.Created.Add(time.Minute)}, full: true},
+		"a higher revision":   {record: backup.Record{Revision: 9, Created: there.Created}, full: true},
+		"that is not known":   {unknown: errors.New("no API server")},
+		"and nobody reads it": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			config := Config{Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard()}
+			if name != "and nobody reads it" {
+				config.Recorded = func(context.Context) (backup.Record, error) { return c.record, c.unknown }
+			}
+			s, err := New(config)
+			g.Expect(err).NotTo(HaveOccurred())
+			n := &session{Snapshotter: s, leases: map[int64]int64{}}
+			g.Expect(n.resume(t.Context())).To(Succeed())
+			g.Expect(n.stored == 0).To(Equal(c.full))
+			g.Expect(s.Healthy()).To(Succeed(), "a full snapshot is all that it takes")
+		})
+	}
+}
+
 // A hold that the next leader makes in the middle of a collection counts: the agent that collects may not know yet that it does not lead any
 // more.
 func TestACollectionSeesAHoldOfTheNextLeader(t *testing.T) {

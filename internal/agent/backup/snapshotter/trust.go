@@ -51,18 +51,21 @@ func (n *session) checkReadable(ctx context.Context, snapshots ...backup.Snapsho
 	return err
 }
 
-// checkRecord returns an error if signed snapshots end before what is recorded, or if that is unknown: deltas that continue them could
-// belong to another history.
+// checkRecord returns an error if the snapshots end before what is recorded: deltas that continue them could belong to another history, as
+// after a change of the prefix to one that an earlier cluster has used. Where snapshots are signed, it also returns one if that is unknown.
 func (n *session) checkRecord(ctx context.Context, chain backup.Chain) error {
-	if !n.config.Store.Signed() || n.config.Recorded == nil {
+	if n.config.Recorded == nil {
 		return nil
 	}
 	record, err := n.config.Recorded(ctx)
 	if err != nil {
+		if !n.config.Store.Signed() {
+			return nil // a full snapshot with each change of the leader would not be worth it
+		}
 		return fmt.Errorf("the recorded snapshots are unknown: %w", err)
 	}
 	err = record.Check(chain)
-	if older := (*backup.OlderError)(nil); errors.As(err, &older) {
+	if older := (*backup.OlderError)(nil); errors.As(err, &older) && n.config.Store.Signed() {
 		n.config.Log.Error(err, "The store lacks snapshots that were taken")
 		n.distrust(err)
 	}
