@@ -140,6 +140,24 @@ func TestWhatAPassPublishes(t *testing.T) {
 	}
 }
 
+// A status counts the tasks that wait for the policy, also by their change.
+func TestWhatAStatusCounts(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := fleet.Input{Now: w.clock.Now(), Policies: v.policies, Covering: v.covering, Ledger: &fleet.Ledger{}}
+	for _, namespace := range []string{"ns0", "ns1", "elsewhere"} {
+		in.Waiting = append(in.Waiting, fleet.Candidate{Task: types.UID(namespace), Namespace: namespace, Change: "A"})
+	}
+	s := o.status(v, in, &v.objects[0])
+	if s.Waiting != 2 || len(s.Changes) != 1 || s.Changes[0].Waiting != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Of a policy that is deleted, nothing is published any more, although there are others: an alert that it is paused would fire for ever.
 func TestTheMetricsOfADeletedPolicy(t *testing.T) {
 	w := newWorld(t, 1, 1)
