@@ -331,10 +331,15 @@ func TestWhatCannotBeRead(t *testing.T) {
 	_, ok = errors.AsType[*backup.CorruptError](s.read(t.Context(), compressed, &content))
 	r.Expect(ok).To(BeTrue())
 	r.Expect(content.Len()).To(BeZero())
+	r.Expect(os.Remove(r.path(r.last))).To(Succeed())
+	name, fetched, err := s.file(t.Context(), r.last)
+	r.Expect(err).To(HaveOccurred())
+	r.Expect(name).To(BeEmpty())
+	r.Expect(fetched).To(BeFalse())
 	r.Expect(checkPages(r.last, filepath.Join(t.TempDir(), "none"))).To(MatchError(fs.ErrNotExist))
 	_, ok = errors.AsType[*backup.CorruptError](checkPages(r.last, filepath.Join(t.TempDir(), "none")))
 	r.Expect(ok).To(BeFalse(), "that says nothing about the snapshot")
-	_, err := s.applyAll(t.Context(), filepath.Join(t.TempDir(), "none", "db"), backup.Choice{Chain: backup.Chain{Full: &r.last}})
+	_, err = s.applyAll(t.Context(), filepath.Join(t.TempDir(), "none", "db"), backup.Choice{Chain: backup.Chain{Full: &r.last}})
 	r.Expect(err).To(MatchError(HavePrefix("opening the database: ")))
 }
 

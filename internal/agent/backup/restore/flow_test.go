@@ -75,6 +75,10 @@ func TestRestoreOfDeltasThatOverlap(t *testing.T) {
 	r.Expect(result.Chain.Deltas).To(HaveLen(2))
 	r.Expect(result.Revision).To(BeEquivalentTo(6))
 	r.Expect(hashKV(databaseIn(config.DataDir), 6)).To(Equal(want))
+	preview, err := Preview(t.Context(), PreviewConfig{Store: r.store, WorkDir: t.TempDir(), Target: backup.Target{Revision: 5}})
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(preview.Revision).To(BeEquivalentTo(5))
+	r.Expect(preview.Deltas).To(Equal(1), "the other one repeats it")
 }
 
 // What keeps a restore from the newest state, and what it does about it.
@@ -184,6 +188,16 @@ func TestRestoreOfWhatIsBroken(t *testing.T) {
 			r.store = signed
 			return func(c *Config) { c.Accept.UnsignedUntil = r.now() }
 		}, want: 2},
+		"the only full snapshot is corrupt, and signed": {signed: true, begin: func(r *trial) func(*Config) {
+			r.put("a=1")
+			r.corrupt(r.full())
+			return nil
+		}, fails: "is not what was signed"},
+		"it is not a database of etcd, and signed": {signed: true, begin: func(r *trial) func(*Config) {
+			r.put("a=1")
+			r.fullOf(2, func(path string) { r.Expect(os.WriteFile(path, make([]byte, 32<<10), 0o600)).To(Succeed()) })
+			return nil
+		}, fails: "is corrupt: its database: "},
 		"it is not a database of etcd": {begin: func(r *trial) func(*Config) {
 			r.put("a=1")
 			r.fullOf(2, func(path string) { r.Expect(os.WriteFile(path, make([]byte, 32<<10), 0o600)).To(Succeed()) })
