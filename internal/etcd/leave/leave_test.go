@@ -52,18 +52,18 @@ func TestKeep(t *testing.T) {
 		// kept: without the finalizer it gets it, and with it, it keeps it.
 		kept, keeps bool
 	}{
-		"no member was seen":                {seen: voters(-1, -1), keeps: true},
-		"it has no members":                 {keeps: true},
-		"a member votes":                    {seen: voters(-1, 0), kept: true, keeps: true},
-		"a member answers":                  {seen: learns, kept: true, keeps: true},
-		"its members had joined":            {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Spec.Etcd.BootstrapWithExistingCluster = e.Source() }, kept: true, keeps: true},
-		"the source leaves":                 {change: cutOver, kept: true, keeps: true},
-		"no member has started":             {change: func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }},
-		"the source has left":               {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.BootstrapWithExistingCluster.Source = nil }},
-		"it is recovered":                   {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.Recovery = &v1alpha1.ClusterRecovery{} }},
-		"etcd-druid manages it":             {seen: voters(0), released: true},
-		"it has its own cluster":            {change: func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil }, seen: voters(0, 1)},
-		"others have a finalizer":           {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, seen: voters(0), kept: true, keeps: true},
+		"no member was seen":                   {seen: voters(-1, -1), keeps: true},
+		"it has no members":                    {keeps: true},
+		"a member votes":                       {seen: voters(-1, 0), kept: true, keeps: true},
+		"a member answers":                     {seen: learns, kept: true, keeps: true},
+		"its members had joined":               {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Spec.Etcd.BootstrapWithExistingCluster = e.Source() }, kept: true, keeps: true},
+		"the source leaves":                    {change: cutOver, kept: true, keeps: true},
+		"no member has started":                {change: func(e *v1alpha1.Etcd) { e.Status.ClusterID = "" }},
+		"the source has left":                  {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.BootstrapWithExistingCluster.Source = nil }},
+		"it is recovered":                      {change: func(e *v1alpha1.Etcd) { cutOver(e); e.Status.Recovery = &v1alpha1.ClusterRecovery{} }},
+		"etcd-druid manages it":                {seen: voters(0), released: true},
+		"it has its own cluster":               {change: func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = nil }, seen: voters(0, 1)},
+		"others have a finalizer":              {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, seen: voters(0), kept: true, keeps: true},
 		"others have one, and no member joins": {change: func(e *v1alpha1.Etcd) { e.Finalizers = []string{"other"} }, keeps: true},
 	} {
 		for has, want := range map[bool]bool{false: tc.kept, true: tc.keeps} {
