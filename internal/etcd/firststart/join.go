@@ -64,8 +64,7 @@ func alarms(source observe.Source) string {
 	return strings.Join(names, ", ")
 }
 
-// whatToDo says what to do about the alarms of a source cluster, which the joined cluster would keep. With CORRUPT, it is unknown which
-// member has the right data.
+// whatToDo about the alarms of a source cluster, which would come along. With CORRUPT, nobody knows which member has the right data.
 func whatToDo(source observe.Source) string {
 	if slices.ContainsFunc(source.Alarms, func(a etcdclient.Alarm) bool { return a.Kind != etcdclient.AlarmNoSpace }) {
 		return "replace the member by one with the data of the others, and disarm the alarm (etcdctl alarm disarm), before members join"
