@@ -112,13 +112,13 @@ func unknownType(t *v1alpha1.EtcdOperatorTask) string {
 	return fmt.Sprintf("its type %s is not known to this operator of version %s", t.Spec.Type, version.Get().Version)
 }
 
-// displacedBy returns the name of a task whose type supersedes that of another; empty if there is none. It was created later, or both run: one that
-// was suspended has begun since, and the other would continue after it. A task that is suspended, whose config does not decode, or that may still
-// be rejected on arrival supersedes none.
+// displacedBy returns the name of a task whose type supersedes that of another; empty if there is none. It was created later, or has its turn
+// although the other runs: it was suspended until now, and the other would continue after it. A task that is suspended, whose config does not
+// decode, or that may still be rejected on arrival supersedes none.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
 	for i, later := range q {
-		if i <= place && (t.Status.State != v1alpha1.TaskStateInProgress || later.Status.State != v1alpha1.TaskStateInProgress) {
+		if i <= place && (t.Status.State != v1alpha1.TaskStateInProgress || !q.HasTurn(later)) {
 			continue
 		}
 		registered, ok := r.Registry[later.Spec.Type]
@@ -127,6 +127,17 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 		}
 		if _, err := r.books.decode(later, registered.Handler); err == nil {
 			return later.Name
+		}
+	}
+	return ""
+}
+
+// displaces returns the name of a task that runs and is superseded by one that has not begun; empty if there is none. The latter begins once the
+// former has ended and what it left is cleaned up: otherwise the former would continue afterwards.
+func (r *Reconciler) displaces(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
+	for _, other := range q {
+		if t.Status.State == v1alpha1.TaskStatePending && other.Status.State == v1alpha1.TaskStateInProgress && slices.Contains(r.Registry[t.Spec.Type].Supersedes, other.Spec.Type) {
+			return other.Name
 		}
 	}
 	return ""

@@ -243,11 +243,37 @@ func TestSupersedingOnceItBegins(t *testing.T) {
 	e.Expect(e.state("restore")).To(Equal(running))
 	s.change(t, "recovery", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false })
 	e.look()
-	e.Expect(e.state("recovery")).To(Equal(running))
-	e.look()
 	e.Expect(e.state("restore")).To(Equal(v1alpha1.TaskStateRejected))
+	e.look()
+	e.Expect(e.state("recovery")).To(Equal(running))
 	e.Expect(s.get(t, "restore").Status.LastErrors[0]).To(HaveField("Description", "task recovery supersedes it"))
 	e.Expect(e.state("next")).To(Equal(pending), "it has not begun, and does so after the recovery if that is possible")
+}
+
+// What is superseded has ended before the other begins: if its cleanup fails until that has ended, it would continue.
+func TestSupersededEndsFirst(t *testing.T) {
+	s := newServer(t)
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.Restore] = tasks.Type{Handler: e.actor}
+	e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
+	s.add(t, "restore", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.Restore })
+	e.look()
+	e.Expect(e.state("restore")).To(Equal(running))
+	e.cleanUp = func() error { return errors.New("refused") }
+	s.add(t, "recovery", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+	for range 3 {
+		e.pass(time.Minute)
+		e.look()
+		e.Expect(e.state("restore")).To(Equal(running))
+		e.Expect(e.state("recovery")).To(Equal(pending))
+	}
+	e.Expect(s.get(t, "recovery").Status.Progressing().Message).To(Equal("it begins once task restore, which it supersedes, has ended"))
+	e.cleanUp = nil
+	e.pass(time.Hour)
+	e.look()
+	e.Expect(e.state("restore")).To(Equal(v1alpha1.TaskStateRejected))
+	e.look()
+	e.Expect(e.state("recovery")).To(Equal(running))
 }
 
 // What cannot be read is no reason to do anything.

@@ -160,7 +160,8 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	if line.HasTurn(cached) {
+	displaced := r.displaces(line.Queue, t)
+	if line.HasTurn(cached) && displaced == "" {
 		return r.run(ctx, cached, task)
 	}
 	if t.Status.State == v1alpha1.TaskStatePending {
@@ -169,6 +170,9 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	}
 	status.Unhold(t)
 	reason, message := waiting(line.Queue, cached)
+	if line.HasTurn(cached) {
+		reason, message = v1alpha1.ReasonQueued, fmt.Sprintf("it begins once task %s, which it supersedes, has ended", displaced)
+	}
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
 	return r.write(ctx, cached, t)
 }

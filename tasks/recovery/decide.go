@@ -114,17 +114,23 @@ func (in Input) confirming(now time.Time) Decision {
 	return in.common().Enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }
 
-// losing says which data would be lost if all members were stopped: someone has deleted the claim of a voter that runs with its data, or crashes
-// with it, and Kubernetes keeps the claim for the pod. It is empty if nothing would be.
+// losing says which data would be lost if all members were stopped: someone has deleted the claim of a voter that may have data, and Kubernetes
+// keeps the claim for the pod. It is empty if nothing would be.
 func (in Input) losing() string {
 	voters := in.Snapshot.Cluster.Voters
 	for i, o := range in.Snapshot.Ordinals {
 		votes := len(voters) == 0 || slices.ContainsFunc(voters, func(v cluster.Voter) bool { return v.Ordinal == i })
-		if votes && o.Pod != nil && o.Pod.VolumeGoes && o.Pod.Refusal == nil && o.Class != v1alpha1.ClassTerminating {
+		if votes && o.Pod != nil && o.Pod.VolumeGoes && !hasNoData(o.Pod.Refusal) && o.Class != v1alpha1.ClassTerminating {
 			return fmt.Sprintf("%s is kept: its claim is being deleted, and goes with its data once no pod uses it. To keep the data, have its volume retained (persistentVolumeReclaimPolicy), suspend this task, delete the pod, and bring the volume back under the name of the claim; to go on without it, delete the pod", o.Name)
 		}
 	}
 	return ""
+}
+
+// hasNoData reports whether an agent has refused to start a member since it has no data that a cluster could be recovered from. What other
+// refusals leave in place may be all there is: that of a failed Restore advises to recover from it.
+func hasNoData(r *cluster.Refusal) bool {
+	return r != nil && slices.Contains([]string{v1alpha1.ReasonDataLost, v1alpha1.ReasonDataDamaged, v1alpha1.ReasonMemberRemoved}, r.Reason)
 }
 
 // beginsAgain reports whether the grace period begins again or ends, given the LostSince that the status is to show. That is written at

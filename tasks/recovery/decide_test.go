@@ -142,6 +142,8 @@ func TestPhases(t *testing.T) {
 		"a claim goes with its data":                    {newInput(lostFor(time.Hour), claimGoes(2)), 0, tasks.Continue, confirming, "main-2 is kept: its claim is being deleted, and goes with its data once no pod uses it. "},
 		"that of one that crashes":                      {newInput(lostFor(time.Hour), ended(0), claimGoes(0)), 0, tasks.Continue, confirming, "main-0 is kept: "},
 		"that of one whose data is lost":                {newInput(lostFor(time.Hour), refuses(0, v1alpha1.ReasonDataLost), claimGoes(0)), 0, tasks.Continue, stopping, ""},
+		"that of one whose restore has failed":          {newInput(lostFor(time.Hour), refuses(0, v1alpha1.ReasonRestoreFailed), claimGoes(0)), 0, tasks.Continue, confirming, "main-0 is kept: "},
+		"that of one that was removed":                  {newInput(lostFor(time.Hour), refuses(0, v1alpha1.ReasonMemberRemoved), claimGoes(0)), 0, tasks.Continue, stopping, ""},
 		"that of one that has left":                     {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[1:] }), 0, tasks.Continue, stopping, ""},
 		"that of one, and nobody says who votes":        {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = nil }), 0, tasks.Continue, confirming, "main-0 is kept: "},
 		"that of one that goes":                         {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Ordinals[0].Class = v1alpha1.ClassTerminating }), 0, tasks.Continue, stopping, ""},

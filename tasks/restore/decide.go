@@ -145,11 +145,11 @@ func (in Input) notServing() string {
 // keepsRunning returns why the members must not be stopped; empty if they may be.
 func keepsRunning(s *cluster.Snapshot) string { return cmp.Or(untried(s), stranded(s)) }
 
-// stranded returns which member could not start again with its data: the claim goes once no pod uses it, or no node can attach its volume. The
-// task stops all members at once, and promises that they start as they were until the choice is recorded.
+// stranded returns which member serves, and could not start again with its data: the claim goes once no pod uses it, or no node can attach its
+// volume. The task stops all members at once, and promises that they start as they were until the choice is recorded.
 func stranded(s *cluster.Snapshot) string {
 	for _, o := range s.Ordinals {
-		if o.Pod != nil && o.Pod.VolumeTrouble != "" {
+		if o.Serves() && o.Pod.VolumeTrouble != "" {
 			return fmt.Sprintf("%s could not start again with its data once it is stopped: %s. Fix this first. If the claim is going and other members serve, delete the pod: its member is replaced while they serve", o.Name, o.Pod.VolumeTrouble)
 		}
 	}

@@ -154,12 +154,15 @@ func TestPhases(t *testing.T) {
 		"nothing may be lost":          {at(saving, took(91), func(in *Input) { in.MaxWrites = 0 }), tasks.Fail, saving, "1 revisions were written since the preview, and at most 0"},
 		"a pod is behind the template": {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[2].Pod.Revision = "old" }), tasks.Fail, saving, "1 of 3 pods are not at the newest template of StatefulSet main, and a restore would start all members with it at once: let a rollout replace them first, or change the Etcd back. Nothing was changed"},
 		"a claim is being deleted":     {at(saving, took(100), claimGoes), tasks.Fail, saving, "main-1 could not start again with its data once it is stopped: its claim c is being deleted, and goes with its data. Fix this first. If the claim is going and other members serve, delete the pod: its member is replaced while they serve. Nothing was changed"},
-		"one is updated in place":      {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[0].Pod.Updating = true }), tasks.Fail, saving, "1 of 3 pods"},
-		"the template has changed":     {at(saving, took(100), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }), tasks.Continue, saving, "waiting until the controller of StatefulSet main"},
-		"an undo has no bound":         {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},
-		"much is written since then":   {at(saving, took(100), live(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
-		"a little is":                  {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
-		"the store was away before":    {at(saving, failed, func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, saving, "retried"},
+		"that of one that does not serve": {at(saving, took(100), claimGoes, func(in *Input) {
+			in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
+		}), tasks.Continue, stopping, ""},
+		"one is updated in place":    {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[0].Pod.Updating = true }), tasks.Fail, saving, "1 of 3 pods"},
+		"the template has changed":   {at(saving, took(100), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }), tasks.Continue, saving, "waiting until the controller of StatefulSet main"},
+		"an undo has no bound":       {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},
+		"much is written since then": {at(saving, took(100), live(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
+		"a little is":                {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
+		"the store was away before":  {at(saving, failed, func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, saving, "retried"},
 
 		"members run":              {at(stopping, took(100)), tasks.Continue, stopping, "scaled to zero"},
 		"members run after a gap":  {at(stopping), tasks.Continue, saving, "that the final snapshot has everything"},

@@ -176,14 +176,14 @@ func ParseRecord(holder string, renewed time.Time) (Record, error) {
 	return Record{Revision: revision, Created: renewed.UTC().Truncate(time.Second)}, nil
 }
 
-// OlderError reports a store that ends before the recorded snapshot: newer snapshots were removed, or older ones put back.
+// OlderError reports a store that ends before the recorded snapshot: newer snapshots were removed, older ones were put back, or it is another store.
 type OlderError struct {
 	// Reached is the newest snapshot of the store, Recorded the newest one that was recorded.
 	Reached, Recorded Record
 }
 
 func (e *OlderError) Error() string {
-	return fmt.Sprintf("the snapshots end at revision %d, taken at %s, but one of revision %d, taken at %s, is recorded: newer snapshots were removed from the store, or older ones put back",
+	return fmt.Sprintf("the snapshots end at revision %d, taken at %s, but one of revision %d, taken at %s, is recorded: newer snapshots were removed from the store, older ones were put back, or it is another store than before",
 		e.Reached.Revision, e.Reached.Created.UTC().Format(time.RFC3339), e.Recorded.Revision, e.Recorded.Created.UTC().Format(time.RFC3339))
 }
 

@@ -23,6 +23,8 @@ func Recorded(config *rest.Config, namespace string, names ...string) (func(cont
 		return nil, fmt.Errorf("making a client for leases: %w", err)
 	}
 	return func(ctx context.Context) (record backup.Record, err error) {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
 		for _, name := range names {
 			lease, err := client.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {

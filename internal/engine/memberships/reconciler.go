@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request, err)
 		}
 		tasks, err := etcdtasks.List(ctx, reader, etcd)
-		if err != nil {
+		if err != nil || covered(tasks) {
 			return ctrl.Result{}, err
 		}
 		cordoned, err := r.cordoned(ctx, etcd)
@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		left, err := members.LeftBehind(ctx, reader, etcd, tasks)
-		if err != nil || !mayBeDue(etcd, tasks, cordoned, left) || covered(tasks) {
+		if err != nil || !mayBeDue(etcd, tasks, cordoned, left) {
 			return ctrl.Result{}, err
 		}
 		var wait time.Duration

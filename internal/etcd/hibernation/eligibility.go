@@ -42,36 +42,38 @@ func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 }
 
 // Loses returns why a cluster that is to hibernate is kept running although its spec allows it: someone has deleted claims, which go with their
-// data once no pod uses them, and the other voters are no quorum, which would have all of it. It is empty if nothing is lost. It is pure.
+// data once no pod uses them, and the others that serve are no quorum, which would have all of it. Members of which it is not known whether they
+// serve do not count: their claims may be new ones. It is empty if nothing is lost. It is pure.
 func Loses(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, claims []corev1.PersistentVolumeClaim) string {
 	if etcd.Spec.Replicas > 0 || !state.Awake(set) || etcd.Status.ClusterID == "" {
 		return ""
 	}
-	var voters []int
-	for i := range int(etcd.Status.ClusterSize) {
-		voters = append(voters, i)
+	voters := make([]cluster.Voter, etcd.Status.ClusterSize)
+	for i := range voters {
+		voters[i].Ordinal = i
 	}
 	if s != nil && s.Quorate() && len(s.Cluster.Voters) > 0 {
-		voters = nil
-		for _, v := range s.Cluster.Voters {
-			voters = append(voters, v.Ordinal)
-		}
+		voters = s.Cluster.Voters
 	}
-	var going []string
+	var lost []string
 	stay := 0
-	for _, ordinal := range voters {
-		name := etcd.ClaimName(int32(ordinal))
+	for _, v := range voters {
+		name := etcd.ClaimName(int32(v.Ordinal))
 		switch i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name }); {
 		case i >= 0 && claims[i].DeletionTimestamp != nil:
-			going = append(going, name)
-		case i >= 0:
+			lost = append(lost, name)
+		case i >= 0 && v.Serving:
 			stay++
 		}
 	}
-	if len(going) == 0 || quorum.Exists(stay, len(voters)) {
+	if len(lost) == 0 || quorum.Exists(stay, len(voters)) {
 		return ""
 	}
-	return fmt.Sprintf("The cluster is kept running: once its pods are gone, each claim that is being deleted goes with its data, and the others are no quorum (%s). To keep the data, set spec.replicas back, take a snapshot, and delete the pods of these claims one at a time, each once all others serve.", strings.Join(going, ", "))
+	do := "set spec.replicas back, and delete the pods of these claims one at a time, each once all others serve; hibernate the cluster only when none is being deleted any more"
+	if len(voters) == 1 {
+		do = "have the volume retained (persistentVolumeReclaimPolicy: Retain) before the pod is deleted, or copy the data elsewhere"
+	}
+	return fmt.Sprintf("The cluster is kept running: once its pods are gone, each claim that is being deleted goes with its data, and the other members that serve are no quorum (%s). To keep the data, %s.", strings.Join(lost, ", "), do)
 }
 
 // BlockedForNow reports whether what keeps a cluster running may end without a change of its spec.

@@ -330,8 +330,10 @@ func TestHibernationBesideClaimsThatAreDeleted(t *testing.T) {
 		size    int
 		deletes []int
 		voters  []int
-		// gone is an ordinal without a claim; 0 for none.
-		gone int
+		// gone is an ordinal without a claim, and silent one that does not serve; 0 for none.
+		gone, silent int
+		// unseen: no member has answered.
+		unseen bool
 		// loses: it is kept running.
 		loses bool
 	}{
@@ -344,12 +346,19 @@ func TestHibernationBesideClaimsThatAreDeleted(t *testing.T) {
 		"one of two, and both vote":     {size: 2, deletes: []int{0}, loses: true},
 		"one of three, and one is gone": {size: 3, deletes: []int{0}, gone: 1, loses: true},
 		"one of three is gone":          {size: 3, gone: 1},
+		"one of three, and one has a new claim and does not serve": {size: 3, deletes: []int{0}, silent: 1, loses: true},
+		"one of three, and no member has answered":                 {size: 3, deletes: []int{0}, unseen: true, loses: true},
+		"none, and no member has answered":                         {size: 3, unseen: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScaled(t, int32(tc.size))
 			s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Status.ClusterSize = 0, int32(tc.size) })
 			if tc.voters != nil {
 				s.snapshot.Cluster.Voters = slices.DeleteFunc(s.snapshot.Cluster.Voters, func(v cluster.Voter) bool { return !slices.Contains(tc.voters, v.Ordinal) })
+			}
+			for i := range s.snapshot.Cluster.Voters {
+				v := &s.snapshot.Cluster.Voters[i]
+				v.Serving = !tc.unseen && (tc.silent == 0 || v.Ordinal != tc.silent)
 			}
 			claims := func() (found []corev1.PersistentVolumeClaim) {
 				found, err := state.Claims(t.Context(), s.api, s.state().Etcd, int32(tc.size))

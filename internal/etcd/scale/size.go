@@ -195,6 +195,6 @@ func (s Size) scaled(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot
 	return conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonScaled, "The cluster has as many members as its spec asks for.")
 }
 
-// cutsOver reports whether the members of a source cluster are to leave, and are not known to have left. Whoever stops them before may take
-// the quorum away.
+// cutsOver reports whether the members of a source cluster are to leave, and are not known to have left. Stopping them before that can cost
+// the quorum.
 func cutsOver(etcd *v1alpha1.Etcd) bool { return etcd.Source() != nil && !etcd.SourceStays() }
