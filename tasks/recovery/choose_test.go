@@ -223,7 +223,7 @@ func TestWhatIsKnownOfRevisions(t *testing.T) {
 			g.Expect(r.Revision).To(Equal(c.atLeast))
 			g.Expect(r.HighestRevision).To(Equal(c.highest))
 			g.Expect(r.HadData).To(Equal(c.hadData))
-			in.Evidence.Began = c.highest + 1
+			in.Began = c.highest + 1
 			g.Expect(decide(in, epoch).Recovery.HighestRevision).To(Equal(c.highest+1), "the cluster before, of which nothing is left, went on above that")
 			const behind = "the newest backup (full) leads to revision 70, and the data to 60 at most"
 			d := decide(in, epoch)
