@@ -88,7 +88,7 @@ func notItsStatus() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
 }
 
-// enqueueEtcd has an Etcd reconciled with the priority that it has.
+// enqueueEtcd enqueues an Etcd with the priority that priorityOfEvent gives it.
 func enqueueEtcd() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(o client.Object, priority *int, q queue) {

@@ -24,7 +24,7 @@ import (
 )
 
 // A starting operator finds many Etcds. It first reconciles those that have changed while no operator was running, and those that are
-// quorate while their pods are replaced or their certificates renewed; then those that nobody has begun.
+// quorate while their pods are replaced or their certificates renewed; then those that are not begun yet.
 func TestChangedEtcdsComeFirst(t *testing.T) {
 	g := NewWithT(t)
 	queue := priorityqueue.New[reconcile.Request]("test")

@@ -90,12 +90,28 @@ func (n Names) placeholders() func(string) string {
 	all := slices.DeleteFunc([]string{n.UID, n.Etcd, n.Namespace, "etcd"}, func(name string) bool { return name == "" })
 	// The longest first: one may be a part of another.
 	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	for i := range all {
-		all[i] = regexp.QuoteMeta(all[i])
+	return func(text string) string {
+		var said strings.Builder
+		for i := 0; i < len(text); {
+			name := slices.IndexFunc(all, func(name string) bool { return isWord(text, i, name) })
+			if name < 0 {
+				said.WriteByte(text[i])
+				i++
+				continue
+			}
+			said.WriteString("<name>")
+			i += len(all[name])
+		}
+		return said.String()
 	}
-	// Only whole words: a name may be as short as one letter.
-	pattern := regexp.MustCompile(`\b(?:` + strings.Join(all, "|") + `)\b`)
-	return func(text string) string { return pattern.ReplaceAllLiteralString(text, "<name>") }
+}
+
+// isWord reports whether a name is at a place of a text, as a whole word: a name may be as short as one letter.
+func isWord(text string, at int, name string) bool {
+	inWord := func(i int) bool {
+		return i >= 0 && i < len(text) && (text[i] >= '0' && text[i] <= '9' || text[i]|0x20 >= 'a' && text[i]|0x20 <= 'z')
+	}
+	return strings.HasPrefix(text[at:], name) && !inWord(at-1) && !inWord(at+len(name))
 }
 
 // flatten returns the values of a JSON document by their paths. What a list has is known by its name, if it has one. Volumes may be named after

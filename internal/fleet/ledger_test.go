@@ -450,7 +450,7 @@ func TestFingerprint(t *testing.T) {
 // The same change is the same in a cluster that is named like its namespace, or in which one of both is called etcd, as a word of the template is.
 // Names may stand side by side.
 func TestFingerprintsWhereNamesAreWordsOfTheTemplate(t *testing.T) {
-	const was, is = `{"args":["start-etcd"]}`, `{"args":["start-etcd","--etcd-data=/var/etcd","--url=%[1]s-0.%[1]s-peer.%[2]s.svc","--prefix=%[2]s/%[1]s/%[1]s"]}`
+	const was, is = `{"args":["start-etcd"]}`, `{"args":["start-etcd","--etcd-data=/var/etcd","--url=%[1]s-0.%[1]s-peer.%[2]s.svc","--prefix=%[2]s/%[1]s/%[1]s","--name=prod_%[1]s_%[2]s"]}`
 	seen := map[string][]Names{}
 	for _, n := range []Names{{Etcd: "main", Namespace: "a"}, {Etcd: "a", Namespace: "a"}, {Etcd: "etcd", Namespace: "a"}, {Etcd: "main", Namespace: "etcd"}, {Etcd: "etcd", Namespace: "etcd"}, {Etcd: "etcd-main", Namespace: "etcd"}} {
 		f, err := Fingerprint([]byte(was), fmt.Appendf(nil, is, n.Etcd, n.Namespace), n)

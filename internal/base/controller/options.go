@@ -25,8 +25,8 @@ const (
 	maxBackoff   = 30 * time.Second
 )
 
-// Unhurried is the priority of what gives way to changes, and may take long: to create all that an Etcd needs, above all. It has the share
-// of what is slow, so that those that were begun come to their end before what they have read is too old, and changes find workers.
+// Unhurried is the priority of what gives way to changes, and may take long, such as to create all that an Etcd needs. It has a third of the
+// workers, so that what was begun comes to its end before what was read for it is too old, and changes find workers.
 const Unhurried = -1
 
 // Options are those of a controller that works on so many objects at the same time, of which each namespace has its share.

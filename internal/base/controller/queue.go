@@ -71,15 +71,16 @@ func (q *fairQueue) raise(priority int, objects []reconcile.Request) (raised boo
 	defer q.mu.Unlock()
 	for i := range q.held {
 		if h := &q.held[i]; h.priority < priority && slices.Contains(objects, h.object) {
-			h.priority, h.slow, raised = priority, q.isSlow(h.object, priority), true
+			h.priority, h.look, raised = priority, q.lookAt(h.object, priority), true
 		}
 	}
 	return raised
 }
 
-// isSlow reports whether a look at an object counts as slow. The caller holds the mutex.
-func (q *fairQueue) isSlow(object reconcile.Request, priority int) bool {
-	return q.slow[object] || priority == Unhurried
+// lookAt returns what counts for the share of an object. The caller holds the mutex.
+func (q *fairQueue) lookAt(object reconcile.Request, priority int) look {
+	unhurried := priority == Unhurried
+	return look{object.Namespace, q.slow[object] && !unhurried, unhurried}
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue: it waits for an object whose share permits.
@@ -104,7 +105,7 @@ func (q *fairQueue) begin(object reconcile.Request, priority int) bool {
 	defer q.mu.Unlock()
 	w, taken := q.working[object]
 	if !taken {
-		w.look = look{object.Namespace, q.isSlow(object, priority)}
+		w.look = q.lookAt(object, priority)
 		if !q.shares.admits(w.look) {
 			q.held = append(q.held, heldBack{w.look, object, priority})
 			return false

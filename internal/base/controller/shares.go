@@ -10,24 +10,25 @@ import "sigs.k8s.io/controller-runtime/pkg/reconcile"
 type shares struct {
 	// free workers, of all, work on nothing.
 	free, all int
-	// of is how many work for a namespace, and slow how many on objects that were slow the last time.
-	of   map[string]int
-	slow int
+	// of is how many work for a namespace, slow how many on objects that were slow the last time, and unhurried how many on what has the
+	// priority Unhurried.
+	of              map[string]int
+	slow, unhurried int
 }
 
 // look is the next reconcile of an object.
 type look struct {
 	namespace string
-	// slow: it took long the last time, most likely because members hang.
-	slow bool
+	// slow: it took long the last time, most likely because members hang. What is unhurried is not slow: nothing else waits for its share.
+	slow, unhurried bool
 }
 
-// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it
-// is slow, as long as all that are slow have less than a third of the workers. So one namespace has at most half of the workers, two
-// have a third each, and one that needs none finds some free whatever the others do. What is slow has its third also while others are
-// at work: all is slow while the API server is.
+// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it is slow or
+// unhurried, as long as all that are so have less than a third of the workers. So one namespace has at most half of the workers, two have a
+// third each, and one that needs none finds some free whatever the others do. What is slow has its third also while others are at work: all is
+// slow while the API server is.
 func (s *shares) admits(l look) bool {
-	return (!l.slow || 3*s.slow < s.all) && s.of[l.namespace] < s.free
+	return (!l.slow || 3*s.slow < s.all) && (!l.unhurried || 3*s.unhurried < s.all) && s.of[l.namespace] < s.free
 }
 
 // take gives a worker to an object.
@@ -36,6 +37,9 @@ func (s *shares) take(l look) {
 	s.of[l.namespace]++
 	if l.slow {
 		s.slow++
+	}
+	if l.unhurried {
+		s.unhurried++
 	}
 }
 
@@ -47,6 +51,9 @@ func (s *shares) giveBack(l look) {
 	}
 	if l.slow {
 		s.slow--
+	}
+	if l.unhurried {
+		s.unhurried--
 	}
 }
 

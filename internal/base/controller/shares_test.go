@@ -17,7 +17,7 @@ func most(workers, namespaces int, slow bool) (each, left int) {
 	for again := true; again; {
 		again = false
 		for i := range namespaces {
-			if l := (look{fmt.Sprint(i), slow}); s.admits(l) {
+			if l := (look{namespace: fmt.Sprint(i), slow: slow}); s.admits(l) {
 				s.take(l)
 				again = true
 			}
@@ -59,26 +59,44 @@ func TestShares(t *testing.T) {
 func TestSlowOnesHaveTheirThirdBesideOthers(t *testing.T) {
 	for slow, want := range []bool{true, true, true, true, false} {
 		s := &shares{free: 1, all: 10, of: map[string]int{"a": 9 - slow}, slow: slow}
-		NewWithT(t).Expect(s.admits(look{"b", true})).To(Equal(want), "%d have workers", slow)
-		NewWithT(t).Expect(s.admits(look{"b", false})).To(BeTrue())
+		NewWithT(t).Expect(s.admits(look{namespace: "b", slow: true})).To(Equal(want), "%d have workers", slow)
+		NewWithT(t).Expect(s.admits(look{namespace: "b", slow: false})).To(BeTrue())
 	}
+}
+
+// What is slow and what is unhurried have a third each: however many there are of the one, the other is looked at.
+func TestSlowAndUnhurriedOnesHaveAThirdEach(t *testing.T) {
+	g := NewWithT(t)
+	s := &shares{free: 10, all: 10, of: map[string]int{}}
+	take := func(l look) (taken int) {
+		for ; ; taken++ {
+			if l.namespace = fmt.Sprint(l.slow, l.unhurried, taken); !s.admits(l) {
+				return taken
+			}
+			s.take(l)
+		}
+	}
+	g.Expect(take(look{unhurried: true})).To(Equal(4))
+	g.Expect(take(look{slow: true})).To(Equal(4))
+	g.Expect(take(look{})).To(Equal(2))
 }
 
 func TestSharesAreGivenBack(t *testing.T) {
 	g := NewWithT(t)
 	s := &shares{free: 3, all: 3, of: map[string]int{}}
-	for _, l := range []look{{"a", true}, {"b", false}} {
+	for _, l := range []look{{namespace: "a", slow: true}, {namespace: "b"}, {namespace: "a", unhurried: true}} {
 		s.take(l)
 	}
-	s.giveBack(look{"b", false})
-	s.giveBack(look{"a", true})
+	s.giveBack(look{namespace: "b", slow: false})
+	s.giveBack(look{namespace: "a", slow: true})
+	s.giveBack(look{namespace: "a", unhurried: true})
 	g.Expect(*s).To(Equal(shares{free: 3, all: 3, of: map[string]int{}}), "no namespace is remembered")
 }
 
 // Whose turn it is of those held back, while namespace a has two of ten workers, and b one.
 func TestNextOfThoseHeldBack(t *testing.T) {
 	at := func(namespace string, slow bool, priority int) heldBack {
-		return heldBack{look: look{namespace, slow}, priority: priority}
+		return heldBack{look: look{namespace: namespace, slow: slow}, priority: priority}
 	}
 	for name, tc := range map[string]struct {
 		held []heldBack

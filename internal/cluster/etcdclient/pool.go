@@ -129,7 +129,7 @@ func (p *Pool) giveBack(c *pooled) {
 	case p.connections[c.to] != c:
 		// It was replaced while it was in use.
 		c.end()
-	case p.asked[c.to]+p.before[c.to] < 2 || !c.isReusable():
+	case p.asked[c.to]+p.before[c.to] < 2 || c.made.Load() == nil || !c.isReusable():
 		p.drop(c)
 	default:
 		c.idleSince, c.place = p.now(), p.idle.PushBack(c)

@@ -53,7 +53,7 @@ func put(next *v1alpha1.EtcdStatus, conditionType string, c *metav1.Condition, n
 	set(next, *c, now)
 }
 
-// stalled returns the condition Stalled: why a person has to act before the spec can be carried out; nil if nobody has to.
+// stalled returns the condition Stalled: why a person has to act before the spec can be carried out; nil if no one has to.
 func stalled(next *v1alpha1.EtcdStatus, tasks []v1alpha1.EtcdOperatorTask) *metav1.Condition {
 	because := func(reason, message string) *metav1.Condition {
 		return ptr.To(conditions.True(v1alpha1.ConditionStalled, reason, "%s", message))

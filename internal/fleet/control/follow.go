@@ -297,8 +297,8 @@ func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd
 	return nil
 }
 
-// expected reports whether a task does not answer for the loss of the quorum: it was lost when it began, or it is a RecreateRollout that has stopped
-// all members. If the quorum does not come back, such a task stalls.
+// expected reports whether a task does not answer for the loss of the quorum: the cluster was not Ready when it began, or it is a RecreateRollout
+// that has stopped all members. If the quorum does not come back, such a task stalls.
 func expected(t *v1alpha1.EtcdOperatorTask, lost *metav1.Condition) bool {
 	return t.Status.Rollout != nil && t.Status.Rollout.Phase != "" || !lost.LastTransitionTime.IsZero() && lost.LastTransitionTime.Before(t.Status.InitiatedAt)
 }
