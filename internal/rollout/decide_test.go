@@ -595,8 +595,11 @@ func TestSurges(t *testing.T) {
 		"peers get TLS":              {v1alpha1.SurgeSingleMember, &cluster.Pod{Endpoint: "http://192.0.2.1:2379"}, v1alpha1.EtcdConfig{PeerURLTLS: &v1alpha1.PeerURLTLS{}}, false},
 	} {
 		etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 1, SurgePolicy: c.policy, Etcd: c.spec}}
-		if got := Surges(etcd, &cluster.Snapshot{Ordinals: []cluster.Ordinal{{Pod: c.pod}}}); got != c.want {
-			t.Errorf("%s: %v", name, got)
+		for what, replicas := range map[string]int32{"": 1, ", and it is to hibernate": 0} {
+			etcd.Spec.Replicas = replicas
+			if got := Surges(etcd, &cluster.Snapshot{Ordinals: []cluster.Ordinal{{Pod: c.pod}}}); got != c.want {
+				t.Errorf("%s%s: %v", name, what, got)
+			}
 		}
 	}
 }

@@ -18,10 +18,12 @@ import (
 )
 
 // Surges reports whether a second member takes over from the only one before its pod is replaced. The agent of the second one looks for the
-// first at the address in the newest template, from which etcd copies the database. If the address changes, it would never find the first.
+// first at the address in the newest template, from which etcd copies the database. If the address changes, it would never find the first. While
+// the cluster is to hibernate, none is added, but the second one may vote by now, and to replace the first would cost the quorum.
 func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
-	if !etcd.Surges() || len(s.Ordinals) == 0 || s.Ordinals[0].Pod == nil || s.Ordinals[0].Pod.Endpoint == "" {
-		return etcd.Surges()
+	surges := etcd.Surges() || etcd.Spec.Replicas == 0 && etcd.Spec.SurgePolicy != "" && etcd.Spec.SurgePolicy != v1alpha1.SurgeNever
+	if !surges || len(s.Ordinals) == 0 || s.Ordinals[0].Pod == nil || s.Ordinals[0].Pod.Endpoint == "" {
+		return surges
 	}
 	pod := s.Ordinals[0].Pod
 	at, err := url.Parse(pod.Endpoint)
