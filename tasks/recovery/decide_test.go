@@ -145,7 +145,7 @@ func TestPhases(t *testing.T) {
 		"that of one whose restore has failed":          {newInput(lostFor(time.Hour), refuses(0, v1alpha1.ReasonRestoreFailed), claimGoes(0)), 0, tasks.Continue, confirming, "main-0 is kept: "},
 		"that of one that was removed":                  {newInput(lostFor(time.Hour), refuses(0, v1alpha1.ReasonMemberRemoved), claimGoes(0)), 0, tasks.Continue, stopping, ""},
 		"that of one that has left":                     {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[1:] }), 0, tasks.Continue, stopping, ""},
-		"that of one, and it is not known who votes":        {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = nil }), 0, tasks.Continue, confirming, "main-0 is kept: "},
+		"that of one, and it is not known who votes":    {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Cluster.Voters = nil }), 0, tasks.Continue, confirming, "main-0 is kept: "},
 		"that of one that goes":                         {newInput(lostFor(time.Hour), ended(0), claimGoes(0), func(in *Input) { in.Snapshot.Ordinals[0].Class = v1alpha1.ClassTerminating }), 0, tasks.Continue, stopping, ""},
 		"one is silent":                                 {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
 		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {

@@ -149,7 +149,7 @@ func keepsRunning(s *cluster.Snapshot) string { return cmp.Or(untried(s), strand
 // volume. The task stops all members at once, and promises that they start as they were until the choice is recorded.
 func stranded(s *cluster.Snapshot) string {
 	for _, o := range s.Ordinals {
-		if o.Serves() && o.Pod.VolumeTrouble != "" {
+		if o.Pod != nil && o.Serves() && o.Pod.VolumeTrouble != "" {
 			return fmt.Sprintf("%s could not start again with its data once it is stopped: %s. Fix this first. If the claim is going and other members serve, delete the pod: its member is replaced while they serve", o.Name, o.Pod.VolumeTrouble)
 		}
 	}

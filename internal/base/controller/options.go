@@ -26,7 +26,7 @@ const (
 )
 
 // Unhurried is the priority of what gives way to changes, and may take long, such as to create all that an Etcd needs. It has a third of the
-// workers, so that what was begun comes to its end before what was read for it is too old, and changes find workers.
+// workers with what is slow, so that what was begun comes to its end before what was read for it is too old, and changes find workers.
 const Unhurried = -1
 
 // Options are those of a controller that works on so many objects at the same time, of which each namespace has its share.

@@ -23,12 +23,20 @@ type look struct {
 	slow, unhurried bool
 }
 
-// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it is slow or
-// unhurried, as long as all that are so have less than a third of the workers. So one namespace has at most half of the workers, two have a
-// third each, and one that needs none finds some free whatever the others do. What is slow has its third also while others are at work: all is
-// slow while the API server is.
+// admits reports whether a worker may take up an object now: as long as more workers are free than its namespace has, and, if it is slow, as long
+// as all that are slow have less than a third of the workers. So one namespace has at most half of the workers, two have a third each, and one
+// that needs none finds some free whatever the others do. What is slow has its third also while others are at work: all is slow while the API
+// server is. What is unhurried has what the slow leave of this third, and a tenth in any case: each keeps the other from nothing but speed.
 func (s *shares) admits(l look) bool {
-	return (!l.slow || 3*s.slow < s.all) && (!l.unhurried || 3*s.unhurried < s.all) && s.of[l.namespace] < s.free
+	switch {
+	case s.of[l.namespace] >= s.free:
+		return false
+	case l.slow:
+		return 3*s.slow < s.all
+	case l.unhurried:
+		return 3*(s.slow+s.unhurried) < s.all || 10*s.unhurried < s.all
+	}
+	return true
 }
 
 // take gives a worker to an object.

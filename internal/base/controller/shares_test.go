@@ -64,10 +64,10 @@ func TestSlowOnesHaveTheirThirdBesideOthers(t *testing.T) {
 	}
 }
 
-// What is slow and what is unhurried have a third each: however many there are of the one, the other is looked at.
-func TestSlowAndUnhurriedOnesHaveAThirdEach(t *testing.T) {
+// What is unhurried takes nothing from what is slow, and has a tenth whatever is slow.
+func TestUnhurriedOnesBesideSlowOnes(t *testing.T) {
 	g := NewWithT(t)
-	s := &shares{free: 10, all: 10, of: map[string]int{}}
+	s := &shares{free: 30, all: 30, of: map[string]int{}}
 	take := func(l look) (taken int) {
 		for ; ; taken++ {
 			if l.namespace = fmt.Sprint(l.slow, l.unhurried, taken); !s.admits(l) {
@@ -76,9 +76,13 @@ func TestSlowAndUnhurriedOnesHaveAThirdEach(t *testing.T) {
 			s.take(l)
 		}
 	}
-	g.Expect(take(look{unhurried: true})).To(Equal(4))
-	g.Expect(take(look{slow: true})).To(Equal(4))
-	g.Expect(take(look{})).To(Equal(2))
+	g.Expect(take(look{unhurried: true})).To(Equal(10))
+	g.Expect(take(look{slow: true})).To(Equal(10))
+	g.Expect(take(look{})).To(Equal(10))
+	*s = shares{free: 30, all: 30, of: map[string]int{}}
+	g.Expect(take(look{slow: true})).To(Equal(10))
+	g.Expect(take(look{unhurried: true})).To(Equal(3))
+	g.Expect(take(look{})).To(Equal(17))
 }
 
 func TestSharesAreGivenBack(t *testing.T) {
