@@ -88,15 +88,16 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Mem
 	if r.Relieve != "" {
 		return true
 	}
+	others := r.HeldBy != nil && (r.HeldBy.Guard == v1alpha1.GuardOthersParticipating || r.HeldBy.Guard == v1alpha1.GuardOthersServing)
 	keepsAway := func(b v1alpha1.BlockedBy) bool {
-		answers := r.HeldBy.Guard == v1alpha1.GuardOthersParticipating && b.Pod == r.HeldBy.Pod // with its version, once it has joined
+		answers := others && b.Pod == r.HeldBy.Pod // with its version, once it has joined
 		return b.Guard == v1alpha1.GuardVersionsCompatible && !answers || b.Guard == v1alpha1.GuardSnapshotTaken
 	}
 	switch {
 	case r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, keepsAway):
 	case r.HeldBy.Guard == v1alpha1.GuardVolumeReachable:
 		return true
-	case r.HeldBy.Guard == v1alpha1.GuardOthersParticipating:
+	case others:
 		return r.HeldBy.Pod != "" && !slices.ContainsFunc(members, func(m membership.Member) bool {
 			return m.Owner == membership.Ours && strings.HasSuffix(r.HeldBy.Pod, fmt.Sprintf("-%d", m.Ordinal))
 		})
