@@ -204,9 +204,9 @@ func TestUnhurriedLooksLeaveTheShareOfSlowOnes(t *testing.T) {
 						return
 					}
 					if priority == handler.LowPriority && looks.Add(1) == 1 {
-						time.Sleep(slowAfter)
+						<-time.After(slowAfter)
 					}
-					time.Sleep(slowAfter / 2)
+					<-time.After(slowAfter / 2)
 					q.AddWithOpts(priorityqueue.AddOpts{After: 2 * slowAfter, Priority: &priority}, o)
 					q.Done(o)
 				}
@@ -217,10 +217,10 @@ func TestUnhurriedLooksLeaveTheShareOfSlowOnes(t *testing.T) {
 		for i := range 10 * workers {
 			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(Unhurried)}, request(fmt.Sprint(i), "main"))
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		NewWithT(t).Expect(looks.Load()).To(BeNumerically(">", 20))
 		q.ShutDown()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 	})
 }
 
