@@ -487,8 +487,11 @@ func (e *Etcd) SuspendedBy() string {
 }
 
 // Surges reports whether a second member takes over while the only one is replaced.
-func (e *Etcd) Surges() bool {
-	return (e.Spec.SurgePolicy == SurgeSingleMember || e.Spec.SurgePolicy == SurgeSingleMemberAndDrains) && e.Spec.Replicas == 1
+func (e *Etcd) Surges() bool { return e.MaySurge() && e.Spec.Replicas == 1 }
+
+// MaySurge reports whether the policy lets a second member take over if there is only one.
+func (e *Etcd) MaySurge() bool {
+	return e.Spec.SurgePolicy == SurgeSingleMember || e.Spec.SurgePolicy == SurgeSingleMemberAndDrains
 }
 
 // SurgesOnDrain reports whether a second member takes over also when the node of the only one is cordoned.

@@ -25,7 +25,7 @@ type Input struct {
 	// 0 if that was not asked for.
 	HotPrefixes []HotPrefix
 	Events      int64
-	// Counted says who counted them; nil if that was not asked for, or nobody did.
+	// Counted says who counted them; nil if that was not asked for, or could not be done.
 	Counted *Counted
 	// HotKeys are the whole keys that were written most; nil if they were not asked for.
 	HotKeys []HotPrefix

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Bounds of what the cache keeps of an object, in bytes. Whoever may create objects in a namespace can give them the operator's
-// labels, and an owner reference to an Etcd.
+// Bounds of what the cache keeps of an object, in bytes. A user who may create objects in a namespace can give them the
+// operator's labels, and an owner reference to an Etcd.
 const (
 	// maxObject is far more than an object of an Etcd has, with the labels and annotations of others.
 	maxObject = 64 << 10

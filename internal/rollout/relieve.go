@@ -21,7 +21,7 @@ import (
 // first at the address in the newest template, from which etcd copies the database. If the address changes, it would never find the first. While
 // the cluster is to hibernate, none is added, but the second one may vote by now, and to replace the first would cost the quorum.
 func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
-	surges := etcd.Surges() || etcd.Spec.Replicas == 0 && etcd.Spec.SurgePolicy != "" && etcd.Spec.SurgePolicy != v1alpha1.SurgeNever
+	surges := etcd.MaySurge() && etcd.Spec.Replicas <= 1
 	if !surges || len(s.Ordinals) == 0 || s.Ordinals[0].Pod == nil || s.Ordinals[0].Pod.Endpoint == "" {
 		return surges
 	}

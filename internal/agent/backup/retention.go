@@ -84,8 +84,8 @@ func (r Retention) ExpiredTrusted(list []Snapshot, trust Trust, now time.Time) [
 	return append(expired, leadingNowhere(list, expired)...)
 }
 
-// leadingNowhere are the deltas that were taken before all full snapshots that stay: a restore begins with one of these, whoever may trust
-// it, and follows what was taken later. If no full snapshot stays, nothing is known of the deltas.
+// leadingNowhere are the deltas that were taken before all full snapshots that stay, trusted or not: a restore begins with one of these, and
+// follows what was taken later. If no full snapshot stays, nothing is known of the deltas.
 func leadingNowhere(list, removed []Snapshot) (deltas []Snapshot) {
 	gone := map[string]bool{}
 	for _, s := range removed {

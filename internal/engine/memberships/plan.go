@@ -19,8 +19,8 @@ import (
 )
 
 // mayBeDue reports whether the members of an Etcd may have to change, by its status and its tasks alone. It is evaluated for every Etcd;
-// members are only queried if it is true. cordoned: the node of the only member is cordoned. left: a claim that was made for a further
-// member is left.
+// members are only queried if it is true. cordoned: the node of the only member is cordoned. left: what only another task takes
+// away is left (members.LeftBehind).
 func mayBeDue(etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask, cordoned, left bool) bool {
 	s := &etcd.Status
 	switch {
@@ -78,7 +78,7 @@ func bringsFurther(in membership.Input, step *membership.Step) bool {
 }
 
 // waitsForMember reports whether a rollout that has begun only continues once a further member has joined: to relieve the only one, to move
-// a volume, or because its pod already exists. A version that the rollout refuses, or a snapshot that it waits for, keeps that member away
+// a volume, or because its pod already exists, and is waited for. A version that the rollout refuses, or a snapshot that it waits for, keeps that member away
 // as well.
 func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Member) bool {
 	if rollout == nil || rollout.Status.Rollout == nil {

@@ -252,9 +252,9 @@ func refusesList(o *cluster.Ordinal) bool {
 	return o != nil && o.Class == v1alpha1.ClassDead && o.Pod != nil && o.Pod.ListChanged
 }
 
-// moves reports whether an ordinal gets another volume: the claim is not what the spec asks for, and those that the StatefulSet makes are. A learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its
-// member was told that it leaves, and the agent has said since then that a quorum serves without it: other data may be needed, and joins
-// as it is. A claim that has no volume holds no data.
+// moves reports whether an ordinal gets another volume: the claim is not what the spec asks for, and those that the StatefulSet makes are. A
+// learner gets its vote first. Of an ordinal that is not in the list, the volume goes only if its member was told that it leaves, and the agent
+// has said since then that a quorum serves without it: other data may be needed, and joins as it is. A claim that has no volume holds no data.
 func (k Known) moves(i int, o membership.Ordinal) bool {
 	claim, class := k.Claims[i], k.Etcd.Spec.Class()
 	if !k.Etcd.Moves() || k.Etcd.SpecSuspended() || class != "" && class != k.Class || claim == nil || o.Foreign != "" || !k.misfits(claim) {

@@ -241,7 +241,7 @@ func (n *session) removeExpired(ctx context.Context) {
 		}
 	}
 	for _, snapshot := range retention.ExpiredTrusted(list, trust, now) {
-		// The next leader may have been asked to keep it meanwhile, and this agent may not know yet that it does not lead any more.
+		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
 			continue

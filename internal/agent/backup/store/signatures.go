@@ -138,7 +138,7 @@ func (s *signatures) choose(ctx context.Context, snapshot *backup.Snapshot, proo
 	hash := sha256.New()
 	switch err := bucket.Download(ctx, path.Join(snapshot.Prefix, snapshot.Name()), hash, nil); {
 	case isMissing(err):
-		return nil // it was removed meanwhile
+		return nil // it has been removed
 	case err != nil:
 		return fmt.Errorf("reading snapshot %s, whose name was signed for %d contents: %w", snapshot.Name(), len(proofs), err)
 	}

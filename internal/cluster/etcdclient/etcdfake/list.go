@@ -98,7 +98,7 @@ func (c *Cluster) Changes() []string {
 	return slices.Clone(c.changes)
 }
 
-// Found has one member found the cluster again, with nobody else in its list, as in a recovery.
+// Found has one member found the cluster again, with no other in its list, as in a recovery.
 func (c *Cluster) Found(index int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
