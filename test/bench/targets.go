@@ -25,8 +25,8 @@ const (
 // maxInPlace is how long a change in place may take that restarts no etcd.
 var maxInPlace = map[string]time.Duration{resources: 5 * time.Second, agentImage: 15 * time.Second}
 
-// maxRequests returns the maximum number of requests of a rollout. Ten of these occur once for each template change: live
-// reads confirm the ownership of the Etcd's objects before the first of them is written (ADR 15). One of each member is the live read
+// maxRequests returns the maximum number of requests of a rollout. Three of these occur once for each template change: live
+// reads confirm the ownership of what changes and of what new pods start with (ADR 117). One of each member is the live read
 // of the StatefulSet right before its pod is removed: after the intent was written, so the read that the decision rests on does not do.
 // A pod that takes ten seconds or more to be replaced costs a write of the task's status that says so, which these do not.
 func maxRequests(members int) int { return 9*members + 16 }

@@ -155,9 +155,10 @@ func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending
 		if err != nil {
 			return comparison{}, nil, err
 		}
-		differ, pending = differ || why != "", append(pending, d)
+		d.own = cached != nil && ownership.Of(q.Etcd, d.GetKind(), cached) == nil
+		d.unchanged = d.own && why == ""
+		differ, pending = differ || !d.unchanged, append(pending, d)
 		if cached != nil {
-			differ = differ || ownership.Of(q.Etcd, d.GetKind(), cached) != nil
 			c.objects, states = append(c.objects, objectID{unique.Make(d.GroupVersionKind()), d.GetName()}), append(states, stateOf(cached))
 		}
 	}

@@ -26,6 +26,8 @@ type Desired struct {
 	// instructions are added to a ConfigMap that is created for a cluster that has served: its members read them there, and they are not
 	// applied.
 	instructions map[string]string
+	// own: the cache shows an object of the Etcd; unchanged: and nothing of it is to be written.
+	own, unchanged bool
 }
 
 // Render makes a Desired of an apply configuration, with annotations that all objects of the Etcd have.

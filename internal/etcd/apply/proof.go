@@ -4,9 +4,10 @@
 
 // Package apply writes the objects of an Etcd, and no foreign ones.
 //
-// Before the first write, all of them are read from the API server: a Proof holds those that exist, and names those that are not the Etcd's
-// own. While there is such a foreign object, nothing is written. Missing objects are created rather than applied, so that one that appears
-// in between is not taken over; existing ones are applied with the UID and resourceVersion that were read.
+// Before the first write, they are read from the API server: a Proof holds those that exist, and names those that are not the Etcd's own.
+// While there is such a foreign object, nothing is written. Missing objects are created rather than applied, so that one that appears
+// in between is not taken over; existing ones are applied with the UID and resourceVersion that were read. While all members run, a change
+// leaves to the cache what it neither writes nor has new pods start with (docs/adr/0117-a-change-reads-what-it-concerns.md).
 package apply
 
 import (
@@ -41,6 +42,8 @@ type Proof struct {
 	Foreign []ownership.Foreign
 	// Manager is the value of the label managed-by of an Etcd that was adopted from another operator.
 	Manager string
+	// left are the objects that were not read: the cache shows them as the Etcd's own.
+	left map[component.Key]bool
 }
 
 // owned reports whether each object is the Etcd's own.
@@ -52,9 +55,9 @@ func (p *Proof) statefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
 	return set
 }
 
-// prove reads all objects of an Etcd, and the claims of the members that its StatefulSet does not run yet, since these members would start
-// with them.
-func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) {
+// prove reads the objects of an Etcd, except for those that are left to the cache, and the claims of the members that its StatefulSet does
+// not run yet, since these members would start with them. If there are such members, no object is left.
+func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, left map[component.Key]bool) (*Proof, error) {
 	p := &Proof{Objects: map[component.Key]client.Object{}}
 	if err := w.proveOne(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
 		return nil, err
@@ -68,8 +71,11 @@ func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) 
 		return nil, err
 	}
 	members := max(runs, etcd.Spec.Replicas, etcd.Status.ClusterSize)
+	if runs > 0 && runs == members {
+		p.left = left
+	}
 	for _, key := range component.Keys(etcd, members, p.Manager) {
-		if key == read || key == component.StatefulSetKey(etcd) {
+		if key == read || key == component.StatefulSetKey(etcd) || p.left[key] {
 			continue
 		}
 		if err := w.proveOne(ctx, etcd, p, key); err != nil {

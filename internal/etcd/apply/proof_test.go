@@ -102,7 +102,7 @@ func TestProve(t *testing.T) {
 				o.SetNamespace("shoot-a")
 			}
 			s := serverWith(objects...)
-			p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd)
+			p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			var want []any
 			for _, k := range component.Keys(etcd, c.members, "") {

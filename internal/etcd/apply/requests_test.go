@@ -379,7 +379,7 @@ func TestProofOfAdopted(t *testing.T) {
 				objects = append(objects, adopted(set))
 			}
 			s := serverWith(objects...)
-			p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd)
+			p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(p.Manager).To(Equal(v1alpha1.ManagedByDruid))
 			g.Expect(p.Foreign).To(BeEmpty())
@@ -398,7 +398,7 @@ func TestProofOfAdopted(t *testing.T) {
 	// Of an Etcd that was not adopted, the Role is foreign.
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: etcd.RoleName(), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid}}}
 	s := serverWith(role)
-	p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd)
+	p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.Foreign).To(HaveLen(1))
 }

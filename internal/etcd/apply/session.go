@@ -71,15 +71,18 @@ func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.S
 
 // Owned reports whether, according to the API server, each existing object of the Etcd is its own. It is called before each write; the
 // answer holds for the Session.
-func (s *Session) Owned(ctx context.Context) (bool, error) {
-	if s.proof != nil {
+func (s *Session) Owned(ctx context.Context) (bool, error) { return s.ownedBut(ctx, nil) }
+
+// ownedBut is Owned, except for objects that are left to the cache.
+func (s *Session) ownedBut(ctx context.Context, left map[component.Key]bool) (bool, error) {
+	if s.proof != nil && len(s.proof.left) == 0 {
 		return s.proof.owned(), nil
 	}
 	if o := s.objects.obstructed.Of(s.etcd); len(o.foreign) > 0 && s.objects.Clock.Now().Sub(o.at) < RecheckForeign {
 		s.proof = &Proof{Foreign: o.foreign}
 		return false, nil
 	}
-	proof, err := s.objects.prove(ctx, s.etcd)
+	proof, err := s.objects.prove(ctx, s.etcd, left)
 	if err != nil {
 		return false, err
 	}
@@ -162,13 +165,32 @@ func (s *Session) Apply(ctx context.Context, q Request) (settled bool, err error
 	return next.settled, nil
 }
 
+// leave returns the objects that the cache may answer for: they stay as they are, and have their effect at any time rather than when a pod
+// starts. A pod that starts takes the ServiceAccount and the ConfigMap that have their names by then. Where the cache lacks an object, it may
+// be another one's by now, and all are read.
+func leave(objects []Desired) map[component.Key]bool {
+	left := map[component.Key]bool{}
+	for _, d := range objects {
+		switch kind := d.GetKind(); {
+		case !d.own:
+			return nil
+		case d.unchanged && kind != "StatefulSet" && kind != "ServiceAccount" && kind != "ConfigMap":
+			left[d.key()] = true
+		}
+	}
+	return left
+}
+
 // write writes the objects that differ from those on the API server, once all are known to be the Etcd's own.
 func (s *Session) write(ctx context.Context, objects []Desired, q Request) error {
-	owned, err := s.Owned(ctx)
+	owned, err := s.ownedBut(ctx, leave(objects))
 	if err != nil || !owned {
 		return err
 	}
 	for _, d := range objects {
+		if s.proof.left[d.key()] {
+			continue
+		}
 		live := s.proof.Objects[d.key()]
 		why, err := d.differs(live, q.Due)
 		if err != nil {

@@ -118,5 +118,5 @@ func TestRequestsOfARollout(t *testing.T) {
 		}
 	}
 	t.Logf("%d writes of statuses and %d other requests: %v", statuses, others, all)
-	w.Expect(others).To(BeNumerically("<=", 5*members+20))
+	w.Expect(others).To(BeNumerically("<=", 5*members+15))
 }
