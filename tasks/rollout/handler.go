@@ -60,7 +60,7 @@ const startInterval = 3 * time.Second
 const handoverInterval = 25 * time.Millisecond
 
 // Execute implements tasks.Methods. Waiting, moving leadership and asking for a snapshot may rest on the cache, since they disrupt no
-// member. Every other decision, and any update in place, rests on live reads.
+// member. Every other decision rests on live reads, and so does how a pod that has changed can be updated in place.
 func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config]) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
@@ -69,8 +69,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Config])
 	if err := h.readsOf(ctx, h.Client, task, snapshot); err != nil {
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
-	if !h.updatesInPlace(task, snapshot) {
-		if in, decision, now := h.decide(task, snapshot, inplace.Updates{}); mayRestOnCache(decision) {
+	if updates, known := h.known(task, snapshot); known {
+		if in, decision, now := h.decide(task, snapshot, updates); mayRestOnCache(decision) {
 			return verdict(in, decision, now), nil
 		}
 	}

@@ -51,12 +51,23 @@ func (h *Handler) assess(ctx context.Context, task tasks.Typed[rollout.Config], 
 	if err != nil {
 		return inplace.Updates{}, fmt.Errorf("assessing pods: %w", err)
 	}
+	refused := false
 	for pod, a := range assessed {
-		if u := h.tracker.unfitFor(task.Object.UID, pod, target); h.Clock.Now().Before(u.until) {
+		u := h.tracker.unfitFor(task.Object.UID, pod, target)
+		refused = refused || u != unfit{}
+		if h.Clock.Now().Before(u.until) {
 			assessed[pod] = u.wait(a)
 		}
 	}
-	return h.tracker.assess(task.Object.UID, snapshot, assessed), nil
+	return h.tracker.assess(task.Object.UID, snapshot, assessed, !refused), nil
+}
+
+// known returns how each outdated pod of a cached snapshot can follow the template, if that was assessed when it was as it is.
+func (h *Handler) known(task tasks.Typed[rollout.Config], snapshot *cluster.Snapshot) (updates inplace.Updates, known bool) {
+	if !h.updatesInPlace(task, snapshot) {
+		return inplace.Updates{}, true
+	}
+	return h.tracker.assessAgain(task.Object.UID, snapshot)
 }
 
 // wait returns the assessment of a pod while a quota or a LimitRange does not allow its next write. If that write would revert an update,

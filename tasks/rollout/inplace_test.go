@@ -227,6 +227,59 @@ func TestAStaleCacheReplacesNoPod(t *testing.T) {
 	}
 }
 
+// While a rollout waits, pods are not read again that have been assessed as they are. Whatever is done, or has changed, rests on live reads.
+func TestWaitingRestsOnWhatWasAssessed(t *testing.T) {
+	type snapshot = cluster.Snapshot
+	of := func(ordinal int, change func(*cluster.Ordinal)) change {
+		return func(s *snapshot) { change(&s.Ordinals[ordinal]) }
+	}
+	waits := func(after time.Duration, changes ...change) *snapshot {
+		return observed(noon.Add(after), append([]change{updated(1), dead(1)}, changes...)...)
+	}
+	for name, c := range map[string]struct {
+		cached *snapshot
+		before func(*Handler)
+		reads  int
+	}{
+		"as it was":                          {cached: waits(time.Second)},
+		"as long as that is recent":          {cached: waits(rollout.MaxGap)},
+		"for too long":                       {cached: waits(rollout.MaxGap + 1), reads: 1},
+		"an outdated pod has changed":        {cached: waits(time.Second, of(2, func(o *cluster.Ordinal) { o.Pod.ResourceVersion = "2" })), reads: 1},
+		"an outdated pod is another one":     {cached: waits(time.Second, of(2, func(o *cluster.Ordinal) { o.Pod.UID = "another" })), reads: 1},
+		"an update in place has begun":       {cached: waits(time.Second, updating(1)), reads: 1},
+		"an updated pod has changed":         {cached: waits(time.Second, of(1, func(o *cluster.Ordinal) { o.Pod.ResourceVersion = "2" }))},
+		"the template is another one":        {cached: waits(time.Second, func(s *snapshot) { s.StatefulSet.UpdateRevision = "newer" }), reads: 1},
+		"an update was refused":              {cached: waits(time.Second), before: func(h *Handler) { h.tracker.refuseUpdate("", "m-2", unfit{target: "new"}) }, reads: 1},
+		"a refusal is part of what is known": {cached: waits(time.Second), before: func(h *Handler) { h.tracker.assess("", waits(0), nil, false) }, reads: 1},
+		"a step is due":                      {cached: observed(noon.Add(time.Second)), reads: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, c.cached, c.cached)
+			r.handler.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+			r.clock.SetTime(c.cached.At)
+			pods := map[types.UID]inplace.Assessment{}
+			for _, pod := range []types.UID{"m-0", "m-1", "m-2"} {
+				pods[pod] = inplace.Assessment{ResourceVersion: "1", Replace: "it has to be new"}
+			}
+			delete(pods, "m-1")
+			if c.cached.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassDead }) == 0 {
+				pods["m-1"] = pods["m-0"]
+			}
+			r.handler.tracker.assess("", waits(0), pods, true)
+			if c.before != nil {
+				c.before(r.handler)
+			}
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(r.witness.confirmed).To(Equal(c.reads))
+			if c.reads == 0 {
+				r.Expect(v.Step).To(BeNil())
+				r.Expect(v.Reason).To(Equal(v1alpha1.ReasonHeld))
+			}
+		})
+	}
+}
+
 // A late write of another operator is revoked like a late deletion, before anything else happens.
 func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
 	g := NewWithT(t)

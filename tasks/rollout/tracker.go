@@ -5,9 +5,11 @@
 package rollout
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -27,10 +29,30 @@ type tracked struct {
 	timers  rollout.Timers
 	refused map[types.UID]rollout.RefusedWrite
 	updates inplace.Updates
+	// assessed is what the updates rest on.
+	assessed assessed
 	// revisions are the ControllerRevisions that were read.
 	revisions *read.Known
 	// unfit are the updates in place that the API server has refused, by pod.
 	unfit map[types.UID]unfit
+}
+
+// assessed are assessments of pods by one live read. The zero value covers nothing.
+type assessed struct {
+	at     time.Time
+	target string
+	pods   map[types.UID]inplace.Assessment
+}
+
+// covers reports whether each outdated pod of a cached snapshot is as it was assessed. After a while all are assessed again: a ControllerRevision
+// that was missing may be there.
+func (a assessed) covers(s *cluster.Snapshot) bool {
+	if a.target != s.StatefulSet.UpdateRevision || s.At.Sub(a.at) > rollout.MaxGap {
+		return false
+	}
+	return !slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool {
+		return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && !o.Pod.At(a.target) && a.pods[o.Pod.UID].ResourceVersion != o.Pod.ResourceVersion
+	})
 }
 
 // unfit is a refused update in place.
@@ -58,9 +80,25 @@ func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) rollout.Ti
 	return t.change(task, func(of *tracked) { of.timers = of.timers.Next(snapshot) }).timers
 }
 
-// assess adds an assessment of pods to the record of their updates, and returns that record.
-func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) inplace.Updates {
-	return t.change(task, func(of *tracked) { of.updates = of.updates.Next(snapshot, assessed, rollout.MaxGap) }).updates
+// assess adds an assessment of pods to the record of their updates, and returns that record. It covers later snapshots if it holds until a
+// pod changes.
+func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, pods map[types.UID]inplace.Assessment, holds bool) inplace.Updates {
+	return t.change(task, func(of *tracked) {
+		of.updates, of.assessed = of.updates.Next(snapshot, pods, rollout.MaxGap), assessed{}
+		if holds {
+			of.assessed = assessed{snapshot.At, snapshot.StatefulSet.UpdateRevision, pods}
+		}
+	}).updates
+}
+
+// assessAgain adds a cached snapshot to the record of the updates; false if what was assessed last does not cover it.
+func (t *tracker) assessAgain(task types.UID, snapshot *cluster.Snapshot) (updates inplace.Updates, covered bool) {
+	updates = t.change(task, func(of *tracked) {
+		if covered = of.assessed.covers(snapshot); covered {
+			of.updates = of.updates.Next(snapshot, of.assessed.pods, rollout.MaxGap)
+		}
+	}).updates
+	return updates, covered
 }
 
 // revisions returns the ControllerRevisions that a task has read.
@@ -74,7 +112,7 @@ func (t *tracker) revisions(task types.UID) *read.Known {
 
 // refuseUpdate records that the API server refused to update a pod in place. After a restart, the operator tries once more.
 func (t *tracker) refuseUpdate(task, pod types.UID, u unfit) {
-	t.change(task, func(of *tracked) { of.unfit = memory.With(of.unfit, pod, u) })
+	t.change(task, func(of *tracked) { of.unfit, of.assessed = memory.With(of.unfit, pod, u), assessed{} })
 }
 
 // refuse records that the API server refused the removal of a pod.
