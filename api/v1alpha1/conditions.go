@@ -106,6 +106,8 @@ const (
 	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
 	// ErrTooManyTasks means that too many earlier tasks of the Etcd have not ended.
 	ErrTooManyTasks ErrorCode = "ERR_TOO_MANY_TASKS"
+	// ErrTaskTooLarge means that the annotations, labels and other metadata of the task are larger than 128 KiB.
+	ErrTaskTooLarge ErrorCode = "ERR_TASK_TOO_LARGE"
 	// ErrDuplicateTask means that an earlier task does the same work.
 	ErrDuplicateTask ErrorCode = "ERR_DUPLICATE_TASK"
 	// ErrCrossNamespace means that the task refers to another namespace.

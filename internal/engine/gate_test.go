@@ -7,6 +7,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,4 +196,42 @@ func TestATaskThatHasEndedIsKeptForTheGate(t *testing.T) {
 	e.pass(time.Second)
 	e.look()
 	e.Expect(s.get(t, "a")).To(BeNil())
+}
+
+// Beside a Gate, which may have to annotate a task, one with so much metadata that the API server may refuse that does not start. A recovery does.
+func TestATaskWithTooMuchMetadata(t *testing.T) {
+	large := func(taskType v1alpha1.TaskType, size int) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) {
+			task.Spec.Type = taskType
+			task.Annotations = map[string]string{"a": strings.Repeat("x", size)}
+		}
+	}
+	for name, c := range map[string]struct {
+		is    v1alpha1.TaskType
+		size  int
+		gated bool
+		want  v1alpha1.TaskState
+	}{
+		"large":                {v1alpha1.OnDemandSnapshot, 128 << 10, true, rejected},
+		"a recovery":           {v1alpha1.QuorumLossRecovery, 128 << 10, true, running},
+		"as kubectl leaves it": {v1alpha1.OnDemandSnapshot, 100 << 10, true, running},
+		"without a Gate":       {v1alpha1.OnDemandSnapshot, 128 << 10, false, running},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", pending, large(c.is, c.size))
+			e := newEngine(t, s)
+			e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor}
+			g := &gate{}
+			if c.gated {
+				e.Gate = g
+			}
+			e.look()
+			e.Expect(e.state("a")).To(Equal(c.want))
+			if c.want == rejected {
+				e.Expect(g.asked).To(BeEmpty())
+				e.Expect(s.get(t, "a").Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrTaskTooLarge)))
+			}
+		})
+	}
 }

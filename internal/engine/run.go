@@ -77,8 +77,12 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 	}
 	own, _ := separate(live, etcd)
 	q := queue.New(own)
-	if t := q.Find(task.Object.UID); !q.HasTurn(t) || t.Status.State == v1alpha1.TaskStateInProgress {
+	t := q.Find(task.Object.UID)
+	if !q.HasTurn(t) || t.Status.State == v1alpha1.TaskStateInProgress {
 		return tasks.Verdict{}, errCacheBehind
+	}
+	if refusal := r.tooLarge(t); refusal != nil {
+		return *refusal, nil
 	}
 	verdict, err := handler.Admit(ctx, task)
 	if err == nil && verdict.Outcome == tasks.Continue {
@@ -92,6 +96,18 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		status.RecordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
 	}
 	return verdict, err
+}
+
+// tooLarge returns the verdict on a task, as the API server has it, with more metadata than may start beside a Gate; nil if it has less. A recovery
+// asks no Gate.
+func (r *Reconciler) tooLarge(t *v1alpha1.EtcdOperatorTask) *tasks.Verdict {
+	if r.Gate == nil || t.Spec.Type == v1alpha1.QuorumLossRecovery || !etcdtasks.TooLarge(t) {
+		return nil
+	}
+	return &tasks.Verdict{
+		Outcome: tasks.Reject, Code: v1alpha1.ErrTaskTooLarge,
+		Message: fmt.Sprintf("its metadata has %d bytes, and with more than 128 KiB the operator may be unable to annotate it: create it again with fewer or shorter annotations and labels", t.ObjectMeta.Size()),
+	}
 }
 
 // company describes which tasks an admitted task preempts or runs beside; empty if none.

@@ -415,6 +415,8 @@ func TestHowLongASlotIsAwaited(t *testing.T) {
 		"nothing waits":              {situation(func(in *Input) { in.Waiting = nil }), time.Time{}},
 		"a slot is free":             {situation(), time.Time{}},
 		"a window is closed":         {situation(full, policy(func(p *Policy) { p.Paused = true })), time.Time{}},
+		"a canary's task runs":       {situation(history(), holders(holding("a", func(h *Holder) { h.Canary, h.Granted = true, since.Add(-time.Hour) }))), since},
+		"a canary is watched":        {situation(history(), holders(holding("a", canary))), time.Time{}},
 		"the last was given later":   {situation(full), noon.Add(-time.Minute)},
 		"a namespace has its share":  {situation(share(4, 2, false), holders(holding("w2"), holding("w3"))), time.Time{}},
 		"others wait for a slot":     {situation(share(2, 1, false), holders(holding("w2"), holding("a")), others(waiting("x"))), noon.Add(-time.Minute)},

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -143,9 +144,18 @@ func flatten(document []byte, place func(string) string) (map[string]string, err
 				walk(path+"/"+key, inner)
 			}
 		default:
-			all[path] = fmt.Sprint(v)
+			all[path] = plain(fmt.Sprint(v))
 		}
 	}
 	walk("", value)
 	return all, nil
+}
+
+// plain returns a value without what separates differences: a tenant who writes that into a value of theirs would make their change look like
+// another one. A value that has none stays as it is.
+func plain(value string) string {
+	if !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }) {
+		return value
+	}
+	return "\x01" + strconv.Quote(value)
 }

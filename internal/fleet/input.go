@@ -95,6 +95,8 @@ type Hold struct {
 	Next time.Time
 	// Share: its namespace has as many slots as it may, whether or not others are free.
 	Share bool
+	// Runs: it waits for the task of a canary, which may be suspended.
+	Runs bool
 }
 
 // Decision is whether a task may take a slot now, and if not, why.

@@ -464,6 +464,27 @@ func TestFingerprintsWhereNamesAreWordsOfTheTemplate(t *testing.T) {
 	}
 }
 
+// A tenant writes no value that makes their change look like another one.
+func TestAValueThatLooksLikeAnotherDifference(t *testing.T) {
+	of := func(before, after string) string {
+		t.Helper()
+		f, err := Fingerprint([]byte(before), []byte(after), Names{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	// The other one changes a value of the tenant, too.
+	other := of(`{"affinity":"a","image":"m:1"}`, `{"affinity":"b","image":"m:2"}`)
+	if forged := of(`{"affinity":"a"}`, `{"affinity":"b\n/image\u0000m:1\u0000m:2"}`); forged == other {
+		t.Errorf("%s", forged)
+	}
+	// Nor is one that is marked for that taken for the other.
+	if of(`{}`, `{"a":"b\n"}`) == of(`{}`, `{"a":"\"b\\n\""}`) {
+		t.Error("a value is like its quotation")
+	}
+}
+
 // A policy that has replaced another of its name, and may select other clusters, begins with canaries of its own. What failed stays
 // paused.
 func TestChangesOfAPolicyThatIsReplaced(t *testing.T) {

@@ -86,7 +86,7 @@ func (c *Change) PausedMessage(asked string) string {
 const maxNamed = 5
 
 func inWindow(s *state, p *Policy, c *Candidate) *Hold {
-	open, closes, next := p.Opens(s.Now)
+	open, closes, next := s.opens(p)
 	if !open {
 		return &Hold{Reason: WaitingForWindow, Next: next, Message: fmt.Sprintf("no window of EtcdFleetPolicy %s is open%s", p.Name, opening(next))}
 	}
@@ -99,6 +99,17 @@ func inWindow(s *state, p *Policy, c *Candidate) *Hold {
 	}
 	return &Hold{Reason: WaitingForWindow, Next: closes, Message: fmt.Sprintf(
 		"the window of EtcdFleetPolicy %s closes at %s, and nine of ten of its newest tasks took up to %s", p.Name, timestamp(closes), usual)}
+}
+
+// opens is Opens of a policy at the time of the decision, found once: it may take many times of a schedule.
+func (s *state) opens(p *Policy) (open bool, closes, next time.Time) {
+	o := s.openings[p.Name]
+	if o == nil {
+		o = &opened{}
+		o.open, o.closes, o.next = p.Opens(s.Now)
+		s.openings[p.Name] = o
+	}
+	return o.open, o.closes, o.next
 }
 
 // longest is longest of a policy, found once.
@@ -178,6 +189,7 @@ func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
 	if slices.ContainsFunc(underway, func(h *Holder) bool { return h.Change != c.Change }) {
 		tried = "the template that change " + c.Change + " leads to"
 	}
-	return &Hold{Reason: WaitingForCanary, Message: fmt.Sprintf("EtcdFleetPolicy %s tries %s in %d of %s first: %s",
+	runs := slices.ContainsFunc(underway, func(h *Holder) bool { return h.Ended.IsZero() })
+	return &Hold{Reason: WaitingForCanary, Runs: runs, Message: fmt.Sprintf("EtcdFleetPolicy %s tries %s in %d of %s first: %s",
 		p.Name, tried, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
 }

@@ -25,6 +25,14 @@ type state struct {
 	usage map[string]*usage
 	// stretches are for how long tasks may start at a time, by each policy, as far as that was asked for.
 	stretches map[string]time.Duration
+	// openings are whether tasks may start now, by each policy, as far as that was asked for.
+	openings map[string]*opened
+}
+
+// opened is the answer of Policy.Opens.
+type opened struct {
+	open         bool
+	closes, next time.Time
 }
 
 // usage is who uses the slots of a policy.
@@ -35,7 +43,7 @@ type usage struct {
 }
 
 func newState(in Input) *state {
-	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}, stretches: map[string]time.Duration{}}
+	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}, stretches: map[string]time.Duration{}, openings: map[string]*opened{}}
 	maps.Copy(s.served, in.Served)
 	for _, e := range in.Ledger.Failing {
 		s.failing[e] = true

@@ -188,6 +188,26 @@ func (l *Ledger) Abandoned(task types.UID, left string, now time.Time) {
 	}
 }
 
+// notKept stands for the reason of a failure.
+const notKept = "the reason is not kept"
+
+// Shed makes the ledger smaller by so many bytes, if it can, by what no slot and no pause depends on: why changes have failed, and then with what
+// the newest of the clusters that are watched are compared, which is found out again.
+func (l *Ledger) Shed(excess int) {
+	for i := range l.Changes {
+		for j := range l.Changes[i].Failures {
+			f := &l.Changes[i].Failures[j]
+			if less := len(f.Reason) - len(notKept); excess > 0 && less > 0 {
+				f.Reason, excess = notKept, excess-less
+			}
+		}
+	}
+	for i := len(l.Holders) - 1; i >= 0 && excess > 0; i-- {
+		excess -= len(l.Holders[i].Baseline)
+		l.Holders[i].Baseline = ""
+	}
+}
+
 // Release removes a holder, whose task has ended or is gone, and was cleaned up after.
 func (l *Ledger) Release(task types.UID, now time.Time) {
 	if h := l.Holder(task); h != nil {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/robfig/cron/v3"
 )
 
 func window(t *testing.T, schedule string, duration time.Duration, zone string) Window {
@@ -176,5 +178,36 @@ func TestWhenAPolicyOpens(t *testing.T) {
 				t.Errorf("open %v, closes %s, next %s", open, text(closes), text(next))
 			}
 		})
+	}
+}
+
+// counted is a schedule that counts what it is asked.
+type counted struct {
+	cron.Schedule
+	n *int
+}
+
+func (c counted) Next(t time.Time) time.Time {
+	*c.n++
+	return c.Schedule.Next(t)
+}
+
+// Whether a window is open is computed once for a decision, however many tasks wait: a schedule may come every minute, and a window last a week.
+func TestWindowsAreComputedOnce(t *testing.T) {
+	ask := func(tasks int) (n int) {
+		w, err := NewWindow("* * * * *", time.Hour, "UTC")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.schedule = counted{w.schedule, &n}
+		in := situation(policy(func(p *Policy) { p.Windows = []Window{w} }))
+		for i := range tasks {
+			in.Waiting = append(in.Waiting, waiting(fmt.Sprintf("x%d", i)))
+		}
+		Next(in)
+		return n
+	}
+	if one, many := ask(1), ask(100); one == 0 || many != one {
+		t.Errorf("%d times for one task, %d for a hundred", one, many)
 	}
 }

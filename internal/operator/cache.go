@@ -220,12 +220,14 @@ func trimmedEtcd(e *v1alpha1.Etcd) *v1alpha1.Etcd {
 	return &kept
 }
 
-// trimmedTask leaves out the configs of a task that has ended. They are most of it, and are not read again.
+// trimmedTask leaves out the configs of a task that has ended, which are not read again, and the metadata that its creator alone reads: there may be
+// more than a megabyte of it in each.
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
-	if !t.Status.State.IsFinal() {
-		return t
-	}
 	kept := *t
-	kept.Spec.Config, kept.Status.Config = "", ""
+	kept.Labels, kept.Annotations = boundedLabels(t.Labels), selected(t.Annotations, v1alpha1.AnnotationBypassFleet)
+	kept.Finalizers, kept.OwnerReferences = few(t.Finalizers), ownersOfTask(t.OwnerReferences)
+	if t.Status.State.IsFinal() {
+		kept.Spec.Config, kept.Status.Config = "", ""
+	}
 	return &kept
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
@@ -55,6 +56,33 @@ func metaOf(name string, controller string) metav1.ObjectMeta {
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: controller, Name: "m", UID: "e", Controller: ptr.To(true)}}
 	}
 	return m
+}
+
+// Of the metadata of a task, which may have more than a megabyte in each of hundreds, the cache keeps what is read.
+func TestTheCacheBoundsTheMetadataOfTasks(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e"}}
+	task := etcdtasks.New(etcd, "task", v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout, Config: "restart: true"})
+	task.Annotations = map[string]string{v1alpha1.AnnotationBypassFleet: "true", "a": strings.Repeat("x", 200<<10)}
+	whole := task.DeepCopy()
+	own := task.OwnerReferences[0]
+	task.OwnerReferences = nil
+	for i := range 3000 {
+		task.Labels[fmt.Sprintf("%060d.example.com/%d", i, i)] = strings.Repeat("x", 63)
+		task.Finalizers = append(task.Finalizers, fmt.Sprintf("example.com/%060d", i))
+		task.OwnerReferences = append(task.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprintf("%060d", i), UID: "u"})
+	}
+	task.OwnerReferences = append(task.OwnerReferences, own, metav1.OwnerReference{APIVersion: "v1", Kind: v1alpha1.KindEtcd, Name: strings.Repeat("x", 200<<10), UID: "u"})
+	kept := transformed(t, task)
+	g.Expect(kept.ObjectMeta.Size()).To(BeNumerically("<", 8<<10))
+	g.Expect(etcdtasks.IsOwned(kept, etcd)).To(BeTrue())
+	g.Expect(kept.Labels).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedBy))
+	g.Expect(kept.Annotations).To(Equal(map[string]string{v1alpha1.AnnotationBypassFleet: "true"}))
+	g.Expect(kept.Finalizers).NotTo(BeEmpty())
+	g.Expect(kept.Spec).To(Equal(whole.Spec))
+
+	delete(whole.Annotations, "a")
+	g.Expect(transformed(t, whole.DeepCopy())).To(Equal(whole), "a task as others are")
 }
 
 // Of what only has the labels of an Etcd's objects, or is too large for one, the cache keeps whose it is.

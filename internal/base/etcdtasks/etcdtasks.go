@@ -52,6 +52,13 @@ func New(etcd *v1alpha1.Etcd, name string, spec v1alpha1.EtcdOperatorTaskSpec) *
 	}}
 }
 
+// maxMetadata bounds the metadata of a task that may start beside a Gate, in bytes: with more, the API server may refuse to add an annotation, by
+// which its start is kept from being written. kubectl keeps the manifest in it, with a config of up to 64 KiB.
+const maxMetadata = 128 << 10
+
+// TooLarge reports whether the metadata of a task, as the API server has it, is too large for it to start beside a Gate.
+func TooLarge(t *v1alpha1.EtcdOperatorTask) bool { return t.ObjectMeta.Size() > maxMetadata }
+
 // IsOwned reports whether an Etcd is an owner of a task.
 func IsOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
 	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })

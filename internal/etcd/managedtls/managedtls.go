@@ -160,7 +160,7 @@ func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnect
 		return err
 	}
 	if len(foreign) > 0 {
-		s.foreign(foreign)
+		s.foreign(spec, foreign, renew)
 		return nil
 	}
 	for range maxSteps {
@@ -169,7 +169,7 @@ func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			return err
 		}
 		if len(secrets.foreign) > 0 {
-			s.foreign(secrets.foreign)
+			s.foreign(spec, secrets.foreign, renew)
 			return nil
 		}
 		var current pki.State
@@ -189,7 +189,7 @@ func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnect
 		var d pki.Decision
 		s.spend(func() { d = pki.Decide(spec, current, in) })
 		if d.Step == nil {
-			s.conclude(spec, d)
+			s.conclude(spec, d, renew)
 			return nil
 		}
 		if proceed, err := s.carryOut(ctx, spec, in, current, secrets, *d.Step); err != nil || !proceed {
@@ -216,6 +216,7 @@ func (s *session) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, cur
 	err = s.write(ctx, s.Etcd, before.live[step.Secret], spec, step.Secret, next)
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		s.forbidden(step, err)
+		s.notBegun(spec, step.Action == pki.RenewCA || step.Action == pki.MakeCA)
 		return false, nil
 	}
 	if err != nil {
@@ -258,14 +259,15 @@ func (s *session) expired(ctx context.Context, a *pki.Authority) (bool, error) {
 // withoutRollouts reports whether members do not read CAs of the Etcd at their start, so that a new CA needs no rollout.
 func (s *session) withoutRollouts() bool { return s.Etcd.ClientTLS() == nil && s.Etcd.PeerTLS() == nil }
 
-func (s *session) foreign(foreign []ownership.Foreign) {
+func (s *session) foreign(spec pki.Spec, foreign []ownership.Foreign, renew bool) {
 	s.result.Foreign = append(s.result.Foreign, foreign...)
 	for _, f := range foreign {
 		s.problems = append(s.problems, &certificates.Problem{Secret: f.Name, What: f.Whose + ": " + f.Remedy})
 	}
+	s.notBegun(spec, renew)
 }
 
-func (s *session) conclude(spec pki.Spec, d pki.Decision) {
+func (s *session) conclude(spec pki.Spec, d pki.Decision, renew bool) {
 	for _, p := range d.Problems {
 		s.problems = append(s.problems, &certificates.Problem{Secret: p.Secret, What: p.What})
 	}
@@ -274,12 +276,22 @@ func (s *session) conclude(spec pki.Spec, d pki.Decision) {
 	}
 	if d.NotRenewed != "" {
 		s.ignoreRenewal(spec.KeySecret, d.NotRenewed)
+	} else {
+		s.notBegun(spec, renew && d.Waiting == "")
 	}
 	if d.Waiting != "" {
 		s.result.Remarks = append(s.result.Remarks, fmt.Sprintf("The CA in Secret %s is being renewed: %s.", spec.KeySecret, d.Waiting))
 	}
 	if !d.At.IsZero() && (s.next.IsZero() || d.At.Before(s.next)) {
 		s.next = d.At
+	}
+}
+
+// notBegun reports that a requested renewal of a CA has not begun because of the last problem. The request does not stay: by it, the CAs of other
+// connections would be renewed once more.
+func (s *session) notBegun(spec pki.Spec, renew bool) {
+	if n := len(s.problems); renew && n > 0 && !spec.External {
+		s.ignoreRenewal(spec.KeySecret, fmt.Sprintf("the renewal of its CA has not begun (%v). Request it again once that is fixed", s.problems[n-1]))
 	}
 }
 

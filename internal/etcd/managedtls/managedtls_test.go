@@ -428,3 +428,31 @@ func TestExpensiveSecretsAreReadSeldom(t *testing.T) {
 		w.Expect(reads).NotTo(BeZero())
 	}
 }
+
+// What keeps the renewal of one CA from beginning does not keep the request: the other CAs would be renewed again and again. An event says what to do.
+func TestARenewalThatDoesNotBegin(t *testing.T) {
+	for name, spoil := range map[string]func(*corev1.Secret){
+		"the Secret is foreign":    func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"it cannot be used":        func(s *corev1.Secret) { s.Data[keyCertificate] = []byte("x") },
+		"a certificate is foreign": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ensure()
+			secret, change := &corev1.Secret{}, spoil
+			secret.Namespace, secret.Name = "ns", "main-peer-ca-key"
+			if change == nil {
+				secret.Name, change = "main-peer-tls", func(s *corev1.Secret) { s.OwnerReferences = nil }
+			}
+			w.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+			change(secret)
+			w.Expect(w.client.Update(t.Context(), secret)).To(Succeed())
+			w.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationRenewCA}
+			result := w.ensure()
+			w.Expect(result.RenewalBegun).To(BeTrue())
+			w.Expect(result.Events).To(ContainElement(And(HaveField("Reason", v1alpha1.ReasonCARenewalIgnored), HaveField("Note", And(
+				ContainSubstring("Secret main-peer-ca-key: the renewal of its CA has not begun"), ContainSubstring(secret.Name), ContainSubstring("Request it again"))))))
+			w.Expect(result.Events).To(ContainElement(HaveField("Reason", v1alpha1.ReasonCARenewalStarted)), "of the other connections")
+		})
+	}
+}

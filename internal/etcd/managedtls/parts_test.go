@@ -300,10 +300,10 @@ func TestSecretsOfANewEtcd(t *testing.T) {
 func TestConclude(t *testing.T) {
 	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	s := &session{}
-	s.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at.Add(time.Hour), Problems: []pki.Problem{{Secret: "s", What: "is broken"}}, Warnings: []pki.Problem{{Secret: "ca", What: "has another CA"}}})
-	s.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at, Waiting: "for members"})
-	s.conclude(pki.Spec{}, pki.Decision{At: at.Add(time.Minute)})
-	s.conclude(pki.Spec{}, pki.Decision{})
+	s.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at.Add(time.Hour), Problems: []pki.Problem{{Secret: "s", What: "is broken"}}, Warnings: []pki.Problem{{Secret: "ca", What: "has another CA"}}}, false)
+	s.conclude(pki.Spec{KeySecret: "key"}, pki.Decision{At: at, Waiting: "for members"}, false)
+	s.conclude(pki.Spec{}, pki.Decision{At: at.Add(time.Minute)}, false)
+	s.conclude(pki.Spec{}, pki.Decision{}, false)
 	g.Expect(s.next).To(Equal(at))
 	g.Expect(s.problems).To(ConsistOf(MatchError(ContainSubstring("s is broken"))))
 	g.Expect(s.result.Remarks).To(Equal([]string{"Secret ca has another CA.", "The CA in Secret key is being renewed: for members."}))

@@ -136,10 +136,22 @@ func (s *state) isWell() bool { return !s.gone && !s.unknown && s.broken == "" }
 // shown is how a cluster is that is watched, by what the cache shows.
 func (c *Controller) shown(ctx context.Context, v *view, h *fleet.Holder) state {
 	etcd := v.etcds[h.Etcd]
-	if etcd == nil || etcd.Spec.Replicas == 0 || v.changing[h.Etcd] {
+	switch {
+	case etcd == nil || etcd.Spec.Replicas == 0:
 		return state{gone: true}
+	case v.changing[h.Etcd] != "":
+		return c.whileMembersChange(h, v.changing[h.Etcd])
 	}
 	return c.stateOf(ctx, c.Client, h, etcd)
+}
+
+// whileMembersChange is how a cluster counts whose members change. A rollout of the only member succeeds before the one that stood in leaves, so
+// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does.
+func (c *Controller) whileMembersChange(h *fleet.Holder, by v1alpha1.TaskType) state {
+	if by == v1alpha1.MembershipChange && h.Baseline == "" && c.Clock.Now().Sub(h.Ended) < c.Patience {
+		return state{unknown: true}
+	}
+	return state{gone: true}
 }
 
 // live is how a cluster is that is watched, by live reads.
@@ -148,19 +160,28 @@ func (c *Controller) live(ctx context.Context, v *view, h *fleet.Holder) (s stat
 	if err != nil || etcd == nil {
 		return state{gone: true}, err
 	}
-	if s = c.stateOf(ctx, c.Live, h, etcd); s.broken != "" || v.changing[h.Etcd] {
-		s.gone, err = c.membersChange(ctx, h)
+	if s = c.stateOf(ctx, c.Live, h, etcd); s.broken == "" && v.changing[h.Etcd] == "" {
+		return s, nil
+	}
+	by, err := c.membersChange(ctx, h)
+	if by != "" {
+		s = c.whileMembersChange(h, by)
 	}
 	return s, err
 }
 
-// membersChange reports whether the members of a cluster change, by a live read.
-func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (bool, error) {
+// membersChange returns the type of the task that changes the members of a cluster, by a live read; empty if none does.
+func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (by v1alpha1.TaskType, err error) {
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Live.List(ctx, tasks, client.InNamespace(h.Namespace)); err != nil {
-		return false, fmt.Errorf("listing the tasks of namespace %s, where a cluster is watched: %w", h.Namespace, err)
+		return "", fmt.Errorf("listing the tasks of namespace %s, where a cluster is watched: %w", h.Namespace, err)
 	}
-	return slices.ContainsFunc(tasks.Items, func(t v1alpha1.EtcdOperatorTask) bool { return changesMembers(&t) && etcdOf(&t) == h.Etcd }), nil
+	for i := range tasks.Items {
+		if t := &tasks.Items[i]; changesMembers(t) && etcdOf(t) == h.Etcd && by != v1alpha1.Restore {
+			by = t.Spec.Type
+		}
+	}
+	return by, nil
 }
 
 // stateOf looks at a cluster that is watched.
@@ -210,20 +231,34 @@ func backedUp(etcd *v1alpha1.Etcd) bool {
 	return !etcd.Status.Conditions.IsFalse(v1alpha1.ConditionBackupReady)
 }
 
-// podsOf returns which pods and containers of a cluster run: it changes when one restarts.
-func podsOf(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (string, error) {
+// memberPods returns the pods of the members that a cluster is to have. Those of other ordinals are leaving, or have its label alone.
+func memberPods(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (all []corev1.Pod, err error) {
 	list := &corev1.PodList{}
 	if err := from.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing the pods of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+		return nil, fmt.Errorf("listing the pods of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	members := map[string]bool{}
+	for i := range etcd.Spec.Replicas {
+		members[fmt.Sprintf("%s-%d", etcd.Name, i)] = true
+	}
+	for i := range list.Items {
+		if of := metav1.GetControllerOf(&list.Items[i]); of != nil && of.Kind == "StatefulSet" && members[list.Items[i].Name] {
+			all = append(all, list.Items[i])
+		}
+	}
+	return all, nil
+}
+
+// podsOf returns which pods and containers of a cluster run: it changes when one restarts.
+func podsOf(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (string, error) {
+	members, err := memberPods(ctx, from, etcd)
+	if err != nil {
+		return "", err
 	}
 	var all []string
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if of := metav1.GetControllerOf(pod); of == nil || of.Kind != "StatefulSet" {
-			continue
-		}
-		text := string(pod.UID)
-		for _, container := range pod.Status.ContainerStatuses {
+	for i := range members {
+		text := string(members[i].UID)
+		for _, container := range members[i].Status.ContainerStatuses {
 			if container.Name == v1alpha1.ContainerEtcd && container.State.Running != nil {
 				text += container.State.Running.StartedAt.UTC().Format("@150405")
 			}
@@ -236,17 +271,13 @@ func podsOf(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (strin
 
 // unready names a pod of a cluster whose etcd is not ready, by what a reader shows; empty if there is none.
 func unready(ctx context.Context, from client.Reader, etcd *v1alpha1.Etcd) (string, error) {
-	list := &corev1.PodList{}
-	if err := from.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing the pods of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	members, err := memberPods(ctx, from, etcd)
+	if err != nil {
+		return "", err
 	}
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if of := metav1.GetControllerOf(pod); of == nil || of.Kind != "StatefulSet" {
-			continue
-		}
-		if c := pods.Container(pod, v1alpha1.ContainerEtcd); c == nil || !c.Ready || pod.DeletionTimestamp != nil {
-			return pod.Name, nil
+	for i := range members {
+		if c := pods.Container(&members[i], v1alpha1.ContainerEtcd); c == nil || !c.Ready || members[i].DeletionTimestamp != nil {
+			return members[i].Name, nil
 		}
 	}
 	return "", nil
@@ -260,7 +291,7 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 	t := &v1alpha1.EtcdOperatorTask{}
 	err := c.Live.Get(ctx, types.NamespacedName{Namespace: h.Namespace, Name: h.TaskName}, t)
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && t.UID != h.Task:
+	case apierrors.IsNotFound(err) || err == nil && (t.UID != h.Task || isAborted(t)):
 		return c.deleted(ctx, h)
 	case err != nil:
 		return nil, fmt.Errorf("reading task %s/%s, which holds a slot: %w", h.Namespace, h.TaskName, err)
@@ -281,6 +312,11 @@ func (c *Controller) taskOf(ctx context.Context, v *view, h *fleet.Holder) (*fin
 		return &finding{task: h.Task, kind: unstarted, version: h.ResourceVersion}, nil
 	}
 	return nil, nil
+}
+
+// isAborted reports whether a task was deleted while it ran. If a finalizer keeps it, no operator takes it a step further.
+func isAborted(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.DeletionTimestamp != nil && t.Status.State == v1alpha1.TaskStateInProgress
 }
 
 // running says whether a change has failed in a cluster whose task runs; nil if it has not. The Etcd is nil if it is not known.

@@ -7,6 +7,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -52,13 +53,20 @@ func (w *world) etcd(change func(*v1alpha1.Etcd)) {
 	}
 }
 
+// podOf reads the pod of a cluster.
+func (w *world) podOf(i int) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: "main-0"}, pod); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
 // unready has the etcd of the pod not be ready.
 func (w *world) unready() {
 	w.t.Helper()
-	pod := &corev1.Pod{}
-	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(0), Name: "main-0"}, pod); err != nil {
-		w.t.Fatal(err)
-	}
+	pod := w.podOf(0)
 	pod.Status.ContainerStatuses[0].Ready = false
 	if err := w.api.Status().Update(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
@@ -255,6 +263,81 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// A rollout of the only member has succeeded before the one that stood in for it leaves. The canary is watched once it has left: it is neither
+// released, as one whose members change later, nor blamed for what that does. What takes too long, and a restore, end the watch.
+func TestACanaryWhoseMembersStillChange(t *testing.T) {
+	change := func(w *world, restore bool) *v1alpha1.EtcdOperatorTask {
+		_, _, task := w.objects(0)
+		task.Name, task.UID, task.Spec.Type, task.Status.State = "scale", "scale", v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress
+		if restore {
+			task.Spec.Type, task.Status.Recovery = v1alpha1.Restore, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStopping}
+		}
+		task.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now()}
+		return task
+	}
+	for name, c := range map[string]struct {
+		lasts            time.Duration
+		restore, crashes bool
+		want             string
+	}{
+		"for two minutes":          {2 * time.Minute, false, false, "done"},
+		"and then its pod crashes": {2 * time.Minute, false, true, "while it was watched: pod main-0 is not ready"},
+		"for ten minutes":          {10 * time.Minute, false, false, "neither"},
+		"it is restored":           {interval, true, false, "neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			// Its pod terminates for longer than the change takes.
+			leaving := w.podOf(0).DeepCopy()
+			leaving.Name, leaving.UID, leaving.ResourceVersion, leaving.Finalizers = "main-3", "leaving", "", []string{"example.com/keep"}
+			if err := errors.Join(w.api.Create(t.Context(), leaving), w.api.Delete(t.Context(), leaving)); err != nil {
+				t.Fatal(err)
+			}
+			task := change(w, c.restore)
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+			if o.pass(c.lasts); c.want != "neither" && o.outcome() != "watched" {
+				t.Errorf("%q while its members change", o.outcome())
+			}
+			if err := w.api.Delete(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue))
+			if o.pass(9 * time.Minute); c.want != "neither" && o.outcome() != "watched" {
+				t.Errorf("%q before its time", o.outcome())
+			}
+			if c.crashes {
+				w.unready()
+			}
+			if o.pass(2 * time.Minute); o.outcome() != c.want {
+				t.Errorf("%q, want %q", o.outcome(), c.want)
+			}
+		})
+	}
+}
+
+// What a cluster is compared with has a bound: who gives other pods the label of an Etcd does not fill the ledger.
+func TestTheSizeOfABaseline(t *testing.T) {
+	w, o := watching(t)
+	for i := range 100 {
+		pod := w.podOf(0).DeepCopy()
+		pod.Name, pod.UID, pod.ResourceVersion = fmt.Sprintf("main-%d", i+1), types.UID(strings.Repeat("u", 36)+fmt.Sprint(i)), ""
+		if err := w.api.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.pass(interval)
+	l, err := o.Store.Read(t.Context())
+	if err != nil || len(l.Holders) != 1 || l.Holders[0].Baseline == "" || len(l.Holders[0].Baseline) > 300 {
+		t.Fatalf("%+v %v", l.Holders, err)
+	}
+	if o.pass(11 * time.Minute); o.outcome() != "done" {
+		t.Errorf("%q", o.outcome())
+	}
+}
+
 // A cluster that does not become well after its task has failed; and a gap, such as a restart of the operator, begins the soak again.
 func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
 	w, o := watching(t)
@@ -405,9 +488,18 @@ func TestHoldersAreReleased(t *testing.T) {
 				e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "1 of 3"})
 			})
 		}, false, "the quorum was lost: 1 of 3", false},
-		"it has not started, as it was":    {nil, false, "watched", false},
-		"it has changed, and not begun":    {state(v1alpha1.TaskStatePending), false, "neither", false},
-		"it was deleted":                   {nil, true, "neither", false},
+		"it has not started, as it was": {nil, false, "watched", false},
+		"it has changed, and not begun": {state(v1alpha1.TaskStatePending), false, "neither", false},
+		"it was deleted":                {nil, true, "neither", false},
+		"it was deleted, and a finalizer keeps it": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			state(v1alpha1.TaskStateInProgress)(w, task)
+			task.Finalizers = []string{"example.com/keep"}
+		}, true, "neither", false},
+		"so was a canary, while it lacked a member": {func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			lacking(w, task)
+			state(v1alpha1.TaskStateInProgress)(w, task)
+			task.Finalizers = []string{"example.com/keep"}
+		}, true, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
 		"while its cluster lacks a member": {lacking, true, "watched", false},
 		"while its pod is not ready":       {unready, true, "watched", false},
 		"while its pod terminates": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
@@ -215,6 +216,10 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 			continue
 		}
 		if t.Status.State != v1alpha1.TaskStateInProgress {
+			if etcdtasks.TooLarge(t) {
+				// No operator starts it as it is, and the API server may refuse to annotate it.
+				continue
+			}
 			if !isFenced(t.UID) {
 				if refused := c.fence(ctx, t); refused != nil {
 					err = errors.Join(err, refused)

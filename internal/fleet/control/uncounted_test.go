@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -480,5 +481,47 @@ func TestACountThatTakesLong(t *testing.T) {
 	}
 	if fenced[namespaceOf(0)] != 1 || fenced[namespaceOf(1)] != 1 || fenced[namespaceOf(2)] != 4 {
 		t.Errorf("%v", fenced)
+	}
+}
+
+// A task of a tenant that cannot be annotated, since its annotations are as large as they may be, does not keep a policy from being in force in the
+// namespaces of others: the engine starts none of that size. A smaller one that cannot be annotated does.
+func TestATaskThatIsTooLargeToBeAnnotated(t *testing.T) {
+	for size, inForce := range map[int]bool{validation.TotalAnnotationSizeLimitB - 10: true, 1 << 10: false} {
+		w := newWorld(t, 2, 2)
+		if err := w.api.Delete(t.Context(), w.read()); err != nil {
+			t.Fatal(err)
+		}
+		large := w.task(1).Object
+		large.Annotations = map[string]string{"a": strings.Repeat("x", size-1)}
+		if err := w.api.Update(t.Context(), large); err != nil {
+			t.Fatal(err)
+		}
+		o := w.operator()
+		if _, err := o.Store.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o.Client = interceptor.NewClient(o.client, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				if object.GetName() == "task" && object.GetNamespace() == namespaceOf(1) {
+					return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask").GroupKind(), object.GetName(), nil)
+				}
+				return c.Patch(ctx, object, patch, options...)
+			},
+		})
+		for i := range w.n {
+			w.labeled(i, map[string]string{"tier": "new"})
+		}
+		w.limiting("new")
+		w.clock.Step(maxAge)
+		if _, err := o.Reconcile(t.Context(), ctrl.Request{}); (err == nil) != inForce {
+			t.Errorf("%d: %v", size, err)
+		}
+		if is, _ := w.shown("new"); is != inForce {
+			t.Errorf("%d: it is in force: %t", size, is)
+		}
+		if inForce {
+			w.mayStart(o.ask(0))
+		}
 	}
 }

@@ -32,8 +32,8 @@ type view struct {
 	etcds map[types.UID]*v1alpha1.Etcd
 	// tasks are those of these Etcds that ask for a slot, and have not ended.
 	tasks map[types.UID]*v1alpha1.EtcdOperatorTask
-	// changing are the Etcds whose members change, or get other data.
-	changing map[types.UID]bool
+	// changing are the Etcds whose members change, or get other data, and the type of the task that does it.
+	changing map[types.UID]v1alpha1.TaskType
 }
 
 // maxAge is for how long a view is used again. The ledger is never that old: what is granted is decided on the newest one.
@@ -85,7 +85,7 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 	}
 	v := &view{
 		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[string]string{},
-		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{}, changing: map[types.UID]bool{},
+		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{}, changing: map[types.UID]v1alpha1.TaskType{},
 	}
 	list := &v1alpha1.EtcdFleetPolicyList{}
 	if err := c.Client.List(ctx, list); err != nil {
@@ -249,8 +249,8 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
 			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: t.Status.InitiatedAt.Time, Recovering: true})
 		}
-		if changesMembers(t) {
-			v.changing[etcd] = true
+		if changesMembers(t) && v.changing[etcd] != v1alpha1.Restore {
+			v.changing[etcd] = t.Spec.Type
 		}
 		if v.asks(t) {
 			v.tasks[t.UID] = t

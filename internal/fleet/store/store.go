@@ -33,8 +33,9 @@ const (
 )
 
 const (
-	// maxSize bounds the ledger, in bytes: the API server refuses an object of more than 1 MiB or so.
-	maxSize = 900 << 10
+	// maxSize bounds the ledger to which holders are added, in bytes, and maxWritten any: holders grow, and the API server refuses data of
+	// more than 1 MiB.
+	maxSize, maxWritten = 800 << 10, 1000 << 10
 	// tries is how often a change is decided again on what another operator has written.
 	tries = 5
 )
@@ -140,6 +141,10 @@ func knowsAll(data string) error {
 // write writes a ledger over the one that it was made of.
 func (s *Store) write(ctx context.Context, ledger *fleet.Ledger) error {
 	data, err := json.Marshal(ledger)
+	if err == nil && len(data) > maxWritten {
+		ledger.Shed(len(data) - maxWritten)
+		data, err = json.Marshal(ledger)
+	}
 	if err != nil {
 		return fmt.Errorf("encoding the ledger of the fleet: %w", err)
 	}

@@ -8,8 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
@@ -302,5 +304,67 @@ func TestALargeLedger(t *testing.T) {
 	}
 	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool { l.Release("a", l.Rebuilt); return true }); err != nil || len(w.holders(s)) != 0 {
 		t.Error(err)
+	}
+}
+
+// Holders that were granted while there was room, and grow since, do not keep anything from being written: what is known again later, or only
+// explains, is dropped before the API server would refuse it.
+func TestALedgerThatGrows(t *testing.T) {
+	w := newWorld(t)
+	w.api = interceptor.NewClient(w.api, interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if len(o.(*corev1.ConfigMap).Data[Key]) > 1<<20 {
+				return errors.New("too long: may not be more than 1048576 bytes")
+			}
+			return c.Update(ctx, o, options...)
+		},
+	})
+	s := w.store()
+	uid := func(i int) types.UID { return types.UID(fmt.Sprintf("%036d", i)) }
+	fill := func(l *fleet.Ledger) bool {
+		for i := range 100 {
+			l.Changes = append(l.Changes, fleet.Change{Policy: "p", Name: fmt.Sprint(i), Failures: []fleet.Failure{{Etcd: uid(i), Reason: strings.Repeat("<", 300)}}})
+		}
+		return true
+	}
+	if err := s.Change(t.Context(), fill); err != nil {
+		t.Fatal(err)
+	}
+	const step = 400
+	n := 0
+	for full := false; !full; {
+		err := s.Change(t.Context(), func(l *fleet.Ledger) bool {
+			for range step {
+				l.Grant(fleet.Holder{Task: uid(n), TaskName: "task", Namespace: "ns", Etcd: uid(n), EtcdName: "main", ResourceVersion: "123456789", Policies: []string{"p"}, Change: "0", Granted: l.Rebuilt})
+				n++
+			}
+			return true
+		})
+		if full = errors.Is(err, errTooLarge); err != nil && !full {
+			t.Fatal(err)
+		}
+	}
+	grow := func(l *fleet.Ledger) bool {
+		for i := range l.Holders {
+			l.Holders[i].Ended, l.Holders[i].Baseline = l.Rebuilt.Add(time.Nanosecond), strings.Repeat("x", 300)
+		}
+		l.Release(l.Holders[0].Task, l.Rebuilt)
+		return true
+	}
+	if err := s.Change(t.Context(), grow); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, h := range l.Holders {
+		if h.Baseline != "" {
+			compared++
+		}
+	}
+	if len(l.Holders) != n-step-1 || len(l.Changes) != 100 || len(l.Changes[0].Failures) != 1 || compared == 0 || compared == len(l.Holders) || l.Holders[0].Baseline == "" {
+		t.Errorf("%d holders of %d, %d changes, %d are compared", len(l.Holders), n, len(l.Changes), compared)
 	}
 }
