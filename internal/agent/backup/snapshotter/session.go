@@ -105,6 +105,7 @@ func (n *session) resume(ctx context.Context) error {
 		n.stored = 0
 		return nil
 	}
+	n.recordAgain(ctx, chain)
 	n.last = chain.Last().Reference()
 	if chain.Full.Proof != nil {
 		n.history = chain.Full.Proof.History
@@ -134,6 +135,21 @@ func (n *session) unrecorded(ctx context.Context) bool {
 	}
 	record, err := n.config.Recorded(ctx)
 	return err == nil && record == backup.Record{}
+}
+
+// recordAgain records what the store has: the leader before may not have reached the API server, or has ended before it recorded its last
+// snapshot. While nothing is written, no other one would be recorded. A record of something newer is left alone.
+func (n *session) recordAgain(ctx context.Context, chain backup.Chain) {
+	if n.config.Recorded == nil || n.config.OnSnapshot == nil {
+		return
+	}
+	if record, err := n.config.Recorded(ctx); err != nil || record.Check(chain) != nil {
+		return
+	}
+	n.config.OnSnapshot(*chain.Full)
+	if len(chain.Deltas) > 0 {
+		n.config.OnSnapshot(chain.Last())
+	}
 }
 
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
