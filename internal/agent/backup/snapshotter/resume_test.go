@@ -275,7 +275,7 @@ func TestACollectionSeesAHoldOfTheNextLeader(t *testing.T) {
 	log := funcr.New(func(_, args string) {
 		if !held && strings.Contains(args, "Removed a snapshot") {
 			held = true
-			_, err := to.Hold(t.Context(), all[0].Name(), 0, now.Now())
+			_, err := to.Hold(t.Context(), all[2].Name(), 0, now.Now())
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 	}, funcr.Options{})
@@ -288,6 +288,6 @@ func TestACollectionSeesAHoldOfTheNextLeader(t *testing.T) {
 	left, err := to.List(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(left).To(HaveLen(2), "the newest, and the one that is held")
-	g.Expect(left[0].Name()).To(Equal(all[0].Name()))
+	g.Expect(left[0].Name()).To(Equal(all[2].Name()))
 	g.Expect(s.Restorable()).To(HaveLen(2), "what is not removed can be restored")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -256,7 +257,18 @@ func (n *session) removeExpired(ctx context.Context) {
 			return
 		}
 	}
-	for _, snapshot := range retention.ExpiredTrusted(list, trust, now) {
+	n.remove(ctx, retention.ExpiredTrusted(list, trust, now), gone)
+	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
+	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
+		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
+	}
+}
+
+// remove removes expired snapshots, the oldest first, and notes which are gone. A bucket may lock objects, usually the younger ones: what it refuses
+// to remove does not keep it from removing others, until it has refused maxRefused in a row.
+func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
+	refused := 0
+	for _, snapshot := range backup.Sorted(expired) {
 		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
@@ -266,18 +278,20 @@ func (n *session) removeExpired(ctx context.Context) {
 			err = n.config.Store.Delete(ctx, snapshot)
 		}
 		n.metrics.removed(snapshot.Kind, err)
-		if err != nil {
-			n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
+		if err == nil {
+			n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
+			gone[snapshot.Name()], refused = true, 0
+			continue
+		}
+		n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
+		if refused++; !store.Refuses(err) || refused == maxRefused {
 			return
 		}
-		n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
-		gone[snapshot.Name()] = true
-	}
-	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
-	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
-		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}
 }
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
+
+// maxRefused is how many snapshots in a row a store may refuse to remove.
+const maxRefused = 10
