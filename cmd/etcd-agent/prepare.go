@@ -44,7 +44,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Log: log}}
+				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Forget: leases.forget(), Log: log}}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*cluster.Refusal](err); ok {
@@ -81,6 +81,11 @@ func (l *leaseNames) recorded() (func(context.Context) (backup.Record, error), e
 		return nil, fmt.Errorf("loading the in-cluster configuration: %w", err)
 	}
 	return serve.Recorded(config, l.namespace, l.full, l.delta)
+}
+
+// forget returns the command with which a person discards what the leases record; the operator makes them again.
+func (l *leaseNames) forget() string {
+	return fmt.Sprintf("kubectl delete lease -n %s %s %s", l.namespace, l.full, l.delta)
 }
 
 // report writes why a member does not start to the termination log, from where the operator gets it.

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,8 +48,11 @@ type snapshots struct {
 	failed      atomic.Pointer[error]
 	making      sync.Mutex
 	full, delta serve.Lease
-	restored    serve.AfterRestore
-	log         logr.Logger
+	// unrecorded are the newest snapshots of this term, by kind, that their leases do not record yet.
+	unrecorded map[backup.Kind]backup.Snapshot
+	recording  sync.Mutex
+	restored   serve.AfterRestore
+	log        logr.Logger
 }
 
 func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *clientv3.Client, registry prometheus.Registerer) (*snapshots, error) {
@@ -171,6 +175,9 @@ func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error)
 
 // lead takes snapshots while this member leads.
 func (s *snapshots) lead(ctx context.Context) {
+	s.recording.Lock()
+	s.unrecorded = nil // another member may have led since
+	s.recording.Unlock()
 	var reporting sync.WaitGroup
 	reporting.Go(func() { s.reportHealth(ctx) })
 	defer reporting.Wait()
@@ -191,18 +198,40 @@ func (s *snapshots) lead(ctx context.Context) {
 
 // report renews the lease of a snapshot's kind, and notes that a full one was taken.
 func (s *snapshots) report(snapshot backup.Snapshot) {
-	lease := s.delta
-	if snapshot.Kind == backup.Full {
-		lease = s.full
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
 	defer cancel()
 	if snapshot.Kind == backup.Full {
 		s.restored.Took(ctx)
 	}
-	if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
-		s.log.Error(err, "Renewing the lease of snapshots failed", "snapshot", snapshot.Name())
+	s.recording.Lock()
+	defer s.recording.Unlock()
+	s.unrecorded = memory.With(s.unrecorded, snapshot.Kind, snapshot)
+	s.record(ctx)
+}
+
+// record renews the leases that do not record the newest snapshots yet. What fails is repeated until it succeeds: a recovery compares what the
+// leases record with what volumes have. The caller holds the lock.
+func (s *snapshots) record(ctx context.Context) {
+	for kind, lease := range map[backup.Kind]serve.Lease{backup.Full: s.full, backup.Delta: s.delta} {
+		snapshot, is := s.unrecorded[kind]
+		if !is {
+			continue
+		}
+		if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
+			s.log.Error(err, "Renewing the lease of snapshots failed", "snapshot", snapshot.Name())
+			continue
+		}
+		delete(s.unrecorded, kind)
 	}
+}
+
+// recordAgain repeats what has failed.
+func (s *snapshots) recordAgain(ctx context.Context) {
+	s.recording.Lock()
+	defer s.recording.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	s.record(ctx)
 }
 
 // current returns when the store was last found to be up to date; zero if that is not known.
@@ -246,6 +275,7 @@ func (s *snapshots) reportHealth(ctx context.Context) {
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {
+		s.recordAgain(ctx)
 		failure := ""
 		if err := s.Healthy(); err != nil {
 			failure = sanitize.Text(err.Error(), maxFailure)

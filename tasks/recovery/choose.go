@@ -94,9 +94,12 @@ func choose(e Evidence) Choice {
 	case e.Backup != Backup{}:
 		return e.restore("no member has data that it could start with", f.without())
 	}
-	return Choice{Failed: true, Why: "no member has data that it could start with, and there is no backup: nothing can be recovered, and nothing was deleted. " +
-		"If a volume can still be found, restore it under the name of its claim and create the task again; otherwise delete the Etcd and its claims, and create the Etcd again" + f.without()}
+	return Choice{Failed: true, Why: "no member has data that it could start with, and no backup is recorded: nothing can be recovered, and nothing was deleted. " +
+		"If a volume can still be found, restore it under the name of its claim and create the task again; otherwise delete the Etcd and its claims, and create the Etcd again" + mayHaveStore + f.without()}
 }
+
+// mayHaveStore ends the advice to create an Etcd again: only what agents have recorded of the backup is known here.
+const mayHaveStore = "; with one replica, it restores what its store may have"
 
 // started returns how many of the given members are started if nothing is rebuilt.
 func (e Evidence) started(members []survey.Volume) (n int) {

@@ -87,7 +87,7 @@ func TestChoose(t *testing.T) {
 		"nor that of another cluster":  {[]survey.Volume{of("beef"), has(2, 5), has(2, 6)}, old, backup, none, "", "", "another cluster, beef"},
 		"a backup":                     {[]survey.Volume{gone, damaged, empty}, old, backup, restored, "m-1", "", "revision 70"},
 		"a backup, and no volume":      {[]survey.Volume{gone, gone, gone}, old, backup, restored, "m-0", "", "are lost"},
-		"nothing":                      {[]survey.Volume{gone, damaged, empty}, old, Backup{}, none, "", "failed", "nothing was deleted"},
+		"nothing":                      {[]survey.Volume{gone, damaged, empty}, old, Backup{}, none, "", "failed", "no backup is recorded: nothing can be recovered, and nothing was deleted"},
 		"two of three, but one learns": {[]survey.Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, old, Backup{}, data, "m-0", "", ""},
 		"one of one, and a learner":    {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, old, Backup{}, none, "", "", "those that vote are a quorum"},
 		"a quorum only with a member that would not be started": {[]survey.Volume{withID(has(2, 4), "a"), gone, gone, member1of("a", "b")}, old, Backup{}, data, "m-3", "", ""},

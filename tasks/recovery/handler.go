@@ -95,7 +95,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	if newest, err := h.newestBackup(ctx, etcd); err != nil {
 		return tasks.Verdict{}, err
 	} else if newest == (Backup{}) && etcd.Status.Recovery == nil && allRefuse(snapshot) {
-		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and there is no backup: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and its claims, and create the Etcd again", etcd.Name)
+		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and no backup is recorded: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and its claims, and create the Etcd again%s", etcd.Name, mayHaveStore)
 	}
 	_, why := quorumLost(snapshot)
 	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil

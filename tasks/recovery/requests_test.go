@@ -102,7 +102,7 @@ func TestAdmit(t *testing.T) {
 		"one member":                   {lostEtcd(ofSize(1)), 1, newInput(), "", v1alpha1.ErrSingleMember, "has one member"},
 		"one member of several":        {lostEtcd(ofSize(1)), 3, newInput(), "", "", "no leader"},
 		"one member that grows":        {lostEtcd(ofSize(1), func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 }), 1, newInput(), "", v1alpha1.ErrSingleMember, ""},
-		"all data is lost":             {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
+		"all data is lost":             {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "", v1alpha1.ErrNothingToRecover, "with one replica, it restores what its store may have"},
 		"all is lost, without a store": {lostEtcd(withoutStore), 3, newInput(refusing(lost, damaged, lost)), "42", v1alpha1.ErrNothingToRecover, "nothing can be recovered"},
 		"all is lost, with a backup":   {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "42", "", ""},
 		"a backup that is unreadable":  {lostEtcd(), 3, newInput(refusing(lost, damaged, lost)), "old", "", ""},

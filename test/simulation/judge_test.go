@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 )
 
@@ -67,22 +68,41 @@ func TestJudgeOfRestores(t *testing.T) {
 	}
 }
 
-// A new cluster that lacks what was acknowledged goes on above all revisions that there were, whatever it was allowed to lose.
+// A new cluster that lacks what was acknowledged goes on above all revisions that there were, whatever it was allowed to lose. Only a member that restores the
+// backup by itself, and has done so before without a snapshot in between, does not know them.
 func TestJudgeOfRevisions(t *testing.T) {
-	for raised, broken := range map[int64]bool{0: true, 1: true, 2: false} {
+	for name, test := range map[string]struct {
+		raised int64
+		alone  bool
+		// newest is the cluster of the newest snapshot.
+		newest string
+		broken bool
+	}{
+		"not raised":                    {0, false, "a", true},
+		"raised too little":             {1, false, "a", true},
+		"raised":                        {2, false, "a", false},
+		"by the only member":            {0, true, "a", true},
+		"raised by the only member":     {2, true, "a", false},
+		"by the only member, once more": {0, true, "before", false},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, err := New(1, 1, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			j, d := w.judges[0], &members.Disk{}
-			d.Restore("b", members.Peer{ID: 1}, []int{1, 2}, raised)
+			d.Restore("b", members.Peer{ID: 1}, []int{1, 2}, test.raised)
+			m := &members.Member{Disk: d}
+			if test.alone {
+				d.Restored, w.runs[m] = true, &pod{world: w, told: &member.Shared{}}
+				j.settled = []members.Peer{{ID: 1}}
+			}
 			w.Etcd.Acknowledged["a"] = []int{1, 2, 3}
 			j.clusters, j.highest = []string{"a"}, 4
-			j.backups = &backups{world: w, of: j, list: []stored{{cluster: "a", writes: []int{1, 2}}}}
-			j.cluster(&members.Member{Disk: d})
-			if (len(w.Broken) > 0) != broken {
-				t.Errorf("raised by %d: %v", raised, w.Broken)
+			j.backups = &backups{world: w, of: j, list: []stored{{cluster: test.newest, writes: []int{1, 2}}}}
+			j.cluster(m)
+			if (len(w.Broken) > 0) != test.broken {
+				t.Errorf("%s: %v", name, w.Broken)
 			}
 			w.Close()
 		})

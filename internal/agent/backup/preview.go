@@ -38,7 +38,7 @@ type Preview struct {
 	// End of the store: its newest state, with EndBytes of the database; nil if NotCompared says why it is not known.
 	End      *Point `json:"end,omitempty"`
 	EndBytes int64  `json:"endBytes,omitempty"`
-	// Lost is how many revisions follow until the end of the store. 0 if that has another history, or if the state is of another store.
+	// Lost is how many revisions follow until the end of the store, without those by which a recovery or a restore has raised them. 0 if that has another history, or if the state is of another store.
 	Lost int64 `json:"lost,omitempty"`
 	// Changes is what a restore changes from the end of the store, in total and by prefix.
 	Changes  Changes         `json:"changes,omitzero"`

@@ -23,9 +23,10 @@ import (
 // with invalid credentials.
 type StoredBackups struct {
 	Config store.Config
-	// Recorded returns the newest snapshot that is recorded outside of the store. It is used where snapshots are signed, and may
-	// be nil.
+	// Recorded returns the newest snapshot that is recorded outside of the store. It may be nil. Forget is the command with which a person
+	// removes that record.
 	Recorded func(context.Context) (backup.Record, error)
+	Forget   string
 	Log      logr.Logger
 }
 
@@ -96,22 +97,29 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	if r := shared.Recovery; r != nil && r.Restore != nil {
 		config.Point = &restore.Point{Base: r.Restore.Base, Revision: r.Restore.Revision, Hash: r.Restore.Hash, Bytes: r.Restore.Bytes}
 		config.Behind, config.Bump = false, r.Restore.Bump
-	} else if from.Signed() {
-		config.Accept = accept.Acceptance
-		if b.Recorded != nil {
-			if config.Record, err = b.Recorded(ctx); err != nil {
-				return fmt.Errorf("reading which snapshot must be restored at least: %w", err)
-			}
-		}
-		if config.Accept != (restore.Acceptance{}) {
-			b.Log.Info("The restore may use what is not verified", "unsignedUntil", config.Accept.UnsignedUntil, "revision", config.Accept.Revision)
-		}
+	} else if err := b.verifies(ctx, from, accept.Acceptance, &config); err != nil {
+		return err
 	}
 	result, err := restore.Restore(ctx, config)
 	if err != nil {
-		return fmt.Errorf("restoring from %s: %w%s", from, err, remedy(err))
+		return fmt.Errorf("restoring from %s: %w%s", from, err, b.remedy(err))
 	}
 	b.Log.Info("Restored the backup; later writes are lost", "revision", result.Revision, "raisedBy", result.Bump, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	return nil
+}
+
+// verifies adds what the newest backup must reach and, where snapshots are signed, what a user accepts nevertheless. Without the former, a store that
+// has lost its newest snapshots would be restored in silence.
+func (b StoredBackups) verifies(ctx context.Context, from *store.Store, accept restore.Acceptance, config *restore.Config) (err error) {
+	if b.Recorded != nil {
+		if config.Record, err = b.Recorded(ctx); err != nil {
+			return fmt.Errorf("reading which snapshot must be restored at least: %w", err)
+		}
+	}
+	if from.Signed() && accept != (restore.Acceptance{}) {
+		config.Accept = accept
+		b.Log.Info("The restore may use what is not verified", "unsignedUntil", accept.UnsignedUntil, "revision", accept.Revision)
+	}
 	return nil
 }
 
@@ -140,7 +148,7 @@ func acceptance(a *member.Acceptance) (accept accepted, err error) {
 }
 
 // remedy returns what a user can do about a restore that was refused for what is not signed or not encrypted, or older than recorded.
-func remedy(err error) string {
+func (b StoredBackups) remedy(err error) string {
 	if refused, ok := errors.AsType[*backup.UntrustedError](err); ok {
 		what, field := "unsigned", "signing.acceptUnsignedUntil"
 		if refused.Trust == backup.TrustEncrypted {
@@ -153,7 +161,11 @@ func remedy(err error) string {
 		return fmt.Sprintf(". To restore %s snapshots that you trust, set spec.backup.%s of the Etcd to the time of the last one (this one: %s)", what, field, at)
 	}
 	if older, ok := errors.AsType[*backup.OlderError](err); ok {
-		return fmt.Sprintf(". Put the missing snapshots back. To restore the older state and lose what was written since, set spec.backup.signing.acceptRevision of the Etcd to %d", older.Reached.Revision)
+		do := "delete what records it: " + b.Forget
+		if b.Config.SigningKeys != "" {
+			do = fmt.Sprintf("set spec.backup.signing.acceptRevision of the Etcd to %d", older.Reached.Revision)
+		}
+		return ". Put the missing snapshots back. To restore the older state and lose what was written since, " + do
 	}
 	return ""
 }

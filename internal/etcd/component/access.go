@@ -13,7 +13,7 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 )
 
-// serviceAccount builds the ServiceAccount of the agents. Its token is mounted only into their container.
+// serviceAccount builds the ServiceAccount of the agents. Its token is mounted only into their containers.
 func serviceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 	name := in.Etcd.Name
 	return corev1ac.ServiceAccount(name, in.Etcd.Namespace).

@@ -88,7 +88,7 @@ func podField(variable, field string) *corev1ac.EnvVarApplyConfiguration {
 		WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath(field)))
 }
 
-// access is what the kubelet mounts into every container by default. etcd does not need it, so only the agent gets it.
+// access is what the kubelet mounts into every container by default. etcd does not need it, so only the agents get it.
 func access() *corev1ac.VolumeApplyConfiguration {
 	return corev1ac.Volume().WithName(accessVolume).WithProjected(corev1ac.ProjectedVolumeSource().WithSources(
 		corev1ac.VolumeProjection().WithServiceAccountToken(corev1ac.ServiceAccountTokenProjection().

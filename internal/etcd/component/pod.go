@@ -130,14 +130,18 @@ func prepareContainer(in Input, backups backupAccesses) *corev1ac.ContainerApply
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
 			corev1ac.VolumeMount().WithName(in.Etcd.ClaimTemplateName()).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
-	if store := backups.store; store != nil {
+	store, keys := backups.store, backups.keys
+	if store != nil {
 		c.WithCommand(store.Args...).WithVolumeMounts(store.Mounts()...)
 	}
-	if keys := backups.keys; keys != nil {
+	if keys != nil {
+		c.WithCommand(keys.Args...).WithVolumeMounts(keys.Mount)
+	}
+	if store != nil {
 		// A restore compares the store with the leases, which record the newest snapshots.
-		c.WithCommand(keys.Args...).WithCommand(snapshotLeases(in.Etcd)...).
+		c.WithCommand(snapshotLeases(in.Etcd)...).
 			WithEnv(podField(member.NamespaceVariable, "metadata.namespace")).
-			WithVolumeMounts(keys.Mount, corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true))
+			WithVolumeMounts(corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true))
 	}
 	if encryption := backups.encryption; encryption != nil {
 		c.WithCommand(encryption.Args...).WithVolumeMounts(encryption.Mounts()...)

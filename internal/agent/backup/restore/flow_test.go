@@ -161,10 +161,15 @@ func TestRestoreOfWhatIsBroken(t *testing.T) {
 				c.Record, c.Accept.Revision = backup.Record{Revision: 9, Created: r.now().Add(time.Hour)}, 3
 			}
 		}, fails: "newer snapshots were removed from the store"},
-		"nothing is signed, so a record proves nothing": {begin: func(r *trial) func(*Config) {
+		"it is not signed, and ends before what is recorded": {begin: func(r *trial) func(*Config) {
 			r.put("a=1")
 			r.full()
 			return func(c *Config) { c.Record = backup.Record{Revision: 9, Created: r.now().Add(time.Hour)} }
+		}, fails: "newer snapshots were removed from the store"},
+		"it is not signed, and etcd-druid has renewed the record later": {begin: func(r *trial) func(*Config) {
+			r.put("a=1")
+			r.full()
+			return func(c *Config) { c.Record = backup.Record{Revision: 2, Created: r.now().Add(time.Hour)} }
 		}, want: 2},
 		"one is unsigned": {signed: true, begin: func(r *trial) func(*Config) {
 			r.put("a=1")
@@ -237,9 +242,9 @@ func TestRestoreRaisesTheRevision(t *testing.T) {
 	}{
 		"by a bump":            {func(_ *trial, c *Config) { c.Bump = 100 }, 100},
 		"behind nothing else":  {func(_ *trial, c *Config) { c.Behind = true }, margin},
-		"behind a record":      {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 12 }, margin + 9},
+		"behind a record":      {func(_ *trial, c *Config) { c.Behind, c.Record.Revision, c.Accept.Revision = true, 12, 3 }, margin + 9},
 		"behind what is known": {func(_ *trial, c *Config) { c.Behind, c.Known = true, 12 }, margin + 9},
-		"behind a huge record": {func(_ *trial, c *Config) { c.Behind, c.Record.Revision = true, 1<<63-1 }, margin + maxRevision},
+		"behind a huge record": {func(_ *trial, c *Config) { c.Behind, c.Record.Revision, c.Accept.Revision = true, 1<<63-1, 3 }, margin + maxRevision},
 		"behind a full snapshot that has more than its name says": {func(r *trial, c *Config) {
 			c.Behind = true
 			r.Expect(os.Remove(r.path(r.last))).To(Succeed())

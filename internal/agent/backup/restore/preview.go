@@ -100,10 +100,10 @@ func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Previ
 	p.Keys, p.Digest = int64(len(then.keys)), backup.DigestOf(c.EtcdUID, c.ClusterID, choice.Chain, p.Revision, p.Hash)
 	p.Refused = p.Fits(c.Members)
 	if from != own {
-		p.FromTaken = list[len(list)-1].Created
+		p.FromTaken, list = list[len(list)-1].Created, nil
 	}
 	if broken == nil {
-		broken = own.compare(ctx, &p, then, path, newest, from == own)
+		broken = own.compare(ctx, &p, then, path, newest, list)
 	}
 	if broken != nil {
 		p.NotCompared = sanitize.Text(broken.Error(), maxReason)
@@ -154,10 +154,10 @@ func (s *source) restoreTo(ctx context.Context, path string, choice backup.Choic
 	return s.applyAll(ctx, path, choice)
 }
 
-// compare adds what a restore changes from the end of the store. The database goes on to there, if it is of this store and its full snapshot
-// leads there.
-func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace, path string, newest backup.Chain, same bool) (err error) {
-	at, choice := applied{}, backup.Choice{Chain: newest}
+// compare adds what a restore changes from the end of the store, which has the given snapshots; nil if the state is of another store. The database
+// goes on to there, if it is of this store and its full snapshot leads there.
+func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace, path string, newest backup.Chain, list []backup.Snapshot) (err error) {
+	at, choice, same := applied{}, backup.Choice{Chain: newest}, list != nil
 	if same && newest.Full.Name() == p.Base {
 		at, err = s.applyAll(ctx, path, choice)
 	} else {
@@ -173,10 +173,25 @@ func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace,
 	}
 	p.EndBytes, p.End = end.Bytes, &backup.Point{Revision: at.revision, Time: newest.Last().Created}
 	if same {
-		p.Lost = max(at.revision-p.Revision, 0)
+		p.Lost = max(at.revision-p.Revision-raised(list, p.Revision, p.Time), 0)
 	}
 	p.Changes, p.Prefixes = then.changesFrom(now)
 	return nil
+}
+
+// raised returns by how much recoveries and restores have raised the revision since a state, which is no write that is lost: by a margin above all that
+// was known, and a full snapshot is the first of the new cluster.
+func raised(list []backup.Snapshot, reached int64, at time.Time) (sum int64) {
+	for _, s := range list {
+		if !s.Created.After(at) {
+			continue
+		}
+		if s.Kind == backup.Full && s.LastRevision-reached >= margin {
+			sum += margin
+		}
+		reached = max(reached, s.LastRevision)
+	}
+	return sum
 }
 
 // refusalOf returns the refusal that an error is; nil if it may be different next time.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	. "github.com/onsi/gomega"
 	bolt "go.etcd.io/bbolt"
@@ -285,6 +286,16 @@ func TestPreviewRefuses(t *testing.T) {
 			g.Expect(p.Revision).To(BeEquivalentTo(2))
 			g.Expect(p.End).To(BeNil())
 			g.Expect(p.NotCompared).To(ContainSubstring("is corrupt"))
+		}},
+		"a restore has raised the revision since": {begin: func(r *trial, c *PreviewConfig) {
+			r.put("a=1", "a=2", "a=3")
+			r.full()
+			r.put("a=4", "a=5")
+			r.fullOf(r.revision()+margin, func(path string) { r.Expect(datadir.Renew(path, margin)).To(Succeed()) })
+			c.Target = backup.Target{Revision: 4}
+		}, check: func(g *WithT, p backup.Preview) {
+			g.Expect(p.End.Revision).To(BeEquivalentTo(6 + margin))
+			g.Expect(p.Lost).To(BeEquivalentTo(2))
 		}},
 		"the end of the store is of another history": {begin: func(r *trial, c *PreviewConfig) {
 			r.put("a=1", "a=2", "a=3")

@@ -48,8 +48,7 @@ type Config struct {
 	Known int64
 	// AtLeast is the revision that the snapshots must reach; 0 for any.
 	AtLeast int64
-	// Record is the newest snapshot that was recorded outside of the store. Where snapshots are signed, a store that ends before
-	// it is refused.
+	// Record is the newest snapshot that was recorded outside of the store. A store that ends before it is refused.
 	Record backup.Record
 	// Accept is what may be used although it is unsigned, or older than recorded.
 	Accept Acceptance

@@ -48,10 +48,8 @@ func (s *source) choose(ctx context.Context, take func(full backup.Snapshot) err
 	if err != nil {
 		return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
 	}
-	if s.store.Signed() && (s.accept.Revision == 0 || s.accept.Revision != chains[0].LastRevision()) {
-		if err := s.record.Check(chains[0]); err != nil {
-			return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
-		}
+	if err := s.reaches(chains[0]); err != nil {
+		return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
 	}
 	var failures []error
 	for _, chain := range chains {
@@ -66,6 +64,16 @@ func (s *source) choose(ctx context.Context, take func(full backup.Snapshot) err
 		s.log.Error(err, "A full snapshot cannot be used", "snapshot", chain.Full.Name())
 	}
 	return backup.Chain{}, errors.Join(failures...)
+}
+
+// reaches returns an error if the snapshots end before the record, unless a user has accepted that. Of unsigned ones only the revision counts:
+// etcd-druid renews its Leases later than it takes snapshots.
+func (s *source) reaches(chain backup.Chain) error {
+	last := chain.LastRevision()
+	if s.accept.Revision != 0 && s.accept.Revision == last || !s.store.Signed() && last >= s.record.Revision {
+		return nil
+	}
+	return s.record.Check(chain)
 }
 
 // fetch writes the verified content of a snapshot into a file.

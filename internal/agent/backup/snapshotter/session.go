@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
@@ -105,6 +106,7 @@ func (n *session) resume(ctx context.Context) error {
 		n.stored = 0
 		return nil
 	}
+	n.recordAgain(ctx, chain)
 	n.last = chain.Last().Reference()
 	if chain.Full.Proof != nil {
 		n.history = chain.Full.Proof.History
@@ -134,6 +136,21 @@ func (n *session) unrecorded(ctx context.Context) bool {
 	}
 	record, err := n.config.Recorded(ctx)
 	return err == nil && record == backup.Record{}
+}
+
+// recordAgain records what the store has: the leader before may not have reached the API server, or has ended before it recorded its last
+// snapshot. While nothing is written, no other one would be recorded. A record of something newer is left alone.
+func (n *session) recordAgain(ctx context.Context, chain backup.Chain) {
+	if n.config.Recorded == nil || n.config.OnSnapshot == nil {
+		return
+	}
+	if record, err := n.config.Recorded(ctx); err != nil || record.Check(chain) != nil {
+		return
+	}
+	n.config.OnSnapshot(*chain.Full)
+	if len(chain.Deltas) > 0 {
+		n.config.OnSnapshot(chain.Last())
+	}
 }
 
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
@@ -240,7 +257,18 @@ func (n *session) removeExpired(ctx context.Context) {
 			return
 		}
 	}
-	for _, snapshot := range retention.ExpiredTrusted(list, trust, now) {
+	n.remove(ctx, retention.ExpiredTrusted(list, trust, now), gone)
+	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
+	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
+		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
+	}
+}
+
+// remove removes expired snapshots, the oldest first, and notes which are gone. A bucket may lock objects, usually the younger ones: what it refuses
+// to remove does not keep it from removing others, until it has refused maxRefused in a row.
+func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
+	refused := 0
+	for _, snapshot := range backup.Sorted(expired) {
 		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
@@ -250,18 +278,20 @@ func (n *session) removeExpired(ctx context.Context) {
 			err = n.config.Store.Delete(ctx, snapshot)
 		}
 		n.metrics.removed(snapshot.Kind, err)
-		if err != nil {
-			n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
+		if err == nil {
+			n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
+			gone[snapshot.Name()], refused = true, 0
+			continue
+		}
+		n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
+		if refused++; !store.Refuses(err) || refused == maxRefused {
 			return
 		}
-		n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
-		gone[snapshot.Name()] = true
-	}
-	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
-	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
-		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}
 }
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
+
+// maxRefused is how many snapshots in a row a store may refuse to remove.
+const maxRefused = 10

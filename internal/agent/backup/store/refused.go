@@ -87,6 +87,12 @@ func statusOf(err error) int {
 	return 0
 }
 
+// Refuses reports whether a store refused a request for one object, as for one that is locked: 403, or 409 from Azure.
+func Refuses(err error) bool {
+	status := statusOf(err)
+	return status == http.StatusForbidden || status == http.StatusConflict
+}
+
 // isMissing reports whether an object is not in the store. For gocloud, what Google forbids is missing, too.
 func isMissing(err error) bool {
 	return gcerrors.Code(err) == gcerrors.NotFound && statusOf(err) != http.StatusForbidden
