@@ -187,8 +187,8 @@ const (
 	ErrForeignObject ErrorCode = "ERR_FOREIGN_OBJECT"
 	// ErrClusterID means that the members serve as another cluster than the recorded one.
 	ErrClusterID ErrorCode = "ERR_CLUSTER_ID"
-	// ErrNotAllowed means that the operator's configuration does not allow an image or a prefix of the Etcd, or that the prefix overlaps that of
-	// an older Etcd.
+	// ErrNotAllowed means that the operator's configuration does not allow something in the spec of the Etcd, or that the prefix of its backups
+	// overlaps that of an older Etcd.
 	ErrNotAllowed ErrorCode = "ERR_NOT_ALLOWED"
 	// ErrApply means that an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"

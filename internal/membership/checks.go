@@ -60,12 +60,21 @@ func membersKnown(s *state, _ *Step) string {
 	for i := range s.Members {
 		switch m := &s.Members[i]; {
 		case m.Owner == Unknown:
-			return fmt.Sprintf("%s (%x) is not a member of this StatefulSet and was not declared: remove it with etcdctl, or declare it", m.Name, m.ID)
+			return undeclared(m, s.Sources > 0 && s.Goal.Size > 0)
 		case m.Owner == Ours && s.listed(m.Ordinal) != m:
 			return fmt.Sprintf("two members are listed for ordinal %d (%x and %x): remove the one that does not run with etcdctl", m.Ordinal, s.listed(m.Ordinal).ID, m.ID)
 		}
 	}
 	return ""
+}
+
+// undeclared says what to do about a foreign member. Members of a source can be named as long as there is one, but not while members join it.
+func undeclared(m *Member, joins bool) string {
+	say := fmt.Sprintf("%s (%x) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove %x)", m.Name, m.ID, m.ID)
+	if joins {
+		say += "; or if it belongs to the source cluster, name it in spec.etcd.bootstrapWithExistingCluster once BootstrappedWithExistingCluster is True"
+	}
+	return say
 }
 
 // dataElsewhere asks about the data of another cluster before the pod goes, since only its agent can say what the volume holds. Once its claim
@@ -189,7 +198,7 @@ func membersSettled(s *state, step *Step) string {
 
 func unreadyConfirmed(s *state, step *Step) string {
 	if m := s.member(step.Member); !m.Learner && !m.Serving && !m.Unready {
-		return m.Name + " does not serve: it is removed if that lasts"
+		return m.Name + " does not serve: it is removed if it stays down"
 	}
 	return ""
 }
@@ -201,7 +210,7 @@ func learnerCaughtUp(s *state, step *Step) string {
 	case m.Lag > MaxLag:
 		return fmt.Sprintf("%s is %d raft entries behind, and gets its vote at %d: if the distance does not shrink, check its disk and network", m.Name, m.Lag, MaxLag)
 	case !m.Steady:
-		return m.Name + " has caught up only just now, and gets its vote if that lasts"
+		return m.Name + " has just caught up, and gets its vote if it keeps up"
 	}
 	return ""
 }

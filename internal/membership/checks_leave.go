@@ -94,7 +94,7 @@ func backedUp(s *state, step *Step) string {
 	case step.Action == RemoveMember && (m.Learner || n > 3 || n == 3 && s.finally() > 1):
 		return ""
 	}
-	return "one voter will remain, and the newest backup is too old: wait for the next snapshot, or create one with kubectl etcdtask snapshot"
+	return "one voter will remain, and the newest backup is too old, or the last one failed (condition BackupReady): wait for the next snapshot. One that you request (kubectl etcdtask snapshot ETCD) is taken once this task is stalled"
 }
 
 func singleAgreed(s *state, step *Step) string {
@@ -102,5 +102,5 @@ func singleAgreed(s *state, step *Step) string {
 	if s.Goal.Single || s.finally() != 1 || len(s.voters) < 3 || m.Learner || !s.leaves(m) {
 		return ""
 	}
-	return "one member would remain, and no failure would be tolerated any more: agree to that first"
+	return "one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true"
 }

@@ -184,7 +184,7 @@ func (in Input) restarting() Decision {
 		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
 	case !in.StartedSince.IsZero() && s.At.Sub(in.StartedSince) > quorumDeadline:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNotQuorate, Recovery: r, Message: fmt.Sprintf(
-			"a quorum of the members has its data, and they have not found each other within %s: look at why they do not start, or not reach each other: %s", quorumDeadline, c.Describe())}
+			"the members that were started have the data of a quorum, and did not form one within %s: check why they do not start or cannot reach each other: %s", quorumDeadline, c.Describe())}
 	}
 	return c.Stay("waiting until the members have a quorum again: %s", c.Describe())
 }

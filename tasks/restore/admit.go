@@ -59,7 +59,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case snapshot.StatefulSet.OfDruid:
 		return tasks.Rejected(v1alpha1.ErrForeignObject, "StatefulSet %s has the pods of etcd-druid, and their agents cannot restore at the operator's word: let a rollout replace them first", snapshot.StatefulSet.Name), nil
 	case h.agentOutdated(snapshot, etcd):
-		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one may not know all that a restore takes: roll the agents first (kubectl etcdtask rollout %s -n %s)", h.ImageFor(etcd), etcd.Name, etcd.Namespace), nil
+		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "not all members have the operator's version of the agent (%s), and an older one may not know all that a restore takes: %s. Then create the task again", h.ImageFor(etcd), h.bringsAgents(snapshot, etcd)), nil
 	case keepsRunning(snapshot) != "":
 		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", keepsRunning(snapshot)), nil
 	case newcluster.ID(snapshot.Cluster.ID) != etcd.Status.ClusterID:
@@ -72,6 +72,15 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 func (h *Handler) agentOutdated(s *cluster.Snapshot, etcd *v1alpha1.Etcd) bool {
 	return s.StatefulSet.AgentImage != h.ImageFor(etcd) ||
 		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.AgentOutdated })
+}
+
+// bringsAgents says what brings all members the agent of the Job. A rollout alone does not while the template has another one: an operator
+// that was upgraded changes it with the next change of the spec, or on request.
+func (h *Handler) bringsAgents(s *cluster.Snapshot, etcd *v1alpha1.Etcd) string {
+	if s.StatefulSet.AgentImage != h.ImageFor(etcd) {
+		return fmt.Sprintf("have it applied (kubectl annotate etcd %s -n %s %s=%s), and let the rollout end that follows", etcd.Name, etcd.Namespace, v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile)
+	}
+	return fmt.Sprintf("let the rollout end that brings it (kubectl etcdtask watch %s -n %s)", etcd.Name, etcd.Namespace)
 }
 
 // refused returns why the task may not restore from the store in its config; nil if it may.

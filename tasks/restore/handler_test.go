@@ -110,9 +110,9 @@ func TestAdmit(t *testing.T) {
 		"from another prefix":            {from("ns/copy"), newEtcd(), at(saving), nil, "", "nothing is changed"},
 		"from its own backup":            {from("ns/main"), newEtcd(), at(saving), nil, v1alpha1.ErrInvalidConfig, "spec.config: from overlaps the live backups of Etcd main"},
 		"confirmed from another prefix":  {confirmedFrom, newEtcd(), at(saving), nil, "", "3 of 3 voters serve"},
-		"by older agents":                {confirmed, newEtcd(), at(saving, agent("agent:v0")), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
-		"an undo by older agents":        {undo, newEtcd(made("r1-uid")), at(saving, agent("agent:v0")), earlier(), v1alpha1.ErrRestoreRefused, "roll the agents first"},
-		"by an older agent":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.Ordinals[2].Pod.AgentOutdated = true }), nil, v1alpha1.ErrRestoreRefused, "roll the agents first"},
+		"by older agents":                {confirmed, newEtcd(), at(saving, agent("agent:v0")), nil, v1alpha1.ErrRestoreRefused, "have it applied (kubectl annotate etcd main -n ns druid.gardener.cloud/operation=reconcile)"},
+		"an undo by older agents":        {undo, newEtcd(made("r1-uid")), at(saving, agent("agent:v0")), earlier(), v1alpha1.ErrRestoreRefused, "druid.gardener.cloud/operation=reconcile"},
+		"by an older agent":              {confirmed, newEtcd(), at(saving, func(in *Input) { in.Snapshot.Ordinals[2].Pod.AgentOutdated = true }), nil, v1alpha1.ErrRestoreRefused, "let the rollout end that brings it (kubectl etcdtask watch main -n ns)"},
 		"from that of another namespace": {from("away/secret"), newEtcd(func(e *v1alpha1.Etcd) {
 			e.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "S3", Container: "backups", SecretRef: &v1alpha1.SecretReference{Name: "s"}}
 		}), at(saving), nil, v1alpha1.ErrInvalidConfig, "of an Etcd of another namespace"},

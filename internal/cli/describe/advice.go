@@ -28,19 +28,19 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrStrategy:            "Switch on the operator's feature gate QuorumAwareUpdatesWithOnDelete: while it is off, the StatefulSet controller replaces the pods. Beside etcd-druid, do what the error says.",
 	v1alpha1.ErrNotAllowed:          "Change the field of the Etcd that the error names, or have the operator's configuration allow it, and create the task again.",
 	v1alpha1.ErrSuperseded:          "Nothing: the newer revision has its own task. See it with \"kubectl etcdtask list\".",
-	v1alpha1.ErrNoQuorum:            "Restore quorum first: \"kubectl etcdtask plan\" shows which members serve.",
-	v1alpha1.ErrQuorumNotLost:       "Nothing: there is a quorum, and missing members come back or are replaced automatically. \"kubectl etcdtask plan\" shows each of them.",
+	v1alpha1.ErrNoQuorum:            "Restore quorum first: \"kubectl etcdtask plan ETCD\" shows which members serve.",
+	v1alpha1.ErrQuorumNotLost:       "Nothing: there is a quorum, and missing members come back or are replaced automatically. \"kubectl etcdtask plan ETCD\" shows each of them.",
 	v1alpha1.ErrSingleMember:        "Nothing: a single member restores the newest backup automatically. If it cannot, the condition DataVolumesReady says why: \"kubectl describe etcd\".",
 	v1alpha1.ErrNeverServed:         "Check why its members do not start: \"kubectl describe etcd\" and \"kubectl get pods\". There is nothing to recover.",
 	v1alpha1.ErrSourceCluster:       "The cluster that the members have joined has the quorum and takes the backups until spec.etcd.bootstrapWithExistingCluster is removed: recover or compact it there. If it is lost for good, remove the field, and create the task again.",
 	v1alpha1.ErrHibernated:          "Wake the cluster up first: set its spec.replicas.",
 	v1alpha1.ErrNothingToRecover:    "If a volume still exists, restore it under the name of its claim, and create the task again. Otherwise delete the Etcd and create a new one.",
 	v1alpha1.ErrNotQuorate:          "Check why the members do not start or cannot reach each other: \"kubectl get pods\" and their logs. Then create the task again.",
-	v1alpha1.ErrRestoreRefused:      "Choose a state that can be restored (\"kubectl etcdtask restorable\"), or fix what the error names, and preview it.",
+	v1alpha1.ErrRestoreRefused:      "Choose a state that can be restored (\"kubectl etcdtask restorable ETCD\"), or fix what the error names, and preview it.",
 	v1alpha1.ErrNotConfirmed:        "Preview the restore again, and confirm what it shows now.",
 	v1alpha1.ErrNoBackup:            "Set spec.backup.store of the Etcd.",
 	v1alpha1.ErrAlarm:               "Members disagree on the data, and nothing was done. Fix that before anything else: see docs/maintenance.md.",
-	v1alpha1.ErrNoSpace:             "Compact as well (\"kubectl etcdtask defrag --compaction\"), delete keys, or raise spec.etcd.quota.",
+	v1alpha1.ErrNoSpace:             "Compact as well (\"kubectl etcdtask defrag ETCD --compaction\"), delete keys, or raise spec.etcd.quota.",
 	v1alpha1.ErrDeadlineExceeded:    "Check its last step above and what it waited for, fix that, and create the task again.",
 }
 
@@ -75,6 +75,9 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 	if last.Code == v1alpha1.ErrSuperseded && t.Spec.Type == v1alpha1.Restore {
 		// By a QuorumLossRecovery.
 		say = "The cluster may not have gone back: the recovery that the error names starts it from what has survived. Once that has ended, look at what the cluster has, and preview the restore again."
+	}
+	if last.Code == v1alpha1.ErrSourceCluster && t.Spec.Type == v1alpha1.Restore {
+		say = "Wait until the last member of the source cluster has left (condition Scaled of the Etcd), and create the task again."
 	}
 	if !known {
 		say = fmt.Sprintf("%s: %s. Fix that, and create the task again.", last.Code, last.Description)

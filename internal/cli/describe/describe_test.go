@@ -86,6 +86,15 @@ func TestAdviceOnARestoreThatIsSuperseded(t *testing.T) {
 	g.Expect(description{task: task}.advice()).To(ConsistOf(HavePrefix("The cluster may not have gone back: ")))
 }
 
+// A Restore waits for members of a source cluster to leave. Other tasks are for that cluster.
+func TestAdviceOnARestoreBesideASource(t *testing.T) {
+	g := NewWithT(t)
+	task := clitest.Rejected(v1alpha1.ErrSourceCluster, "it still shares a cluster")
+	g.Expect(description{task: task}.advice()).To(ConsistOf(ContainSubstring("recover or compact it there")))
+	task.Spec.Type = v1alpha1.Restore
+	g.Expect(description{task: task}.advice()).To(ConsistOf("Wait until the last member of the source cluster has left (condition Scaled of the Etcd), and create the task again."))
+}
+
 // Advice has commands, and no name that a shell would interpret.
 func TestAdviceOnATaskWithAnotherName(t *testing.T) {
 	g := NewWithT(t)

@@ -112,7 +112,7 @@ func (v view) memberOf(a etcdclient.Alarm) string {
 func alarmMeaning(kind etcdclient.AlarmKind) string {
 	switch kind {
 	case etcdclient.AlarmNoSpace:
-		return "a database has reached its quota, and the cluster accepts no writes. Free space with \"kubectl etcdtask defrag --compaction\", or raise spec.etcd.quota"
+		return "a database has reached its quota, and the cluster accepts no writes. Free space with \"kubectl etcdtask defrag ETCD --compaction\", or raise spec.etcd.quota"
 	case etcdclient.AlarmCorrupt:
 		return "its data differs from that of the others. Fix that before anything else: see docs/maintenance.md"
 	}

@@ -180,6 +180,8 @@ func RolloutFlags(cmd *cobra.Command) func(*rollout.Config) {
 	removal := flags.choice("pod-removal", "", "How healthy pods are removed: Delete (default) or Evict.", string(rollout.Delete), string(rollout.Evict))
 	down := flags.choice("non-participating-pods", "", "How pods that are not running are removed: OneByOne (default) or AllAtOnce.", string(rollout.OneByOne), string(rollout.AllAtOnce))
 	updates := flags.choice("pod-update-policy", "", "How pods follow the template: Recreate, or InPlaceIfPossible (default: that of the Etcd, or of the operator).", string(v1alpha1.RecreatePods), string(v1alpha1.InPlaceIfPossible))
+	snapshot := flags.choice("snapshot-before", "", "When a full snapshot is taken first: Always, MinorVersion (default: if etcd's minor version changes, or may) or Never.", string(rollout.SnapshotAlways), string(rollout.SnapshotForMinorVersion), string(rollout.SnapshotNever))
+	nonServing := flags.Duration("non-serving-grace-period", 0, "Grace period of a pod whose member does not serve, in whole seconds (default 2s).")
 	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose agent (container backup-restore) is not ready.")
 	return func(c *rollout.Config) {
 		if !*handover {
@@ -187,7 +189,8 @@ func RolloutFlags(cmd *cobra.Command) func(*rollout.Config) {
 		}
 		c.UnreadyGracePeriod, c.ProgressDeadline = duration(*grace), duration(*deadline)
 		c.PodRemoval, c.NonParticipatingPods = rollout.PodRemoval(*removal), rollout.NonParticipatingPods(*down)
-		c.PodUpdatePolicy = v1alpha1.PodUpdatePolicy(*updates)
+		c.PodUpdatePolicy, c.SnapshotBefore = v1alpha1.PodUpdatePolicy(*updates), rollout.SnapshotBefore(*snapshot)
+		c.NonServingGracePeriod = duration(*nonServing)
 		c.UnhealthyBackupSidecarFirst = *sidecar
 	}
 }

@@ -67,7 +67,7 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	c.wait.AddTo(cmd.Flags())
 	c.print.AddFlags(cmd)
 	flags.StringVar(&c.name, "name", "", "Name of the task (default: those of the Etcd and the verb, with a suffix).")
-	flags.BoolVar(&c.suspend, "suspend", false, "Create the task suspended; start it with \"kubectl etcdtask resume\".")
+	flags.BoolVar(&c.suspend, "suspend", false, "Create the task suspended; start it with \"kubectl etcdtask resume TASK\".")
 	c.ttl = seconds(v1alpha1.DefaultTTLSecondsAfterFinished)
 	flags.Var(&c.ttl, "ttl", "How long the task is kept after it ends: a duration such as 24h, or a number of seconds.")
 	c.dryRun.addTo(cmd, "only print the task", "have the API server check it, but not keep it")

@@ -85,11 +85,11 @@ func TestDecide(t *testing.T) {
 			k.List = append(k.List, etcdclient.Member{ID: 12, PeerURLs: []string{"http://main-0.main-peer.ns.svc:2380"}, Learner: true})
 		}, 0, "RemoveMember c to 0"},
 		"its pods are gone":            {2, down(3, 4), 30, "RemoveMember b to 0"},
-		"its pods may come back":       {2, down(3, 4), 29, "UnreadyConfirmed: main-1 does not serve: it is removed if that lasts" + both},
+		"its pods may come back":       {2, down(3, 4), 29, "UnreadyConfirmed: main-1 does not serve: it is removed if it stays down" + both},
 		"a source is down":             {2, down(2), 60, "OthersServing: s2 does not serve: members change while every other one serves" + both},
 		"the quorum is lost":           {3, down(3, 4, 5), 60, "QuorumKept: 3 of 6 voters serve, which is not a quorum" + fmt.Sprintf(wayOut, "main-0 (a), main-1 (b), main-2 (c)")},
 		"the source is unreachable":    {2, func(k *members.Known) { k.List = nil }, 60, "ListKnown: no member answers the operator with a member list: members change only while a quorum answers. If the quorum is lost, restore it first" + fmt.Sprintf(wayOut, "its members")},
-		"a member was not declared":    {2, func(k *members.Known) { k.List[0].Name = "x" }, 60, "MembersKnown: x (1) is not a member of this StatefulSet and was not declared: remove it with etcdctl, or declare it" + both},
+		"a member was not declared":    {2, func(k *members.Known) { k.List[0].Name = "x" }, 60, "MembersKnown: x (1) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove 1)" + both},
 		"some of the source have left": {3, func(k *members.Known) { without(k, 2) }, 6, "RemoveMember c to 0"},
 		"all of the source have left":  {3, func(k *members.Known) { without(k, 3) }, 0, "left"},
 		"a request may be on its way":  {0, nil, 14, "its members have left; it is deleted once no request that adds one can take effect any more"},

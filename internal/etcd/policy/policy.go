@@ -190,7 +190,7 @@ func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) e
 		return fmt.Errorf("%s has no secretRef, and the operator's configuration (backup.allowCloudIdentity) does not allow the identity of the pods or their nodes: name a Secret with credentials", field)
 	}
 	if endpoint := ptr.Deref(store.EndpointOverride, ""); endpoint != "" && !slices.Contains(r.Endpoints, endpoint) {
-		return fmt.Errorf("endpointOverride of %s is %q, which the operator's configuration (backup.allowedEndpoints) does not have: requests to it would be authorized with the credentials of the store", field, endpoint)
+		return fmt.Errorf("endpointOverride of %s is %q, which the operator's configuration (backup.allowedEndpoints) does not have: requests to it would be authorized with the credentials of the store. Have the administrator of the operator add it there, or remove the field", field, endpoint)
 	}
 	if r.NamespacePrefixes && !strings.HasPrefix(store.Prefix, namespace+"/") {
 		return fmt.Errorf("the prefix of %s is %q; the operator's configuration (backup.enforceNamespacePrefixes) requires that it starts with %q", field, store.Prefix, namespace+"/")
@@ -227,7 +227,7 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 		store v1alpha1.StoreSpec
 	}{{"sourceStore", source}, {"targetStore", target}} {
 		if !sameStore(side.store, *own) && !r.names(side.store) {
-			return fmt.Errorf("%s is named neither by the Etcd nor by the operator's configuration (backup.copyStores): %s container %s with Secret %q", side.field, side.store.Provider, side.store.Container, secret(side.store))
+			return fmt.Errorf("%s is named neither by the Etcd nor by the operator's configuration (backup.copyStores): %s container %s with Secret %q. Have the administrator of the operator add it there, or name another store", side.field, side.store.Provider, side.store.Container, secret(side.store))
 		}
 		if err := r.store(side.field, side.store, etcd.Namespace); err != nil {
 			return err

@@ -67,7 +67,7 @@ func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
 		since = "; the state of " + all[0].From.Time.UTC().Format(time.RFC3339) + " can be restored"
 	}
 	if n := len(all) - 1; n > 0 {
-		since += fmt.Sprintf(", and %d before it, back to %s (kubectl etcdtask restorable)", n, all[n].From.Time.UTC().Format(time.RFC3339))
+		since += fmt.Sprintf(", and %d before it, back to %s (kubectl etcdtask restorable ETCD)", n, all[n].From.Time.UTC().Format(time.RFC3339))
 	}
 	return since
 }

@@ -94,7 +94,7 @@ func TestWhatCanBeRestored(t *testing.T) {
 		"nonsense":                "",
 		"[" + day(9, true) + "]":  "; every state since 2026-01-09T00:00:00Z can be restored",
 		"[" + day(9, false) + "]": "; the state of 2026-01-09T00:00:00Z can be restored",
-		"[" + day(9, true) + "," + day(8, false) + "," + day(2, false) + "," + day(1, false)[:20]: "; every state since 2026-01-09T00:00:00Z can be restored, and 2 before it, back to 2026-01-02T00:00:00Z (kubectl etcdtask restorable)",
+		"[" + day(9, true) + "," + day(8, false) + "," + day(2, false) + "," + day(1, false)[:20]: "; every state since 2026-01-09T00:00:00Z can be restored, and 2 before it, back to 2026-01-02T00:00:00Z (kubectl etcdtask restorable ETCD)",
 	} {
 		full := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRestorable: text}}}
 		NewWithT(t).Expect(restorable(full, false)).To(Equal(want), text)

@@ -65,7 +65,7 @@ type growth struct {
 // cure returns the advice on a volume that cannot grow: if its StorageClass is known, a reconcile moves it.
 func (c *claim) cure() string {
 	if c.fixed {
-		return "Request a reconcile to move the volumes whose StorageClass exists"
+		return "Request a reconcile to move the volumes whose StorageClass exists (annotate the Etcd with druid.gardener.cloud/operation=reconcile)"
 	}
 	return "Set storageClass to another one that exists to move the volumes whose claim names none, or one that does not exist"
 }
@@ -91,7 +91,7 @@ func decide(v volumes) growth {
 			g.grow = append(g.grow, c.name)
 			growing = append(growing, fmt.Sprintf("claim %s requests more", c.name))
 		case c.bound && c.has.Cmp(v.wanted) < 0 && c.waitsForRestart:
-			growing = append(growing, fmt.Sprintf("the file system of claim %s grows when its pod restarts: create a QuorumAwareRollout with restart: true", c.name))
+			growing = append(growing, fmt.Sprintf("the file system of claim %s grows when its pod restarts: restart the members (kubectl etcdtask restart ETCD)", c.name))
 		case c.bound && c.has.Cmp(v.wanted) < 0:
 			growing = append(growing, fmt.Sprintf("claim %s has %s of %s", c.name, c.has.String(), v.wanted.String()))
 		}

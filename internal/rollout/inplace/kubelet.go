@@ -148,7 +148,7 @@ func (w *work) unrestarted(next Write) string {
 		case s == nil || s.State.Running == nil:
 			return fmt.Sprintf("container %s is not running after its update%s: if this persists, fix the cause, or change the template", c.Name, trouble(s))
 		case s.ContainerID == before && !w.isBack(c.Name, s.ContainerID):
-			return fmt.Sprintf("the kubelet has not restarted container %s yet: if this persists, check the kubelet, or replace the pod with \"kubectl etcdtask restart\"", c.Name)
+			return fmt.Sprintf("the kubelet has not restarted container %s yet: if this persists, check the kubelet, or replace the pod with \"kubectl etcdtask restart ETCD\"", c.Name)
 		}
 	}
 	return ""
