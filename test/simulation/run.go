@@ -151,6 +151,7 @@ func (s *session) help(j *judge) {
 				s.Log("user", "deletes task "+t.Name)
 				s.remove(t)
 			}
+			s.record(j, said(t))
 			s.decide(j, said(t))
 			s.rename(j, t)
 			return
@@ -168,8 +169,12 @@ var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 var rejoins = regexp.MustCompile(`if etcdctl member list does not name it, it was removed, and joins again once pod (\S+) is deleted`)
 
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
-// restored the backup has that. So it is with a recovery that waits for a member which was removed.
+// restored the backup has that. So it is with a recovery that waits for a member which was removed, and with an Etcd that records another cluster than
+// the one that serves.
 func (s *session) settle(j *judge) {
+	if e := j.etcd(); e != nil {
+		s.record(j, saidOf(e))
+	}
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
 		switch asks := rejoins.FindStringSubmatch(said(t)); {
 		case t.Spec.OwnerEtcdReference.Name != j.name || t.Status.State.IsFinal():
@@ -195,6 +200,19 @@ func (s *session) decide(j *judge, asks string) {
 		if d != nil && d.Cluster != "" && d.Cluster != j.clusters[len(j.clusters)-1] && etcdOf(podOfClaim(c.Name)) == j.name {
 			s.Log("user", "deletes claim "+c.Name)
 			s.remove(c)
+		}
+	}
+}
+
+// records is how messages ask for it to record the cluster whose data an Etcd has.
+var records = regexp.MustCompile(`-p '{"status":{"clusterID":"([0-9a-f]+)"}}'`)
+
+// record has a user run the command in a message that records the cluster which served last.
+func (s *session) record(j *judge, asks string) {
+	for _, id := range records.FindAllStringSubmatch(asks, -1) {
+		if n := len(j.clusters); n > 0 && id[1] == j.clusters[n-1] && id[1] != j.etcd().Status.ClusterID {
+			s.Log("user", "records cluster "+id[1])
+			edit(s.World, Namespace, j.name, "status", func(e *v1alpha1.Etcd) { e.Status.ClusterID = id[1] })
 		}
 	}
 }

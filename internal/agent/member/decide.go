@@ -227,6 +227,10 @@ func (f Input) storeTrouble() string {
 
 func refuseForeign(f Input, clusterID string) Decision {
 	d := refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, but this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
+	if f.Recovery == nil && slices.Contains(f.Successors, f.Data.ClusterID) {
+		// It was alone then. Whether the recorded cluster has got other members since, it cannot know (docs/adr/0118-restored-data-waits-for-a-person-beside-others.md).
+		d.Why = fmt.Sprintf("%s holds data of cluster %s, which a restore of the only member of cluster %s has made, but further members are configured now, which may have newer data of %[3]s: nothing was changed. If no quorum of %[3]s comes back, create a QuorumLossRecovery: it reads all volumes, and names the command that records %[2]s", f.DataDir, f.Data.ClusterID, clusterID)
+	}
 	d.Volume = cluster.Volume{Store: cluster.StoreOther, ClusterID: f.Data.ClusterID}
 	return d
 }

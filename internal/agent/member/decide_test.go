@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		{"only member, restored and damaged", Input{Data: Data{State: DataDamaged, ClusterID: successorID}, ClusterID: ours, Successors: successors, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
 		{"only member, the volume from before a recorded restore", Input{Data: good, ClusterID: successorID, Successors: []string{"d00d"}, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster cafe, but this is cluster babe"},
 		{"only member, restored from another cluster", Input{Data: foreign, ClusterID: ours, Successors: successors, Single: true}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
-		{"one of several, restored when it was alone", Input{Data: restored, ClusterID: ours, Successors: successors}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"one of several, restored when it was alone", Input{Data: restored, ClusterID: ours, Successors: successors}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "newer data of cafe: nothing was changed. If no quorum of cafe comes back, create a QuorumLossRecovery"},
 
 		{"first start of the first members", Input{MayBegin: true}, Bootstrap, "", "no recorded cluster"},
 		{"first start of the only member", Input{MayBegin: true, Single: true}, Bootstrap, "", "no recorded cluster"},
