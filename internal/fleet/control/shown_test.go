@@ -261,6 +261,52 @@ func TestAStatusIsBounded(t *testing.T) {
 	}
 }
 
+// A change that is paused is shown before those that are newer, however many there are: the condition is that of a change that is shown.
+func TestAPausedChangeIsShownFirst(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	asks := w.task(0).Object
+	asks.Status.Change = "old"
+	if err := w.api.Status().Update(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &fleet.Ledger{Policies: []fleet.Recorded{{Name: "all", UID: "policy"}}}
+	l.Changes = []fleet.Change{{Policy: "all", Name: "old", Since: w.clock.Now(), Failures: []fleet.Failure{{EtcdName: "main", Reason: "it crashes"}}}}
+	for i := range maxChanges {
+		l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: fmt.Sprint("new", i), Since: w.clock.Now().Add(time.Hour)})
+	}
+	s := o.status(v, fleet.Input{Now: w.clock.Now(), Policies: v.policies, Covering: v.covering, Ledger: l}, &v.objects[0])
+	if len(s.Changes) != maxChanges || s.Changes[0].Change != "old" || s.Changes[0].Paused == "" {
+		t.Errorf("%d changes: %+v", len(s.Changes), s.Changes[0])
+	}
+	if len(s.Conditions) != 1 || s.Conditions[0].Reason != v1alpha1.ReasonChangeFailed {
+		t.Errorf("%+v", s.Conditions)
+	}
+}
+
+// Of the changes to a template that failed, those are shown as paused for which a task waits, and no other.
+func TestWhichChangesAreShownAsPaused(t *testing.T) {
+	l := &fleet.Ledger{Changes: []fleet.Change{
+		{Policy: "all", Name: "failed", Failures: []fleet.Failure{{Etcd: "e0", EtcdName: "main", Reason: "it crashes", Target: "bad"}}},
+		{Policy: "all", Name: "recorded"},
+		{Policy: "all", Name: "other"},
+	}}
+	in := fleet.Input{Covering: map[string][]string{"ns": {"all"}}, Ledger: l, Waiting: []fleet.Candidate{
+		{Etcd: "e1", Namespace: "ns", Change: "recorded", Target: "bad"},
+		{Etcd: "e2", Namespace: "ns", Change: "unrecorded", Target: "bad"},
+		{Etcd: "e3", Namespace: "ns", Change: "good", Target: "good"},
+	}}
+	for _, c := range changesOf(in, &fleet.Policy{Name: "all"}, nil) {
+		if want := c.Change != "other" && c.Change != "good"; (c.Paused != "") != want {
+			t.Errorf("%s: paused: %q, want that: %t", c.Change, c.Paused, want)
+		}
+	}
+}
+
 // answering has an operator's client answer some requests with an error.
 func (o *operator) answering(refuses func(verb string, object any) error) {
 	o.Client = interceptor.NewClient(o.client, interceptor.Funcs{

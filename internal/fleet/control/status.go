@@ -66,7 +66,7 @@ func (c *Controller) status(v *view, in fleet.Input, o *v1alpha1.EtcdFleetPolicy
 		}
 	}
 	if p.Invalid == "" {
-		if open, _, next := p.Opens(in.Now); !open && !next.IsZero() {
+		if _, _, next := p.Opens(in.Now); !next.IsZero() {
 			s.NextWindow = &metav1.Time{Time: next}
 		}
 	}
