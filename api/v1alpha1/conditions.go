@@ -214,6 +214,9 @@ const (
 	ConditionDataVolumesReady = "DataVolumesReady"
 	// ConditionBackupReady is True while snapshots succeed. Absent without a backup store.
 	ConditionBackupReady = "BackupReady"
+	// ConditionAlarmRaised is True while etcd has raised an alarm; the message names the members, and what to do. Absent otherwise. While
+	// no member serves, it stays as it was.
+	ConditionAlarmRaised = "AlarmRaised"
 	// ConditionScaled is True once the cluster has as many members as specified, and, after a cut-over, none of the source cluster.
 	ConditionScaled = "Scaled"
 	// ConditionScaleOperationComplete is False while members are added or removed because spec.replicas asks for another number.
@@ -387,6 +390,16 @@ const (
 	ReasonNoProvider = "NoProvider"
 	// ReasonBackupsStale means that no agent has reported for twice the delta period that the store is up to date.
 	ReasonBackupsStale = "BackupsStale"
+)
+
+// Reasons of the condition AlarmRaised. If there are alarms of several kinds, the first that is true.
+const (
+	// ReasonAlarmCorrupt means that the data of members differs (CORRUPT). The cluster accepts no writes.
+	ReasonAlarmCorrupt = "Corrupt"
+	// ReasonAlarmNoSpace means that a database has reached its quota (NOSPACE). The cluster accepts no writes except deletions.
+	ReasonAlarmNoSpace = "NoSpace"
+	// ReasonAlarmUnknown means that etcd has raised an alarm that this operator does not know.
+	ReasonAlarmUnknown = "UnknownAlarm"
 )
 
 // ReasonCompactingSnapshots is the reason of the event for a task created because of spec.backup.snapshotCompaction.

@@ -356,7 +356,7 @@ type EtcdStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, VolumesMoved, Scaled,
-	// ScaleOperationComplete, ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, UpToDate, Stalled, Reconciling.
+	// ScaleOperationComplete, ObjectsOwned, Hibernated, BackupReady, TLSReady, AlarmRaised, Reconciled, UpToDate, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -126,7 +126,7 @@ func TestRunbooksOfMembersBeginWithACommand(t *testing.T) {
 	runbook := read(t, "docs/alerts.md")
 	const diagnose, describe = "`kubectl etcdtask diagnose NAME", "`kubectl etcdtask describe NAME"
 	for alert, command := range map[string]string{
-		"EtcdQuorumLost": diagnose, "EtcdNotAnswering": diagnose, "EtcdMemberDown": diagnose, "EtcdWithoutLeader": diagnose, "EtcdDatabaseNearQuota": diagnose,
+		"EtcdQuorumLost": diagnose, "EtcdNotAnswering": diagnose, "EtcdMemberDown": diagnose, "EtcdWithoutLeader": diagnose, "EtcdDatabaseNearQuota": diagnose, "EtcdAlarmRaised": diagnose,
 		"EtcdStopped": describe, "EtcdRolloutStalled": describe, "EtcdRolloutHeld": describe,
 	} {
 		_, section, _ := strings.Cut(runbook, "\n## "+alert+"\n")

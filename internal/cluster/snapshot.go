@@ -179,6 +179,16 @@ type Cluster struct {
 	// LeaderKnown: a member that answers knows a leader, so there is a quorum, or there was one an election timeout ago.
 	LeaderKnown bool
 	Voters      []Voter
+	// Alarms that the members which serve report: those of the cluster, ordered. A member that was cut off does not know which were disarmed.
+	Alarms []Alarm
+}
+
+// Alarm is an alarm that etcd has raised.
+type Alarm struct {
+	// Kind is the name that etcd gives it, such as NOSPACE.
+	Kind string
+	// Member that it was raised for: the name of the member, its ID in hex if it is not listed any more, or empty if etcd does not know which.
+	Member string
 }
 
 // Versions are the versions that a member reports.
@@ -214,6 +224,11 @@ func (s *Snapshot) Replicas() int { return len(s.Ordinals) }
 // ServingVoters is the number of voters that serve. An unknown voter counts as down.
 func (s *Snapshot) ServingVoters() int {
 	return s.CountVoters(func(v Voter) bool { return v.Serving })
+}
+
+// AnyServes reports whether a member serves, also one that does not vote or is terminating.
+func (s *Snapshot) AnyServes() bool {
+	return s.ServingVoters() > 0 || slices.ContainsFunc(s.Ordinals, func(o Ordinal) bool { return o.Serving })
 }
 
 // ServingVotersWithout is the number of voters that serve if the member of an ordinal does not.

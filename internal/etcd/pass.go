@@ -218,6 +218,8 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	pending, err := p.status.write(ctx, p.etcd, next)
 	if pending > 0 {
 		after = min(after, pending)
+	} else if err == nil && p.found.Snapshot != nil {
+		p.looked.Set(p.etcd, p.found.Snapshot.At)
 	}
 	if p.rollWaits {
 		// The time that a member has been away only counts while it is observed.

@@ -95,7 +95,9 @@ type parts struct {
 	// followed: the follow-up stages have succeeded once in this process.
 	followed memory.PerEtcd[bool]
 	hanging  memory.PerEtcd[hanging]
-	status   statusWriter
+	// looked is when the members were asked for what the status says.
+	looked memory.PerEtcd[time.Time]
+	status statusWriter
 }
 
 func (r *Reconciler) build() *parts {
@@ -128,7 +130,14 @@ func (p *parts) forget(etcd types.NamespacedName) {
 	p.failures.Forget(etcd)
 	p.followed.Forget(etcd)
 	p.hanging.Forget(etcd)
+	p.looked.Forget(etcd)
 	p.status.forget(etcd)
+}
+
+// Looked returns when the members of an Etcd were asked for what its status says now; zero if this process has not asked them.
+func (r *Reconciler) Looked(etcd *v1alpha1.Etcd) time.Time {
+	r.once.Do(func() { r.parts = r.build() })
+	return r.parts.looked.Of(etcd)
 }
 
 // Reconcile reconciles one Etcd.

@@ -225,7 +225,7 @@ func ofEtcd(etcd *v1alpha1.Etcd, now time.Time) []string {
 	if etcd.DeletionTimestamp != nil {
 		lines[0] += ", being deleted"
 	}
-	bad, said := []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling}, map[string]bool{}
+	bad, said := []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionAlarmRaised}, map[string]bool{}
 	for _, c := range etcd.Status.Conditions {
 		if (c.Status == metav1.ConditionTrue) == slices.Contains(bad, c.Type) && !said[c.Message] {
 			said[c.Message] = true

@@ -39,6 +39,7 @@ func TestTheMostUsefulIsLast(t *testing.T) {
 		{Condition: metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, Message: "fine"}},
 		{Condition: metav1.Condition{Type: v1alpha1.ConditionScaled, Status: metav1.ConditionFalse, Reason: "Scaling", Message: "3 of 5", LastTransitionTime: since}},
 		{Condition: metav1.Condition{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Message: "3 of 5"}},
+		{Condition: metav1.Condition{Type: v1alpha1.ConditionAlarmRaised, Status: metav1.ConditionTrue, Reason: "NoSpace", Message: "Alarm NOSPACE of main-0", LastTransitionTime: since}},
 	}}}
 	set := &appsv1.StatefulSet{ObjectMeta: named("main"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](5)}, Status: appsv1.StatefulSetStatus{Replicas: 4, ReadyReplicas: 3, UpdatedReplicas: 4, UpdateRevision: "main-2"}}
 	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: named("main-members-5"), Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.MembershipChange}, Status: v1alpha1.EtcdOperatorTaskStatus{
@@ -56,6 +57,7 @@ pod main-3 \(main-2\) Pending; prepare CrashLoopBackOff, 2 restarts, before: Err
   prepare: fake logs
 Etcd main: 5 replicas, generation 0, observed 0
   Scaled is False \(Scaling\) for 1.s: 3 of 5
+  AlarmRaised is True \(NoSpace\) for 1.s: Alarm NOSPACE of main-0
 task main-a \(\) Succeeded
 task main-members-5 \(MembershipChange\) InProgress 0/2: main-3 has to join; last operation ScaleUp Completed; last error ERR_NEW: no$`))
 }

@@ -79,6 +79,10 @@ func (v view) summary(now time.Time) []string {
 		say = append(say, "Diagnosis: "+finding+" \"kubectl etcdtask diagnose "+e.Name+" -n "+e.Namespace+"\" says more.")
 	}
 	for _, c := range trouble(e) {
+		if c.Type == v1alpha1.ConditionAlarmRaised && len(v.alarms) > 0 {
+			// The members have said so themselves.
+			continue
+		}
 		say = append(say, fmt.Sprintf("%s is %s (%s) for %s: %s", c.Type, c.Status, c.Reason, text.Since(c.LastTransitionTime.Time, now), c.Message))
 	}
 	if len(say) == known {

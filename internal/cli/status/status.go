@@ -137,11 +137,12 @@ func trouble(e *v1alpha1.Etcd) []metav1.Condition {
 	var wrong []metav1.Condition
 	hibernated := func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonHibernated }
 	for _, condition := range []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciled, v1alpha1.ConditionObjectsOwned, v1alpha1.ConditionDataVolumesReady, v1alpha1.ConditionAllMembersReady,
+		v1alpha1.ConditionReady, v1alpha1.ConditionAlarmRaised, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciled, v1alpha1.ConditionObjectsOwned, v1alpha1.ConditionDataVolumesReady, v1alpha1.ConditionAllMembersReady,
 		v1alpha1.ConditionBackupReady, v1alpha1.ConditionTLSReady, v1alpha1.ConditionScaled, v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionVolumesMoved, v1alpha1.ConditionAllMembersUpdated,
 	} {
 		c := e.Status.Conditions.Find(condition)
-		if c == nil || hibernated(*c) || (c.Status == metav1.ConditionTrue) != (condition == v1alpha1.ConditionStalled) {
+		bad := condition == v1alpha1.ConditionStalled || condition == v1alpha1.ConditionAlarmRaised
+		if c == nil || hibernated(*c) || (c.Status == metav1.ConditionTrue) != bad {
 			continue
 		}
 		wrong = append(wrong, *c)

@@ -64,6 +64,10 @@ func TestStatus(t *testing.T) {
 	full := lease("4711", 3000)
 	full.Annotations = map[string]string{v1alpha1.AnnotationRestorable: fmt.Sprintf(`[{"from":{"revision":90,"time":%q},"to":{"revision":4711,"time":%q},"fine":true},`+
 		`{"from":{"revision":50,"time":"2025-12-20T01:00:00Z"},"to":{"revision":50,"time":"2025-12-20T01:00:00Z"},"fine":false}]`, clitest.Ago(26*3600).Format(time.RFC3339), clitest.Ago(3000).Format(time.RFC3339))}
+	alarmed := healthy.DeepCopy()
+	noSpace := is(v1alpha1.ConditionAlarmRaised, metav1.ConditionTrue, v1alpha1.ReasonAlarmNoSpace, "Alarm NOSPACE of etcd-main-0: a database has reached its quota.")
+	noSpace.LastTransitionTime = clitest.Ago(120)
+	alarmed.Status.Conditions.Set(noSpace)
 	for name, v := range map[string]view{
 		"healthy": {
 			etcd: backedUp, snapshot: clustertest.Healthy(3), leases: observe.SnapshotLeases{Full: full, Delta: lease("4720", 100)},
@@ -75,7 +79,8 @@ func TestStatus(t *testing.T) {
 		"blind":  {etcd: asleep, trouble: "not permitted: pods is forbidden"},
 		"viewer": {etcd: stale, trouble: "not permitted: pods/portforward is forbidden", noLeases: "not permitted: leases is forbidden"},
 		"lost":   {etcd: backedUp, snapshot: lost, noAlarms: "no member serves"},
-		"alarms": {etcd: healthy, snapshot: clustertest.Healthy(3), alarms: []etcdclient.Alarm{{MemberID: 1, Kind: etcdclient.AlarmNoSpace}, {MemberID: 77, Kind: etcdclient.AlarmCorrupt}}},
+		"alarm":  {etcd: alarmed, snapshot: clustertest.Healthy(3), unreachable: "not permitted: pods/portforward is forbidden"},
+		"alarms": {etcd: alarmed, snapshot: clustertest.Healthy(3), alarms: []etcdclient.Alarm{{MemberID: 1, Kind: etcdclient.AlarmNoSpace}, {MemberID: 77, Kind: etcdclient.AlarmCorrupt}}},
 	} {
 		for suffix, width := range map[string]int{"": 0, "-80": 80} {
 			golden.Check(t, "status-"+name+suffix+".txt", []byte(strings.Join(v.lines(clitest.Now, width), "\n")+"\n"))

@@ -22,7 +22,7 @@ var states = []struct {
 	color string
 	words *regexp.Regexp
 }{
-	{red, regexp.MustCompile(`\b(?:Dead|Missing|Failed|Rejected|There is no quorum|no quorum|Alarm (?:NOSPACE|CORRUPT)|(?:Ready|BackupReady|DataVolumesReady) is (?:False|Unknown)|Stalled is True)\b`)},
+	{red, regexp.MustCompile(`\b(?:Dead|Missing|Failed|Rejected|There is no quorum|no quorum|Alarm (?:NOSPACE|CORRUPT)|(?:Ready|BackupReady|DataVolumesReady) is (?:False|Unknown)|(?:Stalled|AlarmRaised) is True)\b`)},
 	{yellow, regexp.MustCompile(`\b(?:Starting|Unready|Terminating|Stalled|Blocked by|[A-Z]\w+ is (?:False|Unknown))\b`)},
 	{green, regexp.MustCompile(`\b(?:Participating|Succeeded)\b`)},
 }

@@ -17,6 +17,7 @@ func TestColor(t *testing.T) {
 		"a-0  Dead":                   "a-0  RDeadN",
 		"Deadline":                    "Deadline",
 		"Stalled is True (X): Failed": "RStalled is TrueN (X): RFailedN",
+		"AlarmRaised is True (X)":     "RAlarmRaised is TrueN (X)",
 		"Scaled is False (X)":         "YScaled is FalseN (X)",
 		"Ready is False (X)":          "RReady is FalseN (X)",
 		"There is no quorum.":         "RThere is no quorumN.",

@@ -46,6 +46,8 @@ type Status struct {
 	DowngradeTo string
 	// DatabaseSize is the size of its database on disk, in bytes.
 	DatabaseSize int64
+	// Alarms of the cluster that the member has applied, ordered.
+	Alarms []Alarm
 }
 
 // Member is an entry of the member list.
@@ -222,6 +224,7 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 		StorageVersion: r.GetStorageVersion(),
 		DowngradeTo:    downgrade,
 		DatabaseSize:   r.DbSize,
+		Alarms:         alarmsIn(r.GetErrors()),
 	}, nil
 }
 

@@ -5,10 +5,13 @@
 package etcdclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -40,8 +43,49 @@ const (
 
 // Alarm is an alarm that a member has raised.
 type Alarm struct {
+	// MemberID is 0 if etcd does not know which member it is, as with CORRUPT in etcd 3.5.
 	MemberID uint64
 	Kind     AlarmKind
+}
+
+const (
+	// maxAlarms bounds the alarms of a status, and maxKind the bytes of a kind.
+	maxAlarms, maxKind = 64, 32
+)
+
+// alarmsIn returns the alarms among the errors of a status, where etcd lists each as the text of its message: "memberID:1 alarm:NOSPACE ".
+// Fields that are zero are left out, and how many spaces follow one depends on the library that wrote it.
+func alarmsIn(lines []string) (alarms []Alarm) {
+	for _, line := range lines {
+		if a, ok := parseAlarm(line); ok && len(alarms) < maxAlarms {
+			alarms = append(alarms, a)
+		}
+	}
+	slices.SortFunc(alarms, func(a, b Alarm) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.MemberID, b.MemberID))
+	})
+	return slices.Compact(alarms)
+}
+
+// parseAlarm parses an alarm of any kind, also with fields that a newer etcd may add. Other errors, such as "etcdserver: no leader", are none.
+func parseAlarm(line string) (a Alarm, ok bool) {
+	for field := range strings.FieldsSeq(line) {
+		switch name, value, _ := strings.Cut(field, ":"); name {
+		case "memberID":
+			// An alarm of an unknown member is better than none.
+			a.MemberID, _ = strconv.ParseUint(value, 10, 64)
+		case "alarm":
+			a.Kind = AlarmKind(value)
+		}
+	}
+	return a, isKind(string(a.Kind))
+}
+
+// isKind reports whether a text may be the name or the number of a kind. A newer etcd may have others.
+func isKind(kind string) bool {
+	return kind != "" && len(kind) <= maxKind && !strings.ContainsFunc(kind, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z')
+	})
 }
 
 // probeKey is read to check whether a member answers reads. It need not exist.

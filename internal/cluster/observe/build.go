@@ -86,7 +86,7 @@ func build(f input) *cluster.Snapshot {
 		if m.Learner {
 			continue
 		}
-		v := cluster.Voter{ID: m.ID, Name: cmp.Or(sanitize.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
+		v := cluster.Voter{ID: m.ID, Name: listedAs(m), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
 			v.Serving = s.Ordinals[v.Ordinal].Serves()
 		} else if status, ok := f.foreign[m.ID]; ok {
@@ -95,7 +95,44 @@ func build(f input) *cluster.Snapshot {
 		}
 		s.Cluster.Voters = append(s.Cluster.Voters, v)
 	}
+	s.Cluster.Alarms = alarms(f, serves)
 	return s
+}
+
+// alarms returns what the members that serve report. Each has applied the same log, some a moment later than others.
+func alarms(f input, serves func(etcdclient.Status) bool) (all []cluster.Alarm) {
+	for _, answers := range []iter.Seq[etcdclient.Status]{maps.Values(f.answers), maps.Values(f.foreign)} {
+		for s := range answers {
+			if !serves(s) {
+				continue
+			}
+			for _, a := range s.Alarms {
+				all = append(all, cluster.Alarm{Kind: string(a.Kind), Member: nameOf(f, a.MemberID)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b cluster.Alarm) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Member, b.Member))
+	})
+	return slices.Compact(all)
+}
+
+// nameOf returns the name of a member, or else its ID in hex; empty for no member.
+func nameOf(f input, id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	for _, m := range f.members {
+		if m.ID == id {
+			return listedAs(m)
+		}
+	}
+	return fmt.Sprintf("%x", id)
+}
+
+// listedAs returns the name of a listed member; its ID in hex if it has no name.
+func listedAs(m etcdclient.Member) string {
+	return cmp.Or(sanitize.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID))
 }
 
 // maxName bounds the shown part of a member's name, in bytes. The Etcd's own members have names of pods.

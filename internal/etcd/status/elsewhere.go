@@ -15,6 +15,7 @@ import (
 var ownConditions = []string{
 	v1alpha1.ConditionReconciled, v1alpha1.ConditionUpToDate, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionTLSReady,
 	v1alpha1.ConditionScaled, v1alpha1.ConditionScaleOperationComplete, v1alpha1.ConditionVolumesGrown, v1alpha1.ConditionVolumesMoved, v1alpha1.ConditionHibernated,
+	v1alpha1.ConditionAlarmRaised,
 }
 
 // managedElsewhere returns the StatefulSet of the Etcd if another operator, such as etcd-druid, manages it; empty otherwise.

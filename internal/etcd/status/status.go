@@ -93,6 +93,7 @@ func Next(o Input) v1alpha1.EtcdStatus {
 	for _, c := range conditionsOf(&next, o) {
 		set(&next, c, o.Now)
 	}
+	put(&next, v1alpha1.ConditionAlarmRaised, alarmRaised(next.Conditions.Find(v1alpha1.ConditionAlarmRaised), o), o.Now)
 	next.Conditions.Complete()
 	removeStale(&next, o)
 	ready := next.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) &&

@@ -60,10 +60,10 @@ func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 	return c
 }
 
-// start starts an operator that runs tasks; stop stops it.
-func (c *cluster) start() (stop func()) {
+// start starts an operator that runs tasks, with further controllers; stop stops it.
+func (c *cluster) start(more ...composed.Controller) (stop func()) {
 	c.T.Helper()
-	return c.Start([]composed.Controller{composed.Tasks}, composition.Depending(func(d *composed.Dependencies) { d.Dialer = c.spy }))
+	return c.Start(append(more, composed.Tasks), composition.Depending(func(d *composed.Dependencies) { d.Dialer = c.spy }))
 }
 
 func (c *cluster) run(name, config string) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
@@ -75,6 +76,37 @@ func TestNoSpaceIsResolved(t *testing.T) {
 	c.Expect(done.Status.Result).To(HaveKeyWithValue("alarmDisarmed", "NOSPACE"))
 	_, err := etcd.Put(t.Context(), "key", "value")
 	c.Expect(err).NotTo(HaveOccurred())
+}
+
+// The status of an Etcd says that etcd has raised an alarm, of which member, and what to do, until the alarm is disarmed.
+func TestNoSpaceIsReported(t *testing.T) {
+	c := &cluster{Cluster: testEnv.NewCluster(t, name)}
+	c.members = testEnv.StartMembers(t, name, []string{t.TempDir()}, fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))
+	c.spy = &spy{Dialer: c.members}
+	c.Simulate(1)
+	c.CreateEtcd(1)
+	c.start(composed.Etcds)
+	c.Eventually(func(g Gomega) {
+		status := c.Status(g)
+		g.Expect(status.Ready).To(HaveValue(BeTrue()))
+		g.Expect(status.Conditions.Find(v1alpha1.ConditionAlarmRaised)).To(BeNil())
+	}).Should(Succeed())
+	etcd := c.members.Client(t)
+	c.Eventually(func() error {
+		_, err := etcd.Put(t.Context(), "key", strings.Repeat("x", 1<<20))
+		return err
+	}).WithPolling(time.Millisecond).Should(MatchError(ContainSubstring("database space exceeded")))
+	c.Eventually(func(g Gomega) {
+		status := c.Status(g)
+		g.Expect(status.Conditions.IsTrue(v1alpha1.ConditionAlarmRaised)).To(BeTrue())
+		g.Expect(status.Conditions.Find(v1alpha1.ConditionAlarmRaised)).To(HaveValue(And(HaveField("Reason", v1alpha1.ReasonAlarmNoSpace),
+			HaveField("Message", HavePrefix("Alarm NOSPACE of main-0: ")), HaveField("Message", ContainSubstring("kubectl etcdtask defrag main -n "+c.Namespace+" --compaction")))))
+	}).Should(Succeed())
+
+	c.run("m", both)
+	done := c.UntilTask("m", v1alpha1.TaskStateSucceeded)
+	c.Expect(done.Status.Result).To(HaveKeyWithValue("alarmDisarmed", "NOSPACE"))
+	c.Eventually(func(g Gomega) { g.Expect(c.Status(g).Conditions.Find(v1alpha1.ConditionAlarmRaised)).To(BeNil()) }).Should(Succeed())
 }
 
 // The operator stops in the middle of a defragmentation, before or after the request was forwarded.

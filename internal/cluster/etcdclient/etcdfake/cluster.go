@@ -48,6 +48,8 @@ type Cluster struct {
 	peerURLs map[int][]string
 	// list is the member list; nil before the first request.
 	list []entry
+	// alarms that were raised.
+	alarms []etcdclient.Alarm
 	// added is how many members were added, and changes what has changed the list.
 	added   int
 	changes []string
@@ -128,7 +130,24 @@ func (m *member) Status(context.Context) (etcdclient.Status, error) {
 	}
 	return etcdclient.Status{
 		ClusterID: max(c.id, 1), MemberID: e.id, Leader: leader, Term: c.term, CommittedIndex: 100, AppliedIndex: 100, Revision: 1, Learner: e.learner, Version: c.Version,
+		Alarms: slices.Clone(c.alarms),
 	}, nil
+}
+
+// Raise has a member raise an alarm.
+func (c *Cluster) Raise(kind etcdclient.AlarmKind, member int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := (etcdclient.Alarm{MemberID: c.entryAt(member).id, Kind: kind}); !slices.Contains(c.alarms, a) {
+		c.alarms = append(c.alarms, a)
+	}
+}
+
+// Disarm ends all alarms.
+func (c *Cluster) Disarm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alarms = nil
 }
 
 func (m *member) MoveLeader(_ context.Context, to uint64) error {
@@ -163,7 +182,10 @@ func (m *member) Compact(context.Context, int64) error { return nil }
 
 func (m *member) Defragment(context.Context) error { return nil }
 
-func (m *member) Alarms(context.Context) ([]etcdclient.Alarm, error) { return nil, nil }
+func (m *member) Alarms(ctx context.Context) ([]etcdclient.Alarm, error) {
+	s, err := m.Status(ctx)
+	return s.Alarms, err
+}
 
 func (m *member) Administers(context.Context) error { return nil }
 
