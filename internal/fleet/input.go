@@ -44,6 +44,8 @@ type Candidate struct {
 	ChangeSince time.Time
 	// BackedUp: the backups of the Etcd do not fail.
 	BackedUp bool
+	// Alarm is the reason of the Etcd's condition AlarmRaised; empty if no alarm is raised.
+	Alarm string
 	// Beside is a task of the same Etcd that runs, which this one may begin beside; empty if none does.
 	Beside types.UID
 	// Wave is the value that the namespace has of the label that a policy orders by, and OwnWave that of the Etcd, which its tenant

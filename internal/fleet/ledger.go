@@ -60,6 +60,8 @@ type Holder struct {
 	Impaired bool `json:"impaired,omitempty"`
 	// BackedUp: its backups did not fail when it got the slot, so they must not while it is watched.
 	BackedUp bool `json:"backedUp,omitempty"`
+	// Alarm is the reason of its condition AlarmRaised when it got the slot; empty if no alarm was raised.
+	Alarm string `json:"alarm,omitempty"`
 	// Unasked: the task ran before there was a policy, or before the ledger was rebuilt, or a person let it bypass the policy. It
 	// uses a slot, beyond the limit if need be.
 	Unasked bool      `json:"unasked,omitempty"`

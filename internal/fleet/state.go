@@ -104,7 +104,7 @@ func (s *state) take(c *Candidate, canary bool) {
 func (s *state) holder(c *Candidate, canary bool) Holder {
 	return Holder{
 		Task: c.Task, TaskName: c.TaskName, Namespace: c.Namespace, Etcd: c.Etcd, EtcdName: c.EtcdName, Change: c.Change, Target: c.Target,
-		Policies: s.Covering[c.Namespace], Canary: canary, Impaired: c.Class == Repair, BackedUp: c.BackedUp, Granted: s.Now,
+		Policies: s.Covering[c.Namespace], Canary: canary, Impaired: c.Class == Repair, BackedUp: c.BackedUp, Alarm: c.Alarm, Granted: s.Now,
 	}
 }
 

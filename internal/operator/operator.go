@@ -105,6 +105,9 @@ func New(config *configv1alpha1.OperatorConfiguration, d Dependencies) (*Operato
 	n := config.Controllers
 	if !c.beside.manages {
 		o.Etcds, o.Upkeep, o.Memberships = c.etcds(), c.upkeep(), c.memberships()
+		if c.fleet != nil {
+			c.fleet.Looked = o.Etcds.Looked
+		}
 		add(Etcds, o.Etcds.Setup, n.Etcd.ConcurrentSyncs)
 		add(Upkeep, o.Upkeep.Setup, n.Etcd.ConcurrentSyncs)
 		add(Memberships, o.Memberships.Setup, n.Etcd.ConcurrentSyncs)

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,10 +101,20 @@ func (c *Controller) verdict(v *view, l *fleet.Ledger, h *fleet.Holder, s state)
 		return nil
 	case h.Baseline == "":
 		return &finding{task: h.Task, kind: baseline, reason: s.baseline}
-	case unseen(l, v) == "" && c.well[h.Task].Lasted(c.soak(v, h)):
+	case unseen(l, v) == "" && c.well[h.Task].Lasted(c.soak(v, h)) && c.confirms(v, h):
 		return &finding{task: h.Task, kind: soaked}
 	}
 	return nil
+}
+
+// confirms reports whether members were asked since a task has ended, and a moment ago: a status is not written while nothing changes, nor
+// while a reconcile fails.
+func (c *Controller) confirms(v *view, h *fleet.Holder) bool {
+	if c.Looked == nil {
+		return true
+	}
+	etcd := v.etcds[h.Etcd]
+	return etcd != nil && c.Looked(etcd).After(h.Ended) && lasting.Unbroken(c.Looked(etcd), c.Clock.Now(), maxGap)
 }
 
 // soak is how long a cluster is watched: as long as the most patient of its policies wants.
@@ -185,20 +196,24 @@ func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (by v1a
 }
 
 // stateOf looks at a cluster that is watched.
-func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.Holder, etcd *v1alpha1.Etcd) state {
+func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.Holder, etcd *v1alpha1.Etcd) (s state) {
+	was := expectationOf(h)
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
 		condition := etcd.Status.Conditions.Find(name)
 		switch {
+		case s.broken != "":
 		case condition == nil || condition.Status == metav1.ConditionUnknown:
 			return state{unknown: true}
 		case condition.Status == metav1.ConditionFalse:
-			return state{broken: fmt.Sprintf("%s is False: %s", name, condition.Message)}
+			s.broken = fmt.Sprintf("%s is False: %s", name, condition.Message)
 		}
 	}
-	for _, e := range etcd.Status.LastErrors {
-		if e.Code == v1alpha1.ErrAlarm {
-			return state{broken: e.Description}
-		}
+	if isNewAlarm(was.alarm, alarmOf(etcd)) {
+		// It says more than what follows from it: with CORRUPT, no member is ready.
+		s.broken = etcd.Status.Conditions.Find(v1alpha1.ConditionAlarmRaised).Message
+	}
+	if s.broken != "" {
+		return s
 	}
 	// The conditions of etcd-druid are a minute late, and later while it is down.
 	if pod, err := unready(ctx, from, etcd); err != nil {
@@ -206,24 +221,62 @@ func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.H
 	} else if pod != "" {
 		return state{broken: fmt.Sprintf("pod %s is not ready", pod)}
 	}
-	s := state{}
 	pods, err := podsOf(ctx, from, etcd)
 	if err != nil {
 		return state{unknown: true}
 	}
-	backup := "ok"
-	if !backedUp(etcd) {
-		backup = "failing"
-	}
-	s.baseline = pods + " backup=" + backup
-	was, wasBackup, _ := strings.Cut(h.Baseline, " backup=")
+	s.baseline = expectation{pods: pods, backedUp: backedUp(etcd), alarm: alarmOf(etcd)}.String()
 	switch {
-	case h.Baseline != "" && was != pods:
+	case h.Baseline != "" && was.pods != pods:
 		s.broken = "a member restarted, or its pod was replaced"
-	case backup != "ok" && (wasBackup == "ok" || h.Baseline == "" && h.BackedUp):
+	case was.backedUp && !backedUp(etcd):
 		s.broken = "BackupReady is False: " + etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady).Message
 	}
 	return s
+}
+
+// expectation is what must not change, or not become worse, while a cluster is watched.
+type expectation struct {
+	pods     string
+	backedUp bool
+	// alarm is the reason of the condition AlarmRaised; empty if there is none.
+	alarm string
+}
+
+// String returns it as a ledger records it. An alarm comes last, and only if there is one: an earlier operator does not know of it.
+func (e expectation) String() string {
+	text := e.pods + " backup=failing"
+	if e.backedUp {
+		text = e.pods + " backup=ok"
+	}
+	if e.alarm != "" {
+		text += " alarm=" + e.alarm
+	}
+	return text
+}
+
+// expectationOf returns what a holder records: when its task got the slot, until it is watched.
+func expectationOf(h *fleet.Holder) expectation {
+	if h.Baseline == "" {
+		return expectation{backedUp: h.BackedUp, alarm: h.Alarm}
+	}
+	rest, alarm, _ := strings.Cut(h.Baseline, " alarm=")
+	pods, backup, _ := strings.Cut(rest, " backup=")
+	return expectation{pods: pods, backedUp: backup == "ok", alarm: alarm}
+}
+
+// isNewAlarm reports whether a cluster has an alarm that it did not have before. The kind counts, not the member: once a member has raised
+// NOSPACE, every other one may that a client writes to. CORRUPT may have hidden others.
+func isNewAlarm(before, now string) bool {
+	return now != "" && now != before && before != v1alpha1.ReasonAlarmCorrupt
+}
+
+// alarmOf returns the reason of the condition AlarmRaised of an Etcd, which may be nil; empty if no alarm is raised, as far as is known.
+func alarmOf(etcd *v1alpha1.Etcd) string {
+	if etcd == nil || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAlarmRaised) {
+		return ""
+	}
+	return etcd.Status.Conditions.Find(v1alpha1.ConditionAlarmRaised).Reason
 }
 
 // backedUp reports whether the backups of a cluster do not fail, as far as is known.

@@ -79,6 +79,16 @@ func set(condition string, status metav1.ConditionStatus) func(*v1alpha1.Etcd) {
 	}
 }
 
+// raise has an alarm be raised, by the reason of the condition; none if it is empty.
+func raise(reason string) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Status.Conditions.Remove(v1alpha1.ConditionAlarmRaised)
+		if reason != "" {
+			e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAlarmRaised, Status: metav1.ConditionTrue, Reason: reason, Message: "because of " + reason})
+		}
+	}
+}
+
 // watching returns an operator that watches a canary for ten minutes, whose task has just succeeded.
 func watching(t *testing.T) (*world, *operator) {
 	t.Helper()
@@ -174,6 +184,128 @@ func TestBackupsThatBeganToFailWhileTheTaskRan(t *testing.T) {
 	}
 }
 
+// An alarm is a failure of the change if it is new: none of its kind was raised when the task got the slot, nor when the cluster began to be
+// watched. One that a task has raised may go within a minute of its end.
+func TestAlarmsThatAreNew(t *testing.T) {
+	const none, noSpace, corrupt, other = "", v1alpha1.ReasonAlarmNoSpace, v1alpha1.ReasonAlarmCorrupt, v1alpha1.ReasonAlarmUnknown
+	for name, c := range map[string]struct {
+		// before the task got its slot, when it ends, half a minute later, and half of the soak later.
+		before, ends, after, watched string
+		want                         string
+	}{
+		"none":                           {none, none, none, none, "done"},
+		"the task has raised it":         {none, noSpace, noSpace, noSpace, "while it was watched: because of NoSpace"},
+		"and it was disarmed":            {none, noSpace, none, none, "done"},
+		"it is raised while watched":     {none, none, none, noSpace, "while it was watched: because of NoSpace"},
+		"it was there before":            {noSpace, noSpace, noSpace, noSpace, "done"},
+		"and was disarmed":               {noSpace, noSpace, noSpace, none, "done"},
+		"or was, and is raised again":    {noSpace, none, none, noSpace, "while it was watched: because of NoSpace"},
+		"another kind":                   {noSpace, noSpace, noSpace, corrupt, "while it was watched: because of Corrupt"},
+		"another kind, by the task":      {noSpace, corrupt, corrupt, corrupt, "while it was watched: because of Corrupt"},
+		"a kind that is not known":       {none, none, none, other, "while it was watched: because of UnknownAlarm"},
+		"one that CORRUPT may have hid":  {corrupt, noSpace, noSpace, noSpace, "done"},
+		"and does while it is watched":   {corrupt, corrupt, corrupt, noSpace, "done"},
+		"none is left, and then NOSPACE": {corrupt, none, none, noSpace, "while it was watched: because of NoSpace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			w.etcd(raise(c.before))
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders = nil; return true }); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(interval)
+			w.mayStart(o.ask(0))
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+				l.Holders[0].Change, l.Holders[0].Canary = "A", true
+				l.Succeeded("task0", w.clock.Now())
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+			w.etcd(raise(c.ends))
+			if o.pass(30 * time.Second); o.outcome() != "watched" {
+				t.Errorf("%q before its time", o.outcome())
+			}
+			w.etcd(raise(c.after))
+			o.pass(5 * time.Minute)
+			w.etcd(raise(c.watched))
+			if o.pass(6 * time.Minute); o.outcome() != c.want {
+				t.Errorf("%q, want %q", o.outcome(), c.want)
+			}
+		})
+	}
+}
+
+// A task that runs without having asked is not to blame for an alarm that there is when it is counted.
+func TestAlarmsOfTasksThatAreCounted(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	task := w.task(0)
+	raise(v1alpha1.ReasonAlarmNoSpace)(task.Etcd)
+	task.Object.Status.State = v1alpha1.TaskStateInProgress
+	v := &view{covering: map[string][]string{task.Object.Namespace: {"all"}}, etcds: map[types.UID]*v1alpha1.Etcd{task.Etcd.UID: task.Etcd}}
+	if h := unasked(task.Object, v, w.clock.Now()); h.Alarm != v1alpha1.ReasonAlarmNoSpace {
+		t.Errorf("%+v", h)
+	}
+	v.etcds = nil
+	if h := unasked(task.Object, v, o.Clock.Now()); h.Alarm != "" {
+		t.Errorf("its Etcd is not shown: %+v", h)
+	}
+}
+
+// A soak ends by what members have answered since the task has ended, and a moment ago: nobody knows by an older status that no alarm was
+// raised.
+func TestASoakRestsOnWhatWasSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		// looked is when the members were asked, given when the task ended and the time; nil if another operator does that.
+		looked func(ended, now time.Time) time.Time
+		want   string
+	}{
+		"by another operator":       {nil, "done"},
+		"never":                     {func(time.Time, time.Time) time.Time { return time.Time{} }, "watched"},
+		"now":                       {func(_, now time.Time) time.Time { return now }, "done"},
+		"a minute ago":              {func(_, now time.Time) time.Time { return now.Add(-maxGap) }, "done"},
+		"more than that":            {func(_, now time.Time) time.Time { return now.Add(-maxGap - time.Second) }, "watched"},
+		"only when the task ended":  {func(ended, _ time.Time) time.Time { return ended.Add(time.Second) }, "watched"},
+		"by a clock that went back": {func(_, now time.Time) time.Time { return now.Add(time.Hour) }, "watched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			ended := w.clock.Now()
+			if c.looked != nil {
+				o.Looked = func(e *v1alpha1.Etcd) time.Time {
+					if e.Name != "main" {
+						t.Errorf("asked for %s", e.Name)
+					}
+					return c.looked(ended, w.clock.Now())
+				}
+			}
+			if o.pass(11 * time.Minute); o.outcome() != c.want {
+				t.Errorf("%q, want %q", o.outcome(), c.want)
+			}
+			o.Looked = func(*v1alpha1.Etcd) time.Time { return w.clock.Now() }
+			if o.pass(interval); o.outcome() != "done" {
+				t.Errorf("%q once they were asked: the time counts", o.outcome())
+			}
+		})
+	}
+}
+
+// With a soak that is shorter, it is not enough that they were asked while the task ran.
+func TestAShortSoakRestsOnWhatWasSeenSince(t *testing.T) {
+	w, o := watching(t)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Soak = &metav1.Duration{Duration: 10 * time.Second} })
+	looked := w.clock.Now()
+	o.Looked = func(*v1alpha1.Etcd) time.Time { return looked }
+	if o.pass(30 * time.Second); o.outcome() != "watched" {
+		t.Errorf("%q by a look from before", o.outcome())
+	}
+	looked = w.clock.Now()
+	if o.pass(interval); o.outcome() != "done" {
+		t.Errorf("%q", o.outcome())
+	}
+}
+
 // A canary is watched for as long as it is well, without a gap, and what breaks in that time is a failure of the change. Members that are
 // unreachable are neither.
 func TestSoak(t *testing.T) {
@@ -202,9 +334,16 @@ func TestSoak(t *testing.T) {
 		"they did before":     {etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)), nil, nil, "done"},
 		"a member restarts":   {nil, restart, nil, "while it was watched: a member restarted, or its pod was replaced"},
 		"a pod is not ready":  {nil, func(w *world) { w.unready() }, nil, "while it was watched: pod main-0 is not ready"},
-		"an alarm": {nil, etcd(func(e *v1alpha1.Etcd) {
-			e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrAlarm, Description: "NOSPACE"}}
-		}), nil, "while it was watched: NOSPACE"},
+		"an alarm":            {nil, etcd(raise(v1alpha1.ReasonAlarmNoSpace)), nil, "while it was watched: because of NoSpace"},
+		"for a while":         {nil, etcd(raise(v1alpha1.ReasonAlarmNoSpace)), etcd(raise("")), "while it was watched: because of NoSpace"},
+		"one of which no member is ready": {nil, etcd(func(e *v1alpha1.Etcd) {
+			raise(v1alpha1.ReasonAlarmCorrupt)(e)
+			set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)(e)
+		}), nil, "while it was watched: because of Corrupt"},
+		"an alarm, as far as is known, and it is unreachable": {nil, etcd(func(e *v1alpha1.Etcd) {
+			raise(v1alpha1.ReasonAlarmNoSpace)(e)
+			set(v1alpha1.ConditionReady, metav1.ConditionUnknown)(e)
+		}), nil, "watched"},
 		"it is unreachable":        {nil, etcd(set(v1alpha1.ConditionReady, metav1.ConditionUnknown)), nil, "watched"},
 		"and reachable again":      {nil, etcd(set(v1alpha1.ConditionReady, metav1.ConditionUnknown)), etcd(set(v1alpha1.ConditionReady, metav1.ConditionTrue)), "done"},
 		"its status follows later": {etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)), etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue)), nil, "done"},

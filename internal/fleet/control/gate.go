@@ -41,6 +41,9 @@ type Controller struct {
 	// Patience is for how long a rollout has to make no progress before its change has failed, as by the default of progressDeadline: with a
 	// shorter one, a tenant who may create tasks in one namespace would pause a change for all. New sets ten minutes.
 	Patience time.Duration
+	// Looked returns when the members of an Etcd were asked for what its status says now; zero if this process does not know. It is nil
+	// where another operator writes the status.
+	Looked func(*v1alpha1.Etcd) time.Time
 
 	wakes chan event.GenericEvent
 	// pokes are for the controller itself.
@@ -226,7 +229,7 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	t := task.Object
 	candidate := fleet.Candidate{
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: task.Etcd.UID, EtcdName: task.Etcd.Name, Class: fleet.Person,
-		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)], BackedUp: backedUp(task.Etcd),
+		Wave: v.waves[t.Namespace], OwnWave: task.Etcd.Labels[v.orderBy(t.Namespace)], BackedUp: backedUp(task.Etcd), Alarm: alarmOf(task.Etcd),
 	}
 	var err error
 	if candidate.Beside, err = c.beside(ctx, v, task); err != nil {

@@ -229,7 +229,7 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 			fenced = append(fenced, t.UID)
 		}
 		if t.Status.State == v1alpha1.TaskStateInProgress {
-			h := unasked(t, v.covering[namespace], c.Clock.Now())
+			h := unasked(t, v, c.Clock.Now())
 			if h.Policies[0] != fleet.Default {
 				is := c.changeOf(ctx, t)
 				h.Change, h.Target = is.change, is.target
@@ -261,11 +261,12 @@ func (c *Controller) fence(ctx context.Context, t *v1alpha1.EtcdOperatorTask) er
 	return nil
 }
 
-// unasked makes a holder of a task that runs without having asked.
-func unasked(t *v1alpha1.EtcdOperatorTask, policies []string, now time.Time) fleet.Holder {
+// unasked makes a holder of a task that runs without having asked. What alarm there was before it is not known: the one that there is does
+// not count as new.
+func unasked(t *v1alpha1.EtcdOperatorTask, v *view, now time.Time) fleet.Holder {
 	return fleet.Holder{
 		Task: t.UID, TaskName: t.Name, Namespace: t.Namespace, Etcd: etcdOf(t), EtcdName: t.Spec.OwnerEtcdReference.Name,
-		ResourceVersion: t.ResourceVersion, Policies: policies, Unasked: true, Granted: now,
+		ResourceVersion: t.ResourceVersion, Policies: v.covering[t.Namespace], Alarm: alarmOf(v.etcds[etcdOf(t)]), Unasked: true, Granted: now,
 	}
 }
 
@@ -352,7 +353,7 @@ func (c *Controller) adopt(l *fleet.Ledger, v *view, m *met) bool {
 	found := false
 	for uid, t := range v.tasks {
 		if m.runs[uid] && l.Holder(uid) == nil {
-			l.Grant(unasked(t, v.covering[t.Namespace], c.Clock.Now()))
+			l.Grant(unasked(t, v, c.Clock.Now()))
 			found = true
 		}
 	}

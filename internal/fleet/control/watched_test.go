@@ -192,11 +192,6 @@ func TestWhatIsNoFailure(t *testing.T) {
 				e.Status.LastErrors = []v1alpha1.LastError{{Code: "ERR_OTHER", Description: "no alarm"}}
 			})
 		}, "done"},
-		"an error, and an alarm": {nil, func(w *world) {
-			w.etcd(func(e *v1alpha1.Etcd) {
-				e.Status.LastErrors = []v1alpha1.LastError{{Code: "ERR_OTHER"}, {Code: v1alpha1.ErrAlarm, Description: "CORRUPT"}}
-			})
-		}, "while it was watched: CORRUPT"},
 		"its backups work again": {func(w *world) { w.etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionFalse)) }, func(w *world) {
 			w.etcd(set(v1alpha1.ConditionBackupReady, metav1.ConditionTrue))
 		}, "done"},

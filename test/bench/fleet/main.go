@@ -6,7 +6,7 @@
 //
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-profiles] [-strict]
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -etcds 50 -attack 10m
-//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -policy crashes|restarts|good [-slots 50] [-soak 1m]
+//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -policy crashes|restarts|alarms|good [-slots 50] [-soak 1m]
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet -etcds 200 -policy good -slots 5 -soak 10s -operators 2 [-pause 1m]
 //
 // What is real: the operator's binary, in its own process with two cores and the permissions of its ServiceAccount;

@@ -253,4 +253,6 @@ func (p *passage) table() string {
 }
 
 // templates are what -policy may be.
-func templates() []string { return []string{good, simulated.Crashes, simulated.Restarts} }
+func templates() []string {
+	return []string{good, simulated.Crashes, simulated.Restarts, simulated.Alarms}
+}

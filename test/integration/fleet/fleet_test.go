@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	decision "github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
@@ -114,6 +115,33 @@ func TestOneBadTemplateReachesOneCluster(t *testing.T) {
 		g.Expect(p.Status.Holders).To(BeEmpty())
 	}).Should(Succeed())
 	f.Expect(touched.clusters()).To(HaveLen(1))
+}
+
+// A template after which etcd raises an alarm reaches one cluster: its members are ready, and the alarm is in their status alone.
+func TestAnAlarmIsAFailureOfTheChange(t *testing.T) {
+	f := newFleet(t, 2, 1)
+	f.start(composed.Etcds, composed.Tasks, composed.Rollouts, composed.Fleet)
+	f.untilWell()
+	f.policy(func(s *v1alpha1.EtcdFleetPolicySpec) {
+		s.MaxConcurrent = ptr.To(intstr.FromInt32(1))
+		s.Canary.Count = ptr.To[int32](1)
+		s.Canary.Soak = &metav1.Duration{Duration: time.Hour}
+	})
+	const image = "localhost/etcd:v2"
+	touched := f.watch(image)
+	f.image(image, f.clusters...)
+	f.Eventually(touched.clusters).Should(HaveLen(1))
+	canary := f.clusters[slices.IndexFunc(f.clusters, func(c *env.Cluster) bool { return c.Namespace == touched.clusters()[0] })]
+	f.Eventually(func(g Gomega) { g.Expect(tasks(g, canary, v1alpha1.TaskStateSucceeded)).To(HaveLen(1)) }).Should(Succeed())
+
+	canary.Members.Raise(etcdclient.AlarmNoSpace, 0)
+	f.Eventually(func(g Gomega) {
+		p := f.get(g)
+		g.Expect(p.Status.Changes).To(HaveLen(1))
+		g.Expect(p.Status.Changes[0].Failures).To(ConsistOf(And(HaveField("Namespace", canary.Namespace), HaveField("Reason", HavePrefix("while it was watched: Alarm NOSPACE of main-0: ")))))
+		g.Expect(p.Status.Changes[0].Paused).NotTo(BeEmpty())
+	}).Should(Succeed())
+	f.Expect(touched.clusters()).To(ConsistOf(canary.Namespace))
 }
 
 // ledger follows every revision of the ledger, and says in which more slots were used than there are.

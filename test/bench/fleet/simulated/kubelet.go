@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,15 +28,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Annotation of a pod by which its template is bad, and its values: the containers of one that Crashes do not run, and those of one that
-// Restarts do so once, restartAfter they became ready.
+// Annotation of a pod by which its template is bad, and its values: the containers of one that Crashes do not run, those of one that
+// Restarts do so once, badAfter they became ready, and the members of one that Alarms raise NOSPACE then.
 const (
 	Annotation = "rolled"
 	Crashes    = "crashes"
 	Restarts   = "restarts"
+	Alarms     = "alarms"
 )
 
-const restartAfter = 20 * time.Second
+const badAfter = 20 * time.Second
 
 // nodes is the number of nodes.
 const nodes = 100
@@ -139,7 +141,7 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 		state = env.Crashing
 	}
 	want := env.PodStatus(pod, state, at)
-	left := k.restart(pod, &want)
+	left := k.turnBad(pod, &want, func() { k.fleet.clusters[etcd].Raise(etcdclient.AlarmNoSpace, member) })
 	switch {
 	case pod.DeletionTimestamp != nil:
 		k.fleet.set(at, false)
@@ -170,14 +172,20 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 	return reconcile.Result{}, err
 }
 
-// restart says in the status of a pod that its containers were restarted, if its template does that, or returns how long until then.
-func (k *Kubelet) restart(pod *corev1.Pod, status *corev1.PodStatus) (left time.Duration) {
-	if pod.Annotations[Annotation] != Restarts {
+// turnBad says in the status of a pod that its containers were restarted, or has its member raise an alarm, if its template does that, or
+// returns how long until then.
+func (k *Kubelet) turnBad(pod *corev1.Pod, status *corev1.PodStatus, raise func()) (left time.Duration) {
+	kind := pod.Annotations[Annotation]
+	if kind != Restarts && kind != Alarms {
 		return 0
 	}
-	at := pod.CreationTimestamp.Add(k.podStart + restartAfter)
+	at := pod.CreationTimestamp.Add(k.podStart + badAfter)
 	if left = time.Until(at); left > 0 {
 		return left
+	}
+	if kind == Alarms {
+		raise()
+		return 0
 	}
 	for i := range status.ContainerStatuses {
 		if c := &status.ContainerStatuses[i]; c.State.Running != nil {

@@ -160,10 +160,15 @@ func (f *Fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etc
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	return &etcdserverpb.StatusResponse{
+	response := &etcdserverpb.StatusResponse{
 		Header: &etcdserverpb.ResponseHeader{ClusterId: s.ClusterID, MemberId: s.MemberID, RaftTerm: s.Term},
 		Leader: s.Leader, RaftTerm: s.Term, RaftIndex: s.AppliedIndex, RaftAppliedIndex: s.AppliedIndex,
-	}, nil
+	}
+	for _, a := range s.Alarms {
+		// As etcd reports them.
+		response.Errors = append(response.Errors, (&etcdserverpb.AlarmMember{MemberID: a.MemberID, Alarm: etcdserverpb.AlarmType(etcdserverpb.AlarmType_value[string(a.Kind)])}).String())
+	}
+	return response, nil
 }
 
 // MemberList implements etcdserverpb.ClusterServer.
