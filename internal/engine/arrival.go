@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -219,13 +218,9 @@ func tooMany(place int, t *v1alpha1.EtcdOperatorTask) bool {
 	return place >= maxLine && t.Status.State != v1alpha1.TaskStateInProgress && t.Spec.Type != v1alpha1.QuorumLossRecovery
 }
 
-// turnAway rejects a task because there are too many.
-func (r *Reconciler) turnAway(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) error {
-	t := cached.DeepCopy()
-	status.RecordArrival(t)
-	return r.end(ctx, cached, tasks.Task{Object: t}, tasks.Verdict{
-		Outcome: tasks.Reject, Code: v1alpha1.ErrTooManyTasks,
-		Message: fmt.Sprintf("%d earlier tasks of Etcd %s have not ended, and more do not wait in line: delete those that are not needed, or create the task again when some have ended",
-			maxLine, t.Spec.OwnerEtcdReference.Name),
-	})
+// surplus returns the verdict on a task before which there are too many.
+func surplus(t *v1alpha1.EtcdOperatorTask) tasks.Verdict {
+	return tasks.Rejected(v1alpha1.ErrTooManyTasks,
+		"%d earlier tasks of Etcd %s have not ended, and more do not wait in line: delete those that are not needed, or create the task again when some have ended",
+		maxLine, t.Spec.OwnerEtcdReference.Name)
 }
