@@ -146,7 +146,7 @@ func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 }
 
 // retry starts the back-off after a failed step, and returns its length. It grows by a quarter each time: a step that fails for seconds is
-// retried within a second or two, and one that fails for hours, such as what etcd refuses, writes its intent as rarely as details.
+// retried within a second or two, and one that etcd refuses for hours writes its intent as rarely as details.
 func (b *bookkeeping) retry(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(last+last/4, retryInterval), detailInterval) })
 }

@@ -73,8 +73,8 @@ func (s *state) find(accepts func(*Member) bool) *Member {
 	return nil
 }
 
-// surge reports whether a further member, on the first ordinal that is not of the goal, is needed: while a member that votes
-// has to be replaced, and until all that were have joined again.
+// surge reports whether a further member is needed, on the first ordinal beyond the goal: while a voter has to be replaced, and until all
+// that were replaced have joined again.
 func (s *state) surge() bool {
 	further := s.listed(s.Goal.Size)
 	for i := range s.Goal.Size {
@@ -163,8 +163,8 @@ func (s *state) relieved() *Member {
 	return nil
 }
 
-// alone returns the only voter if it may take itself for the only member: its ConfigMap lists the ordinals up to the highest, so that
-// any but the first is listed beside others. Otherwise nil.
+// alone returns the only voter if it may consider itself the only member; otherwise nil. Its ConfigMap lists the ordinals up to the highest,
+// so this can only be the first.
 func (s *state) alone() *Member {
 	if len(s.voters) != 1 || s.voters[0].Owner != Ours || s.voters[0].Ordinal > 0 {
 		return nil
