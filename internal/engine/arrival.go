@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,11 +86,11 @@ func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Ve
 // unknownAgain is how often an event says that a task is left alone: events are kept for an hour.
 const unknownAgain = 30 * time.Minute
 
-// wayOut is what a person can do about such a task. To delete it takes the verb "create:" with its type, which no role of this version has.
+// wayOut is what a person can do about such a task. Its deletion takes the verb "create:" with its type, which no role of this version has.
 const wayOut = "Reinstall the operator version that started it. If that is not possible, have an administrator of the cluster delete the task: nothing is cleaned up after it"
 
-// leave leaves alone a task that a newer operator has started. Nothing is written to it, not even a condition: what this operator does not
-// know of the status would be lost. It is remembered, so that its deletion is noticed.
+// leave leaves alone a task that a newer operator has started. It writes nothing, not even a condition, since fields of the status that this
+// operator does not know would be lost. It remembers the task, to notice its deletion.
 func (r *Reconciler) leave(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) time.Duration {
 	if cached.Status.State.IsFinal() {
 		return 0
@@ -112,9 +111,9 @@ func unknownType(t *v1alpha1.EtcdOperatorTask) string {
 	return fmt.Sprintf("its type %s is not known to this operator of version %s", t.Spec.Type, version.Get().Version)
 }
 
-// displacedBy returns the name of a task whose type supersedes that of another; empty if there is none. It was created later, or has its turn
-// although the other runs: it was suspended until now, and the other would continue after it. A task that is suspended, whose config does not
-// decode, or that may still be rejected on arrival supersedes none.
+// displacedBy returns the name of the task that supersedes another, by its type; empty if there is none. It was created later, or was suspended
+// until now and has its turn although the other, which would continue after it, runs. A task that is suspended, whose config does not decode,
+// or that may still be rejected on arrival supersedes none.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
 	for i, later := range q {
@@ -132,8 +131,8 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 	return ""
 }
 
-// displaces returns the name of a task that runs and is superseded by one that has not begun; empty if there is none. The latter begins once the
-// former has ended and what it left is cleaned up: otherwise the former would continue afterwards.
+// displaces returns the name of a running task that a pending one supersedes; empty if there is none. The pending task begins once the other
+// has ended and was cleaned up after: otherwise the other would continue afterwards.
 func (r *Reconciler) displaces(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	for _, other := range q {
 		if t.Status.State == v1alpha1.TaskStatePending && other.Status.State == v1alpha1.TaskStateInProgress && slices.Contains(r.Registry[t.Spec.Type].Supersedes, other.Spec.Type) {
@@ -219,13 +218,9 @@ func tooMany(place int, t *v1alpha1.EtcdOperatorTask) bool {
 	return place >= maxLine && t.Status.State != v1alpha1.TaskStateInProgress && t.Spec.Type != v1alpha1.QuorumLossRecovery
 }
 
-// turnAway rejects a task because there are too many.
-func (r *Reconciler) turnAway(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) error {
-	t := cached.DeepCopy()
-	status.RecordArrival(t)
-	return r.end(ctx, cached, tasks.Task{Object: t}, tasks.Verdict{
-		Outcome: tasks.Reject, Code: v1alpha1.ErrTooManyTasks,
-		Message: fmt.Sprintf("%d earlier tasks of Etcd %s have not ended, and more do not wait in line: delete those that are not needed, or create the task again when some have ended",
-			maxLine, t.Spec.OwnerEtcdReference.Name),
-	})
+// surplus returns the verdict on a task before which there are too many.
+func surplus(t *v1alpha1.EtcdOperatorTask) tasks.Verdict {
+	return tasks.Rejected(v1alpha1.ErrTooManyTasks,
+		"%d earlier tasks of Etcd %s have not ended, and more do not wait in line: delete those that are not needed, or create the task again when some have ended",
+		maxLine, t.Spec.OwnerEtcdReference.Name)
 }

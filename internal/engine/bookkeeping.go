@@ -146,24 +146,24 @@ func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 }
 
 // retry starts the back-off after a failed step, and returns its length. It grows by a quarter each time: a step that fails for seconds is
-// retried within a second or two, and one that fails for hours, such as what etcd refuses, writes its intent as rarely as details.
+// retried within a second or two, and one that etcd refuses for hours writes its intent as rarely as details.
 func (b *bookkeeping) retry(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.of(t)
-	wait := min(max(r.pause.wait+r.pause.wait/4, retryInterval), detailInterval)
-	r.pause = pause{now.Add(wait), wait}
-	return wait
+	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(last+last/4, retryInterval), detailInterval) })
 }
 
 // backOff starts a back-off twice as long as the last one, and returns its length.
 func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(2*last, firstPause), maxPause) })
+}
+
+// pause starts a back-off whose length follows from that of the last one, and returns it.
+func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, next func(last time.Duration) time.Duration) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.of(t)
-	wait := min(max(2*r.pause.wait, firstPause), maxPause)
-	r.pause = pause{now.Add(wait), wait}
-	return wait
+	r.pause.wait = next(r.pause.wait)
+	r.pause.until = now.Add(r.pause.wait)
+	return r.pause.wait
 }
 
 // resume resets the back-off of a task once it has ended.
@@ -189,29 +189,30 @@ type reading struct {
 	before    time.Duration
 }
 
+// start begins to measure the time since an event, unless it is being measured already, and returns for how long it has been.
+func (r *reading) start(since time.Time, clock clock.PassiveClock) (seen time.Duration) {
+	if second := since.Truncate(time.Second); !r.since.Equal(second) || r.at.IsZero() {
+		now := clock.Now()
+		*r = reading{second, now, max(0, now.Sub(since.Round(0)))}
+	}
+	return clock.Since(r.at)
+}
+
 // elapsed returns how long a task has been running, or how long ago it ended, and for how much of that time this process has watched it.
 // The time in the status comes from a wall clock, perhaps another machine's: a time in the future counts as now.
 func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clock clock.PassiveClock) (elapsed, seen time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, second := b.of(t), since.Truncate(time.Second)
-	if !r.reading.since.Equal(second) || r.reading.at.IsZero() {
-		now := clock.Now()
-		r.reading = reading{second, now, max(0, now.Sub(since.Round(0)))}
-	}
-	seen = clock.Since(r.reading.at)
-	return r.reading.before + seen, seen
+	r := &b.of(t).reading
+	seen = r.start(since, clock)
+	return r.before + seen, seen
 }
 
 // idle returns how long this process has watched a task make no progress.
 func (b *bookkeeping) idle(t *v1alpha1.EtcdOperatorTask, last time.Time, clock clock.PassiveClock) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, second := b.of(t), last.Truncate(time.Second)
-	if !r.progress.since.Equal(second) || r.progress.at.IsZero() {
-		r.progress = reading{since: second, at: clock.Now()}
-	}
-	return clock.Since(r.progress.at)
+	return b.of(t).progress.start(last, clock)
 }
 
 // rests resets the idle time of a task that is suspended or paused: only the time after it resumes counts.

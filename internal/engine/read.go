@@ -10,7 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -47,25 +47,14 @@ func separate(all []*v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (own, forei
 // etcdOf returns the Etcd of some tasks; nil if there is none. The cache is trusted only if it shows the owner of every task that has not
 // ended, so that a stale cache neither adopts nor ends a task.
 func (r *Reconciler) etcdOf(ctx context.Context, key types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) (*v1alpha1.Etcd, error) {
-	cached, err := readEtcd(ctx, r.Client, key)
+	cached, err := lookup.Get[v1alpha1.Etcd](ctx, r.Client, "Etcd", key)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range all {
 		if !t.Status.State.IsFinal() && (cached == nil || !etcdtasks.IsOwned(t, cached) || etcdtasks.Foreign(t, cached) != "") {
-			return readEtcd(ctx, r.Live, key)
+			return lookup.Get[v1alpha1.Etcd](ctx, r.Live, "Etcd", key)
 		}
 	}
 	return cached, nil
-}
-
-// readEtcd reads an Etcd; nil when there is none.
-func readEtcd(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.Etcd, error) {
-	etcd := &v1alpha1.Etcd{}
-	if err := reader.Get(ctx, key, etcd); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
-	}
-	return etcd, nil
 }

@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if t.OfNewerOperator() {
 			continue
 		}
-		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
+		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, replaced(t, etcd)) })
 	}
 	line := &line{Queue: q, etcd: etcd, keys: map[types.UID]string{}}
 	for i, t := range q {
@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			work(t, func() (time.Duration, error) { return r.carryOn(ctx, line, t) })
 		case line.turnedAway < maxTurnedAway:
 			line.turnedAway++
-			work(t, func() (time.Duration, error) { return 0, r.turnAway(ctx, t) })
+			work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, surplus(t)) })
 		default:
 			again(retryInterval)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -62,7 +63,7 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 // admit has the handler check the preconditions of a task, once live reads have confirmed that it is the task's turn and that it is for
 // this Etcd.
 func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
-	etcd, err := readEtcd(ctx, r.Live, task.Object.EtcdKey())
+	etcd, err := lookup.Get[v1alpha1.Etcd](ctx, r.Live, "Etcd", task.Object.EtcdKey())
 	switch {
 	case err != nil:
 		return tasks.Verdict{}, err
@@ -263,17 +264,14 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
 }
 
-// refuse ends a task that is for an earlier Etcd. Its cleanup gets no Etcd, since the task must not touch the present one.
-func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
+// refuse ends a task that is for an earlier Etcd, or one too many. Its cleanup gets no Etcd, since the task must not touch the present one.
+func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, verdict tasks.Verdict) error {
 	t := cached.DeepCopy()
 	status.RecordArrival(t)
-	return r.end(ctx, cached, tasks.Task{Object: t}, replaced(t, etcd))
+	return r.end(ctx, cached, tasks.Task{Object: t}, verdict)
 }
 
 // replaced returns the verdict on a task that is for an earlier Etcd.
 func replaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) tasks.Verdict {
-	return tasks.Verdict{
-		Outcome: tasks.Reject, Code: v1alpha1.ErrEtcdReplaced,
-		Message: fmt.Sprintf("%s: if the task is meant for the present Etcd, create it again", etcdtasks.Foreign(t, etcd)),
-	}
+	return tasks.Rejected(v1alpha1.ErrEtcdReplaced, "%s: if the task is meant for the present Etcd, create it again", etcdtasks.Foreign(t, etcd))
 }

@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// notInLine returns the decision about a task that does not wait, or not any more: it has started by what another operator has written.
+// notInLine returns the decision about a task that is not waiting, for example because another operator has started it.
 func notInLine() Decision {
 	return Decision{Hold: &Hold{Reason: WaitingForSlot, Message: "the task is not in line"}}
 }
 
-// InLine reports whether a task waits.
+// InLine reports whether a task is waiting.
 func (in *Input) InLine(task types.UID) bool {
 	return slices.ContainsFunc(in.Waiting, func(c Candidate) bool { return c.Task == task })
 }
 
-// Decide says whether a task that waits may take a slot now.
+// Decide decides whether a waiting task may take a slot now.
 func Decide(in Input, task types.UID) Decision {
 	s := newState(in)
 	c := s.candidate(task)
@@ -30,7 +30,7 @@ func Decide(in Input, task types.UID) Decision {
 		return notInLine()
 	}
 	d := Decision{Before: s.before(c)}
-	// What objects now objects all the more once those ahead have taken their slots.
+	// An objection also holds once the tasks ahead have taken their slots.
 	if d.Hold = s.objection(c); d.Hold != nil {
 		return d
 	}
@@ -43,7 +43,7 @@ func Decide(in Input, task types.UID) Decision {
 	return d
 }
 
-// Again says whether a task that had a slot, and has not started, may still have it. No task goes ahead of it.
+// Again decides whether a task that had a slot and has not started may keep it. No task goes ahead of it.
 func Again(in Input, task types.UID) Decision {
 	s := newState(in)
 	c := s.candidate(task)
@@ -90,14 +90,9 @@ func Grant(in Input, task types.UID, d Decision) Holder {
 	return s.holder(s.candidate(task), d.Canary)
 }
 
-// candidate returns the task that waits with a UID; nil if none does.
+// candidate returns the waiting task with a UID; nil if there is none.
 func (s *state) candidate(task types.UID) *Candidate {
-	for i := range s.Waiting {
-		if s.Waiting[i].Task == task {
-			return &s.Waiting[i]
-		}
-	}
-	return nil
+	return find(s.Waiting, func(c *Candidate) bool { return c.Task == task })
 }
 
 // before counts the tasks that are ahead.
@@ -111,7 +106,7 @@ func (s *state) before(c *Candidate) int {
 	return n
 }
 
-// objection is why a task does not start now, by the policies that select its namespace; nil if it may.
+// objection returns why the policies of its namespace keep a task from starting now; nil if they do not.
 func (s *state) objection(c *Candidate) *Hold {
 	for _, ask := range rules {
 		for _, name := range s.Covering[c.Namespace] {
@@ -128,8 +123,7 @@ func (s *state) objection(c *Candidate) *Hold {
 	return nil
 }
 
-// pass asks each task in line, in its order, and gives those that may start their slots. One that may not is skipped. It ends when
-// visit returns false.
+// pass visits the waiting tasks in order, and gives a slot to each that may start. It ends when visit returns false.
 func (s *state) pass(visit func(c *Candidate, hold *Hold, canary bool) bool) {
 	line := &line{state: s}
 	for i := range s.Waiting {
@@ -170,7 +164,7 @@ type place struct {
 	served float64
 }
 
-// line is a heap of tasks. What a namespace has been served only grows, so one whose place is out of date is further back.
+// line is a heap of tasks. What a namespace has been served only grows, so a task with an outdated place belongs further back.
 type line struct {
 	*state
 	all []place
@@ -195,7 +189,7 @@ func (l *line) Pop() any {
 	return last
 }
 
-// Used is how many slots of a policy are in use, including those of clusters that lack a member.
+// Used returns how many slots of a policy are in use, including those of clusters that lack a member.
 func Used(in Input, policy string) int {
 	u := newState(in).usage[policy]
 	if u == nil {

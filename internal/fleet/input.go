@@ -18,29 +18,29 @@ type Input struct {
 	// Covering are the names of the policies that select a namespace.
 	Covering map[string][]string
 	Ledger   *Ledger
-	// Waiting are the tasks that could start but for the fleet.
+	// Waiting are the tasks that only wait for the fleet.
 	Waiting []Candidate
 	// Impaired are the clusters that lack a member or are being recovered.
 	Impaired []Impaired
-	// Served is how many slots a namespace has had, so that none gets all.
+	// Served is how many slots each namespace has had, so that none gets all of them.
 	Served map[string]float64
 }
 
-// Candidate is a task that could start but for the fleet.
+// Candidate is a task that only waits for the fleet.
 type Candidate struct {
 	Task      types.UID
 	TaskName  string
 	Namespace string
 	Etcd      types.UID
 	EtcdName  string
-	// Change is the fingerprint of what it changes; empty for one that changes nothing.
+	// Change is the fingerprint of its change; empty if it changes nothing.
 	Change string
-	// Target is the fingerprint of all of the new template; empty where there is none.
+	// Target is the fingerprint of the whole new template; empty if there is none.
 	Target string
 	Class  Class
 	// Since is how long the Etcd has waited: a task that replaces another one keeps its place.
 	Since time.Time
-	// ChangeSince is since when it waits with this change.
+	// ChangeSince is when it began to wait with this change.
 	ChangeSince time.Time
 	// BackedUp: the backups of the Etcd do not fail.
 	BackedUp bool
@@ -48,8 +48,8 @@ type Candidate struct {
 	Alarm string
 	// Beside is a task of the same Etcd that runs, which this one may begin beside; empty if none does.
 	Beside types.UID
-	// Wave is the value that the namespace has of the label that a policy orders by, and OwnWave that of the Etcd, which its tenant
-	// sets: it orders what is in one namespace.
+	// Wave is the namespace's value of the label that a policy orders by. OwnWave is the value of the Etcd, which its tenant sets: it only
+	// counts within the namespace.
 	Wave, OwnWave string
 }
 
@@ -93,9 +93,9 @@ type Hold struct {
 	Reason  Reason
 	Policy  string
 	Message string
-	// Next is when that may change by time alone; zero if it does not.
+	// Next is when time alone may change that; zero if it cannot.
 	Next time.Time
-	// Share: its namespace has as many slots as it may, whether or not others are free.
+	// Share: its namespace has used up its share of the slots.
 	Share bool
 	// Runs: it waits for the task of a canary, which may be suspended.
 	Runs bool

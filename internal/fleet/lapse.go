@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lapse is for how long no cluster gets a change, nor is done with it, before it is tried in canaries again.
+// lapse is how long no cluster may have begun or completed a change before it begins with canaries again.
 const lapse = time.Hour
 
-// Lapse has changes that are asked for again, long after they went through the fleet, begin with canaries: they may be others that only
-// look the same, or meet another world. What has waited since then belongs to the earlier time. It reports whether there are any.
+// Lapse lets changes that return long after they went through the fleet begin with canaries again: they may differ and only look the same,
+// or the clusters may have changed. A task that has waited since then does not count as a return. It reports whether there are any.
 func Lapse(in Input) bool {
 	asked := map[string]time.Time{}
 	for _, c := range in.Waiting {

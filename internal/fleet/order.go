@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// maxWait is after how long a class goes up by one if one of it still waits, so that none waits for ever. The whole class does: a namespace
-// with many tasks that have waited is not served before one with few that have not.
+// maxWait is how long a task waits before its class goes up by one, so that none waits forever. The whole class goes up: otherwise a namespace
+// with many old tasks would be served before one with a few new ones.
 const maxWait = time.Hour
 
-// compare orders two tasks that wait: the one that goes first is less.
+// compare orders two waiting tasks: the lesser one goes first.
 func (s *state) compare(a, b *Candidate) int {
 	return s.compareAt(place{a, s.served[a.Namespace]}, place{b, s.served[b.Namespace]})
 }
 
-// compareAt is compare by what the namespaces had been served when the tasks were put in line.
+// compareAt is compare with what each namespace had been served when its task was put in line.
 func (s *state) compareAt(a, b place) int {
 	return cmp.Or(
 		cmp.Compare(s.class(a.Candidate), s.class(b.Candidate)),
 		cmp.Compare(s.preference(a.Candidate), s.preference(b.Candidate)),
 		compareWaves(a.Wave, b.Wave),
 		cmp.Compare(a.served, b.served),
-		// Among namespaces, who has waited longest; what their tenants say counts within each.
+		// Then the namespace that has waited longest. What tenants set only counts within a namespace.
 		s.oldest[a.Namespace].Compare(s.oldest[b.Namespace]),
 		cmp.Compare(a.Namespace, b.Namespace),
 		compareWaves(a.OwnWave, b.OwnWave),
@@ -35,7 +35,7 @@ func (s *state) compareAt(a, b place) int {
 	)
 }
 
-// class of a task, by the age of the oldest of it.
+// class returns the class of a task, raised by one if that class has waited for too long.
 func (s *state) class(c *Candidate) Class {
 	if s.aged[c.Class] {
 		return c.Class - 1
@@ -43,7 +43,7 @@ func (s *state) class(c *Candidate) Class {
 	return c.Class
 }
 
-// age finds out which classes go up by one, and for how long each namespace has waited.
+// age determines which classes go up by one, and since when each namespace has waited.
 func (s *state) age() {
 	for i := range s.Waiting {
 		c := &s.Waiting[i]
@@ -56,7 +56,7 @@ func (s *state) age() {
 	}
 }
 
-// preference is lower for a cluster that a change begins with: one in which the last change failed, then one that was chosen as a canary.
+// preference is lowest for a cluster in which the last change failed, then for one that was chosen as a canary: a change begins with them.
 func (s *state) preference(c *Candidate) int {
 	switch {
 	case c.Change == "":

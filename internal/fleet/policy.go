@@ -18,22 +18,21 @@ type Policy struct {
 	Name       string
 	UID        types.UID
 	Generation int64
-	// Invalid says what cannot be read of it; then it grants nothing.
+	// Invalid says what is wrong with its spec; such a policy grants nothing. Empty if it is valid.
 	Invalid string
-	// UnknownWindows says what of that is wrong with its windows or exceptions.
+	// UnknownWindows says what is wrong with its windows or exceptions.
 	UnknownWindows string
 	// Paused: nothing starts.
 	Paused bool
 	// MaxConcurrent is a number of clusters, or a percentage of those that the policy selects. 0 pauses.
 	MaxConcurrent int
 	Percent       bool
-	// AtLeast is the least that a percentage amounts to; 0 is 1.
+	// AtLeast is the minimum of a percentage; 0 stands for 1.
 	AtLeast int
-	// PerNamespace is in how many clusters of one namespace tasks run at a time: a number, or a percentage of the slots; 0: in as many as
-	// there are slots.
+	// PerNamespace is how many slots one namespace may have: a number, or a percentage of all slots; 0: all of them.
 	PerNamespace        int
 	PerNamespacePercent bool
-	// MaxFailures is in how many clusters a change may fail before it is paused.
+	// MaxFailures is how many clusters a change may fail in without being paused.
 	MaxFailures int
 	// Soak is how long a cluster is watched after its task has succeeded.
 	Soak    time.Duration
@@ -46,17 +45,17 @@ type Policy struct {
 	Clusters int
 }
 
-// Canary is how a change begins.
+// Canary configures the clusters that a change begins with.
 type Canary struct {
 	// Count is how many clusters get a change before all others; 0: there are no canaries.
 	Count int
-	// Soak is how long each is watched, and keeps its slot.
+	// Soak is how long each is watched. It keeps its slot for that time.
 	Soak time.Duration
-	// Chosen are the Etcds that are to be canaries, by label; empty: any.
+	// Chosen are the Etcds whose labels select them as canaries; empty: any.
 	Chosen map[types.UID]bool
 }
 
-// Limit is how many slots the policy has.
+// Limit returns how many slots the policy has.
 func (p *Policy) Limit() int {
 	switch {
 	case p.MaxConcurrent <= 0:
@@ -67,7 +66,7 @@ func (p *Policy) Limit() int {
 	return p.MaxConcurrent
 }
 
-// Share is how many slots one namespace may have.
+// Share returns how many slots one namespace may have.
 func (p *Policy) Share() int {
 	limit := p.Limit()
 	switch {
@@ -87,7 +86,8 @@ func (p *Policy) Title() string {
 	return "EtcdFleetPolicy " + p.Name
 }
 
-// Opens says whether tasks may start at a time: until when, zero for ever; or if not, when they may next, zero if that is not known.
+// Opens reports whether tasks may start at a time. If so, closes is until when, zero if it never closes; if not, next is when they may
+// start again, zero if that is unknown.
 func (p *Policy) Opens(now time.Time) (open bool, closes, next time.Time) {
 	if open, closes, next = p.at(now); open {
 		return true, closes, time.Time{}
@@ -106,7 +106,7 @@ func (p *Policy) Opens(now time.Time) (open bool, closes, next time.Time) {
 // maxTries bounds how many windows within exceptions are passed over.
 const maxTries = 100
 
-// at says whether tasks may start at a time, and until when; or if not, when that may next be otherwise.
+// at reports whether tasks may start at a time, and until when; or if not, when that may change.
 func (p *Policy) at(now time.Time) (open bool, closes, next time.Time) {
 	for _, w := range p.Except {
 		if end, _ := w.At(now); !end.IsZero() {

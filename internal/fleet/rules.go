@@ -14,10 +14,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// rule is asked by each policy that selects the namespace of a task. It returns why the task does not start; nil if it may.
+// rule is evaluated for each policy that selects the namespace of a task. It returns why the task does not start; nil if it may.
 type rule func(s *state, p *Policy, c *Candidate) *Hold
 
-// rules in their order. The first that objects is shown.
+// rules in their order. The status shows the first that objects.
 var rules = []rule{
 	// The policy can be read.
 	valid,
@@ -64,8 +64,8 @@ func changeNotPaused(s *state, p *Policy, c *Candidate) *Hold {
 // Paused reports whether a change has failed in more clusters than its policy allows.
 func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures }
 
-// PausedMessage says in which clusters a change failed, why, and how it is resumed, to those who ask for it, or for another one to the same
-// template.
+// PausedMessage says in which clusters a change failed, why, and how to resume it. asked is the change that waits: this one, or another one
+// to the same template.
 func (c *Change) PausedMessage(asked string) string {
 	var failed []string
 	for _, f := range c.Failures[:min(len(c.Failures), maxNamed)] {
@@ -120,11 +120,11 @@ func (s *state) longest(p *Policy, closes time.Time) time.Duration {
 	return s.stretches[p.Name]
 }
 
-// maxStretches is how many times are looked at in which tasks may start.
+// maxStretches is how many periods in which tasks may start are considered.
 const maxStretches = 10
 
-// longest is for how long tasks may start at a time: the longest window, and with exceptions, the longest of the next times between them. A task is
-// expected to take half of that at most, so that tasks start in the first half of it whatever is expected.
+// longest returns the longest period in which tasks may start: the longest window, or with exceptions, the longest of the next periods
+// between them. Tasks are expected to take at most half of it, so that some start in every such period.
 func (p *Policy) longest(closes time.Time) (longest time.Duration) {
 	if len(p.Except) == 0 {
 		for _, w := range p.Windows {
@@ -140,7 +140,7 @@ func (p *Policy) longest(closes time.Time) (longest time.Duration) {
 			_, again, _ = p.Opens(closes)
 		}
 		if again.IsZero() {
-			// It is not known, or never closes.
+			// Its end is unknown, or it never closes.
 			break
 		}
 		longest, closes = max(longest, again.Sub(closes)), again

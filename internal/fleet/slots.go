@@ -36,7 +36,7 @@ func slotFree(s *state, p *Policy, c *Candidate) *Hold {
 	return &Hold{Reason: WaitingForSlot, Message: message}
 }
 
-// shareFree keeps one namespace from having more slots than it may: who suspends tasks that run there, or breaks clusters, keeps them.
+// shareFree limits the slots of one namespace: otherwise its tenant could keep all of them by suspending tasks or breaking clusters.
 func shareFree(s *state, p *Policy, c *Candidate) *Hold {
 	if shares, before := s.own(c); shares || before != nil || p.Share() == p.Limit() {
 		return nil
@@ -48,9 +48,8 @@ func shareFree(s *state, p *Policy, c *Candidate) *Hold {
 	return &Hold{Reason: WaitingForSlot, Share: true, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
 }
 
-// own looks at the slots that the cluster of a task holds already. It shares that of a task which runs, since it is the clusters that are
-// counted: a rollout may begin beside maintenance that waits for a member. It takes over that of a deleted one. Any other task is over, or
-// does not run: its slot is for the next in line, and what it has done is judged before another one changes the cluster.
+// own reports whether a task shares a slot that its cluster already holds, since clusters are counted: that of the task beside which it
+// runs, or of a deleted task, which it takes over. Otherwise it returns the holder whose outcome must be known first; nil if there is none.
 func (s *state) own(c *Candidate) (shares bool, before *Holder) {
 	for i := range s.Ledger.Holders {
 		h := &s.Ledger.Holders[i]
@@ -75,10 +74,9 @@ func repairs(holders []*Holder) (n int) {
 	return n
 }
 
-// impairedBeside counts the clusters that use a slot because they lack a member. A cluster that lacks one itself, with or without a quorum,
-// uses a slot already, so its task takes none from anyone: otherwise two would wait for each other. One that had lacked it for long
-// before the change only shows. Those of one namespace use half of the slots at most, and with its tasks no more than its share: who may
-// break clusters in one namespace does not stop the others.
+// impairedBeside counts the clusters that use a slot because they lack a member. For the task of such a cluster, which uses a slot itself,
+// none count: otherwise two would wait for each other. A cluster that lacked its member long before the change does not count. Those of
+// one namespace use at most half of the slots, and together with its tasks its share: breaking clusters there must not stop the others.
 func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 	if c.Class == Repair || slices.ContainsFunc(s.Impaired, func(i Impaired) bool { return i.Etcd == c.Etcd }) {
 		return 0
@@ -98,15 +96,15 @@ func (s *state) impairedBeside(p *Policy, c *Candidate) int {
 	return n
 }
 
-// without leaves out the cluster itself, as far as no task of it runs: its next one takes over.
+// without leaves out the holders of a cluster whose task is over: its next task takes over.
 func without(holders []*Holder, etcd types.UID) []*Holder {
 	return slices.DeleteFunc(slices.Clone(holders), func(h *Holder) bool { return h.Etcd == etcd && h.Over() })
 }
 
-// wreck is for how long a cluster has lacked a member before a change for it not to count.
+// wreck is how long before a change a cluster must have lacked a member to not count.
 const wreck = time.Hour
 
-// began is when the change of a task began.
+// began returns when the change of a task began; now if it has not.
 func (s *state) began(p *Policy, c *Candidate) time.Time {
 	if change := s.Ledger.Change(p.Name, c.Change); change != nil {
 		return change.Since

@@ -23,7 +23,7 @@ type state struct {
 	taken  []Holder
 	// usage is who uses the slots of each policy.
 	usage map[string]*usage
-	// stretches are for how long tasks may start at a time, by each policy, as far as that was asked for.
+	// stretches caches longest, by policy.
 	stretches map[string]time.Duration
 	// openings are whether tasks may start now, by each policy, as far as that was asked for.
 	openings map[string]*opened
@@ -82,7 +82,7 @@ func (s *state) use(h *Holder) {
 	}
 }
 
-// add counts a cluster once, however many of its tasks hold a slot: as one that lacks a member if one of them was to repair it.
+// add counts a cluster once, however many of its tasks hold a slot. A task that repairs it counts first.
 func (u *usage) add(h *Holder) {
 	i := slices.IndexFunc(u.holders, func(o *Holder) bool { return o.Etcd == h.Etcd })
 	switch {
@@ -108,8 +108,8 @@ func (s *state) holder(c *Candidate, canary bool) Holder {
 	}
 }
 
-// underway are the clusters that have the change of a task by a policy, or a template that it leads to and that is not known to
-// work, and are neither done nor failed: their task runs, or they are watched.
+// underway returns the clusters of a policy in which the change of a task, or its template while that is unproven, is being tried: their
+// task runs, or they are watched.
 func (s *state) underway(p *Policy, c *Candidate) (all []*Holder) {
 	unproven := s.Ledger.unproven(p.Name, c.Target)
 	for _, holders := range [][]Holder{s.Ledger.Holders, s.taken} {

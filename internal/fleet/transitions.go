@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record records a policy: from now on nothing is granted by an older generation of it. One that has replaced another is recorded once
-// that one is forgotten. It reports whether that is new.
+// Record records a policy: from now on, no older generation of it grants slots. A policy that has replaced another of its name is recorded
+// once that one is forgotten. It reports whether anything has changed.
 func (l *Ledger) Record(p *Policy) bool {
 	r := l.Recorded(p.Name)
 	if r == nil {
@@ -27,8 +27,8 @@ func (l *Ledger) Record(p *Policy) bool {
 	return true
 }
 
-// Forget forgets policies that are deleted. One of the same name may select other clusters: its changes begin with canaries, and those
-// that are paused stay so. It reports whether there are any.
+// Forget removes deleted policies. A policy of the same name may select other clusters, so changes begin with canaries again; paused ones
+// stay paused. It reports whether anything has changed.
 func (l *Ledger) Forget(deleted []types.UID) bool {
 	before := len(l.Policies)
 	l.Policies = slices.DeleteFunc(l.Policies, func(r Recorded) bool {
@@ -45,7 +45,7 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 	return len(l.Policies) < before
 }
 
-// Grant gives a task a slot. If its cluster is being watched, that ends: what the task does could not be told from what is watched for.
+// Grant gives a task a slot. It ends the watch of its cluster, since failures could no longer be told from the effects of the task.
 func (l *Ledger) Grant(h Holder) {
 	for _, o := range slices.Clone(l.Holders) {
 		if o.Etcd == h.Etcd && o.Over() {
@@ -58,7 +58,7 @@ func (l *Ledger) Grant(h Holder) {
 	}
 }
 
-// begin makes sure that a change is known.
+// begin records that a cluster gets a change, and returns the change; nil without a name.
 func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 	if name == "" {
 		return nil
@@ -72,12 +72,12 @@ func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 	return &l.Changes[len(l.Changes)-1]
 }
 
-// FirstToken is what the number in tokens that resume a change begins with: what resumed an earlier life of the change resumes no later
-// one.
+// FirstToken is the first number in the resume tokens of a change. It depends on the time, so that a token of a change that was forgotten
+// does not resume it later.
 func FirstToken(now time.Time) int { return int(now.Unix()) }
 
-// prune makes room for another change of a policy. The oldest goes that no holder has and that has not failed; if all have, the
-// oldest of the namespace in which most have, so that a tenant who makes many changes fail pushes out only their own.
+// prune makes room for another change of a policy. It removes the oldest one that no holder has and that has not failed. If all have failed,
+// it removes the oldest of the namespace with the most failed changes, so that a tenant only displaces their own.
 func (l *Ledger) prune(policy string) {
 	count, failed := 0, map[string]int{}
 	for _, c := range l.Changes {
@@ -106,7 +106,7 @@ func (l *Ledger) prune(policy string) {
 	}
 }
 
-// firstNamespace is that of the first failure; empty if it has not failed.
+// firstNamespace returns the namespace of the first failure; empty if the change has not failed.
 func (c *Change) firstNamespace() string {
 	if len(c.Failures) == 0 {
 		return ""
@@ -114,7 +114,7 @@ func (c *Change) firstNamespace() string {
 	return c.Failures[0].Namespace
 }
 
-// Succeeded records that the task of a holder has succeeded and was cleaned up after: a change is watched from now on.
+// Succeeded records that the task of a holder has succeeded and was cleaned up after. A change is watched from then on.
 func (l *Ledger) Succeeded(task types.UID, now time.Time) {
 	h := l.Holder(task)
 	if h == nil || !h.Ended.IsZero() {
@@ -128,7 +128,7 @@ func (l *Ledger) Succeeded(task types.UID, now time.Time) {
 	h.Ended = now
 }
 
-// Soaked records that a cluster was watched for long enough, and nothing broke. For a policy that was forgotten since, it was not.
+// Soaked records that a cluster was watched for long enough and nothing broke. Policies that were forgotten since do not count it.
 func (l *Ledger) Soaked(task types.UID, now time.Time) {
 	h := l.Holder(task)
 	if h == nil {
@@ -180,8 +180,8 @@ func (l *Ledger) Aborted(task types.UID, left string, now time.Time) {
 	}
 }
 
-// Abandoned records that the task of a holder has neither succeeded nor failed, and how it left its members; empty if they are well. Of
-// a canary that is not, it stays unknown whether the change works there: it counts as failed, and no other cluster tries.
+// Abandoned records that the task of a holder has neither succeeded nor failed. left is what is wrong with the members; empty if nothing is.
+// A canary with such members counts as failed, since it is unknown whether the change works there.
 func (l *Ledger) Abandoned(task types.UID, left string, now time.Time) {
 	if h := l.Holder(task); h != nil && h.Canary && left != "" {
 		l.Failed(task, left, now)
@@ -233,10 +233,10 @@ func (l *Ledger) remove(task types.UID) {
 	l.Over = newest(append(l.Over, task), maxOver)
 }
 
-// newest are the last so many of a list.
+// newest returns the last elements of a list, at most so many.
 func newest[T any](all []T, most int) []T { return all[max(0, len(all)-most):] }
 
-// measure keeps how long a slot was held by a task that ran.
+// measure records how long a running task has held its slot.
 func (l *Ledger) measure(h *Holder, now time.Time) {
 	if !h.Ended.IsZero() || h.Unasked {
 		return
@@ -248,23 +248,21 @@ func (l *Ledger) measure(h *Holder, now time.Time) {
 	}
 }
 
-// ResumeToken is what a person sets the annotation to who resumes the change as they see it.
+// ResumeToken is the value of the annotation that resumes the change in its present state.
 func (c *Change) ResumeToken() string { return fmt.Sprintf("%s.%d", c.Name, c.Resumed) }
 
-// ResumeBy lets a change that is paused continue, with a canary if it has not passed one, by a token that names it. It does nothing unless the
-// change was resumed as often as the person saw who decides it.
+// ResumeBy resumes the failed change with a token, and reports whether there is one. A token of an earlier state of the change has no effect.
 func (l *Ledger) ResumeBy(policy, token string) bool {
-	for i := range l.Changes {
-		if c := &l.Changes[i]; c.Policy == policy && c.ResumeToken() == token && len(c.Failures) > 0 {
-			c.Resumed++
-			c.Failures = nil
-			return true
-		}
+	c := find(l.Changes, func(c *Change) bool { return c.Policy == policy && c.ResumeToken() == token && len(c.Failures) > 0 })
+	if c == nil {
+		return false
 	}
-	return false
+	c.Resumed++
+	c.Failures = nil
+	return true
 }
 
-// Usual is how long nine tenths of the newest slots of a policy were held at most; 0 if too few are known.
+// Usual returns the 90th percentile of how long the newest slots of a policy were held; 0 if too few are known.
 func (r *Recorded) Usual() time.Duration {
 	if r == nil || len(r.Seconds) < 5 {
 		return 0

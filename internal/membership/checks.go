@@ -82,13 +82,17 @@ func undeclared(m *Member, joins bool) string {
 func dataElsewhere(s *state, step *Step) string {
 	switch o := s.ordinal(step.Ordinal); {
 	case o.Store == Other && !o.Terminating:
-		return fmt.Sprintf("the volume of ordinal %d holds the data of another cluster: copy what you need of it, and delete its claim", step.Ordinal)
-	case step.Action == DeleteClaim && step.Ordinal >= s.Replicas && s.ordinal(step.Ordinal).Pod:
+		return dataOfAnotherCluster(step.Ordinal)
+	case step.Action == DeleteClaim && step.Ordinal >= s.Replicas && o.Pod:
 		return fmt.Sprintf("the pod of ordinal %d is not gone yet, and its claim goes after it", step.Ordinal)
 	case step.Action == DeleteClaim && s.serving < s.quorumWith(0):
 		return fmt.Sprintf("%d of %d voters serve, which is not a quorum: the data of ordinal %d may be needed", s.serving, len(s.voters), step.Ordinal)
 	}
 	return ""
+}
+
+func dataOfAnotherCluster(ordinal int) string {
+	return fmt.Sprintf("the volume of ordinal %d holds the data of another cluster: copy what you need of it, and delete its claim", ordinal)
 }
 
 func oneLearner(s *state, _ *Step) string {
@@ -111,7 +115,7 @@ func storeFree(s *state, step *Step) string {
 	case o.Store == Left:
 		return fmt.Sprintf("the volume of ordinal %d holds the data of a removed member, which its agent sets aside first", step.Ordinal)
 	case o.Store == Other:
-		return fmt.Sprintf("the volume of ordinal %d holds the data of another cluster: copy what you need of it, and delete its claim", step.Ordinal)
+		return dataOfAnotherCluster(step.Ordinal)
 	default:
 		return fmt.Sprintf("the agent of ordinal %d has not reported yet that its volume is free: if this persists, see the events and the log of its pod", step.Ordinal)
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// candidate is the step that comes next, if every guard allows it; nil if the members are what they are to be. The first of
-// the order that has something to do does it.
+// candidate returns the next step, if every guard allows it; nil if the members match the goal. The first function of the order that has a
+// step decides.
 func (s *state) candidate() *Step {
 	for _, next := range []func(*state) *Step{
 		retract,      // what was announced, and is no longer to happen
@@ -75,8 +75,8 @@ func leadBack(s *state) *Step {
 	return handover(s.leader, to, fmt.Sprintf("the source cluster leads until the cut-over, so leadership moves from %s to %s", s.leader.Name, to.Name))
 }
 
-// ahead makes all pods that are missing before the first member joins: their agents look at the volumes while it does, so that an even
-// number of voters lasts for as short as it can. In a migration, some would wait for the cut-over, which may take days.
+// ahead creates all missing pods before the first member joins: their agents inspect the volumes while it joins, so that the number of voters is
+// even for as short as possible. In a migration, some pods would wait for the cut-over, which may take days.
 func ahead(s *state) *Step {
 	if s.Sources > 0 || s.sources() > 0 || s.Replicas >= s.Goal.Size || s.serving < len(s.voters) || s.ordinal(s.Replicas).Foreign != "" {
 		return nil
@@ -238,8 +238,8 @@ func (s *state) isNextToRenew(m *Member) bool {
 	return next != nil && next.ID == m.ID
 }
 
-// successor is the voter that leadership goes to, of those that may have it: preferably one that stays for good, and of these
-// the one that lags least; nil if none serves.
+// successor returns the voter that leadership goes to, of those that may have it; nil if none serves. It prefers voters that stay for good,
+// and of these the one with the smallest lag.
 func (s *state) successor(may func(*Member) bool) *Member {
 	var best *Member
 	temporary := func(m *Member) bool {

@@ -27,33 +27,22 @@ func newState(in Input) *state {
 		if m.Leads {
 			s.leader = m
 		}
-		if m.Learner {
-			continue
-		}
-		s.voters = append(s.voters, *m)
-		if m.Serving {
-			s.serving++
+		if !m.Learner {
+			s.voters = append(s.voters, *m)
 		}
 	}
+	s.serving = s.count(func(m *Member) bool { return m.Serving })
 	return s
 }
 
 // member returns the member with an ID; nil if it is not in the list.
 func (s *state) member(id uint64) *Member {
-	i := slices.IndexFunc(s.Members, func(m Member) bool { return m.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &s.Members[i]
+	return s.find(func(m *Member) bool { return m.ID == id })
 }
 
 // listed returns the member of an ordinal; nil if it is not in the list.
 func (s *state) listed(ordinal int) *Member {
-	i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Owner == Ours && m.Ordinal == ordinal })
-	if i < 0 {
-		return nil
-	}
-	return &s.Members[i]
+	return s.find(func(m *Member) bool { return m.Owner == Ours && m.Ordinal == ordinal })
 }
 
 func (s *state) votes(ordinal int) bool {
@@ -71,15 +60,21 @@ func (s *state) ordinal(i int) Ordinal {
 
 // learner returns the learner; nil if there is none.
 func (s *state) learner() *Member {
-	i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Learner })
-	if i < 0 {
-		return nil
-	}
-	return &s.Members[i]
+	return s.find(func(m *Member) bool { return m.Learner })
 }
 
-// surge reports whether a further member, on the first ordinal that is not of the goal, is needed: while a member that votes
-// has to be replaced, and until all that were have joined again.
+// find returns the first member that a function accepts; nil if there is none.
+func (s *state) find(accepts func(*Member) bool) *Member {
+	for i := range s.Members {
+		if accepts(&s.Members[i]) {
+			return &s.Members[i]
+		}
+	}
+	return nil
+}
+
+// surge reports whether a further member is needed, on the first ordinal beyond the goal: while a voter has to be replaced, and until all
+// that were replaced have joined again.
 func (s *state) surge() bool {
 	further := s.listed(s.Goal.Size)
 	for i := range s.Goal.Size {
@@ -113,9 +108,13 @@ func (s *state) isLost(m *Member) bool { return m.Owner == Ours && !m.Serving &&
 
 // settled is the number of voters that have served for as long as etcd wants of a connection.
 func (s *state) settled() int {
-	n := 0
-	for _, m := range s.voters {
-		if m.Serving && m.Settled {
+	return s.count(func(m *Member) bool { return m.Serving && m.Settled })
+}
+
+// count returns the number of voters that a function accepts.
+func (s *state) count(accepts func(*Member) bool) (n int) {
+	for i := range s.voters {
+		if accepts(&s.voters[i]) {
 			n++
 		}
 	}
@@ -134,13 +133,7 @@ func (s *state) goalVotes() bool {
 
 // sources is the number of sources that vote.
 func (s *state) sources() int {
-	n := 0
-	for _, m := range s.voters {
-		if m.Owner == Source {
-			n++
-		}
-	}
-	return n
+	return s.count(func(m *Member) bool { return m.Owner == Source })
 }
 
 // finally is the number of voters once the goal is reached.
@@ -170,8 +163,8 @@ func (s *state) relieved() *Member {
 	return nil
 }
 
-// alone returns the only voter if it may take itself for the only member: its ConfigMap lists the ordinals up to the highest, so that
-// any but the first is listed beside others. Otherwise nil.
+// alone returns the only voter if it may consider itself the only member; otherwise nil. Its ConfigMap lists the ordinals up to the highest,
+// so this can only be the first.
 func (s *state) alone() *Member {
 	if len(s.voters) != 1 || s.voters[0].Owner != Ours || s.voters[0].Ordinal > 0 {
 		return nil

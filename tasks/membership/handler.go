@@ -165,7 +165,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if r := task.Object.Status.Membership; r != nil && h.tracker.isOpen(task.Object.UID, r.Request, h.Clock.Now()) {
 		return coded.Error(v1alpha1.ErrMembership, fmt.Errorf("%s, which may still take effect", describe(*r.Request)))
 	}
-	h.tracker.forget(task.Object.UID)
+	h.tracker.Forget(task.Object.UID)
 	return nil
 }
 

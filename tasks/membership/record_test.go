@@ -272,7 +272,7 @@ func TestWhatBecameOfARequest(t *testing.T) {
 	g.Expect(pending(remove, requestDeadline)).NotTo(BeEmpty(), "the answer was to another request")
 	tr.answer("task", noon)
 	g.Expect(pending(remove, requestDeadline)).To(BeEmpty())
-	tr.forget("task")
+	tr.Forget("task")
 	g.Expect(pending(remove, requestDeadline)).NotTo(BeEmpty(), "another operator knows no better")
 }
 

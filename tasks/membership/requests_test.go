@@ -237,7 +237,7 @@ func TestCleanup(t *testing.T) {
 		r.joining()
 		r.fails = answer
 		r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
-		r.Expect(r.handler.tracker.tasks).To(HaveLen(1))
+		r.Expect(r.handler.tracker.Of("task")).NotTo(BeZero())
 		return r
 	}
 	for name, answer := range map[string]error{"lost": errors.New("the answer was lost"), "acknowledged": nil} {
@@ -250,12 +250,12 @@ func TestCleanup(t *testing.T) {
 			}
 			r.clock.SetTime(r.clock.Now().Add(requestDeadline))
 			r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
-			r.Expect(r.handler.tracker.tasks).To(BeEmpty())
+			r.Expect(r.handler.tracker.Of("task")).To(BeZero())
 		})
 	}
 	r := begun(rpctypes.ErrUnhealthy)
 	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed(), "etcd has refused it")
-	r.Expect(r.handler.tracker.tasks).To(BeEmpty())
+	r.Expect(r.handler.tracker.Of("task")).To(BeZero())
 	r.task.Object.Status.Membership = nil
 	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed(), "nothing was requested")
 }

@@ -8,10 +8,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
@@ -24,10 +24,7 @@ const requestDeadline = 15 * time.Second
 
 // tracker keeps the timers of running tasks, and what became of their requests. It lives in memory alone: an operator that starts
 // without it waits longer, and never acts sooner (ADR 3).
-type tracker struct {
-	mu    sync.Mutex
-	tasks map[types.UID]tracked
-}
+type tracker struct{ memory.PerTask[tracked] }
 
 type tracked struct {
 	timers members.Timers
@@ -39,25 +36,20 @@ type tracked struct {
 
 // observe adds an observation to the timers of a task. It returns them, and which request may still take effect.
 func (t *tracker) observe(task types.UID, known members.Known, request *v1alpha1.MembershipRequest, now time.Time) (members.Timers, string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.of(task)
-	of.timers = of.timers.Next(known)
-	open := of.open(request, known.List, now)
-	t.tasks[task] = of
+	open := false
+	timers := t.Change(task, func(of *tracked) {
+		of.timers = of.timers.Next(known)
+		open = of.open(request, known.List, now)
+	}).timers
 	if !open {
-		return of.timers, ""
+		return timers, ""
 	}
-	return of.timers, describe(*request)
+	return timers, describe(*request)
 }
 
 // isOpen reports whether the newest request of a task may still take effect, by what was observed last.
-func (t *tracker) isOpen(task types.UID, request *v1alpha1.MembershipRequest, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.of(task)
-	open := of.open(request, nil, now)
-	t.tasks[task] = of
+func (t *tracker) isOpen(task types.UID, request *v1alpha1.MembershipRequest, now time.Time) (open bool) {
+	t.Change(task, func(of *tracked) { open = of.open(request, nil, now) })
 	return open
 }
 
@@ -75,24 +67,7 @@ func (of *tracked) open(request *v1alpha1.MembershipRequest, list []etcdclient.M
 
 // answer records that a request takes no effect: etcd has refused it, or it was not sent.
 func (t *tracker) answer(task types.UID, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.of(task)
-	of.request, of.answered = at, true
-	t.tasks[task] = of
-}
-
-func (t *tracker) of(task types.UID) tracked {
-	if t.tasks == nil {
-		t.tasks = map[types.UID]tracked{}
-	}
-	return t.tasks[task]
-}
-
-func (t *tracker) forget(task types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.tasks, task)
+	t.Change(task, func(of *tracked) { of.request, of.answered = at, true })
 }
 
 // shows reports whether a member list shows the effect of a request. It is pure.

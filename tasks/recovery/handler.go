@@ -162,7 +162,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if err := h.volumes().Cleanup(ctx, task); err != nil {
 		return err
 	}
-	h.losses.forget(task.Object.UID)
+	h.losses.Forget(task.Object.UID)
 	return nil
 }
 

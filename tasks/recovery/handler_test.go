@@ -231,7 +231,7 @@ func TestMemoryEndsWithTheTask(t *testing.T) {
 	r := newTrial(t)
 	r.lose(30 * time.Second)
 	r.Expect(r.handler.Cleanup(r.t.Context(), r.task.Task)).To(Succeed())
-	r.Expect(r.handler.losses.of).To(BeEmpty())
+	r.Expect(r.handler.losses.Of(r.task.Object.UID)).To(BeZero())
 	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
 }
 

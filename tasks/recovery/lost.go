@@ -8,10 +8,10 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
@@ -80,8 +80,7 @@ const maxUnobserved = 10 * time.Second
 // members or to end the task, so they live in memory alone: a status outlives the operator that wrote it, whose clock may have been wrong.
 // After a restart the operator waits longer.
 type losses struct {
-	mu sync.Mutex
-	of map[types.UID]lasting.Timer[lasts]
+	memory.PerTask[lasting.Timer[lasts]]
 }
 
 // lasts is what a timer measures; the zero value for nothing. Suspending a task changes its generation, and so resets the timer.
@@ -107,17 +106,5 @@ func (l *losses) starting(task types.UID, generation int64, s *cluster.Snapshot)
 }
 
 func (l *losses) next(task types.UID, value lasts, at time.Time) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[types.UID]lasting.Timer[lasts]{}
-	}
-	l.of[task] = l.of[task].Next(value, at, maxUnobserved)
-	return l.of[task].Since()
-}
-
-func (l *losses) forget(task types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.of, task)
+	return l.Change(task, func(of *lasting.Timer[lasts]) { *of = of.Next(value, at, maxUnobserved) }).Since()
 }

@@ -182,7 +182,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 // or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
-	h.Stays.forget(task.Object.UID)
+	h.Stays.of.Forget(task.Object.UID)
 	if err := h.Jobs.Cleanup(ctx, task); err != nil {
 		return err
 	}

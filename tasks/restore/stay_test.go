@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -154,7 +153,8 @@ func TestSaved(t *testing.T) {
 		task.Generation = 1
 		present := stay{phase: saving, generation: 1, since: epoch, at: epoch, saved: epoch}
 		c.change(&present)
-		s := Stays{of: map[types.UID]stay{task.UID: present}}
+		s := &Stays{}
+		s.of.Change(task.UID, func(of *stay) { *of = present })
 		if got := s.Saved(task, epoch); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memory keeps values for Etcds in the memory of this process.
+// Package memory keeps values for Etcds and tasks in the memory of this process.
 package memory
 
 import (
@@ -51,6 +51,39 @@ func (p *PerEtcd[T]) Forget(etcd types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.values, etcd)
+}
+
+// PerTask holds a value for each task. The zero PerTask is ready for use, by several goroutines.
+type PerTask[T any] struct {
+	mu     sync.Mutex
+	values map[types.UID]T
+}
+
+// Of returns the value of a task; the zero value if it has none.
+func (p *PerTask[T]) Of(task types.UID) T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.values[task]
+}
+
+// Change lets a function change the value of a task, and returns it.
+func (p *PerTask[T]) Change(task types.UID, change func(value *T)) T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.values == nil {
+		p.values = map[types.UID]T{}
+	}
+	value := p.values[task]
+	change(&value)
+	p.values[task] = value
+	return value
+}
+
+// Forget removes the value of a task.
+func (p *PerTask[T]) Forget(task types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.values, task)
 }
 
 // With returns a copy of a map, which may be nil, in which a key has a value. The map is left as it is.

@@ -29,3 +29,17 @@ func TestValueIsOfOneEtcd(t *testing.T) {
 	m.Forget(client.ObjectKeyFromObject(etcd))
 	g.Expect(m.Of(successor)).To(BeZero())
 }
+
+func TestValuesOfTasks(t *testing.T) {
+	g := NewWithT(t)
+	var m PerTask[int]
+	m.Forget("a")
+	add := func(n int) func(*int) { return func(value *int) { *value += n } }
+	g.Expect(m.Of("a")).To(BeZero())
+	g.Expect(m.Change("a", add(1))).To(Equal(1))
+	g.Expect(m.Change("a", add(2))).To(Equal(3))
+	g.Expect(m.Change("b", add(5))).To(Equal(5))
+	m.Forget("a")
+	g.Expect(m.Of("a")).To(BeZero())
+	g.Expect(m.Of("b")).To(Equal(5))
+}

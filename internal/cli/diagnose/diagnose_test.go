@@ -34,6 +34,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -424,21 +425,23 @@ func TestMembersThatDistrust(t *testing.T) {
 	for name, c := range map[string]struct {
 		config *tls.Config
 		ping   string
+		dialer etcdclient.Dialer
 	}{
-		"it refuses ours": {known, member.URL},
-		"it refuses ours, and metrics take no certificate": {known, agent.URL},
-		"its own is unknown": {&tls.Config{MinVersion: tls.VersionTLS13}, member.URL},
+		"it refuses ours": {known, member.URL, etcdclient.NewDialer()},
+		"it refuses ours, and metrics take no certificate": {known, agent.URL, etcdclient.NewDialer()},
+		"it has closed the connection before a read":       {known, agent.URL, etcdclient.NewDialerThrough(machine.DialLate)},
+		"its own is unknown":                               {&tls.Config{MinVersion: tls.VersionTLS13}, member.URL, etcdclient.NewDialer()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			dialed, err := etcdclient.NewDialer().Dial(member.URL, c.config.Clone())
+			dialed, err := c.dialer.Dial(member.URL, c.config.Clone())
 			g.Expect(err).NotTo(HaveOccurred())
 			defer func() { _ = dialed.Close() }()
 			got := Measure(t.Context(), []Target{{
 				Name: "m-0", Etcd: dialed, HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: c.config.Clone()}}, Ping: c.ping + "/no-such-path",
 				AgentHTTP: agent.Client(), AgentPing: agent.URL + "/no-such-path",
-			}}, 500*time.Millisecond, clock.RealClock{})
+			}}, machine.Scaled(500*time.Millisecond), clock.RealClock{})
 			g.Expect(got[0].AgentPings).NotTo(BeEmpty())
 			g.Expect(got[0].Missing).To(ContainElement(And(HaveField("Signal", diagnose.SignalReads), HaveField("Why", ContainSubstring("certificates were refused")))))
 			got[0].Serving = true
@@ -447,6 +450,19 @@ func TestMembersThatDistrust(t *testing.T) {
 			g.Expect(v.Symptoms).To(BeEmpty())
 		})
 	}
+}
+
+// A member that refuses our certificate may have closed the connection before a request is written.
+func TestARefusalIsReportedIfTheConnectionIsClosedBeforeAPing(t *testing.T) {
+	g := NewWithT(t)
+	member := httptest.NewUnstartedServer(http.NotFoundHandler())
+	member.TLS = &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert}
+	member.Config.ErrorLog = log.New(io.Discard, "", 0)
+	member.StartTLS()
+	defer member.Close()
+	transport := transportThrough(machine.DialLate, member.Client().Transport.(*http.Transport).TLSClientConfig)
+	err := ping(&http.Client{Transport: transport}, member.URL)(t.Context())
+	g.Expect(isUntrusted(err)).To(BeTrue(), "%v", err)
 }
 
 // A page of metrics that is too long is not read in part: a number that is cut is another one.

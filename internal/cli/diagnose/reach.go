@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -66,12 +67,21 @@ func (g *gatherer) lost(endpoint string, t Target) error {
 
 // httpClient reaches the pods through their port-forwards.
 func (g *gatherer) httpClient(config *tls.Config) *http.Client {
-	transport := &http.Transport{TLSClientConfig: config, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return g.members.Connect(ctx, address)
-	}}
+	transport := transportThrough(g.members.Connect, config)
 	g.closers = append(g.closers, transport.CloseIdleConnections)
 	// Neither etcd nor the agent redirects.
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// transportThrough makes its connections by a function. Its errors say why a server has refused the client's certificate.
+func transportThrough(connect func(ctx context.Context, address string) (net.Conn, error), config *tls.Config) *http.Transport {
+	return &http.Transport{TLSClientConfig: config, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		conn, err := connect(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		return etcdclient.KeepRefusal(conn), nil
+	}}
 }
 
 // reachAgent says how the agent of a member is reached.

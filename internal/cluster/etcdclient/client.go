@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 )
 
@@ -150,6 +152,9 @@ func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*con
 	if tls != nil && tls.ServerName != "" {
 		// gRPC would check the certificate for the host of the endpoint, whatever the configuration says.
 		options = append(options, grpc.WithAuthority(tls.ServerName))
+	}
+	if strings.HasPrefix(endpoint, "https://") {
+		options = append(options, grpc.WithTransportCredentials(keepRefusals{credentials.NewTLS(tls)}))
 	}
 	var err error
 	c.etcd, err = clientv3.New(clientv3.Config{

@@ -9,13 +9,44 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 )
+
+// With TLS 1.3, a member refuses a client after the handshake, which the client learns by reading.
+func TestARefusalIsReportedIfTheConnectionIsClosedBeforeARequest(t *testing.T) {
+	g := NewWithT(t)
+	member := httptest.NewUnstartedServer(http.NotFoundHandler())
+	member.TLS = &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert}
+	member.EnableHTTP2, member.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	member.StartTLS()
+	defer member.Close()
+	c, err := NewDialerThrough(machine.DialLate).Dial(member.URL, member.Client().Transport.(*http.Transport).TLSClientConfig)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), machine.Patience())
+	defer cancel()
+	_, err = c.Status(ctx)
+	g.Expect(err.Error()).To(ContainSubstring("tls: certificate required"))
+}
+
+// Only the end of a connection by its peer is left to the next read.
+func TestOtherFailuresOfAWriteAreReported(t *testing.T) {
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	NewWithT(t).Expect(near.Close()).To(Succeed())
+	_, err := KeepRefusal(near).Write([]byte("x"))
+	NewWithT(t).Expect(err).To(MatchError(io.ErrClosedPipe))
+}
 
 // A member is dialed at the address of its pod, and its certificate is for its host name.
 func TestTheCertificateIsCheckedForTheMembersName(t *testing.T) {

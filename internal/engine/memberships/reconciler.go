@@ -16,11 +16,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -67,11 +67,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		why  string
 	)
 	for _, reader := range []client.Reader{r.Client, r.Live} {
-		etcd = &v1alpha1.Etcd{}
-		if err := reader.Get(ctx, request.NamespacedName, etcd); apierrors.IsNotFound(err) {
-			return ctrl.Result{}, nil
-		} else if err != nil {
-			return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request, err)
+		var err error
+		if etcd, err = lookup.Get[v1alpha1.Etcd](ctx, reader, "Etcd", request.NamespacedName); err != nil || etcd == nil {
+			return ctrl.Result{}, err
 		}
 		tasks, err := etcdtasks.List(ctx, reader, etcd)
 		if err != nil || covered(tasks) {

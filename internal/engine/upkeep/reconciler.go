@@ -8,18 +8,17 @@ package upkeep
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -52,15 +51,15 @@ type Reconciler struct {
 
 // Reconcile creates the due tasks of one Etcd.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	etcd := &v1alpha1.Etcd{}
-	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
+	etcd, err := lookup.Get[v1alpha1.Etcd](ctx, r.Client, "Etcd", req.NamespacedName)
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case etcd == nil:
 		r.turns.Forget(req.NamespacedName)
 		r.publish(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
-	}
-	if etcd.DeletionTimestamp != nil {
+	case etcd.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil
 	}
 	tasks, err := etcdtasks.List(ctx, r.Client, etcd)

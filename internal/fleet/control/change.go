@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,12 +26,12 @@ import (
 // maxPrints bounds the fingerprints that are kept.
 const maxPrints = 20000
 
-// fingerprints are what a task changes: the difference, and all of the new template; empty for one that changes nothing, and the latter for
-// a restart.
+// fingerprints identify what a task changes: the difference, and the whole new template. Both are empty for a task that changes nothing, and
+// the target for a restart.
 type fingerprints struct{ change, target string }
 
-// change returns the fingerprints of what a task changes. A restart of pods that are outdated brings them the new template; while it is not known
-// whether they are, it waits.
+// change returns the fingerprints of a task. A restart brings outdated pods the new template; while it is unknown whether pods are outdated, the
+// task waits.
 func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints, error) {
 	t := task.Object
 	if !t.Spec.Type.IsRollout() {
@@ -86,7 +86,7 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints,
 	return found, nil
 }
 
-// nothing is a template that has nothing: the difference to it is all that another one has.
+// nothing is an empty template: the difference to it is a whole template.
 var nothing = []byte("{}")
 
 // oldest returns the oldest revision of the pods that are not at a target, nil if none is left, and whether there are any.
@@ -116,15 +116,9 @@ func (c *Controller) oldest(ctx context.Context, set *appsv1.StatefulSet, target
 
 // revision reads a revision of a StatefulSet; nil if there is none.
 func (c *Controller) revision(ctx context.Context, set *appsv1.StatefulSet, name string) (*appsv1.ControllerRevision, error) {
-	r := &appsv1.ControllerRevision{}
-	key := types.NamespacedName{Namespace: set.Namespace, Name: name}
-	if err := c.Live.Get(ctx, key, r); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading ControllerRevision %s: %w", key, err)
-	}
-	if !metav1.IsControlledBy(r, set) {
-		return nil, nil
+	r, err := lookup.Get[appsv1.ControllerRevision](ctx, c.Live, "ControllerRevision", types.NamespacedName{Namespace: set.Namespace, Name: name})
+	if err != nil || r == nil || !metav1.IsControlledBy(r, set) {
+		return nil, err
 	}
 	return r, nil
 }

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package control lets tasks wait for the fleet: it is the Gate of the task engine, and the controller of EtcdFleetPolicies. What may
-// start is decided by package fleet, and recorded by package store before it starts.
+// Package control is the Gate of the task engine and the controller of EtcdFleetPolicies. Package fleet decides which tasks may start, and
+// package store records each start before it happens.
 package control
 
 import (
@@ -38,8 +38,8 @@ type Controller struct {
 	Metrics  *Metrics
 	// Namespaces are those in which the operator works; none: in all.
 	Namespaces []string
-	// Patience is for how long a rollout has to make no progress before its change has failed, as by the default of progressDeadline: with a
-	// shorter one, a tenant who may create tasks in one namespace would pause a change for all. New sets ten minutes.
+	// Patience is how long a rollout must make no progress for its change to have failed. New sets ten minutes, the default of
+	// progressDeadline. The deadline of the task does not count: with a short one, a tenant could pause a change for everyone.
 	Patience time.Duration
 	// Looked returns when the members of an Etcd were asked for what its status says now; zero if this process does not know. It is nil
 	// where another operator writes the status.
@@ -49,7 +49,7 @@ type Controller struct {
 	// pokes are for the controller itself.
 	pokes chan event.GenericEvent
 
-	// looking is held by who reads the cache, so that others take what it sees.
+	// looking is held while the cache is read, so that concurrent readers share one view.
 	looking lock.One
 
 	mu sync.Mutex
@@ -58,20 +58,20 @@ type Controller struct {
 	// seen is what the cache showed at a time.
 	seen   *view
 	seenAt time.Time
-	// waiting are the tasks that asked and have to wait, and since is when an Etcd began to wait.
+	// waiting are the tasks that have to wait, and since is when each Etcd began to wait.
 	waiting map[types.UID]*waiter
 	since   map[types.UID]since
-	// served is how many slots a namespace has had.
+	// served is how many slots each namespace has had.
 	served map[string]float64
 	// prints are fingerprints that are known.
 	prints map[string]fingerprints
 	// census is the last count of tasks for new policies.
 	census census
-	// rebuilds is how often the ledger was made anew.
+	// rebuilds is how often the ledger was rebuilt.
 	rebuilds int
 
-	// The rest is used by the controller alone: for how long clusters have been well, or lacked no member after their task was deleted,
-	// and which changes were paused.
+	// Only the controller uses the rest: how long clusters have been well, or lacked no member after their task was deleted, and which
+	// changes were paused.
 	well   lasting.Timers[types.UID, bool]
 	unwell lasting.Timers[types.UID, bool]
 	whole  lasting.Timers[types.UID, bool]
@@ -93,14 +93,14 @@ type waiter struct {
 type since struct{ began, asked time.Time }
 
 const (
-	// soon is when a task asks again that is among the first in line, and late when the others do. They are woken when it is their
-	// turn, and ask besides so that what their status says stays true.
+	// soon is when one of the first tasks in line asks again, and late when the others do. They are also woken when it is their turn; asking
+	// in between keeps their status true.
 	soon, late = 30 * time.Second, 10 * time.Minute
-	// near is how many are among the first.
+	// near is how many tasks are among the first.
 	near = 20
-	// answer is for how long a task that was woken may take to ask: after that, others go ahead of it.
+	// answer is how long a task that was woken may take to ask. After that, others go ahead of it.
 	answer = 15 * time.Second
-	// kept is for how long the place of an Etcd is kept that does not ask.
+	// kept is how long an Etcd that does not ask keeps its place.
 	kept = 15 * time.Minute
 	// stale is when to ask again if the cache is behind.
 	stale = time.Second
@@ -153,7 +153,7 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 	return c.wait(decision), nil
 }
 
-// ungoverned lets a task start that needs no slot by what the cache shows, unless the API server has a policy for it.
+// ungoverned lets a task start that needs no slot according to the cache, unless the API server has a policy for it.
 func (c *Controller) ungoverned(ctx context.Context, v *view, t *v1alpha1.EtcdOperatorTask) (*engine.Wait, error) {
 	if bypasses(t) {
 		return nil, nil
@@ -165,7 +165,7 @@ func (c *Controller) ungoverned(ctx context.Context, v *view, t *v1alpha1.EtcdOp
 	return c.wait(c.behind("", behind)), nil
 }
 
-// poke has the controller look at the fleet, unless it does: nothing else may tell it that tasks wait where no policy is.
+// poke triggers a reconcile unless one was recent: without a policy, nothing else tells the controller that tasks wait.
 func (c *Controller) poke() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *Controller) poke() {
 	}
 }
 
-// wait is what a decision means for a task.
+// wait translates a decision for the task engine.
 func (c *Controller) wait(d fleet.Decision) *engine.Wait {
 	again := late
 	if d.Before < near {
@@ -253,7 +253,8 @@ func (c *Controller) candidate(ctx context.Context, v *view, task tasks.Task) (f
 	return candidate, err
 }
 
-// beside returns another task of the Etcd that runs; empty if none does. A view may be older than its end, which the engine has seen.
+// beside returns another running task of the Etcd; empty if there is none. It reads the task again, since the engine may already have seen its
+// end.
 func (c *Controller) beside(ctx context.Context, v *view, task tasks.Task) (types.UID, error) {
 	for uid, shown := range v.tasks {
 		if uid == task.Object.UID || etcdOf(shown) != task.Etcd.UID || shown.Status.State != v1alpha1.TaskStateInProgress {

@@ -38,7 +38,8 @@ func (c *Controller) enter(candidate fleet.Candidate) {
 	c.waiting[candidate.Task] = &waiter{Candidate: candidate, entered: now}
 }
 
-// join has a namespace that did not wait begin where the least served one is that does: it hoards no credit. The caller has the lock.
+// join starts a namespace that was not waiting at the level of the least served one that is, so that it gains no credit by not waiting. The
+// caller holds the mutex.
 func (c *Controller) join(namespace string) {
 	least, found := 0.0, false
 	for _, w := range c.waiting {
@@ -67,7 +68,7 @@ func (c *Controller) leave(task types.UID, granted bool) {
 	}
 }
 
-// input is what is decided on.
+// input returns the input of a decision.
 func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +79,7 @@ func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	return in
 }
 
-// inForce returns policies such that nothing starts by those that the ledger does not know yet, and nothing waits for what would.
+// inForce returns the policies, with those that the ledger does not know yet marked invalid, so that they grant nothing.
 func inForce(policies map[string]*fleet.Policy, l *fleet.Ledger) map[string]*fleet.Policy {
 	all := maps.Clone(policies)
 	for name, p := range policies {
@@ -90,7 +91,7 @@ func inForce(policies map[string]*fleet.Policy, l *fleet.Ledger) map[string]*fle
 	return all
 }
 
-// forget forgets the tasks that do not wait any more, those that were woken and have not asked, and places that no task claims.
+// forget removes tasks that no longer wait, tasks that were woken and have not asked, and places that no task claims.
 func (c *Controller) forget(v *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// interval is how often the fleet is looked at while there is a policy, besides when something happens to it.
+// interval is how often the fleet is reconciled while there is a policy, besides after events.
 const interval = 5 * time.Second
 
-// Reconcile looks at the whole fleet: it releases slots, follows changes, publishes the status of policies, and wakes the tasks whose
-// turn it is. Without a policy, and while the default limits nothing, it sends no request. What cannot be read, or counted, makes those
-// wait whom it concerns: the rest goes on, and the error is returned at the end.
+// Reconcile reconciles the whole fleet: it releases slots, follows changes, publishes the status of policies, and wakes the tasks whose turn
+// it is. Without a policy, and while the default limits nothing, it sends no request. If something cannot be read or counted, only the tasks
+// that depend on it wait, and the error is returned at the end.
 func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	c.refresh()
 	v, err := c.look(ctx)
@@ -67,8 +67,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: interval}, errors.Join(unread, c.publish(ctx, v, in))
 }
 
-// refuse says of each policy that nothing starts, since the ledger is a newer operator's. Their statuses are not written: they may have what
-// this operator does not know.
+// refuse reports for each policy that nothing starts, since a newer operator has written the ledger. It does not write their statuses, which
+// may have fields that this operator does not know.
 func (c *Controller) refuse(ctx context.Context, v *view, message string) {
 	for i := range v.objects {
 		name := v.objects[i].Name
@@ -83,9 +83,9 @@ func (c *Controller) refuse(ctx context.Context, v *view, message string) {
 	c.newer = true
 }
 
-// news is what a look at the fleet has found that the ledger does not know.
+// news is what a reconcile has found that the ledger does not know.
 type news struct {
-	// ledger is how many were rebuilt before: what is counted for a ledger that is lost since is to be counted again.
+	// ledger is how many ledgers were rebuilt before: a count for a ledger that was lost since must be repeated.
 	ledger   int
 	found    []finding
 	replaced []types.UID
@@ -94,7 +94,7 @@ type news struct {
 	met *met
 }
 
-// write writes to the ledger what is new, and returns it. What runs without a slot is read again if the ledger was written since.
+// write records news in the ledger, and returns the ledger. Tasks that run without a slot are read again if the ledger was written since.
 func (c *Controller) write(ctx context.Context, v *view, n *news) (after *fleet.Ledger, err error) {
 	for range maxMeetings {
 		var unknown []*v1alpha1.EtcdOperatorTask
@@ -112,12 +112,12 @@ func (c *Controller) write(ctx context.Context, v *view, n *news) (after *fleet.
 	return nil, errBusy
 }
 
-// maxMeetings is how often a pass reads the tasks that run without a slot, and errBusy says that it was too often.
+// maxMeetings is how often a reconcile reads the tasks that run without a slot; after that, it returns errBusy.
 const maxMeetings = 5
 
 var errBusy = errors.New("the ledger of the fleet was written each time that the tasks without a slot were read")
 
-// news looks at all there is, and says what could not be read.
+// news gathers what the ledger does not know yet. The error says what could not be read.
 func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
 	var errs [4]error
 	n.ledger = c.generation()
@@ -133,7 +133,7 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 	return n, errors.Join(errs[:]...)
 }
 
-// record writes to the ledger what is new, and reports whether anything is.
+// record records news in the ledger, and reports whether that changes it.
 func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Forget(n.replaced)
 	if n.ledger == c.generation() {
@@ -152,7 +152,7 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	return changed
 }
 
-// replaced returns the policies that the ledger knows and the API server does not have any more.
+// replaced returns the policies that the ledger knows and the API server no longer has.
 func (c *Controller) replaced(ctx context.Context, v *view, l *fleet.Ledger) (all []types.UID, err error) {
 	for _, r := range l.Policies {
 		if p := v.policies[r.Name]; r.Name == fleet.Default || p != nil && p.UID == r.UID {
@@ -168,7 +168,7 @@ func (c *Controller) replaced(ctx context.Context, v *view, l *fleet.Ledger) (al
 	return all, err
 }
 
-// refresh has the next look be a new one.
+// refresh discards the view, so that the cache is read again.
 func (c *Controller) refresh() {
 	defer c.looking.Lock()()
 	c.mu.Lock()
@@ -176,7 +176,7 @@ func (c *Controller) refresh() {
 	c.seenAt, c.passed = time.Time{}, c.Clock.Now()
 }
 
-// wake has tasks ask again.
+// wake makes tasks ask again.
 func (c *Controller) wake(tasks []types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +187,7 @@ func (c *Controller) wake(tasks []types.UID) {
 	}
 }
 
-// send has a task ask again. It reports false if the engine is busy: then the task is woken in the next pass, or asks by itself.
+// send makes a task ask again. It returns false if the engine is busy: then the task is woken in the next reconcile, or asks by itself.
 func (c *Controller) send(w *waiter) bool {
 	etcd := &v1alpha1.Etcd{}
 	etcd.Namespace, etcd.Name = w.Namespace, w.EtcdName
@@ -199,7 +199,7 @@ func (c *Controller) send(w *waiter) bool {
 	}
 }
 
-// dismiss has all tasks ask again that wait: there is no policy any more.
+// dismiss makes all waiting tasks ask again, since there is no policy any more.
 func (c *Controller) dismiss() ctrl.Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,13 +212,13 @@ func (c *Controller) dismiss() ctrl.Result {
 	return ctrl.Result{}
 }
 
-// finding is what has become of a holder.
+// finding is a change of the state of a holder.
 type finding struct {
 	task types.UID
 	kind kind
-	// reason of a failure; of a task that is over, how it has left its members.
+	// reason of a failure; for a task that is over, the state in which it left its members.
 	reason string
-	// version is that for which a task had its slot that has not started: it may have been granted another since.
+	// version is the resourceVersion for which a task that has not started had its slot: it may have been granted another since.
 	version string
 }
 
@@ -227,12 +227,12 @@ type kind int
 
 const (
 	succeeded kind = iota // its task has succeeded, and was cleaned up after
-	unstarted             // its task has not started, and cannot any more as it was when it got the slot
+	unstarted             // its task has not started, and can no longer start under the resourceVersion of the grant
 	released              // its task is over, and the change neither succeeded nor failed
 	aborted               // its task was deleted
 	failed                // its task has failed, and was cleaned up after
 	failing               // the change failed, and its task runs
-	baseline              // it is watched from this state on
+	baseline              // its watch compares with this state
 	soaked                // it was watched for long enough
 	broke                 // something broke while it was watched
 )
@@ -275,7 +275,7 @@ func (f finding) apply(l *fleet.Ledger, now time.Time) bool {
 	return true
 }
 
-// report has an event say which changes are paused, and returns the tasks whose status is to say so.
+// report emits an event for each newly paused change, and returns the tasks that wait for it, whose status should say so.
 func (c *Controller) report(v *view, in fleet.Input) (told []types.UID) {
 	paused := map[string]bool{}
 	for i := range in.Ledger.Changes {

@@ -20,17 +20,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The defaults of a policy, for one that was written past the API server's.
+// The defaults of a policy that the API server has not defaulted.
 const (
 	defaultConcurrent = "10%"
 	defaultSoak       = 5 * time.Minute
 )
 
-// The default for automatic rollouts where no policy is: a percentage of the Etcds, and at least so many; and a percentage of these for one
-// namespace of several, whose tenant would otherwise stop the rollouts of all others.
+// The limits of automatic rollouts without a policy: a percentage of the Etcds, and at least so many; and a percentage of these for each of
+// several namespaces, since one tenant could otherwise stop the rollouts of all others.
 const defaultPercent, defaultAtLeast, defaultShare = 10, 5, 60
 
-// read reads a policy. One that cannot be read grants nothing, and says why.
+// read converts a policy. If it is invalid, it says why, and grants nothing.
 func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
 	soak := ptr.Deref(o.Spec.Soak, metav1.Duration{Duration: defaultSoak}).Duration
 	p := &fleet.Policy{
@@ -71,7 +71,7 @@ func read(o *v1alpha1.EtcdFleetPolicy) *fleet.Policy {
 	return p
 }
 
-// concurrent reads spec.maxConcurrent.
+// concurrent parses a number of clusters or a percentage.
 func concurrent(v intstr.IntOrString) (n int, percent bool, err error) {
 	if v.Type == intstr.Int {
 		n = v.IntValue()

@@ -33,8 +33,8 @@ import (
 // changes their resourceVersion, and the start that an earlier answer allowed can no longer be written.
 const annotationFence = "druid.gardener.cloud/fleet-ledger-rebuilt"
 
-// rebuild makes a ledger of what the API server shows: of the tasks that run, and of what the policies' statuses say of changes. Policies
-// whose tasks cannot be counted are new to it.
+// rebuild makes a ledger from the running tasks and from the changes in the statuses of policies. Policies whose tasks cannot be counted
+// remain unknown to it.
 func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	c.lost()
 	now := c.Clock.Now()
@@ -72,8 +72,8 @@ func (c *Controller) rebuild(ctx context.Context) (*fleet.Ledger, error) {
 	return l, nil
 }
 
-// census is a count of the tasks that run in the namespaces of policies that the ledger does not know yet. No task there that has not
-// started can start by an answer from before it.
+// census is a count of the running tasks in the namespaces of policies that the ledger does not know yet. It fences the tasks there that
+// have not started: an answer from before the count can no longer start them.
 type census struct {
 	run []fleet.Holder
 	// complete are the policies all of whose namespaces were counted: nothing is granted by the others. uncounted says why not.
@@ -88,7 +88,7 @@ type census struct {
 	err error
 }
 
-// placed is a namespace of a policy.
+// placed names a namespace of a policy.
 type placed struct {
 	policy    types.UID
 	namespace string
@@ -138,7 +138,7 @@ func (c *Controller) countTasks(ctx context.Context, v *view, isNew func(policy 
 	return n
 }
 
-// met returns the tasks that run by the count, which began when a revision of the ledger was known.
+// met returns the running tasks of the count, which began at a revision of the ledger.
 func (n *census) met(revision string) *met {
 	m := &met{revision: revision}
 	for _, h := range n.run {
@@ -270,8 +270,8 @@ func unasked(t *v1alpha1.EtcdOperatorTask, v *view, now time.Time) fleet.Holder 
 	}
 }
 
-// remember records what the status of a policy says of changes. That a change has passed its canaries is not known: it begins with one
-// again.
+// remember records the changes in the status of a policy. The status does not say whether they have passed their canaries, so they begin with
+// one again.
 func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy, now time.Time) {
 	for _, s := range p.Status.Changes {
 		change := fleet.Change{Policy: p.Name, Name: s.Change, Since: s.Since.Time, Done: int(s.Done), Resumed: fleet.FirstToken(now)}
@@ -290,14 +290,14 @@ func remember(l *fleet.Ledger, p *v1alpha1.EtcdFleetPolicy, now time.Time) {
 	}
 }
 
-// met says of tasks that are not in the ledger whether they run, by live reads. One that runs may be granted a slot, and end, before anything is
-// written: it runs without a slot for the revision of the ledger alone that was known before it was read.
+// met records by live reads whether tasks that are not in the ledger run. Such a task may get a slot, and end, before anything is written, so
+// that it runs without a slot only holds for the revision of the ledger that was known before the read.
 type met struct {
 	revision string
 	runs     map[types.UID]bool
 }
 
-// at forgets what is not so any more for a revision of the ledger.
+// at forgets what no longer holds at a revision of the ledger.
 func (m *met) at(revision string) {
 	if m.revision != revision {
 		maps.DeleteFunc(m.runs, func(_ types.UID, runs bool) bool { return runs })
@@ -305,8 +305,7 @@ func (m *met) at(revision string) {
 	m.revision = revision
 }
 
-// strangers returns the tasks that run by what the cache shows, or by a count, that the ledger does not know, and of which it is not known
-// whether they do.
+// strangers returns the tasks that run according to the cache or a count, are not in the ledger, and have not been read yet.
 func strangers(l *fleet.Ledger, v *view, m *met, counted ...fleet.Holder) (all []*v1alpha1.EtcdOperatorTask) {
 	m.at(l.Revision)
 	ask := func(t *v1alpha1.EtcdOperatorTask) {
@@ -327,8 +326,8 @@ func strangers(l *fleet.Ledger, v *view, m *met, counted ...fleet.Holder) (all [
 	return all
 }
 
-// meet reads tasks from the API server, and adds whether they run. A cache that lags shows tasks that have ended, and whose slots are free.
-// One that cannot be read counts as running.
+// meet reads tasks from the API server, and records whether they run. A lagging cache shows tasks that have ended, whose slots are free. A
+// task that cannot be read counts as running.
 func (c *Controller) meet(ctx context.Context, all []*v1alpha1.EtcdOperatorTask, m *met) (unread error) {
 	for _, t := range all {
 		live := &v1alpha1.EtcdOperatorTask{}
@@ -348,7 +347,7 @@ func (m *met) add(task types.UID, runs bool) {
 	m.runs[task] = runs
 }
 
-// adopt records the tasks that run without having asked: they ran before there was a policy for them. It reports whether there are any.
+// adopt records the tasks that already ran when their policy was created. It reports whether there are any.
 func (c *Controller) adopt(l *fleet.Ledger, v *view, m *met) bool {
 	found := false
 	for uid, t := range v.tasks {

@@ -47,7 +47,7 @@ func (c *Controller) publish(ctx context.Context, v *view, in fleet.Input) (err 
 	return err
 }
 
-// status is what there is to say of a policy.
+// status returns the status of a policy.
 func (c *Controller) status(v *view, in fleet.Input, o *v1alpha1.EtcdFleetPolicy) v1alpha1.EtcdFleetPolicyStatus {
 	p := v.policies[o.Name]
 	s := v1alpha1.EtcdFleetPolicyStatus{
@@ -89,7 +89,7 @@ func holderOf(h *fleet.Holder) v1alpha1.FleetHolder {
 	return shown
 }
 
-// changesOf are the changes of a policy: those that are paused first, then the newest.
+// changesOf returns the changes of a policy: paused ones first, then the newest.
 func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all []v1alpha1.FleetChange) {
 	known := map[string]bool{"": true}
 	for i := len(in.Ledger.Changes) - 1; i >= 0; i-- {
@@ -141,7 +141,8 @@ func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all [
 	return all[:min(len(all), maxChanges)]
 }
 
-// setPaused sets the condition Paused, which is absent while nothing is paused. A change is as long as a task asks for it or runs with it.
+// setPaused sets the condition Paused, which is absent while nothing is paused. A paused change only counts while a task asks for it or runs
+// with it.
 func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, v *view, in fleet.Input) {
 	wanted := v.changes(p.Name)
 	change := slices.IndexFunc(s.Changes, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] })

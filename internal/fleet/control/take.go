@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// attempt is an attempt to give a task a slot, or several: what a live read shows is told to the next one.
+// attempt tries to give a task a slot, repeatedly if necessary: each try knows what live reads have shown before.
 type attempt struct {
 	*Controller
 	view      *view
@@ -29,24 +29,24 @@ type attempt struct {
 	candidate fleet.Candidate
 	// void is a resourceVersion of the task on which its start can no longer be written.
 	void string
-	// confirmed: the API server has the policies that this is decided by.
+	// confirmed: the API server has the policies that the decision rests on.
 	confirmed bool
-	// met are the tasks that run by what the cache shows, and that the ledger does not know; strangers are those that are to be read.
+	// met are the tasks without a slot that were read, and strangers are those that must be read first.
 	met       met
 	strangers []*v1alpha1.EtcdOperatorTask
 
-	// What came of the last one: it was granted, or the decision says why not. It may be granted once that is confirmed, unless an earlier
-	// grant stands, for this resourceVersion of the task.
+	// The result of the last try: the slot was granted, or the decision says why not. may: it is granted once the policies are confirmed.
+	// stands is the resourceVersion of the task for which an earlier grant stands.
 	granted  bool
 	decision fleet.Decision
 	may      bool
 	stands   string
-	// stays: it has a slot for this resourceVersion, on which its start may still be written, and may not start any more.
+	// stays: the task must not start any more, but has a slot for its present resourceVersion, under which its start may still be written.
 	stays bool
 }
 
-// take has the ledger record that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a
-// live read shows that it is void, by a task that has not started: an operator that was paused may still write that start.
+// take records in the ledger that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a live
+// read shows a task that has changed and not started: an operator that was paused may still write that start.
 func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
 	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object)}
 	for {
@@ -100,12 +100,12 @@ func (c *Controller) letGo(ctx context.Context, a *attempt) (bool, error) {
 	return true, nil
 }
 
-// try gives a task a slot, if it may take one, and reports whether that changes the ledger. A task that was granted a slot and has not
-// started is decided about again: a policy may have been paused since.
+// try gives a task a slot, if it may take one, and reports whether that changes the ledger. It also decides again about a task that was
+// granted a slot and has not started, since a policy may have been paused.
 func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	a.granted, a.may, a.stands, a.stays = false, false, "", false
 	version := a.task.Object.ResourceVersion
-	// The task itself may run by what the cache shows, so this comes first.
+	// The cache may show the task itself as running, so this comes first.
 	if a.strangers = strangers(l, a.view, &a.met); len(a.strangers) > 0 {
 		return false
 	}
@@ -138,7 +138,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	return changed || lapsed || held != nil
 }
 
-// decide says whether a task may take a slot, or have it still if it was granted one before, and whether changes have lapsed.
+// decide decides whether a task may take a slot, or keep one that it was granted before, and reports whether changes have lapsed.
 func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, lapsed bool) {
 	if bypasses(a.task.Object) && in.InLine(a.candidate.Task) {
 		return fleet.Decision{}, false
@@ -160,8 +160,8 @@ func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, l
 	return decision, lapsed
 }
 
-// grant records that a task has a slot, and by which generation of each policy. That its failure is counted stays, if it had one before: it
-// runs, and this operator has yet to see that.
+// grant records that a task has a slot, and which generation of each policy granted it. If it had one before, its counted failure stays: the
+// task runs, and this operator has yet to see that.
 func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) {
 	for _, name := range a.view.covering[a.candidate.Namespace] {
 		if l.Recorded(name) != nil {
@@ -189,8 +189,8 @@ func hasChanged(policy string) string {
 	return fmt.Sprintf("EtcdFleetPolicy %s has changed, and the cache does not show how yet", policy)
 }
 
-// confirm says why nothing starts by what a view shows; empty if the policies that the API server has now, and the labels of the namespace,
-// allow no less. A policy that is gone may still be decided by.
+// confirm returns why a view is too old to start a task; empty if it has every policy that selects the namespace according to the API server.
+// Policies that are gone do no harm.
 func (c *Controller) confirm(ctx context.Context, v *view, t *v1alpha1.EtcdOperatorTask) (behind string, err error) {
 	live := &v1alpha1.EtcdFleetPolicyList{}
 	if err := c.Live.List(ctx, live); err != nil {
@@ -215,18 +215,18 @@ func (c *Controller) confirm(ctx context.Context, v *view, t *v1alpha1.EtcdOpera
 	return "", nil
 }
 
-// bypasses reports whether a person has a task start in spite of the policies. The admission policy checks that they may.
+// bypasses reports whether a person lets a task start regardless of the policies. An admission policy checks their right to do so.
 func bypasses(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Annotations[v1alpha1.AnnotationBypassFleet] == "true"
 }
 
-// behind is the decision where what is known is out of date.
+// behind returns the decision to wait because the view is out of date.
 func (c *Controller) behind(policy, message string) fleet.Decision {
 	return fleet.Decision{Hold: &fleet.Hold{Reason: fleet.WaitingForSlot, Policy: policy, Next: c.Clock.Now().Add(stale), Message: message}}
 }
 
-// unseen names a policy that the cache does not show as the ledger knows it; empty if there is none. Nothing is granted until it does,
-// or until the policy is known to be deleted.
+// unseen returns the name of a policy of which the cache is older than the ledger; empty if there is none. Nothing is granted until the cache
+// has caught up, or the policy is known to be deleted.
 func unseen(l *fleet.Ledger, v *view) string {
 	for _, r := range l.Policies {
 		if p := v.policies[r.Name]; r.Name != fleet.Default && (p == nil || p.UID != r.UID || p.Generation < r.Generation) {

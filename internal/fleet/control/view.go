@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -26,20 +27,20 @@ type view struct {
 	objects  []v1alpha1.EtcdFleetPolicy
 	covering map[string][]string
 	impaired []fleet.Impaired
-	// waves are the values that namespaces have of the label that a policy orders by.
+	// waves are the namespaces' values of the label that a policy orders by.
 	waves map[string]string
-	// etcds are those that a policy selects, or the default limits.
+	// etcds are the Etcds that a policy or the default limits.
 	etcds map[types.UID]*v1alpha1.Etcd
-	// tasks are those of these Etcds that ask for a slot, and have not ended.
+	// tasks are the tasks of these Etcds that need a slot and have not ended.
 	tasks map[types.UID]*v1alpha1.EtcdOperatorTask
 	// changing are the Etcds whose members change, or get other data, and the type of the task that does it.
 	changing map[types.UID]v1alpha1.TaskType
 }
 
-// maxAge is for how long a view is used again. The ledger is never that old: what is granted is decided on the newest one.
+// maxAge is how long a view is reused. The ledger is always the newest one.
 const maxAge = time.Second
 
-// needsSlot reports whether tasks of a type need a slot. One that is not known does.
+// needsSlot reports whether tasks of a type need a slot. Those of an unknown type do.
 func needsSlot(t v1alpha1.TaskType) bool {
 	switch t {
 	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.Restore, v1alpha1.MembershipChange:
@@ -48,7 +49,7 @@ func needsSlot(t v1alpha1.TaskType) bool {
 	return true
 }
 
-// automatic reports whether a task is a rollout that the operator has created.
+// automatic reports whether a task is a rollout that the operator created.
 func automatic(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && t.Spec.Type.IsRollout()
 }
@@ -62,12 +63,12 @@ func (v *view) asks(t *v1alpha1.EtcdOperatorTask) bool {
 	return len(covering) > 0 && needsSlot(t.Spec.Type) && (covering[0] != fleet.Default || automatic(t))
 }
 
-// decidesBy reports whether it is decided by a policy, as it is given, about tasks of a namespace.
+// decidesBy reports whether the view has this version of a policy, and applies it to a namespace.
 func (v *view) decidesBy(p *v1alpha1.EtcdFleetPolicy, namespace string) bool {
 	return v.knows(p) && slices.Contains(v.covering[namespace], p.Name)
 }
 
-// knows reports whether a policy is shown as it is given.
+// knows reports whether the view has this version of a policy.
 func (v *view) knows(p *v1alpha1.EtcdFleetPolicy) bool {
 	if v == nil {
 		return false
@@ -92,7 +93,7 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 		return nil, fmt.Errorf("listing the policies of the fleet: %w", err)
 	}
 	v.objects = list.Items
-	slices.SortFunc(v.objects, func(a, b v1alpha1.EtcdFleetPolicy) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(v.objects, func(a, b v1alpha1.EtcdFleetPolicy) int { return strings.Compare(a.Name, b.Name) })
 	etcds := &v1alpha1.EtcdList{}
 	if err := c.Client.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the Etcds: %w", err)
@@ -115,7 +116,7 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// known returns what the cache showed, if that is not long ago; nil otherwise.
+// known returns the last view, if it is recent; nil otherwise.
 func (c *Controller) known(now time.Time) *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +126,7 @@ func (c *Controller) known(now time.Time) *view {
 	return nil
 }
 
-// lookAtNamespaces finds out which policies select which namespaces.
+// lookAtNamespaces determines which policies select which namespaces.
 func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
 	if len(v.objects) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
 		v.policies[p.Name] = p
 		selector, err := metav1.LabelSelectorAsSelector(&v.objects[i].Spec.NamespaceSelector)
 		if err != nil {
-			// Whom it was to be for is not known.
+			// It is unknown which namespaces it was meant for.
 			p.Invalid, selector = "spec.namespaceSelector: "+err.Error(), labels.Everything()
 		}
 		for j := range namespaces.Items {
@@ -156,7 +157,7 @@ func (c *Controller) lookAtNamespaces(ctx context.Context, v *view) error {
 	return nil
 }
 
-// limitTheRest has the default limit the Etcds that no policy selects, unless there are so few that it never does.
+// limitTheRest applies the default to the Etcds that no policy selects, unless there are too few for it to have an effect.
 func (v *view) limitTheRest(etcds *v1alpha1.EtcdList) {
 	n, rest := 0, map[string]bool{}
 	for i := range etcds.Items {
@@ -178,7 +179,7 @@ func (v *view) limitTheRest(etcds *v1alpha1.EtcdList) {
 	}
 }
 
-// lookAtEtcds finds out what there is of the Etcds that a policy selects.
+// lookAtEtcds adds the Etcds that a policy selects: their number, canaries, and which lack a member.
 func (v *view) lookAtEtcds(etcds *v1alpha1.EtcdList) {
 	chosen := map[string]labels.Selector{}
 	for i := range v.objects {
@@ -213,7 +214,7 @@ func (v *view) lookAtEtcds(etcds *v1alpha1.EtcdList) {
 	}
 }
 
-// orderBy is the key of the label that the first policy of a namespace orders by that orders; empty if none does.
+// orderBy returns spec.orderBy of the first policy of a namespace that has one; empty if none has.
 func (v *view) orderBy(namespace string) string {
 	for i := range v.objects {
 		if key := v.objects[i].Spec.OrderBy; key != "" && slices.Contains(v.covering[namespace], v.objects[i].Name) {
@@ -223,8 +224,8 @@ func (v *view) orderBy(namespace string) string {
 	return ""
 }
 
-// lacksMember says that a cluster lacks a member; nil if it does not. What is not known counts as the worst. One that has never been
-// seen whole, and has no members in its status, is new.
+// lacksMember returns a cluster as impaired if it lacks a member, or if that is unknown; otherwise nil. A cluster without an ID and members
+// in its status is new.
 func lacksMember(e *v1alpha1.Etcd) *fleet.Impaired {
 	all := e.Status.Conditions.Find(v1alpha1.ConditionAllMembersReady)
 	if e.Spec.Replicas == 0 || all == nil || all.Status == metav1.ConditionTrue || e.Status.ClusterID == "" && len(e.Status.Members) == 0 {
@@ -233,7 +234,7 @@ func lacksMember(e *v1alpha1.Etcd) *fleet.Impaired {
 	return &fleet.Impaired{Etcd: e.UID, Namespace: e.Namespace, Since: all.LastTransitionTime.Time}
 }
 
-// lookAtTasks finds out which tasks run, and which clusters are being recovered.
+// lookAtTasks adds the tasks that need a slot, and the clusters that are being changed or recovered.
 func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Client.List(ctx, tasks, client.UnsafeDisableDeepCopy); err != nil {
@@ -269,7 +270,7 @@ func replacesData(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil
 }
 
-// changes are those of the tasks that ask for a slot of a policy, or run.
+// changes returns the changes of the tasks of a policy that ask for a slot or run.
 func (v *view) changes(policy string) map[string]bool {
 	all := map[string]bool{}
 	for _, t := range v.tasks {
