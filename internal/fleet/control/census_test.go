@@ -180,7 +180,7 @@ func TestALedgerIsNotRebuiltWithoutACache(t *testing.T) {
 	}
 }
 
-// A pass takes nothing from a look at the cache that began before it.
+// A pass takes nothing from a look at the cache that began before it, and waits for its end: an older view must not replace a newer one.
 func TestAPassLooksItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newWorld(t, 1, 1).operator()
@@ -207,6 +207,9 @@ func TestAPassLooksItself(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
+		if looks != 1 {
+			t.Errorf("%d looks at a time", looks)
+		}
 		close(begun)
 		synctest.Wait()
 		if looks != 2 {

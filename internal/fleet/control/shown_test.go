@@ -221,6 +221,19 @@ func TestAFailedChangeIsAnnouncedOnce(t *testing.T) {
 	report("[1]", 1)
 }
 
+// An API server refuses an event with a note of more than 1024 bytes.
+func TestAnEventIsBounded(t *testing.T) {
+	o := newWorld(t, 1, 1).operator()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.warn(v, "all", v1alpha1.ReasonChangeFailed, strings.Repeat("x", 2000))
+	if note, ok := strings.CutPrefix(<-o.Recorder.(*events.FakeRecorder).Events, "Warning "+v1alpha1.ReasonChangeFailed+" "); !ok || len(note) > 1024 {
+		t.Errorf("%d bytes: %s", len(note), note)
+	}
+}
+
 // A status shows so many holders, changes and failures, and no more, whatever the ledger has.
 func TestAStatusIsBounded(t *testing.T) {
 	w := newWorld(t, 1, 1)

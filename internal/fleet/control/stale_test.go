@@ -6,6 +6,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -47,6 +48,20 @@ func (o *operator) asks(task tasks.Task) *engine.Wait {
 		o.world.t.Fatal(err)
 	}
 	return wait
+}
+
+// counted returns how many writes an operator sends while it does something; more than a few are refused, so that this has an end.
+func (o *operator) counted(do func()) (writes int) {
+	before := o.write
+	defer func() { o.write = before }()
+	o.write = func(do func() error) error {
+		if writes++; writes > 9 {
+			return errLost
+		}
+		return do()
+	}
+	do()
+	return writes
 }
 
 // mayStart expects that a task does not have to wait.
@@ -153,6 +168,12 @@ func TestAPolicyThatWasReplaced(t *testing.T) {
 			twin.start(0)
 			o.seen, o.seenAt = view, w.clock.Now()
 			w.waits(o.ask(1), "", "has changed, and the cache does not show how yet")
+			// One that knows the ledger of its twin does not write it again.
+			late := w.operator()
+			late.seen, late.seenAt = view, w.clock.Now()
+			if writes := late.counted(func() { w.waits(late.ask(1), "", "has changed, and the cache does not show how yet") }); writes > 0 {
+				t.Errorf("%d writes that say nothing new", writes)
+			}
 			o.start(1)
 			w.judge()
 			// Its cache shows it.
@@ -450,6 +471,40 @@ func TestASlotOfAPolicyThatWasPaused(t *testing.T) {
 	}
 	w.waits(o.ask(0), v1alpha1.ReasonFleetPaused, "")
 	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) > 0 || w.begin(granted) == nil {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A task that was granted a slot keeps it while it is not confirmed that it may still start: a twin may yet write its start.
+func TestASlotIsKeptUntilItIsConfirmedAgain(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	w.mayStart(o.ask(0))
+	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errLost },
+	})
+	if _, err := o.Ask(t.Context(), w.task(0)); !errors.Is(err, errLost) {
+		t.Errorf("%v", err)
+	}
+	if l, err := w.operator().Store.Read(t.Context()); err != nil || l.Holder("task0") == nil {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// A task that runs without a slot is recorded by one write when another one asks, once it was read.
+func TestATaskThatIsMetIsRecordedOnce(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	o := w.operator()
+	o.pass(interval)
+	if err := w.begin(w.task(1)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(maxAge)
+	if writes := o.counted(func() { w.waits(o.ask(0), "", "no slot") }); writes != 1 {
+		t.Errorf("%d writes", writes)
+	}
+	if l, err := w.operator().Store.Read(t.Context()); err != nil || l.Holder("task1") == nil {
 		t.Errorf("%+v %v", l, err)
 	}
 }

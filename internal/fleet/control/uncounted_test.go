@@ -288,6 +288,9 @@ func TestTwoSlotsAfterTheLimitWasLowered(t *testing.T) {
 	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 {
 		t.Errorf("%+v %v", l, err)
 	}
+	if w.task(0).Object.Annotations[annotationFence] == granted.Object.Annotations[annotationFence] {
+		t.Error("an API server does nothing for a patch that changes nothing, and the start could still be written")
+	}
 	// What the engine writes next is not in vain.
 	if err := w.api.Status().Update(t.Context(), first.Object); err != nil {
 		t.Error(err)
