@@ -56,14 +56,14 @@ func Again(in Input, task types.UID) Decision {
 
 // Next returns the tasks that may take slots now, all of them together, and since when tasks have waited for a slot of each policy and none
 // was given. What waits because its namespace has its share does not count: its own tasks keep it, and those are its tenant's. What waits for
-// the task of a canary does: its tenant may have suspended it.
+// a canary that is late does: its tenant may have suspended its task, or have its members change again and again.
 func Next(in Input) (all []types.UID, awaited map[string]time.Time) {
 	s := newState(in)
 	awaited = map[string]time.Time{}
 	s.pass(func(next *Candidate, hold *Hold, _ bool) bool {
 		if hold == nil {
 			all = append(all, next.Task)
-		} else if first, known := awaited[hold.Policy]; (hold.Reason == WaitingForSlot && !hold.Share || hold.Runs) && (!known || next.Since.Before(first)) {
+		} else if first, known := awaited[hold.Policy]; (hold.Reason == WaitingForSlot && !hold.Share || hold.Late) && (!known || next.Since.Before(first)) {
 			awaited[hold.Policy] = next.Since
 		}
 		return true

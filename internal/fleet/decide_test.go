@@ -408,6 +408,7 @@ func TestLimit(t *testing.T) {
 func TestHowLongASlotIsAwaited(t *testing.T) {
 	full := holders(holding("a"), holding("b"))
 	since := waiting("w1").Since
+	soaks := policy(func(p *Policy) { p.Soak, p.Canary.Soak = 5*time.Minute, 10*time.Minute })
 	for name, c := range map[string]struct {
 		in   Input
 		want time.Time
@@ -417,6 +418,8 @@ func TestHowLongASlotIsAwaited(t *testing.T) {
 		"a window is closed":         {situation(full, policy(func(p *Policy) { p.Paused = true })), time.Time{}},
 		"a canary's task runs":       {situation(history(), holders(holding("a", func(h *Holder) { h.Canary, h.Granted = true, since.Add(-time.Hour) }))), since},
 		"a canary is watched":        {situation(history(), holders(holding("a", canary))), time.Time{}},
+		"it is, as long as it may":   {situation(history(), soaks, holders(holding("a", canary, func(h *Holder) { h.Granted, h.Ended = since.Add(-time.Hour), noon.Add(-21*time.Minute) }))), time.Time{}},
+		"for longer":                 {situation(history(), soaks, holders(holding("a", canary, func(h *Holder) { h.Granted, h.Ended = since.Add(-time.Hour), noon.Add(-22*time.Minute) }))), since},
 		"the last was given later":   {situation(full), noon.Add(-time.Minute)},
 		"a namespace has its share":  {situation(share(4, 2, false), holders(holding("w2"), holding("w3"))), time.Time{}},
 		"others wait for a slot":     {situation(share(2, 1, false), holders(holding("w2"), holding("a")), others(waiting("x"))), noon.Add(-time.Minute)},

@@ -48,11 +48,11 @@ func Fingerprint(current, target []byte, names Names) (string, error) {
 		line := path
 		switch {
 		case strings.HasSuffix(path, "/image"):
-			line += "\x00" + was + "\x00" + is
+			line += "\x00" + plain(was) + "\x00" + plain(is)
 		case strings.Contains(path, "/resources/"):
 			line += "\x00" + direction(was, is)
 		case byValue(path):
-			line += "\x00" + place(was) + "\x00" + place(is)
+			line += "\x00" + plain(place(was)) + "\x00" + plain(place(is))
 		}
 		differences = append(differences, line)
 	}
@@ -144,7 +144,7 @@ func flatten(document []byte, place func(string) string) (map[string]string, err
 				walk(path+"/"+key, inner)
 			}
 		default:
-			all[path] = plain(fmt.Sprint(v))
+			all[path] = fmt.Sprint(v)
 		}
 	}
 	walk("", value)
@@ -152,7 +152,7 @@ func flatten(document []byte, place func(string) string) (map[string]string, err
 }
 
 // plain returns a value without what separates differences: a tenant who writes that into a value of theirs would make their change look like
-// another one. A value that has none stays as it is.
+// another one. A value that has none stays as it is. Names are replaced before: the quotation of a new line ends in a letter.
 func plain(value string) string {
 	if !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' }) {
 		return value

@@ -97,8 +97,8 @@ type Hold struct {
 	Next time.Time
 	// Share: its namespace has used up its share of the slots.
 	Share bool
-	// Runs: it waits for the task of a canary, which may be suspended.
-	Runs bool
+	// Late: it waits for a canary whose task has not ended, or that is watched for much longer than it has to be well.
+	Late bool
 }
 
 // Decision is whether a task may take a slot now, and if not, why.

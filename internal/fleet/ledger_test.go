@@ -464,6 +464,20 @@ func TestFingerprintsWhereNamesAreWordsOfTheTemplate(t *testing.T) {
 	}
 }
 
+// The same change is the same where a name begins a line of a value: it is quoted, and the sign for a new line ends in a letter.
+func TestFingerprintsWithNamesInScripts(t *testing.T) {
+	of := func(n Names) string {
+		f, err := Fingerprint([]byte(`{}`), fmt.Appendf(nil, `{"args":["set -e\n%[1]s-client --new=%[2]s"]}`, n.Etcd, n.Namespace), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	if a, b := of(Names{Etcd: "alpha", Namespace: "one"}), of(Names{Etcd: "beta", Namespace: "two"}); a != b {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
 // A tenant writes no value that makes their change look like another one.
 func TestAValueThatLooksLikeAnotherDifference(t *testing.T) {
 	of := func(before, after string) string {

@@ -189,7 +189,9 @@ func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {
 	if slices.ContainsFunc(underway, func(h *Holder) bool { return h.Change != c.Change }) {
 		tried = "the template that change " + c.Change + " leads to"
 	}
-	runs := slices.ContainsFunc(underway, func(h *Holder) bool { return h.Ended.IsZero() })
-	return &Hold{Reason: WaitingForCanary, Runs: runs, Message: fmt.Sprintf("EtcdFleetPolicy %s tries %s in %d of %s first: %s",
+	// Its task may be suspended, and a cluster that is not well, or whose members change, is watched for as long as that lasts.
+	late := 2*max(p.Soak, p.Canary.Soak) + grace
+	isLate := slices.ContainsFunc(underway, func(h *Holder) bool { return h.Ended.IsZero() || s.Now.Sub(h.Ended) > late })
+	return &Hold{Reason: WaitingForCanary, Late: isLate, Message: fmt.Sprintf("EtcdFleetPolicy %s tries %s in %d of %s first: %s",
 		p.Name, tried, p.Canary.Count, plural(p.Clusters, "cluster"), named(underway))}
 }

@@ -225,7 +225,7 @@ func trimmedEtcd(e *v1alpha1.Etcd) *v1alpha1.Etcd {
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	kept := *t
 	kept.Labels, kept.Annotations = boundedLabels(t.Labels), selected(t.Annotations, v1alpha1.AnnotationBypassFleet)
-	kept.Finalizers, kept.OwnerReferences = few(t.Finalizers), ownersOfTask(t.OwnerReferences)
+	kept.Finalizers, kept.OwnerReferences = few(t.Finalizers), ownersOfTask(t.OwnerReferences, t.Spec.OwnerEtcdReference.Name)
 	if t.Status.State.IsFinal() {
 		kept.Spec.Config, kept.Status.Config = "", ""
 	}

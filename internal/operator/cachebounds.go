@@ -211,24 +211,18 @@ func boundedOwners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	return kept
 }
 
-// ownersOfTask returns the owners of a task, and of many the first, Etcds before others. The operator adds the Etcd, by a patch of the whole list: what is
-// left out is no owner afterwards.
-func ownersOfTask(all []metav1.OwnerReference) []metav1.OwnerReference {
+// ownersOfTask returns the owners of a task, and a few of many: first those called like its Etcd, the last one before others. The operator adds
+// the Etcd at the end, by a patch of the whole list: what is left out is no owner afterwards.
+func ownersOfTask(all []metav1.OwnerReference, etcd string) []metav1.OwnerReference {
 	isLong := func(o metav1.OwnerReference) bool { return o.Size() > maxValue }
 	if len(all) <= maxNames && !slices.ContainsFunc(all, isLong) {
 		return all
 	}
 	kept := slices.DeleteFunc(slices.Clone(all), isLong)
-	slices.SortStableFunc(kept, func(a, b metav1.OwnerReference) int {
-		if isA := a.Kind == v1alpha1.KindEtcd; isA != (b.Kind == v1alpha1.KindEtcd) {
-			if isA {
-				return -1
-			}
-			return 1
-		}
-		return 0
-	})
-	return few(kept)
+	isIt := func(o metav1.OwnerReference) bool { return o.Kind == v1alpha1.KindEtcd && o.Name == etcd }
+	its := slices.DeleteFunc(slices.Clone(kept), func(o metav1.OwnerReference) bool { return !isIt(o) })
+	slices.Reverse(its)
+	return few(append(its, slices.DeleteFunc(kept, isIt)...))
 }
 
 // keptSet keeps the StatefulSet of an Etcd, and of others whose they are: the API server bounds its size, and there is one for each

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,6 +81,18 @@ func TestTheCacheBoundsTheMetadataOfTasks(t *testing.T) {
 	g.Expect(kept.Annotations).To(Equal(map[string]string{v1alpha1.AnnotationBypassFleet: "true"}))
 	g.Expect(kept.Finalizers).NotTo(BeEmpty())
 	g.Expect(kept.Spec).To(Equal(whole.Spec))
+
+	// Its Etcd is added at the end, to the few that the cache has kept.
+	task.OwnerReferences = nil
+	for i := range 3 * maxNames {
+		task.OwnerReferences = append(task.OwnerReferences, metav1.OwnerReference{APIVersion: own.APIVersion, Kind: v1alpha1.KindEtcd, Name: []string{"m", "n"}[i%2], UID: types.UID(fmt.Sprint(i))})
+	}
+	kept = transformed(t, task)
+	g.Expect(etcdtasks.IsOwned(kept, etcd)).To(BeFalse())
+	kept.OwnerReferences = append(kept.OwnerReferences, own)
+	g.Expect(etcdtasks.IsOwned(transformed(t, kept.DeepCopy()), etcd)).To(BeTrue())
+	kept.OwnerReferences = append([]metav1.OwnerReference{own}, slices.DeleteFunc(kept.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Name == "m" })...)
+	g.Expect(etcdtasks.IsOwned(transformed(t, kept), etcd)).To(BeTrue(), "others are Etcds")
 
 	delete(whole.Annotations, "a")
 	g.Expect(transformed(t, whole.DeepCopy())).To(Equal(whole), "a task as others are")

@@ -184,8 +184,8 @@ func TestBackupsThatBeganToFailWhileTheTaskRan(t *testing.T) {
 	}
 }
 
-// An alarm is a failure of the change if it is new: none of its kind was raised when the task got the slot, nor when the cluster began to be
-// watched. One that a task has raised may go within a minute of its end.
+// An alarm is a failure of the change if it is new: none of its kind was raised when the cluster began to be watched, and until then, when the
+// task got the slot. One that a task has raised may go within a minute of its end.
 func TestAlarmsThatAreNew(t *testing.T) {
 	const none, noSpace, corrupt, other = "", v1alpha1.ReasonAlarmNoSpace, v1alpha1.ReasonAlarmCorrupt, v1alpha1.ReasonAlarmUnknown
 	for name, c := range map[string]struct {

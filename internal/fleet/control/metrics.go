@@ -34,7 +34,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		used:    gauge("etcd_foreman_fleet_slots_used", "Slots of an EtcdFleetPolicy that are in use, including those of clusters that lack a member."),
 		waiting: gauge("etcd_foreman_fleet_waiting", "Tasks that wait for an EtcdFleetPolicy."),
 		paused:  gauge("etcd_foreman_fleet_paused", "1 while a change that tasks ask for is paused because it, or another one to the same template, failed, or an EtcdFleetPolicy is invalid or not in force yet, or a newer operator has written the ledger."),
-		awaited: gauge("etcd_foreman_fleet_slot_awaited_since_timestamp_seconds", "Unix time since which tasks have waited for a slot of an EtcdFleetPolicy, or for a canary whose task has not ended, and none was given; 0 while none waits. A task whose namespace has its share of the slots does not count."),
+		awaited: gauge("etcd_foreman_fleet_slot_awaited_since_timestamp_seconds", "Unix time since which tasks have waited for a slot of an EtcdFleetPolicy, or for a canary whose task has not ended or which is watched for more than twice the soak, and none was given; 0 while none waits. A task whose namespace has its share of the slots does not count."),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "etcd_foreman_fleet_slot_wait_seconds", Help: "Time from when a task could start until it got a slot.", Buckets: prometheus.ExponentialBuckets(0.5, 2, 18),
 		}),
