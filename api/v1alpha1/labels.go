@@ -82,6 +82,9 @@ const (
 	// AnnotationAbandonSource on an Etcd that is deleted, with its UID as the value, lets it go although members of it may be in the list
 	// of a source cluster: they stay there. A consent that is written into a manifest would be one to a UID that no Etcd has.
 	AnnotationAbandonSource = "druid.gardener.cloud/abandon-source-cluster"
+	// AnnotationAcceptRevision on the Lease of full snapshots lets a restore of unsigned snapshots end at the revision that is its value although a
+	// later one is recorded.
+	AnnotationAcceptRevision = "druid.gardener.cloud/accept-revision"
 	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
 	// LabelRolloutBy on a namespace, with the value ManagedBy, lets admission change the StatefulSets of etcd-druid in it to

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -40,11 +41,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if storeConfig.Provider != "" {
-				recorded, err := leases.recorded()
-				if err != nil {
-					return err
-				}
-				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Forget: leases.forget(), Log: log}}
+				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: leases.recorded(), Accept: leases.accept(), Log: log}}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*cluster.Refusal](err); ok {
@@ -71,21 +68,28 @@ func (l *leaseNames) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.delta, "delta-snapshot-lease", "", "lease that reports the newest delta snapshot")
 }
 
-// recorded returns a function that reads what the leases record; nil without leases.
-func (l *leaseNames) recorded() (func(context.Context) (backup.Record, error), error) {
+// recorded returns a function that reads what the leases record; nil without leases. Without a restore nothing is read: a member with intact
+// data starts also if the API server cannot be asked.
+func (l *leaseNames) recorded() func(context.Context) (backup.Record, error) {
 	if l.full == "" {
-		return nil, nil
+		return nil
 	}
-	config, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, fmt.Errorf("loading the in-cluster configuration: %w", err)
+	return func(ctx context.Context) (backup.Record, error) {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return backup.Record{}, fmt.Errorf("loading the in-cluster configuration: %w", err)
+		}
+		read, err := serve.Recorded(config, l.namespace, l.full, l.delta)
+		if err != nil {
+			return backup.Record{}, err
+		}
+		return read(ctx)
 	}
-	return serve.Recorded(config, l.namespace, l.full, l.delta)
 }
 
-// forget returns the command with which a person discards what the leases record; the operator makes them again.
-func (l *leaseNames) forget() string {
-	return fmt.Sprintf("kubectl delete lease -n %s %s %s", l.namespace, l.full, l.delta)
+// accept returns the command with which a person accepts a store that ends before what the leases record, but for the revision.
+func (l *leaseNames) accept() string {
+	return fmt.Sprintf("kubectl annotate lease -n %s %s --overwrite %s=", l.namespace, l.full, v1alpha1.AnnotationAcceptRevision)
 }
 
 // report writes why a member does not start to the termination log, from where the operator gets it.

@@ -187,7 +187,7 @@ type Cluster struct {
 type Alarm struct {
 	// Kind is the name that etcd gives it, such as NOSPACE.
 	Kind string
-	// Member that it was raised for: the name of the member, its ID in hex if it is not listed any more, or empty if etcd does not know which.
+	// Member that it was raised for: the name of the member, its ID in hex if it is not listed any more or is not known, or empty if etcd does not know which.
 	Member string
 }
 

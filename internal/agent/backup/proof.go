@@ -153,6 +153,8 @@ func LastTaken(list []Snapshot, trust Trust, now time.Time) (last time.Time) {
 type Record struct {
 	Revision int64
 	Created  time.Time
+	// Accepted is the revision at which a person lets unsigned snapshots end nevertheless; 0 for none.
+	Accepted int64
 }
 
 // Newer returns the later of two records.
@@ -171,7 +173,7 @@ func ParseRecord(holder string, renewed time.Time) (Record, error) {
 	}
 	revision, err := strconv.ParseInt(holder, 10, 64)
 	if err != nil {
-		return Record{}, errors.New("its holder is not the revision of a snapshot")
+		return Record{}, errors.New("its holder is not the revision of a snapshot: delete it, and the operator makes it again")
 	}
 	return Record{Revision: revision, Created: renewed.UTC().Truncate(time.Second)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
@@ -23,10 +24,10 @@ import (
 // with invalid credentials.
 type StoredBackups struct {
 	Config store.Config
-	// Recorded returns the newest snapshot that is recorded outside of the store. It may be nil. Forget is the command with which a person
-	// removes that record.
+	// Recorded returns the newest snapshot that is recorded outside of the store. It may be nil. Accept is the command with which a person
+	// accepts a store of unsigned ones that ends before that: the revision follows.
 	Recorded func(context.Context) (backup.Record, error)
-	Forget   string
+	Accept   string
 	Log      logr.Logger
 }
 
@@ -102,7 +103,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	}
 	result, err := restore.Restore(ctx, config)
 	if err != nil {
-		return fmt.Errorf("restoring from %s: %w%s", from, err, b.remedy(err))
+		return fmt.Errorf("restoring from %s: %w%s", from, err, b.remedy(err, shared.Revision))
 	}
 	b.Log.Info("Restored the backup; later writes are lost", "revision", result.Revision, "raisedBy", result.Bump, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
@@ -147,8 +148,9 @@ func acceptance(a *member.Acceptance) (accept accepted, err error) {
 	return accept, nil
 }
 
-// remedy returns what a user can do about a restore that was refused for what is not signed or not encrypted, or older than recorded.
-func (b StoredBackups) remedy(err error) string {
+// remedy returns what a user can do about a restore that was refused for what is not signed or not encrypted, or older than recorded. What is
+// older than the revision that it must reach is not accepted.
+func (b StoredBackups) remedy(err error, atLeast int64) string {
 	if refused, ok := errors.AsType[*backup.UntrustedError](err); ok {
 		what, field := "unsigned", "signing.acceptUnsignedUntil"
 		if refused.Trust == backup.TrustEncrypted {
@@ -161,7 +163,10 @@ func (b StoredBackups) remedy(err error) string {
 		return fmt.Sprintf(". To restore %s snapshots that you trust, set spec.backup.%s of the Etcd to the time of the last one (this one: %s)", what, field, at)
 	}
 	if older, ok := errors.AsType[*backup.OlderError](err); ok {
-		do := "delete what records it: " + b.Forget
+		if older.Reached.Revision < atLeast {
+			return ". Put the missing snapshots back: what is to be restored must reach revision " + strconv.FormatInt(atLeast, 10)
+		}
+		do := fmt.Sprintf("accept it: %s%d", b.Accept, older.Reached.Revision)
 		if b.Config.SigningKeys != "" {
 			do = fmt.Sprintf("set spec.backup.signing.acceptRevision of the Etcd to %d", older.Reached.Revision)
 		}

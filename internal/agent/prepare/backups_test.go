@@ -108,7 +108,8 @@ func TestRestoresThatAreRefused(t *testing.T) {
 		"older, which is accepted":   {older, record(7, nil), &member.Acceptance{Revision: 5}, "is corrupt"},
 		"what is recorded is hidden": {older, record(0, errors.New("forbidden")), nil, "reading which snapshot must be restored at least: forbidden"},
 		"nothing needs to be signed": {unsigned, record(5, nil), nil, "is corrupt"},
-		"unsigned, and older":        {unsigned, record(7, nil), nil, "lose what was written since, delete what records it: kubectl delete lease"},
+		"unsigned, and older":        {unsigned, record(7, nil), nil, "lose what was written since, accept it: kubectl annotate lease a b=5"},
+		"unsigned, and too old":      {unsigned, record(7, nil), nil, "what is to be restored must reach revision 6"},
 		"unsigned, and hidden":       {unsigned, record(0, errors.New("forbidden")), nil, "reading which snapshot must be restored at least: forbidden"},
 		"not encrypted":              {encrypted, nil, nil, "encryption.acceptPlainUntil of the Etcd to the time of the last one (this one: 2026-01-01T12:00:00Z)"},
 		"accepted plain ones":        {encrypted, nil, &member.Acceptance{PlainUntil: "2026-01-01T12:00:00Z"}, "is corrupt"},
@@ -119,17 +120,20 @@ func TestRestoresThatAreRefused(t *testing.T) {
 			g := NewWithT(t)
 			shared := sharedIn(t.TempDir())
 			shared.Accept, shared.Bootstrap = c.accept, map[string]any{"initial-cluster": "m-0=http://m-0:2380", "initial-cluster-token": "uid"}
+			if strings.Contains(name, "too old") {
+				shared.Revision = 6
+			}
 			var logged []string
 			log := funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
-			err := StoredBackups{Config: c.in, Recorded: c.recorded, Forget: "kubectl delete lease a b", Log: log}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
+			err := StoredBackups{Config: c.in, Recorded: c.recorded, Accept: "kubectl annotate lease a b=", Log: log}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
 			g.Expect(err).To(MatchError(ContainSubstring(c.says)))
 			g.Expect(shared.DataDir()).NotTo(BeADirectory())
 			said := strings.Contains(strings.Join(logged, "\n"), "The restore may use what is not verified")
 			g.Expect(said).To(Equal(c.in.SigningKeys != "" && strings.Contains(name, "accepted") && !strings.Contains(name, "illegible")))
 		})
 	}
-	NewWithT(t).Expect(StoredBackups{}.remedy(errors.New("no space"))).To(BeEmpty())
-	NewWithT(t).Expect(StoredBackups{}.remedy(&backup.UntrustedError{Name: "illegible"})).To(ContainSubstring("(this one: )"))
+	NewWithT(t).Expect(StoredBackups{}.remedy(errors.New("no space"), 0)).To(BeEmpty())
+	NewWithT(t).Expect(StoredBackups{}.remedy(&backup.UntrustedError{Name: "illegible"}, 0)).To(ContainSubstring("(this one: )"))
 }
 
 // A person goes back to what is at another prefix, in the same container: what is among the own snapshots does not count.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
@@ -24,6 +25,7 @@ import (
 // leaseServer serves leases by their names, and takes patches.
 type leaseServer struct {
 	leases  map[string]coordinationv1.LeaseSpec
+	accept  string
 	patched map[string]map[string]any
 	broken  bool
 }
@@ -44,7 +46,7 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.patched[name+" by "+r.URL.Query().Get("fieldManager")] = patch
 		fallthrough
 	default:
-		_ = json.NewEncoder(w).Encode(coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, Spec: spec})
+		_ = json.NewEncoder(w).Encode(coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationAcceptRevision: s.accept}}, Spec: spec})
 	}
 }
 
@@ -73,6 +75,15 @@ func TestRecorded(t *testing.T) {
 		g.Expect(r.Revision).To(Equal(int64(9)), "%v", names)
 		g.Expect(r.Created).To(BeTemporally("==", at.Add(time.Minute)))
 	}
+	for accept, want := range map[string]int64{"5": 5, "": 0, "five": 0} {
+		s.accept = accept
+		for _, names := range [][]string{{"full", "gone"}, {"full", "delta"}} {
+			r, err := record(names...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(r.Accepted).To(Equal(want), "%v: %q", names, accept)
+		}
+	}
+	s.accept = "5"
 	r, err := record("gone", "new")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(r).To(BeZero())

@@ -47,6 +47,11 @@ func TestAlarmsOfACluster(t *testing.T) {
 			answers: map[int]etcdclient.Status{0: with(says(0, 1, 5), noSpace(0xcafe), etcdclient.Alarm{Kind: etcdclient.AlarmCorrupt})},
 			want:    []cluster.Alarm{{Kind: "CORRUPT"}, {Kind: "NOSPACE", Member: "cafe"}},
 		},
+		"without a list of the members": {
+			answers: map[int]etcdclient.Status{0: with(says(0, 1, 5), noSpace(3), noSpace(2)), 1: says(1, 1, 5)},
+			change:  func(f *input) { f.members = nil },
+			want:    []cluster.Alarm{{Kind: "NOSPACE", Member: "3"}, {Kind: "NOSPACE", Member: "m-1"}},
+		},
 		"of a member that was cut off before it was disarmed": {
 			answers: map[int]etcdclient.Status{0: says(0, 1, 5), 1: says(1, 1, 5), 2: with(says(2, 3, 4), noSpace(3))},
 		},

@@ -117,7 +117,7 @@ func alarms(f input, serves func(etcdclient.Status) bool) (all []cluster.Alarm) 
 	return slices.Compact(all)
 }
 
-// nameOf returns the name of a member, or else its ID in hex; empty for no member.
+// nameOf returns the name of a member, of one that answers also if there is no list of members, or else its ID in hex; empty for no member.
 func nameOf(f input, id uint64) string {
 	if id == 0 {
 		return ""
@@ -125,6 +125,13 @@ func nameOf(f input, id uint64) string {
 	for _, m := range f.members {
 		if m.ID == id {
 			return listedAs(m)
+		}
+	}
+	if f.members == nil {
+		for ordinal, s := range f.answers {
+			if s.MemberID == id {
+				return f.ordinals[ordinal].Member
+			}
 		}
 	}
 	return fmt.Sprintf("%x", id)

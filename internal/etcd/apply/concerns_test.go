@@ -98,6 +98,10 @@ func TestAChangeReadsWhatItConcerns(t *testing.T) {
 				objects[set].(*appsv1.StatefulSet).Spec.Replicas = ptr.To[int32](2)
 			}
 		}, append([]string{"*v1.PersistentVolumeClaim etcd-main-etcd-main-2"}, every...), []string{set}, nil},
+		"the members stop, and a Service that stays is another's by now": {func(l *lagging, in *component.Input) {
+			in.Etcd.Spec.Replicas, in.Etcd.Status.ClusterSize = 0, 3
+			l.replace(&corev1.Service{}, "etcd-main-peer")
+		}, every, nil, []string{"Service"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

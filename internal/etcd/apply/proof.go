@@ -56,7 +56,7 @@ func (p *Proof) statefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
 }
 
 // prove reads the objects of an Etcd, except for those that are left to the cache, and the claims of the members that its StatefulSet does
-// not run yet, since these members would start with them. If there are such members, no object is left.
+// not run yet, since these members would start with them. If there are such members, or others that are to stop, no object is left.
 func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, left map[component.Key]bool) (*Proof, error) {
 	p := &Proof{Objects: map[component.Key]client.Object{}}
 	if err := w.proveOne(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
@@ -71,7 +71,7 @@ func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, left map[compone
 		return nil, err
 	}
 	members := max(runs, etcd.Spec.Replicas, etcd.Status.ClusterSize)
-	if runs > 0 && runs == members {
+	if runs > 0 && runs == members && runs == etcd.Spec.Replicas {
 		p.left = left
 	}
 	for _, key := range component.Keys(etcd, members, p.Manager) {

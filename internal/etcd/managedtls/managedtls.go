@@ -216,7 +216,7 @@ func (s *session) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, cur
 	err = s.write(ctx, s.Etcd, before.live[step.Secret], spec, step.Secret, next)
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		s.forbidden(step, err)
-		s.notBegun(spec, step.Action == pki.RenewCA || step.Action == pki.MakeCA)
+		s.notBegun(spec, in.RenewCA)
 		return false, nil
 	}
 	if err != nil {
@@ -291,7 +291,7 @@ func (s *session) conclude(spec pki.Spec, d pki.Decision, renew bool) {
 // connections would be renewed once more.
 func (s *session) notBegun(spec pki.Spec, renew bool) {
 	if n := len(s.problems); renew && n > 0 && !spec.External {
-		s.ignoreRenewal(spec.KeySecret, fmt.Sprintf("the renewal of its CA has not begun (%v). Request it again once that is fixed", s.problems[n-1]))
+		s.ignoreRenewal(spec.KeySecret, fmt.Sprintf("its CA is not renewed by the request (%v). Unless it is being renewed already, request it again once that is fixed", s.problems[n-1]))
 	}
 }
 

@@ -127,6 +127,21 @@ func TestWithoutTheRight(t *testing.T) {
 	w.Expect(isProblem).To(BeTrue())
 }
 
+// A certificate that cannot be written, which comes before the renewal of its CA, keeps that from beginning.
+func TestARenewalBehindWhatIsForbidden(t *testing.T) {
+	w := newWorld(t)
+	w.ensure()
+	secret := &corev1.Secret{}
+	w.Expect(w.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main-peer-tls"}, secret)).To(Succeed())
+	w.Expect(w.client.Delete(t.Context(), secret)).To(Succeed())
+	w.with(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), nil)
+	}})
+	w.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationRenewCA}
+	w.Expect(w.ensure().Events).To(ContainElement(And(HaveField("Reason", v1alpha1.ReasonCARenewalIgnored), HaveField("Note", And(
+		ContainSubstring("Secret main-peer-ca-key: its CA is not renewed by the request"), ContainSubstring("main-peer-tls cannot be written"))))))
+}
+
 // Only the connections that the Etcd names are managed, and a renewal that was asked for before there are CAs makes them once.
 func TestWhatIsManaged(t *testing.T) {
 	w := newWorld(t)
@@ -451,7 +466,7 @@ func TestARenewalThatDoesNotBegin(t *testing.T) {
 			result := w.ensure()
 			w.Expect(result.RenewalBegun).To(BeTrue())
 			w.Expect(result.Events).To(ContainElement(And(HaveField("Reason", v1alpha1.ReasonCARenewalIgnored), HaveField("Note", And(
-				ContainSubstring("Secret main-peer-ca-key: the renewal of its CA has not begun"), ContainSubstring(secret.Name), ContainSubstring("Request it again"))))))
+				ContainSubstring("Secret main-peer-ca-key: its CA is not renewed by the request"), ContainSubstring(secret.Name), ContainSubstring("request it again"))))))
 			w.Expect(result.Events).To(ContainElement(HaveField("Reason", v1alpha1.ReasonCARenewalStarted)), "of the other connections")
 		})
 	}

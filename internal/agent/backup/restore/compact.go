@@ -30,7 +30,7 @@ type CompactConfig struct {
 	WorkDir string
 	// Compression of the new snapshot.
 	Compression backup.Compression
-	// Record is the newest snapshot that was recorded outside of the store. See Config.
+	// Record is the newest snapshot that was recorded outside of the store. A store of signed ones that ends before it is refused.
 	Record backup.Record
 	Log    logr.Logger
 }
@@ -60,7 +60,11 @@ func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 
 func (c CompactConfig) compact(ctx context.Context, work string) (result CompactResult, err error) {
 	defer recovered(&err)
-	source := &source{store: c.Store, work: work, log: c.Log, record: c.Record}
+	source := &source{store: c.Store, work: work, log: c.Log}
+	if c.Store.Signed() {
+		// It restores nothing. Where an attacker may have removed snapshots, it makes no signed one of what is left.
+		source.record = c.Record
+	}
 	path := filepath.Join(work, "snapshot.db")
 	chain, err := source.choose(ctx, func(full backup.Snapshot) error {
 		if err := source.fetchDatabase(ctx, full, path); err != nil {

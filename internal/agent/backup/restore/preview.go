@@ -180,14 +180,14 @@ func (s *source) compare(ctx context.Context, p *backup.Preview, then *keySpace,
 }
 
 // raised returns by how much recoveries and restores have raised the revision since a state, which is no write that is lost: by a margin above all that
-// was known, and a full snapshot is the first of the new cluster.
+// was known each time, and a full snapshot is the first of the new cluster, unless that was restored as well, or its snapshot expired.
 func raised(list []backup.Snapshot, reached int64, at time.Time) (sum int64) {
 	for _, s := range list {
 		if !s.Created.After(at) {
 			continue
 		}
-		if s.Kind == backup.Full && s.LastRevision-reached >= margin {
-			sum += margin
+		if s.Kind == backup.Full {
+			sum += max(0, s.LastRevision-reached) / margin * margin
 		}
 		reached = max(reached, s.LastRevision)
 	}

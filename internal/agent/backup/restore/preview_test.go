@@ -297,6 +297,15 @@ func TestPreviewRefuses(t *testing.T) {
 			g.Expect(p.End.Revision).To(BeEquivalentTo(6 + margin))
 			g.Expect(p.Lost).To(BeEquivalentTo(2))
 		}},
+		"two have, and the snapshots between them have expired": {begin: func(r *trial, c *PreviewConfig) {
+			r.put("a=1", "a=2", "a=3")
+			r.full()
+			r.put("a=4", "a=5")
+			r.fullOf(r.revision()+2*margin, func(path string) { r.Expect(datadir.Renew(path, 2*margin)).To(Succeed()) })
+			c.Target = backup.Target{Revision: 4}
+		}, check: func(g *WithT, p backup.Preview) {
+			g.Expect(p.Lost).To(BeEquivalentTo(2))
+		}},
 		"the end of the store is of another history": {begin: func(r *trial, c *PreviewConfig) {
 			r.put("a=1", "a=2", "a=3")
 			r.full()

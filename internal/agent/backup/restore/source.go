@@ -70,7 +70,9 @@ func (s *source) choose(ctx context.Context, take func(full backup.Snapshot) err
 // etcd-druid renews its Leases later than it takes snapshots.
 func (s *source) reaches(chain backup.Chain) error {
 	last := chain.LastRevision()
-	if s.accept.Revision != 0 && s.accept.Revision == last || !s.store.Signed() && last >= s.record.Revision {
+	switch {
+	case s.accept.Revision != 0 && s.accept.Revision == last,
+		!s.store.Signed() && (last >= s.record.Revision || last == s.record.Accepted):
 		return nil
 	}
 	return s.record.Check(chain)
