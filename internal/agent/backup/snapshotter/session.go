@@ -30,6 +30,9 @@ type session struct {
 	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
 	events backup.DeltaBuffer
 	leases map[int64]int64
+	// unread: the record could not be read when it was last asked for, at asked, so that it may lack what the store has.
+	unread bool
+	asked  time.Time
 	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -102,16 +105,22 @@ func (n *session) resume(ctx context.Context) error {
 		n.foundCurrent()
 	}
 	if reason != "" {
-		n.config.Log.Info("Taking a full snapshot first", "reason", reason)
-		n.stored = 0
+		n.beginAnew(reason)
 		return nil
 	}
-	n.recordAgain(ctx, chain)
 	n.last = chain.Last().Reference()
 	if chain.Full.Proof != nil {
 		n.history = chain.Full.Proof.History
 	}
-	return nil
+	return n.recordAgain(ctx)
+}
+
+// beginAnew has a full snapshot begin a new history: deltas must not continue what the store has.
+func (n *session) beginAnew(reason string) {
+	n.config.Log.Info("Taking a full snapshot first", "reason", reason)
+	n.forget()
+	n.stored, n.history = 0, ""
+	n.schedules(want{kind: backup.Full})
 }
 
 // whyFullFirst returns why the chain in the store cannot be continued at a revision of etcd; empty if it can.
@@ -124,10 +133,12 @@ func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) s
 	case n.config.FullFirst != nil && !n.renewed && n.config.FullFirst(ctx):
 		return "the member was restored, or its cluster recovered"
 	case !n.renewed && n.unrecorded(ctx):
-		return "no snapshot is recorded, as for an Etcd that was created again"
+		return noneRecorded
 	}
 	return ""
 }
+
+const noneRecorded = "no snapshot is recorded, as for an Etcd that was created again"
 
 // unrecorded reports whether it is certain that no snapshot is recorded outside of the store. A recovery looks there alone whether there is a backup.
 func (n *session) unrecorded(ctx context.Context) bool {
@@ -139,18 +150,33 @@ func (n *session) unrecorded(ctx context.Context) bool {
 }
 
 // recordAgain records what the store has: the leader before may not have reached the API server, or has ended before it recorded its last
-// snapshot. While nothing is written, no other one would be recorded. A record of something newer is left alone.
-func (n *session) recordAgain(ctx context.Context, chain backup.Chain) {
+// snapshot. While nothing is written, no other one would be recorded. A record that cannot be read is read again later.
+func (n *session) recordAgain(ctx context.Context) error {
 	if n.config.Recorded == nil || n.config.OnSnapshot == nil {
-		return
+		return nil
 	}
-	if record, err := n.config.Recorded(ctx); err != nil || record.Check(chain) != nil {
-		return
+	record, err := n.config.Recorded(ctx)
+	n.unread, n.asked = err != nil, n.config.Clock.Now()
+	if err != nil {
+		return nil
 	}
-	n.config.OnSnapshot(*chain.Full)
-	if len(chain.Deltas) > 0 {
-		n.config.OnSnapshot(chain.Last())
+	// What is recorded is listed now, also a full snapshot of a compaction since resume: the record must not go back to an older one.
+	chain, err := n.Latest(ctx)
+	if err != nil {
+		return err
 	}
+	switch err := n.reaches(chain, record); {
+	case err != nil:
+		n.beginAnew(err.Error())
+	case !n.renewed && record == backup.Record{}:
+		n.beginAnew(noneRecorded)
+	default:
+		n.config.OnSnapshot(*chain.Full)
+		if len(chain.Deltas) > 0 {
+			n.config.OnSnapshot(chain.Last())
+		}
+	}
+	return nil
 }
 
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
@@ -187,6 +213,11 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 		case <-ticker.C():
 			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
 				return nil, nil
+			}
+			if n.unread && n.config.Clock.Since(n.asked) >= retryPeriod {
+				if err := n.recordAgain(ctx); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
